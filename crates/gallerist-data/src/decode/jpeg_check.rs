@@ -1,0 +1,602 @@
+//! Finds damage in a JPEG that a decoder lets pass.
+//!
+//! A JPEG has no checksum, and decoders make a picture of nearly anything. But
+//! a damaged bit usually shifts the borders of the Huffman codes after it, and
+//! then the codes no longer come out even: this walk over the codes (ITU-T
+//! T.81, sections B, F and G; sequential and progressive) refuses a scan with
+//! an unassigned code, a run beyond the end of its block, a coefficient that no
+//! picture has, too few or too many bits for its blocks, or a wrong restart
+//! marker, and a file that ends before its end marker. No pixel is computed.
+//! Damage that gives another plausible file cannot be seen by anyone.
+
+/// What a JPEG's headers have said so far.
+struct Headers {
+    width: usize,
+    height: usize,
+    progressive: bool,
+    components: Vec<Component>,
+    /// Direct and alternating tables by their number.
+    dc: [Option<Box<Table>>; 4],
+    ac: [Option<Box<Table>>; 4],
+    restart_interval: usize,
+    /// Quantisation steps by the number of their table, in the order of the
+    /// coefficients in the file; 0 where none is known.
+    steps: [[u16; 64]; 4],
+}
+
+/// Largest coefficient, before quantisation. The transform of 8 x 8 samples
+/// from -128 to 127 stays within 1,024; encoders that let white overshoot go a
+/// quarter beyond, and rounding adds half a step.
+const LARGEST: i32 = 1400;
+
+struct Component {
+    id: u8,
+    /// Number of its quantisation table.
+    steps: usize,
+    /// Value of the last block's first coefficient.
+    direct: i32,
+    across: usize,
+    down: usize,
+    /// Blocks in a row and in a column that a scan of this component alone has.
+    blocks: (usize, usize),
+    /// Blocks in a row as stored: whole units of interleaved scans.
+    stride: usize,
+    /// One bit per coefficient that is not zero, per block; progressive only.
+    nonzero: Vec<u64>,
+}
+
+/// A Huffman table.
+struct Table {
+    /// By the next 9 bits: length and symbol; length 0 for longer codes.
+    short: [(u8, u8); 512],
+    /// By length: one past the last code, aligned to 16 bits.
+    limit: [u32; 17],
+    /// By length: index of the symbol minus the code.
+    offset: [i32; 17],
+    symbols: Vec<u8>,
+}
+
+/// Why a file is refused.
+type Problem = &'static str;
+
+const CUT: Problem = "truncated JPEG: it ends before its end marker";
+const HEADER: Problem = "corrupt JPEG: a broken header";
+const TOO_SHORT: Problem = "corrupt JPEG: a scan ends before its last block";
+const TOO_LONG: Problem = "corrupt JPEG: data are left over after the last block of a scan";
+const CODE: Problem = "corrupt JPEG: a code that its tables do not have";
+const RUN: Problem = "corrupt JPEG: a run of coefficients beyond the end of its block";
+const VALUE: Problem = "corrupt JPEG: a coefficient that no picture has";
+const RESTART: Problem = "corrupt JPEG: a restart marker is missing or out of order";
+
+/// Walks a JPEG from its first to its end marker.
+///
+/// `check_size` gets width, height and the number of components before memory
+/// is taken for them.
+pub(super) fn check(
+    bytes: &[u8],
+    check_size: impl Fn(usize, usize, usize) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut headers = Headers {
+        width: 0,
+        height: 0,
+        progressive: false,
+        components: Vec::new(),
+        dc: Default::default(),
+        ac: Default::default(),
+        restart_interval: 0,
+        steps: [[0; 64]; 4],
+    };
+    let mut at = 2;
+    loop {
+        // Fill bytes may stand before a marker.
+        if *bytes.get(at).ok_or(CUT)? != 0xFF {
+            return Err("corrupt JPEG: data where a marker should be".to_owned());
+        }
+        let fill = bytes[at..].iter().take_while(|&&b| b == 0xFF).count();
+        let marker = *bytes.get(at + fill).ok_or(CUT)?;
+        at += fill + 1;
+        if marker == 0xD9 {
+            return Ok(());
+        }
+        if matches!(marker, 0x01 | 0xD0..=0xD8) {
+            return Err("corrupt JPEG: a marker where none should be".to_owned());
+        }
+        let length = bytes.get(at..at + 2).ok_or(CUT)?;
+        let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+        if length < 2 {
+            return Err(HEADER.to_owned());
+        }
+        let body = bytes.get(at + 2..at + length).ok_or(CUT)?;
+        at += length;
+        match marker {
+            0xC4 => headers.read_tables(body)?,
+            0xDB => headers.read_steps(body)?,
+            0xC0..=0xC2 => {
+                headers.read_frame(body, marker == 0xC2)?;
+                check_size(headers.width, headers.height, headers.components.len())?;
+                headers.allocate();
+            }
+            0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
+                return Err("JPEG of an unsupported kind: lossless, hierarchical or arithmetic".to_owned());
+            }
+            0xDD => {
+                let &[high, low] = body else { return Err(HEADER.to_owned()) };
+                headers.restart_interval = usize::from(u16::from_be_bytes([high, low]));
+            }
+            0xDA => at += headers.check_scan(body, &bytes[at..])?,
+            _ => {}
+        }
+    }
+}
+
+impl Headers {
+    fn read_tables(&mut self, mut body: &[u8]) -> Result<(), Problem> {
+        while let Some((&kind, rest)) = body.split_first() {
+            let (counts, rest) = rest.split_first_chunk::<16>().ok_or(HEADER)?;
+            let total: usize = counts.iter().map(|&n| usize::from(n)).sum();
+            if kind >> 4 > 1 || kind & 15 > 3 || total > 256 || rest.len() < total {
+                return Err(HEADER);
+            }
+            let (symbols, rest) = rest.split_at(total);
+            let table = Table::new(counts, symbols)?;
+            let tables = if kind >> 4 == 0 { &mut self.dc } else { &mut self.ac };
+            tables[usize::from(kind & 15)] = Some(Box::new(table));
+            body = rest;
+        }
+        Ok(())
+    }
+
+    fn read_steps(&mut self, mut body: &[u8]) -> Result<(), Problem> {
+        while let Some((&kind, rest)) = body.split_first() {
+            let bytes = match kind >> 4 {
+                0 => 1,
+                1 => 2,
+                _ => return Err(HEADER),
+            };
+            if kind & 15 > 3 || rest.len() < 64 * bytes {
+                return Err(HEADER);
+            }
+            let (values, rest) = rest.split_at(64 * bytes);
+            let steps = &mut self.steps[usize::from(kind & 15)];
+            for (step, value) in steps.iter_mut().zip(values.chunks_exact(bytes)) {
+                *step = value.iter().fold(0, |high, &low| high << 8 | u16::from(low));
+            }
+            body = rest;
+        }
+        Ok(())
+    }
+
+    fn read_frame(&mut self, body: &[u8], progressive: bool) -> Result<(), Problem> {
+        let (&[precision, h1, h0, w1, w0, count], parts) = body.split_first_chunk::<6>().ok_or(HEADER)?;
+        self.height = usize::from(u16::from_be_bytes([h1, h0]));
+        self.width = usize::from(u16::from_be_bytes([w1, w0]));
+        self.progressive = progressive;
+        if precision != 8 {
+            return Err("JPEG of an unsupported kind: more than 8 bits");
+        }
+        if !self.components.is_empty() {
+            return Err(HEADER);
+        }
+        if !matches!(count, 1..=4) || parts.len() != usize::from(count) * 3 {
+            return Err(HEADER);
+        }
+        for &[id, sampling, steps] in parts.as_chunks::<3>().0 {
+            let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
+            if !(1..=4).contains(&across) || !(1..=4).contains(&down) || steps > 3 {
+                return Err(HEADER);
+            }
+            self.components.push(Component {
+                id,
+                steps: steps.into(),
+                direct: 0,
+                across,
+                down,
+                blocks: (0, 0),
+                stride: 0,
+                nonzero: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Units of interleaved scans, across and down.
+    fn units(&self) -> (usize, usize) {
+        let across = self.components.iter().map(|c| c.across).max().unwrap_or(1);
+        let down = self.components.iter().map(|c| c.down).max().unwrap_or(1);
+        (self.width.div_ceil(8 * across), self.height.div_ceil(8 * down))
+    }
+
+    fn allocate(&mut self) {
+        let units = self.units();
+        let most_across = self.components.iter().map(|c| c.across).max().unwrap_or(1);
+        let most_down = self.components.iter().map(|c| c.down).max().unwrap_or(1);
+        for c in &mut self.components {
+            c.blocks = (
+                (self.width * c.across).div_ceil(most_across).div_ceil(8),
+                (self.height * c.down).div_ceil(most_down).div_ceil(8),
+            );
+            c.stride = units.0 * c.across;
+            if self.progressive {
+                c.nonzero = vec![0; c.stride * units.1 * c.down];
+            }
+        }
+    }
+
+    /// Checks one scan; returns the length of its data.
+    fn check_scan(&mut self, body: &[u8], data: &[u8]) -> Result<usize, Problem> {
+        let (&count, body) = body.split_first().ok_or(HEADER)?;
+        let count = usize::from(count);
+        if !(1..=4).contains(&count) || body.len() != 2 * count + 3 {
+            return Err(HEADER);
+        }
+        let mut parts = Vec::with_capacity(count);
+        for &[id, tables] in body[..2 * count].as_chunks::<2>().0 {
+            let component = self.components.iter().position(|c| c.id == id).ok_or(HEADER)?;
+            if tables >> 4 > 3 || tables & 15 > 3 {
+                return Err(HEADER);
+            }
+            parts.push((component, usize::from(tables >> 4), usize::from(tables & 15)));
+        }
+        let &[start, end, bits] = &body[2 * count..] else { return Err(HEADER) };
+        let band = Band {
+            start: usize::from(start),
+            end: usize::from(end),
+            refines: bits >> 4 != 0,
+            low: u32::from(bits & 15),
+            progressive: self.progressive,
+        };
+        let sequential = band.start == 0 && band.end == 63;
+        let progressive = band.end < 64
+            && (band.start == 0 && band.end == 0 || 0 < band.start && band.start <= band.end && count == 1);
+        if !(if self.progressive { progressive } else { sequential }) {
+            return Err(HEADER);
+        }
+        if band.low > 13 {
+            return Err(HEADER);
+        }
+        for &(component, ..) in &parts {
+            self.components[component].direct = 0;
+        }
+        let units = if count == 1 { self.components[parts[0].0].blocks } else { self.units() };
+        let mut bits = Bits::new(data);
+        let mut skipped = 0;
+        let mut until_restart = self.restart_interval;
+        let mut restarts = 0;
+        for unit in 0..units.0 * units.1 {
+            if self.restart_interval > 0 && until_restart == 0 {
+                if skipped > 0 {
+                    return Err(RUN);
+                }
+                bits.restart(restarts)?;
+                for &(component, ..) in &parts {
+                    self.components[component].direct = 0;
+                }
+                restarts = (restarts + 1) % 8;
+                until_restart = self.restart_interval;
+            }
+            until_restart = until_restart.wrapping_sub(1);
+            let (x, y) = (unit % units.0, unit / units.0);
+            for &(component, dc, ac) in &parts {
+                let c = &mut self.components[component];
+                let (across, down) = if count == 1 { (1, 1) } else { (c.across, c.down) };
+                for j in 0..down {
+                    for i in 0..across {
+                        let mut unused = 0;
+                        let block = if band.progressive {
+                            &mut c.nonzero[(y * down + j) * c.stride + x * across + i]
+                        } else {
+                            &mut unused
+                        };
+                        let tables = (self.dc[dc].as_deref(), self.ac[ac].as_deref());
+                        let steps = &self.steps[c.steps];
+                        band.check_block(&mut bits, tables, steps, &mut c.direct, block, &mut skipped)?;
+                    }
+                }
+            }
+        }
+        if skipped > 0 {
+            return Err(RUN);
+        }
+        bits.finish()
+    }
+}
+
+/// The coefficients of a scan.
+struct Band {
+    start: usize,
+    end: usize,
+    refines: bool,
+    /// Bits that later scans add below those of this one.
+    low: u32,
+    progressive: bool,
+}
+
+/// The value of a coefficient of `size` bits (F.1.2.1): the lower half of the
+/// range stands for the negative values.
+fn signed(bits: u32, size: u32) -> i32 {
+    if size > 0 && bits >> (size - 1) == 0 { bits as i32 - (1 << size) + 1 } else { bits as i32 }
+}
+
+impl Band {
+    /// Refuses a value that no picture has at coefficient `k`.
+    fn plausible(&self, value: i32, step: u16) -> Result<(), Problem> {
+        // An unknown step counts as 1, which keeps the sum of the direct
+        // coefficients within bounds.
+        let step = i32::from(step.max(1));
+        let wide = (i64::from(value) << self.low).abs() * i64::from(step);
+        if wide > i64::from(LARGEST + step) { Err(VALUE) } else { Ok(()) }
+    }
+
+    /// Walks over one block. `direct` is the first coefficient of the block
+    /// before; `skipped` counts the blocks that the present end-of-band run
+    /// still covers.
+    fn check_block(
+        &self,
+        bits: &mut Bits<'_>,
+        (dc, ac): (Option<&Table>, Option<&Table>),
+        steps: &[u16; 64],
+        direct: &mut i32,
+        nonzero: &mut u64,
+        skipped: &mut u32,
+    ) -> Result<(), Problem> {
+        let mut k = self.start;
+        if k == 0 {
+            if self.refines {
+                bits.take(1)?;
+            } else {
+                let size = u32::from(dc.ok_or(HEADER)?.symbol(bits)?);
+                if size > 11 {
+                    return Err(CODE);
+                }
+                *direct += signed(bits.take(size)?, size);
+                self.plausible(*direct, steps[0])?;
+            }
+            k = 1;
+        }
+        if self.end == 0 {
+            return Ok(());
+        }
+        let ac = ac.ok_or(HEADER)?;
+        if self.refines {
+            return self.refine(bits, ac, k, nonzero, skipped);
+        }
+        if *skipped > 0 {
+            *skipped -= 1;
+            return Ok(());
+        }
+        while k <= self.end {
+            let symbol = ac.symbol(bits)?;
+            let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+            if size == 0 {
+                if run == 15 {
+                    k += 16;
+                    // Sixteen zeros are followed by something.
+                    if k > self.end {
+                        return Err(RUN);
+                    }
+                    continue;
+                }
+                if run > 0 && !self.progressive {
+                    return Err(CODE);
+                }
+                *skipped = (1 << run) + bits.take(run as u32)? - 1;
+                return Ok(());
+            }
+            k += run;
+            if k > self.end {
+                return Err(RUN);
+            }
+            if size > 10 {
+                return Err(CODE);
+            }
+            self.plausible(signed(bits.take(size)?, size), steps[k])?;
+            *nonzero |= 1 << k;
+            k += 1;
+        }
+        Ok(())
+    }
+
+    /// A later scan of coefficients some of which are known already (G.1.2.3):
+    /// one bit for each of those, and codes for the new ones.
+    fn refine(
+        &self,
+        bits: &mut Bits<'_>,
+        ac: &Table,
+        mut k: usize,
+        nonzero: &mut u64,
+        skipped: &mut u32,
+    ) -> Result<(), Problem> {
+        if *skipped == 0 {
+            while k <= self.end {
+                let symbol = ac.symbol(bits)?;
+                let (mut run, size) = (symbol >> 4, symbol & 15);
+                match size {
+                    0 if run < 15 => {
+                        *skipped = (1 << run) + bits.take(run.into())?;
+                        break;
+                    }
+                    0 => {}
+                    1 => drop(bits.take(1)?),
+                    _ => return Err(CODE),
+                }
+                while k <= self.end {
+                    if *nonzero >> k & 1 == 1 {
+                        bits.take(1)?;
+                    } else if run == 0 {
+                        break;
+                    } else {
+                        run -= 1;
+                    }
+                    k += 1;
+                }
+                if k > self.end {
+                    return Err(RUN);
+                }
+                if size == 1 {
+                    *nonzero |= 1 << k;
+                }
+                k += 1;
+            }
+        }
+        if *skipped > 0 {
+            if k <= self.end {
+                let band = (u64::MAX << k) & (u64::MAX >> (63 - self.end));
+                for _ in 0..(*nonzero & band).count_ones() {
+                    bits.take(1)?;
+                }
+            }
+            *skipped -= 1;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn new(counts: &[u8; 16], symbols: &[u8]) -> Result<Table, Problem> {
+        let mut table =
+            Table { short: [(0, 0); 512], limit: [0; 17], offset: [0; 17], symbols: symbols.to_vec() };
+        let (mut code, mut index) = (0u32, 0usize);
+        for length in 1..=16usize {
+            table.offset[length] = index as i32 - code as i32;
+            for _ in 0..counts[length - 1] {
+                if code >= 1 << length {
+                    return Err(HEADER);
+                }
+                if length <= 9 {
+                    let first = (code as usize) << (9 - length);
+                    let symbol = (length as u8, symbols[index]);
+                    table.short[first..first + (1 << (9 - length))].fill(symbol);
+                }
+                code += 1;
+                index += 1;
+            }
+            table.limit[length] = code << (16 - length);
+            code <<= 1;
+        }
+        Ok(table)
+    }
+
+    fn symbol(&self, bits: &mut Bits<'_>) -> Result<u8, Problem> {
+        let next = bits.peek16();
+        let (length, symbol) = self.short[(next >> 7) as usize];
+        if length > 0 {
+            bits.skip(length.into())?;
+            return Ok(symbol);
+        }
+        for length in 10..=16usize {
+            if next < self.limit[length] {
+                bits.skip(length as u32)?;
+                let index = (next >> (16 - length)) as i32 + self.offset[length];
+                return self.symbols.get(index as usize).copied().ok_or(CODE);
+            }
+        }
+        // Beyond the last bit there are zeros, which may be no code.
+        Err(if bits.held < 16 { TOO_SHORT } else { CODE })
+    }
+}
+
+/// The bits of a scan, stuffing removed, up to the next marker.
+struct Bits<'a> {
+    data: &'a [u8],
+    at: usize,
+    /// The next bits, the first one on top.
+    buffer: u64,
+    held: u32,
+    /// A marker (or the end of the file) stands at `at`.
+    ended: bool,
+}
+
+impl<'a> Bits<'a> {
+    fn new(data: &'a [u8]) -> Bits<'a> {
+        Bits { data, at: 0, buffer: 0, held: 0, ended: false }
+    }
+
+    /// Holds 56 bits or more, or all that are left.
+    #[inline]
+    fn fill(&mut self) {
+        // Eight bytes at once, unless one of them is 0xFF. Bits below the held
+        // ones are already right, and are put there again next time.
+        if let Some(bytes) = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
+            let word = u64::from_be_bytes(*bytes);
+            let inverse = !word;
+            let low = 0x0101_0101_0101_0101u64;
+            if inverse.wrapping_sub(low) & word & (low << 7) == 0 {
+                self.buffer |= word >> self.held;
+                self.at += ((63 - self.held) / 8) as usize;
+                self.held |= 56;
+                return;
+            }
+        }
+        self.fill_slowly();
+    }
+
+    fn fill_slowly(&mut self) {
+        while self.held <= 56 && !self.ended {
+            let byte = match self.data[self.at..] {
+                [0xFF, 0, ..] => {
+                    self.at += 2;
+                    0xFF
+                }
+                [] | [0xFF, ..] => {
+                    self.ended = true;
+                    return;
+                }
+                [byte, ..] => {
+                    self.at += 1;
+                    byte
+                }
+            };
+            self.buffer |= u64::from(byte) << (56 - self.held);
+            self.held += 8;
+        }
+    }
+
+    /// The next 16 bits, zeros after the last.
+    #[inline]
+    fn peek16(&mut self) -> u32 {
+        if self.held < 16 {
+            self.fill();
+        }
+        (self.buffer >> 48) as u32
+    }
+
+    #[inline]
+    fn skip(&mut self, n: u32) -> Result<(), Problem> {
+        if self.held < n {
+            return Err(TOO_SHORT);
+        }
+        self.buffer <<= n;
+        self.held -= n;
+        Ok(())
+    }
+
+    /// The next `n` bits, 16 at most.
+    #[inline]
+    fn take(&mut self, n: u32) -> Result<u32, Problem> {
+        let bits = self.peek16() >> (16 - n);
+        self.skip(n)?;
+        Ok(bits)
+    }
+
+    /// To the marker: fewer than 8 bits, the padding, may remain.
+    fn finish(&mut self) -> Result<usize, Problem> {
+        if self.held < 8 {
+            self.fill();
+        }
+        if self.held >= 8 || !self.ended {
+            return Err(TOO_LONG);
+        }
+        Ok(self.at)
+    }
+
+    /// Past restart marker `number`.
+    fn restart(&mut self, number: u8) -> Result<(), Problem> {
+        self.finish()?;
+        let fill = self.data[self.at..].iter().take_while(|&&b| b == 0xFF).count();
+        if fill == 0 || self.data.get(self.at + fill) != Some(&(0xD0 + number)) {
+            return Err(RESTART);
+        }
+        *self = Bits { at: self.at + fill + 1, ..Bits::new(self.data) };
+        Ok(())
+    }
+}

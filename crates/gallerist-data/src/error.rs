@@ -1,0 +1,191 @@
+//! What can go wrong, in the user's words.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// A fault of the input: a file, a folder, a manifest or a configuration.
+///
+/// The text says what was wanted, what was found and where; [`Error::hint`]
+/// says what to do about it, where there is something to say.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried: `read`, `open`, `list`.
+        action: &'static str,
+        /// The file or folder.
+        path: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A source without a single image.
+    #[error("no images in `{path}`{}", skipped_note(*skipped))]
+    NoImages {
+        /// The folder, archive or manifest.
+        path: String,
+        /// Files that are there but are no images by their extension.
+        skipped: usize,
+    },
+    /// A source whose layout does not say which image belongs to which class.
+    #[error("cannot tell the classes of `{path}`: {problem}")]
+    Layout {
+        /// The folder or archive.
+        path: String,
+        /// What contradicts what.
+        problem: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// A manifest that cannot be used.
+    #[error("manifest `{path}`{}: {problem}", line_note(*line))]
+    Manifest {
+        /// The manifest.
+        path: String,
+        /// One-based line, where the fault has one.
+        line: Option<u64>,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An archive that cannot be used.
+    #[error("archive `{path}`: {problem}")]
+    Archive {
+        /// The archive.
+        path: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        hint: Option<&'static str>,
+    },
+    /// A file that is no image, or a broken one.
+    #[error("cannot decode `{path}`: {problem}")]
+    Decode {
+        /// The file.
+        path: String,
+        /// Why not.
+        problem: String,
+    },
+    /// The set was asked for something that needs class labels.
+    #[error("{purpose} needs class labels, and `{path}` has none")]
+    NoLabels {
+        /// What was asked for.
+        purpose: &'static str,
+        /// The set.
+        path: String,
+    },
+    /// A filter or limit that leaves nothing, or that the set cannot serve.
+    #[error("cannot select from `{path}`: {problem}")]
+    Selection {
+        /// The set.
+        path: String,
+        /// What was asked and what is there.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A sampler cannot form a single batch.
+    #[error("cannot form batches of {wanted} from `{path}`\n  {found}")]
+    Batches {
+        /// For instance `32 classes x 4 images`.
+        wanted: String,
+        /// The set.
+        path: String,
+        /// What the set has.
+        found: String,
+        /// The nearest settings that work.
+        hint: Option<String>,
+    },
+    /// A configuration value out of its range.
+    #[error("`{field}` must be {wanted}, not {found}")]
+    Config {
+        /// The field of the run file.
+        field: &'static str,
+        /// The permitted values.
+        wanted: &'static str,
+        /// The value found.
+        found: String,
+    },
+    /// Every image that could stand in for a broken one is broken as well.
+    #[error("all {count} images of class `{class}` in `{path}` are broken; the first: {first}")]
+    BrokenClass {
+        /// Images in the class.
+        count: usize,
+        /// The class.
+        class: String,
+        /// The set.
+        path: String,
+        /// The first failure.
+        first: Arc<Error>,
+    },
+    /// A loader worker panicked: a fault of this program, not of the input.
+    #[error("a loader thread panicked in batch {batch}: {message}")]
+    Panic {
+        /// Index of the batch in the plan.
+        batch: u64,
+        /// The panic's message.
+        message: String,
+    },
+    /// A broken image where none is tolerated.
+    #[error(transparent)]
+    Shared(Arc<Error>),
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: impl Into<String>, source: io::Error) -> Self {
+        Error::Io { action, path: path.into(), source }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::NoImages { .. } => {
+                Some("images end in .png, .jpg, .jpeg, .gif, .bmp, .webp, .tif or .tiff".to_owned())
+            }
+            Error::Layout { hint, .. } => Some((*hint).to_owned()),
+            Error::Manifest { .. } => Some(
+                "a manifest starts with the header `path,label` and may have the columns \
+                 `camera` and `split`; paths are relative to the manifest"
+                    .to_owned(),
+            ),
+            Error::Archive { hint, .. } => hint.map(str::to_owned),
+            Error::NoLabels { .. } => Some(
+                "put the images of each class into a folder of their own, or write a manifest \
+                 with the header `path,label`"
+                    .to_owned(),
+            ),
+            Error::Selection { hint, .. } | Error::Batches { hint, .. } => hint.clone(),
+            Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),
+            Error::Shared(inner) => inner.hint(),
+            Error::Io { .. } | Error::Decode { .. } | Error::Config { .. } | Error::Panic { .. } => None,
+        }
+    }
+}
+
+/// An image that could not be read or decoded.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Index of the image in its [`ImageSet`](crate::ImageSet).
+    pub item: u32,
+    /// Why, with the file's name.
+    pub error: Arc<Error>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+fn skipped_note(skipped: usize) -> String {
+    match skipped {
+        0 => String::new(),
+        1 => "; 1 other file was skipped".to_owned(),
+        n => format!("; {n} other files were skipped"),
+    }
+}
+
+fn line_note(line: Option<u64>) -> String {
+    line.map(|line| format!(", line {line}")).unwrap_or_default()
+}

@@ -1,0 +1,204 @@
+//! Eight-bit images in memory.
+
+use std::cell::RefCell;
+
+use fast_image_resize as fir;
+use fir::images::{TypedImage, TypedImageRef};
+use fir::pixels::{U8, U8x3};
+
+use crate::transform::Size;
+
+/// An 8-bit image: grey (1 channel) or RGB (3 channels).
+///
+/// `pixels` is row-major with interleaved channels, `height x width x channels`
+/// bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    width: usize,
+    height: usize,
+    channels: usize,
+    pixels: Vec<u8>,
+}
+
+thread_local! {
+    /// The resizer keeps its buffers between calls.
+    static RESIZER: RefCell<fir::Resizer> = RefCell::new(fir::Resizer::new());
+}
+
+impl Image {
+    /// An image from its pixels.
+    ///
+    /// # Panics
+    ///
+    /// If a side is 0, `channels` is neither 1 nor 3, or `pixels` has not
+    /// `width * height * channels` bytes.
+    pub fn new(width: usize, height: usize, channels: usize, pixels: Vec<u8>) -> Self {
+        assert!(width > 0 && height > 0, "an image of {width} x {height} pixels");
+        assert!(channels == 1 || channels == 3, "an image of {channels} channels");
+        assert_eq!(
+            pixels.len(),
+            width * height * channels,
+            "{} bytes for an image of {width} x {height} x {channels}",
+            pixels.len()
+        );
+        Image { width, height, channels, pixels }
+    }
+
+    /// Pixels in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Height and width.
+    pub fn size(&self) -> Size {
+        Size { height: self.height, width: self.width }
+    }
+
+    /// 1 (grey) or 3 (RGB).
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// `height x width x channels` bytes.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
+    /// The pixels, without a copy.
+    pub fn into_pixels(self) -> Vec<u8> {
+        self.pixels
+    }
+
+    /// Grey by the luma of ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, rounded
+    /// as Pillow rounds it.
+    pub fn to_gray(self) -> Image {
+        if self.channels == 1 {
+            return self;
+        }
+        let pixels = self.pixels.as_chunks::<3>().0.iter().map(|&[r, g, b]| luma(r, g, b)).collect();
+        Image { channels: 1, pixels, ..self }
+    }
+
+    /// RGB; grey becomes three equal channels.
+    pub fn to_rgb(self) -> Image {
+        if self.channels == 3 {
+            return self;
+        }
+        let pixels = self.pixels.iter().flat_map(|&v| [v, v, v]).collect();
+        Image { channels: 3, pixels, ..self }
+    }
+
+    /// Grey for 1, RGB for 3 channels.
+    ///
+    /// # Panics
+    ///
+    /// For any other number.
+    pub fn to_channels(self, channels: usize) -> Image {
+        match channels {
+            1 => self.to_gray(),
+            3 => self.to_rgb(),
+            n => panic!("an image of {n} channels"),
+        }
+    }
+
+    /// The image at another size, the aspect ratio ignored.
+    ///
+    /// A triangle filter whose support grows with the reduction: bilinear when
+    /// enlarging, anti-aliased when shrinking (Pillow's `BILINEAR`).
+    ///
+    /// # Panics
+    ///
+    /// If a side of `size` is 0.
+    pub fn resize(&self, size: Size) -> Image {
+        self.resize_window(0.0, 0.0, self.width as f64, self.height as f64, size)
+    }
+
+    /// A window of the image (left, top, width, height, in pixels) at `size`.
+    pub(crate) fn resize_window(&self, left: f64, top: f64, width: f64, height: f64, size: Size) -> Image {
+        let whole = left == 0.0 && top == 0.0 && width == self.width as f64 && height == self.height as f64;
+        if whole && size == self.size() {
+            return self.clone();
+        }
+        let options = fir::ResizeOptions::new()
+            .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Bilinear))
+            .crop(left, top, width, height)
+            .use_alpha(false);
+        let mut pixels = vec![0; size.area() * self.channels];
+        match self.channels {
+            1 => self.resize_as::<U8>(&options, size, &mut pixels),
+            _ => self.resize_as::<U8x3>(&options, size, &mut pixels),
+        }
+        Image::new(size.width, size.height, self.channels, pixels)
+    }
+
+    /// Resizes for one type of pixels: only the two that are used get compiled.
+    fn resize_as<P: fir::PixelTrait>(&self, options: &fir::ResizeOptions, size: Size, out: &mut [u8]) {
+        let (width, height) = (self.width as u32, self.height as u32);
+        let source = TypedImageRef::<P>::from_buffer(width, height, &self.pixels)
+            .expect("the length of `pixels` is an invariant of `Image`");
+        let mut target = TypedImage::<P>::from_buffer(size.width as u32, size.height as u32, out)
+            .expect("the buffer was made for this size");
+        RESIZER
+            .with_borrow_mut(|resizer| resizer.resize_typed(&source, &mut target, options))
+            .expect("the window lies inside the image");
+    }
+
+    /// The window of `size` pixels whose top left corner is at (`left`, `top`).
+    ///
+    /// # Panics
+    ///
+    /// If it reaches beyond the image.
+    pub fn crop(&self, left: usize, top: usize, size: Size) -> Image {
+        assert!(
+            left + size.width <= self.width && top + size.height <= self.height,
+            "a window of {size} at ({left}, {top}) in an image of {}",
+            self.size()
+        );
+        let row = self.width * self.channels;
+        let mut pixels = Vec::with_capacity(size.width * size.height * self.channels);
+        for y in top..top + size.height {
+            let start = y * row + left * self.channels;
+            pixels.extend_from_slice(&self.pixels[start..start + size.width * self.channels]);
+        }
+        Image::new(size.width, size.height, self.channels, pixels)
+    }
+
+    /// Turned counter-clockwise by `quarters` times 90 degrees.
+    pub fn rotate(&self, quarters: u8) -> Image {
+        match quarters % 4 {
+            0 => self.clone(),
+            // Row y of the result is column width-1-y of the source.
+            1 => self.gather(self.height, self.width, |x, y| (self.width - 1 - y, x)),
+            2 => self.gather(self.width, self.height, |x, y| (self.width - 1 - x, self.height - 1 - y)),
+            _ => self.gather(self.height, self.width, |x, y| (y, self.height - 1 - x)),
+        }
+    }
+
+    /// Mirrored left to right.
+    pub fn flip_horizontal(&self) -> Image {
+        self.gather(self.width, self.height, |x, y| (self.width - 1 - x, y))
+    }
+
+    fn gather(&self, width: usize, height: usize, source: impl Fn(usize, usize) -> (usize, usize)) -> Image {
+        let c = self.channels;
+        let mut pixels = Vec::with_capacity(self.pixels.len());
+        for y in 0..height {
+            for x in 0..width {
+                let (sx, sy) = source(x, y);
+                let at = (sy * self.width + sx) * c;
+                pixels.extend_from_slice(&self.pixels[at..at + c]);
+            }
+        }
+        Image::new(width, height, c, pixels)
+    }
+}
+
+/// Fixed-point luma: the weights times 65,536, which sum to 65,536.
+fn luma(r: u8, g: u8, b: u8) -> u8 {
+    ((u32::from(r) * 19595 + u32::from(g) * 38470 + u32::from(b) * 7471 + 0x8000) >> 16) as u8
+}

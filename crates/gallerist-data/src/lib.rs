@@ -1,0 +1,67 @@
+//! Image sets, decoding, augmentation, batch samplers and the loader.
+//!
+//! An image takes this way through the crate:
+//!
+//! ```text
+//! folder, zip, manifest -> ImageSet -> decode -> Transform -> Loader -> Batch
+//!                              labels -> BatchSampler -> plan ->
+//! ```
+//!
+//! * [`ImageSet`] knows paths, labels and cameras without decoding anything.
+//! * [`decode`](decode()) turns the bytes of a file into an [`Image`] and refuses broken ones.
+//! * [`Transform`] fits, augments and normalises an image into a planar `f32` tensor.
+//! * [`SamplerConfig`] chooses how the batches of an epoch are formed.
+//! * [`Loader`] decodes and transforms ahead on worker threads and yields batches in order.
+//!
+//! Everything random is a pure function of `(seed, purpose, epoch, index)`, see [`Random`]:
+//! the number of threads never changes a bit.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use gallerist_data::*;
+//!
+//! # fn main() -> Result<(), Error> {
+//! let set = Arc::new(ImageSet::open("data/train")?);
+//! let config = SamplerConfig::ClassesImages(ClassesImagesConfig {
+//!     classes_per_batch: 32,
+//!     images_per_class: 4,
+//!     small_classes: SmallClasses::LeaveOut,
+//! });
+//! let sampler = config.build(&set)?;
+//! let transform = Transform::training(&ImageConfig::new(28, 1), &AugmentConfig::default())?;
+//! let store = Arc::new(ImageStore::new(set, transform, 1 << 30));
+//! for epoch in 0..10 {
+//!     let plan = BatchPlan::epoch(epoch, sampler.epoch(1, epoch));
+//!     for batch in Loader::new(store.clone(), plan, LoaderOptions::training(1, 2))? {
+//!         let batch = batch?;
+//!         println!("{:?} images, labels {:?}", batch.shape(), batch.labels);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod decode;
+mod error;
+mod image;
+mod loader;
+mod random;
+mod sampler;
+mod source;
+mod store;
+mod transform;
+
+pub use crate::decode::{MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode};
+pub use crate::error::{Broken, Error};
+pub use crate::image::Image;
+pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};
+pub use crate::random::Random;
+pub use crate::sampler::classes_images::{ClassesImages, ClassesImagesConfig};
+pub use crate::sampler::n_group::{NGroup, NGroupConfig};
+pub use crate::sampler::random::{RandomBatches, RandomBatchesConfig};
+pub use crate::sampler::{BatchSampler, Labels, SamplerConfig, SmallClasses};
+pub use crate::source::{ImageSet, OpenOptions};
+pub use crate::store::ImageStore;
+pub use crate::transform::{AugmentConfig, Border, CropConfig, Fit, ImageConfig, Size, Transform, View};

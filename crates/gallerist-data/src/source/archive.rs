@@ -1,0 +1,208 @@
+//! Reading straight from a zip archive, from several threads at once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+use super::{extension, is_ignored};
+use crate::decode::MAX_FILE_BYTES;
+use crate::error::Error;
+
+/// Deflate's largest possible ratio is 1032 to 1; a directory that promises
+/// more than that lies.
+const MAX_RATIO: u64 = 1032;
+
+/// Extensions of archives; one inside another is refused, not silently skipped.
+const ARCHIVES: [&str; 10] = ["zip", "tar", "tgz", "gz", "bz2", "xz", "zst", "7z", "rar", "tbz2"];
+
+/// An open archive. Its directory is shared; every read has a position of its
+/// own and so needs no lock.
+pub(super) struct Archive {
+    name: String,
+    zip: ZipArchive<Window>,
+    /// Path of a file in the archive -> its number in the directory.
+    numbers: HashMap<String, usize>,
+}
+
+impl Archive {
+    pub(super) fn open(path: &Path) -> Result<Archive, Error> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|e| Error::io("open", name.clone(), e))?;
+        let length = file.metadata().map_err(|e| Error::io("read", name.clone(), e))?.len();
+        let window = Window { file: Arc::new(file), length, position: 0, buffer: Buffer::default() };
+        let zip = ZipArchive::new(window).map_err(|e| problem(&name, None, e))?;
+        let fault = |problem: String, hint| Error::Archive { path: name.clone(), problem, hint };
+        if zip.has_duplicate_names() {
+            return Err(fault("two of its entries have the same name".to_owned(), None));
+        }
+        let mut numbers = HashMap::with_capacity(zip.len());
+        for number in 0..zip.len() {
+            let entry = zip.by_index_data(number).map_err(|e| problem(&name, None, e))?;
+            let Ok(path) = std::str::from_utf8(entry.name_raw()) else {
+                return Err(fault(
+                    format!("the name of entry {number} is not UTF-8"),
+                    Some("pack the archive again with UTF-8 names"),
+                ));
+            };
+            // First, because `..` would pass for a hidden folder.
+            if path.starts_with('/') || path.contains('\\') || path.split('/').any(|p| p == "..") {
+                return Err(fault(format!("entry `{path}` has a path that leads outside"), None));
+            }
+            if entry.is_dir() || is_ignored(path) {
+                continue;
+            }
+            if ARCHIVES.contains(&extension(path).as_str()) {
+                return Err(fault(
+                    format!("it holds another archive, `{path}`"),
+                    Some("unpack it; archives inside archives are not read"),
+                ));
+            }
+            numbers.insert(path.to_owned(), number);
+        }
+        Ok(Archive { name, zip, numbers })
+    }
+
+    /// All files but hidden ones, in no particular order.
+    pub(super) fn list(&self) -> Vec<String> {
+        self.numbers.keys().cloned().collect()
+    }
+
+    pub(super) fn contains(&self, path: &str) -> bool {
+        self.numbers.contains_key(path)
+    }
+
+    /// The bytes of one file, checked against its CRC-32.
+    pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
+        let fault = |problem: String| Error::Decode { path: format!("{}/{path}", self.name), problem };
+        let number = *self
+            .numbers
+            .get(path)
+            .ok_or_else(|| fault("there is no such file in the archive".to_owned()))?;
+        // A clone shares the directory and the file, and has its own position.
+        let mut zip = self.zip.clone();
+        let entry = zip.by_index_data(number).map_err(|e| problem(&self.name, Some(path), e))?;
+        let (packed, size) = (entry.compressed_size(), entry.size());
+        if entry.encrypted() {
+            return Err(fault("it is encrypted".to_owned()));
+        }
+        match entry.compression() {
+            CompressionMethod::Stored | CompressionMethod::Deflated => {}
+            method => return Err(fault(format!("it is packed with {method}, not with deflate"))),
+        }
+        if size > MAX_FILE_BYTES {
+            return Err(fault(format!(
+                "it unpacks to {} MiB, and a file may have {} MiB",
+                size.div_ceil(1 << 20),
+                MAX_FILE_BYTES >> 20
+            )));
+        }
+        if size / MAX_RATIO > packed {
+            return Err(fault(format!(
+                "the archive promises {size} bytes from {packed}, more than deflate can give"
+            )));
+        }
+        let mut bytes = Vec::with_capacity(size as usize);
+        zip.by_index(number)
+            .map_err(|e| problem(&self.name, Some(path), e))?
+            // One byte more than promised shows an entry that is too long.
+            .take(size + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| fault(format!("the archive is damaged here: {e}")))?;
+        if bytes.len() as u64 != size {
+            return Err(fault(format!(
+                "the archive promises {size} bytes and gives {}",
+                if bytes.len() as u64 > size { "more".to_owned() } else { bytes.len().to_string() }
+            )));
+        }
+        Ok(bytes)
+    }
+}
+
+fn problem(name: &str, path: Option<&str>, error: ZipError) -> Error {
+    let what = match error {
+        ZipError::Io(e) => return Error::io("read", name, e),
+        ZipError::InvalidArchive(what) => format!("not a whole zip archive: {what}"),
+        ZipError::UnsupportedArchive(what) => format!("of an unsupported kind: {what}"),
+        other => other.to_string(),
+    };
+    match path {
+        None => Error::Archive { path: name.to_owned(), problem: what, hint: None },
+        Some(path) => Error::Decode { path: format!("{name}/{path}"), problem: what },
+    }
+}
+
+/// A reader with its own position over a shared file, with a small read-ahead
+/// buffer: a drawing of 300 bytes costs one system call, not five.
+#[derive(Clone)]
+struct Window {
+    file: Arc<File>,
+    length: u64,
+    position: u64,
+    buffer: Buffer,
+}
+
+#[derive(Default)]
+struct Buffer {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Clone for Buffer {
+    /// A clone starts empty.
+    fn clone(&self) -> Self {
+        Buffer::default()
+    }
+}
+
+const READ_AHEAD: usize = 2048;
+
+impl Read for Window {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let held = self.buffer.start..self.buffer.start + self.buffer.bytes.len() as u64;
+        if !held.contains(&self.position) {
+            if out.len() >= READ_AHEAD {
+                let n = read_at(&self.file, out, self.position)?;
+                self.position += n as u64;
+                return Ok(n);
+            }
+            self.buffer.bytes.resize(READ_AHEAD, 0);
+            let n = read_at(&self.file, &mut self.buffer.bytes, self.position);
+            self.buffer.bytes.truncate(*n.as_ref().unwrap_or(&0));
+            self.buffer.start = self.position;
+            n?;
+        }
+        let from = (self.position - self.buffer.start) as usize;
+        let n = out.len().min(self.buffer.bytes.len() - from);
+        out[..n].copy_from_slice(&self.buffer.bytes[from..from + n]);
+        self.position += n as u64;
+        Ok(n)
+    }
+}
+
+impl Seek for Window {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(n) => Some(n),
+            SeekFrom::End(n) => self.length.checked_add_signed(n),
+            SeekFrom::Current(n) => self.position.checked_add_signed(n),
+        };
+        self.position =
+            position.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a negative position"))?;
+        Ok(self.position)
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, out: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, out, position)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, out: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, out, position)
+}

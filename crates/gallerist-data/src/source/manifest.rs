@@ -1,0 +1,165 @@
+//! CSV manifests: `path,label[,camera][,split]`.
+
+use crate::error::Error;
+
+/// One row.
+#[derive(Debug, PartialEq)]
+pub(super) struct Row {
+    /// One-based line in the file.
+    pub(super) line: u64,
+    /// As written, relative to the manifest.
+    pub(super) path: String,
+    pub(super) label: Option<String>,
+    pub(super) camera: Option<String>,
+    pub(super) split: Option<String>,
+}
+
+/// Parses a manifest. `name` is for messages.
+///
+/// The header is required. Columns of other names are ignored, unless there is
+/// no `label` column: then one of them may be a misspelt `label`, and leaving
+/// all labels out in silence would be worse than asking.
+pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Vec<Row>, Error> {
+    let fault = |line: Option<u64>, problem: String| Error::Manifest { path: name.to_owned(), line, problem };
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let csv_fault = |e: csv::Error| {
+        let line = e.position().map(|p| Lines::default().at(bytes, p.byte()));
+        let problem = match e.kind() {
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                format!("{len} values where the header has {expected_len} columns")
+            }
+            csv::ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
+            _ => e.to_string(),
+        };
+        fault(line, problem)
+    };
+    let header = reader.headers().map_err(csv_fault)?.clone();
+    let column = |wanted: &str| -> Result<Option<usize>, Error> {
+        let mut found = header.iter().enumerate().filter(|(_, name)| *name == wanted);
+        let first = found.next().map(|(i, _)| i);
+        match found.next() {
+            Some(_) => Err(fault(Some(1), format!("two columns are called `{wanted}`"))),
+            None => Ok(first),
+        }
+    };
+    let columns = || header.iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(", ");
+    let path = column("path")?
+        .ok_or_else(|| fault(Some(1), format!("no column `path`; its columns are {}", columns())))?;
+    let (label, camera, split) = (column("label")?, column("camera")?, column("split")?);
+    if label.is_none() && header.iter().any(|c| !["path", "camera", "split"].contains(&c)) {
+        return Err(fault(Some(1), format!("no column `label`; its columns are {}", columns())));
+    }
+    let mut rows = Vec::new();
+    let mut lines = Lines::default();
+    for record in reader.records() {
+        let record = record.map_err(csv_fault)?;
+        let line = lines.at(bytes, record.position().map_or(0, csv::Position::byte));
+        let value = |column: Option<usize>, what: &str| -> Result<Option<String>, Error> {
+            match column.map(|c| record[c].to_owned()) {
+                Some(v) if v.is_empty() => Err(fault(Some(line), format!("the {what} is empty"))),
+                v => Ok(v),
+            }
+        };
+        rows.push(Row {
+            line,
+            path: value(Some(path), "path")?.expect("the column is there"),
+            label: value(label, "label")?,
+            camera: value(camera, "camera")?,
+            split: value(split, "split")?,
+        });
+    }
+    Ok(rows)
+}
+
+/// Line numbers of ascending byte positions. The parser's own count is one too
+/// low after a CRLF, and does not see blank lines before a record.
+#[derive(Default)]
+struct Lines {
+    counted: usize,
+    breaks: u64,
+}
+
+impl Lines {
+    fn at(&mut self, bytes: &[u8], position: u64) -> u64 {
+        let start = (position as usize).min(bytes.len());
+        let blank = bytes[start..].iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+        let until = start + blank;
+        self.breaks += bytes[self.counted..until].iter().filter(|&&b| b == b'\n').count() as u64;
+        self.counted = until;
+        self.breaks + 1
+    }
+}
+
+/// `folder` and `path` joined and freed of `.` and `..`, with `/` between the
+/// parts; `None` where it leads out of the top folder.
+pub(super) fn resolve(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        parse(text.as_bytes(), "m.csv").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_columns_in_any_order_with_quotes_and_a_byte_order_mark() {
+        let text = "\u{feff}split,label,path,note,camera\r\ntrain,\"a,b|c\", x/1.png ,hello,2\r\n";
+        assert_eq!(
+            parse(text.as_bytes(), "m.csv").unwrap(),
+            [Row {
+                line: 2,
+                path: "x/1.png".to_owned(),
+                label: Some("a,b|c".to_owned()),
+                camera: Some("2".to_owned()),
+                split: Some("train".to_owned()),
+            }]
+        );
+    }
+
+    #[test]
+    fn faults_name_the_line() {
+        assert_eq!(
+            message("path,lable\nx.png,a\n"),
+            "manifest `m.csv`, line 1: no column `label`; its columns are `path`, `lable`"
+        );
+        assert_eq!(
+            message("x.png,a\n"),
+            "manifest `m.csv`, line 1: no column `path`; its columns are `x.png`, `a`"
+        );
+        assert_eq!(
+            message("path,label\nx.png,a\ny.png\n"),
+            "manifest `m.csv`, line 3: 1 values where the header has 2 columns"
+        );
+        assert_eq!(message("path,label\nx.png,a\ny.png,\n"), "manifest `m.csv`, line 3: the label is empty");
+        assert_eq!(message("path,label,path\n"), "manifest `m.csv`, line 1: two columns are called `path`");
+        assert_eq!(
+            message("path,label\r\n\r\nx.png,a\r\n\r\ny.png,\r\n"),
+            "manifest `m.csv`, line 5: the label is empty"
+        );
+        assert_eq!(
+            message("path,label\r\nx.png,a\r\n\r\ny.png\r\n"),
+            "manifest `m.csv`, line 4: 1 values where the header has 2 columns"
+        );
+    }
+
+    #[test]
+    fn paths_are_resolved_within_the_top_folder() {
+        assert_eq!(resolve("a/b", "./c//d.png").as_deref(), Some("a/b/c/d.png"));
+        assert_eq!(resolve("a/b", "../d.png").as_deref(), Some("a/d.png"));
+        assert_eq!(resolve("a", "../../d.png"), None);
+    }
+}

@@ -1,0 +1,365 @@
+//! Folders, archives, manifests and single files.
+
+use std::fs;
+
+use crate::common::*;
+use gallerist_data::{Error, ImageSet, OpenOptions};
+
+fn paths(set: &ImageSet) -> Vec<&str> {
+    (0..set.len()).map(|i| set.path(i)).collect()
+}
+
+fn open_error(path: impl AsRef<std::path::Path>) -> Error {
+    ImageSet::open(path).unwrap_err()
+}
+
+fn text(path: &str) -> (String, Vec<u8>) {
+    (path.to_owned(), b"text".to_vec())
+}
+
+#[test]
+fn class_folders_are_classes_and_other_files_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = class_folders(3, 2);
+    files.extend([text("readme.txt"), text("class00/notes.md"), text(".hidden.png")]);
+    files.extend([text("__MACOSX/class00/00.png"), text("class01/.DS_Store")]);
+    write_tree(folder.path(), &files);
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(set.len(), 6);
+    assert_eq!(set.skipped(), 2);
+    assert_eq!(set.labels().unwrap(), [0, 0, 1, 1, 2, 2]);
+    assert_eq!(set.class_names(), ["class00", "class01", "class02"]);
+    assert_eq!(set.path(3), "class01/01.png");
+    assert_eq!(set.read(3).unwrap(), files[3].1);
+    let image = set.decode(3).unwrap();
+    assert_eq!((image.width(), image.height(), image.channels()), (12, 10, 3));
+}
+
+#[test]
+fn nested_classes_lose_the_folders_that_all_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = png(picture(2, 2, 0));
+    let files: Vec<_> =
+        ["images/all/Greek/c1/a.png", "images/all/Greek/c2/a.png", "images/all/Latin/c1/a.png"]
+            .map(|p| (p.to_owned(), image.clone()))
+            .into();
+    write_tree(folder.path(), &files);
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(set.class_names(), ["Greek/c1", "Greek/c2", "Latin/c1"]);
+    assert_eq!(set.path(0), "images/all/Greek/c1/a.png");
+}
+
+#[test]
+fn folders_that_share_a_part_of_a_name_share_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = png(picture(2, 2, 0));
+    let files: Vec<_> = ["top/ab1/x.png", "top/ab2/x.png"].map(|p| (p.to_owned(), image.clone())).into();
+    write_tree(folder.path(), &files);
+    assert_eq!(ImageSet::open(folder.path()).unwrap().class_names(), ["ab1", "ab2"]);
+}
+
+#[test]
+fn a_flat_folder_and_a_single_file_have_no_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = png(picture(2, 2, 0));
+    let files: Vec<_> = ["b.png", "a.PNG", "c.jpg"].map(|p| (p.to_owned(), image.clone())).into();
+    write_tree(folder.path(), &files);
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(paths(&set), ["a.PNG", "b.png", "c.jpg"]);
+    assert_eq!(set.labels(), None);
+    // A PNG called .jpg: the content counts.
+    assert!(set.decode(2).is_ok());
+    let single = ImageSet::open(folder.path().join("b.png")).unwrap();
+    assert_eq!((single.len(), single.path(0)), (1, "b.png"));
+    assert!(single.decode(0).is_ok());
+    let error = set.split_classes(0.5, 1).unwrap_err();
+    assert!(error.to_string().starts_with("a split by classes needs class labels, and `"), "{error}");
+}
+
+#[test]
+fn images_beside_class_folders_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = class_folders(2, 2);
+    files.push(("stray.png".to_owned(), png(picture(2, 2, 0))));
+    write_tree(folder.path(), &files);
+    let error = open_error(folder.path());
+    let text = error.to_string();
+    assert!(text.ends_with("1 of 5 images lie beside the class folders, `stray.png` for one"), "{text}");
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn nothing_there_and_no_images_are_different_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("nowhere");
+    let text = open_error(&missing).to_string();
+    assert!(text.starts_with("cannot open `") && text.contains("nowhere"), "{text}");
+    fs::write(folder.path().join("a.txt"), "x").unwrap();
+    let error = open_error(folder.path());
+    assert!(error.to_string().ends_with("; 1 other file was skipped"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_but_not_in_circles() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(2, 1));
+    let elsewhere = tempfile::tempdir().unwrap();
+    write_tree(elsewhere.path(), &[("x.png".to_owned(), png(picture(2, 2, 0)))]);
+    std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("linked")).unwrap();
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(set.class_names(), ["class00", "class01", "linked"]);
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("class01/back")).unwrap();
+    let text = open_error(folder.path()).to_string();
+    assert!(text.contains("is a link to a folder above it"), "{text}");
+}
+
+#[test]
+fn a_folder_and_a_zip_of_it_are_the_same_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = class_folders(4, 3);
+    files.extend([text("readme.txt"), text("__MACOSX/class00/._00.png")]);
+    write_tree(&folder.path().join("data"), &files);
+    files.reverse();
+    write_zip(&folder.path().join("data.zip"), &files);
+    let a = ImageSet::open(folder.path().join("data")).unwrap();
+    let b = ImageSet::open(folder.path().join("data.zip")).unwrap();
+    assert_eq!(paths(&a), paths(&b));
+    assert_eq!(a.labels(), b.labels());
+    assert_eq!(a.class_names(), b.class_names());
+    assert_eq!((a.skipped(), b.skipped()), (1, 1));
+    for i in 0..a.len() {
+        assert_eq!(a.read(i).unwrap(), b.read(i).unwrap());
+        assert_eq!(a.decode(i).unwrap(), b.decode(i).unwrap());
+    }
+}
+
+#[test]
+fn an_archive_is_read_from_several_threads_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = class_folders(8, 8);
+    let path = folder.path().join("x.zip");
+    write_zip(&path, &files);
+    let set = ImageSet::open(&path).unwrap();
+    std::thread::scope(|scope| {
+        for start in 0..4 {
+            let (set, files) = (&set, &files);
+            scope.spawn(move || {
+                for i in 0..files.len() {
+                    let i = (i + start * 16) % files.len();
+                    assert_eq!(set.read(i).unwrap(), files[i].1);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn manifests_give_labels_cameras_and_splits() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = class_folders(2, 2);
+    let manifest = "path,label,camera,split\n\
+                    class01/01.png,x|y,c2,test\n\
+                    class00/00.png,b,c1,train\n\
+                    class00/01.png,a,c1,train\n";
+    files.push(("list.csv".to_owned(), manifest.into()));
+    write_tree(folder.path(), &files);
+    let path = folder.path().join("list.csv");
+    let set = ImageSet::open(&path).unwrap();
+    assert_eq!(paths(&set), ["class01/01.png", "class00/00.png", "class00/01.png"]);
+    assert_eq!(set.class_names(), ["a", "b", "x|y"]);
+    assert_eq!(set.labels().unwrap(), [2, 1, 0]);
+    assert_eq!(set.cameras().unwrap(), ["c2", "c1", "c1"]);
+    assert_eq!(set.read(0).unwrap(), files[3].1);
+
+    let split = |name: &str| OpenOptions { split: Some(name.to_owned()), ..OpenOptions::default() };
+    let train = ImageSet::open_with(&[&path], &split("train")).unwrap();
+    assert_eq!(paths(&train), ["class00/00.png", "class00/01.png"]);
+    let error = ImageSet::open_with(&[&path], &split("val")).unwrap_err().to_string();
+    assert!(error.ends_with("no row has the split `val`; there are `test` (1), `train` (2)"), "{error}");
+    let error = ImageSet::open_with(&[folder.path()], &split("val")).unwrap_err().to_string();
+    assert!(error.ends_with("and only a manifest has splits"), "{error}");
+
+    // Called manifest.csv it speaks for its folder and for an archive of it.
+    fs::rename(&path, folder.path().join("manifest.csv")).unwrap();
+    files.last_mut().unwrap().0 = "manifest.csv".to_owned();
+    let wrapped: Vec<_> = files.iter().map(|(p, b)| (format!("top/{p}"), b.clone())).collect();
+    let (plain, inner) = (folder.path().join("plain.zip"), folder.path().join("inner.zip"));
+    write_zip(&plain, &files);
+    write_zip(&inner, &wrapped);
+    for source in [folder.path(), &plain, &inner] {
+        let other = ImageSet::open(source).unwrap();
+        assert_eq!(other.labels(), set.labels());
+        assert_eq!(other.read(0).unwrap(), files[3].1);
+    }
+}
+
+#[test]
+fn a_manifest_that_names_a_missing_or_repeated_file_is_refused_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(1, 2));
+    let path = folder.path().join("m.csv");
+    let error = |rows: &str| {
+        fs::write(&path, format!("path,label\n{rows}")).unwrap();
+        ImageSet::open(&path).unwrap_err().to_string()
+    };
+    let missing = error("class00/00.png,a\nclass00/09.png,a\n");
+    assert!(missing.ends_with("line 3: there is no file `class00/09.png`"), "{missing}");
+    let twice = error("class00/00.png,a\nclass00/01.png,a\nclass00/00.png,b\n");
+    assert!(twice.ends_with("line 4: `class00/00.png` is listed already, on line 2"), "{twice}");
+    let none = error("");
+    assert!(none.starts_with("no images in `"), "{none}");
+}
+
+#[test]
+fn several_sources_are_one_set() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(&folder.path().join("a"), &class_folders(2, 2));
+    write_zip(&folder.path().join("b.zip"), &class_folders(3, 1));
+    write_tree(&folder.path().join("flat"), &[("x.png".to_owned(), png(picture(2, 2, 0)))]);
+    let both = [folder.path().join("a"), folder.path().join("b.zip")];
+    let set = ImageSet::open_with(&both, &OpenOptions::default()).unwrap();
+    assert_eq!(set.labels().unwrap(), [0, 0, 1, 1, 0, 1, 2]);
+    assert!(set.location(0).ends_with("a/class00/00.png"));
+    assert!(set.location(4).ends_with("b.zip/class00/00.png"));
+    let mixed = [folder.path().join("a"), folder.path().join("flat")];
+    let error = ImageSet::open_with(&mixed, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.ends_with("4 of 5 images have labels, the others have none"), "{error}");
+}
+
+#[test]
+fn limits_keep_the_first_classes_and_images() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(5, 3));
+    let open = |max_classes, max_images| {
+        let options = OpenOptions { max_classes, max_images, split: None };
+        ImageSet::open_with(&[folder.path()], &options)
+    };
+    assert_eq!(open(Some(2), None).unwrap().labels().unwrap(), [0, 0, 0, 1, 1, 1]);
+    assert_eq!(open(Some(2), Some(4)).unwrap().labels().unwrap(), [0, 0, 0, 1]);
+    assert_eq!(open(None, Some(99)).unwrap().len(), 15);
+    let error = open(Some(0), None).unwrap_err();
+    assert_eq!(error.to_string(), "`max_classes` must be at least 1, not 0");
+}
+
+#[test]
+fn a_split_by_classes_shares_no_class_and_loses_no_image() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(10, 2));
+    let set = ImageSet::open(folder.path()).unwrap();
+    for (fraction, expected) in [(0.01, 1), (0.3, 3), (0.99, 9)] {
+        let (rest, held) = set.split_classes(fraction, 7).unwrap();
+        assert_eq!(held.class_names().len(), expected);
+        assert_eq!(rest.class_names().len(), 10 - expected);
+        assert!(held.class_names().iter().all(|c| !rest.class_names().contains(c)));
+        assert_eq!(rest.len() + held.len(), 20);
+        assert_eq!(*held.labels().unwrap().iter().max().unwrap() as usize, expected - 1);
+        let again = set.split_classes(fraction, 7).unwrap();
+        assert_eq!(again.1.class_names(), held.class_names());
+    }
+    let choices: std::collections::HashSet<_> =
+        (0..20).map(|s| set.split_classes(0.3, s).unwrap().1.class_names().to_vec()).collect();
+    assert!(choices.len() > 10, "20 seeds gave {} choices", choices.len());
+    assert!(set.split_classes(0.0, 1).is_err());
+    assert!(set.split_classes(f64::NAN, 1).is_err());
+}
+
+#[test]
+fn rotation_classes_turn_images_and_count_as_classes_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(2, 2));
+    let set = ImageSet::open(folder.path()).unwrap();
+    let turned = set.with_rotation_classes().unwrap();
+    assert_eq!(turned.len(), 16);
+    assert_eq!(turned.class_names().len(), 8);
+    assert_eq!(turned.class_names()[3], "class01@90");
+    assert_eq!(turned.labels().unwrap()[4 * 3 + 2], 7);
+    let upright = set.decode(1).unwrap();
+    for turn in 0..4 {
+        let i = turn * 4 + 1;
+        assert_eq!(turned.path(i), set.path(1));
+        assert_eq!(usize::from(turned.quarter_turns(i)), turn);
+        assert_eq!(turned.decode(i).unwrap(), upright.rotate(turn as u8));
+    }
+    assert!(turned.with_rotation_classes().is_err());
+    assert!(turned.split_classes(0.5, 1).is_err());
+}
+
+#[test]
+fn archives_in_archives_and_paths_that_lead_outside_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.zip");
+    let image = png(picture(2, 2, 0));
+    write_zip(&path, &[("a/1.png".to_owned(), image.clone()), text("more.ZIP")]);
+    let error = open_error(&path);
+    assert!(error.to_string().ends_with("it holds another archive, `more.ZIP`"), "{error}");
+    assert!(error.hint().unwrap().starts_with("unpack it"));
+    write_zip(&path, &[("../1.png".to_owned(), image)]);
+    let error = open_error(&path).to_string();
+    assert!(error.ends_with("entry `../1.png` has a path that leads outside"), "{error}");
+}
+
+#[test]
+fn a_cut_or_damaged_archive_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.zip");
+    write_zip(&path, &class_folders(2, 2));
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = open_error(&path).to_string();
+        assert!(error.contains("not a whole zip archive"), "{length}: {error}");
+    }
+    // A flipped bit in the data is found by the CRC-32 when the entry is read.
+    let mut damaged = whole.clone();
+    damaged[80] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let set = ImageSet::open(&path).unwrap();
+    let error = set.read(0).unwrap_err().to_string();
+    assert!(error.contains("x.zip/class00/00.png`: the archive is damaged here"), "{error}");
+    assert!(set.read(1).is_ok());
+}
+
+#[test]
+fn an_entry_that_promises_too_much_is_refused_before_memory_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.zip");
+    write_zip(&path, &[("a.png".to_owned(), png(picture(9, 9, 0)))]);
+    let whole = fs::read(&path).unwrap();
+    // The uncompressed size stands 24 bytes into the entry's central header.
+    let header = whole.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+    for (size, text) in [
+        (300u32 << 20, "it unpacks to 300 MiB, and a file may have 256 MiB"),
+        (200 << 20, "more than deflate can give"),
+        (1, "larger than its declared uncompressed size"),
+    ] {
+        let mut lying = whole.clone();
+        lying[header + 24..header + 28].copy_from_slice(&size.to_le_bytes());
+        fs::write(&path, &lying).unwrap();
+        let error = ImageSet::open(&path).unwrap().read(0).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn the_real_omniglot_archives_have_their_classes() {
+    for (name, classes) in [("omniglot_images_background.zip", 964), ("omniglot_images_evaluation.zip", 659)]
+    {
+        let path = omniglot(name);
+        if !path.exists() {
+            eprintln!("skipped: {} is not there", path.display());
+            continue;
+        }
+        let set = ImageSet::open(path).unwrap();
+        assert_eq!(set.len(), classes * 20);
+        assert_eq!(set.class_names().len(), classes);
+        let mut sizes = vec![0; classes];
+        for &label in set.labels().unwrap() {
+            sizes[label as usize] += 1;
+        }
+        assert!(sizes.iter().all(|&n| n == 20));
+        let image = set.decode(set.len() - 1).unwrap();
+        assert_eq!((image.width(), image.height(), image.channels()), (105, 105, 1));
+        assert!(set.class_names()[0].ends_with("/character01"), "{}", set.class_names()[0]);
+    }
+}

@@ -1,0 +1,36 @@
+//! CPU kernels for training, as extensions of the tensor engine.
+//!
+//! The engine's CPU backend computes the gradients of a convolution and batch normalisation in many
+//! generic passes. The functions here compute the same values in few. They take and return the
+//! engine's tensors and can be used in any module in place of the engine's functions.
+//!
+//! On tensors of another backend, of another type than `f32`, of sizes no kernel covers, or after
+//! [`set_enabled`]`(false)` they call the engine's own operations.
+//!
+//! Results have the layout `[batch, channels, height, width]` with the channels next to each other
+//! in memory; every operation of the engine accepts that, and the kernels run fastest on it.
+//!
+//! The values depend on the inputs and on whether the processor has fused multiply-add, not on the
+//! number of threads nor on the width of the vector unit.
+
+// All pointer arithmetic is in `simd`, `conv` and `buffer`, whose unit tests run under Miri:
+//
+//     MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isolation" \
+//         cargo +nightly miri test -p gallerist-kernels --lib
+//
+// (Tree Borrows because of rayon's epochs, leaks because of its threads.)
+
+mod buffer;
+mod conv;
+mod extension;
+mod nhwc;
+mod norm;
+mod ops;
+mod pool;
+mod simd;
+
+pub use buffer::release_memory;
+pub use ops::{
+    batch_norm, batch_norm_fixed, batch_norm_relu, batch_norm_relu_max_pool2, conv2d, global_average_pool,
+    is_enabled, max_pool2d, set_enabled,
+};

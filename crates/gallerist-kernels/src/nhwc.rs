@@ -1,0 +1,127 @@
+//! Tensors as the kernels see them: batch x height x width x channels, channels next to each other.
+//!
+//! The engine's tensors stay `[batch, channels, height, width]`; only the order in memory differs,
+//! and the engine knows it through the strides. With the channels innermost a window of a
+//! convolution is a few contiguous runs, and whatever is done per channel fills whole vectors.
+
+use burn::backend::flex::{FlexTensor, Layout};
+use burn::tensor::{DType, Shape};
+use rayon::prelude::*;
+
+use crate::buffer::Buffer;
+
+/// Sizes of a batch of feature maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Maps {
+    pub(crate) images: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) channels: usize,
+}
+
+impl Maps {
+    /// The sizes of a tensor of rank 4.
+    pub(crate) fn of(tensor: &FlexTensor) -> Self {
+        let [images, channels, height, width] = tensor.layout().shape().dims();
+        Self { images, height, width, channels }
+    }
+
+    /// Positions of all images together.
+    pub(crate) fn pixels(&self) -> usize {
+        self.images * self.height * self.width
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.pixels() * self.channels
+    }
+}
+
+/// A tensor's values with the channels innermost: borrowed if they lie so, copied otherwise.
+pub(crate) enum Values {
+    Tensor(FlexTensor),
+    Copy(Buffer),
+}
+
+impl Values {
+    /// Reads a rank-4 tensor of `f32`.
+    pub(crate) fn of(tensor: &FlexTensor) -> Self {
+        let maps = Maps::of(tensor);
+        if has_channels_innermost(tensor.layout()) {
+            return Self::Tensor(tensor.clone());
+        }
+        let contiguous = tensor.to_contiguous();
+        let start = contiguous.layout().start_offset();
+        let source = &contiguous.storage::<f32>()[start..start + maps.len()];
+        let area = maps.height * maps.width;
+        let mut copy = Buffer::new(maps.len());
+        copy.par_chunks_mut(area * maps.channels)
+            .zip(source.par_chunks(area * maps.channels))
+            .for_each(|(to, from)| transpose(from, maps.channels, area, to));
+        Self::Copy(copy)
+    }
+}
+
+impl std::ops::Deref for Values {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Tensor(tensor) => {
+                let start = tensor.layout().start_offset();
+                &tensor.storage::<f32>()[start..start + tensor.layout().num_elements()]
+            }
+            Self::Copy(copy) => copy,
+        }
+    }
+}
+
+/// Writes the `rows x columns` matrix `from` into `to` as `columns x rows`.
+fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32]) {
+    const TILE: usize = 16;
+    for row0 in (0..rows).step_by(TILE) {
+        for column0 in (0..columns).step_by(TILE) {
+            for column in column0..columns.min(column0 + TILE) {
+                for row in row0..rows.min(row0 + TILE) {
+                    to[column * rows + row] = from[row * columns + column];
+                }
+            }
+        }
+    }
+}
+
+fn has_channels_innermost(layout: &Layout) -> bool {
+    let [_, channels, height, width] = layout.shape().dims();
+    let wanted = [height * width * channels, 1, width * channels, channels];
+    (0..4).all(|axis| layout.shape()[axis] == 1 || layout.strides()[axis] == wanted[axis] as isize)
+}
+
+/// The tensor `[images, channels, height, width]` of values that have the channels innermost.
+pub(crate) fn tensor(values: Buffer, maps: Maps) -> FlexTensor {
+    assert_eq!(
+        values.len(),
+        maps.len(),
+        "{} values for feature maps of {} elements",
+        values.len(),
+        maps.len()
+    );
+    let Maps { images, height, width, channels } = maps;
+    let layout = Layout::new(
+        Shape::new([images, channels, height, width]),
+        [height * width * channels, 1, width * channels, channels].map(|stride| stride as isize).to_vec(),
+        0,
+    );
+    FlexTensor::new(values.into_bytes(), layout, DType::F32)
+}
+
+/// A contiguous tensor.
+pub(crate) fn contiguous_tensor<const D: usize>(values: Buffer, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::new(values.into_bytes(), Layout::contiguous(Shape::new(shape)), DType::F32)
+}
+
+/// The values of a tensor in the order of its dimensions.
+pub(crate) fn contiguous_values(tensor: &FlexTensor) -> Vec<f32> {
+    let tensor = tensor.to_contiguous();
+    let start = tensor.layout().start_offset();
+    tensor.storage::<f32>()[start..start + tensor.layout().num_elements()].to_vec()
+}

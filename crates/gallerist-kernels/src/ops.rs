@@ -1,0 +1,250 @@
+//! The doors: functions on the engine's tensors, and the one place that chooses between the kernels
+//! and the engine.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn::backend::{Dispatch, DispatchDevice};
+use burn::tensor::activation::relu;
+use burn::tensor::module::BatchNormTrainOutput;
+use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
+use burn::tensor::{DType, Tensor, module};
+
+use crate::conv::Geometry;
+use crate::extension::{KernelOps, Tail};
+use crate::nhwc::Maps;
+use crate::pool::Windows;
+
+static ENABLED: AtomicBool = AtomicBool::new(true);
+
+/// Turns the kernels of this crate on (as they are at the start) or off for the whole program.
+///
+/// Off, every function calls the engine's own operations: the way to tell whether a kernel is at
+/// fault.
+pub fn set_enabled(enabled: bool) {
+    ENABLED.store(enabled, Ordering::Relaxed);
+}
+
+/// Whether the kernels are in use.
+pub fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Relaxed)
+}
+
+/// True if the kernels can take these tensors: `f32`, on the CPU backend, none of them empty.
+fn eligible<const D: usize>(x: &Tensor<4>, others: &[&Tensor<D>]) -> bool {
+    fn plain<const D: usize>(tensor: &Tensor<D>) -> bool {
+        let device = tensor.device();
+        let on_cpu = match device.as_dispatch() {
+            DispatchDevice::Flex(_) => true,
+            DispatchDevice::Autodiff(device) => matches!(device.clone().inner(), DispatchDevice::Flex(_)),
+            #[allow(unreachable_patterns, reason = "other backends are compiled in by features")]
+            _ => false,
+        };
+        on_cpu && tensor.dtype() == DType::F32 && tensor.dims().iter().all(|size| *size > 0)
+    }
+    is_enabled() && plain(x) && others.iter().all(|tensor| plain(tensor))
+}
+
+fn maps(x: &Tensor<4>) -> Maps {
+    let [images, channels, height, width] = x.dims();
+    Maps { images, height, width, channels }
+}
+
+/// Convolution: `y[n, o, i, j] = bias[o] + sum over c, a, b of
+/// weight[o, c, a, b] * x[n, c, i * stride + a * dilation - padding, j * stride + ...]`.
+///
+/// Any kernel size, stride, padding, dilation and number of groups.
+///
+/// # Shapes
+///
+/// - x: `[batch, channels_in, height, width]`
+/// - weight: `[channels_out, channels_in / groups, kernel_height, kernel_width]`
+/// - bias: `[channels_out]`
+/// - result: `[batch, channels_out, height_out, width_out]`
+///
+/// # Panics
+///
+/// As the engine's convolution, if the sizes do not fit together.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Tensor, ops::ConvOptions};
+///
+/// let device = Device::flex();
+/// let x = Tensor::<4>::ones([1, 1, 3, 3], &device);
+/// let weight = Tensor::<4>::ones([2, 1, 3, 3], &device);
+/// let y = gallerist_kernels::conv2d(x, weight, None, ConvOptions::new([1, 1], [1, 1], [1, 1], 1));
+/// assert_eq!(y.dims(), [1, 2, 3, 3]);
+/// assert_eq!(y.slice([0..1, 0..1, 1..2, 1..2]).into_scalar::<f32>(), 9.0);
+/// ```
+pub fn conv2d(
+    x: Tensor<4>,
+    weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
+    options: impl Into<ConvOptions<2>>,
+) -> Tensor<4> {
+    let options = options.into();
+    let fits = eligible(&x, &[&weight])
+        && bias.as_ref().is_none_or(|bias| eligible(&x, &[bias]) && bias.dims()[0] == weight.dims()[0])
+        && Geometry::new(maps(&x), weight.dims(), &options).is_some();
+    if !fits {
+        return module::conv2d(x, weight, bias, options);
+    }
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(match bias {
+        None => Dispatch::conv2d_kernel(x, weight, options),
+        Some(bias) => Dispatch::conv2d_bias_kernel(x, weight, bias.into_dispatch(), options),
+    })
+}
+
+fn normalise(
+    x: Tensor<4>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    epsilon: f64,
+    tail: Tail,
+) -> BatchNormTrainOutput<4> {
+    let channels = x.dims()[1];
+    let fits = eligible(&x, &[&gamma, &beta])
+        && gamma.dims() == [channels]
+        && beta.dims() == [channels]
+        && (tail != Tail::ReluMaxPool2 || x.dims()[2..].iter().all(|size| *size >= 2));
+    if !fits {
+        let mut result = module::batch_norm_train(x, gamma, beta, epsilon);
+        if tail != Tail::None {
+            result.output = relu(result.output);
+        }
+        if tail == Tail::ReluMaxPool2 {
+            let options = MaxPoolOptions::new([2, 2]);
+            result.output = module::max_pool2d(result.output, options);
+        }
+        return result;
+    }
+    let (output, mean, variance) = Dispatch::batch_norm_train_kernel(
+        x.into_dispatch(),
+        gamma.into_dispatch(),
+        beta.into_dispatch(),
+        epsilon,
+        tail,
+    );
+    BatchNormTrainOutput {
+        output: Tensor::from_dispatch(output),
+        mean: Tensor::from_dispatch(mean),
+        variance: Tensor::from_dispatch(variance),
+    }
+}
+
+/// Batch normalisation by the statistics of the batch (Ioffe and Szegedy 2015, algorithm 1):
+/// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel.
+///
+/// The gradient passes through mean and variance; those that are returned, for running averages,
+/// carry none. The variance is the biased one.
+///
+/// # Shapes
+///
+/// - x and result: `[batch, channels, height, width]`
+/// - gamma, beta, mean, variance: `[channels]`
+///
+/// # Panics
+///
+/// As the engine's `batch_norm_train`, if the sizes do not fit together.
+pub fn batch_norm(x: Tensor<4>, gamma: Tensor<1>, beta: Tensor<1>, epsilon: f64) -> BatchNormTrainOutput<4> {
+    normalise(x, gamma, beta, epsilon, Tail::None)
+}
+
+/// [`batch_norm`] followed by ReLU (slope 0 at 0), in one pass.
+pub fn batch_norm_relu(
+    x: Tensor<4>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    epsilon: f64,
+) -> BatchNormTrainOutput<4> {
+    normalise(x, gamma, beta, epsilon, Tail::Relu)
+}
+
+/// [`batch_norm`] followed by ReLU and the maximum over 2 x 2 windows with stride 2, in one pass.
+///
+/// The result is `[batch, channels, height / 2, width / 2]`; an odd last row or column counts for
+/// the statistics but is in no window. Of equal values in a window the first takes the gradient.
+///
+/// # Panics
+///
+/// As the engine's operations, if the sizes do not fit together.
+pub fn batch_norm_relu_max_pool2(
+    x: Tensor<4>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    epsilon: f64,
+) -> BatchNormTrainOutput<4> {
+    normalise(x, gamma, beta, epsilon, Tail::ReluMaxPool2)
+}
+
+/// Batch normalisation by given statistics, as at evaluation or with frozen layers:
+/// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel, then ReLU if `with_relu`.
+///
+/// Gradients reach `x`, `gamma` and `beta`; `mean` and `variance` are constants.
+///
+/// # Shapes
+///
+/// - x and result: `[batch, channels, height, width]`
+/// - gamma, beta, mean, variance: `[channels]`
+///
+/// # Panics
+///
+/// As the engine's `batch_norm`, if the sizes do not fit together.
+pub fn batch_norm_fixed(
+    x: Tensor<4>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    mean: Tensor<1>,
+    variance: Tensor<1>,
+    epsilon: f64,
+    with_relu: bool,
+) -> Tensor<4> {
+    let (mean, variance) = (mean.detach(), variance.detach());
+    let channels = x.dims()[1];
+    let vectors = [&gamma, &beta, &mean, &variance];
+    if !eligible(&x, &vectors) || vectors.iter().any(|vector| vector.dims() != [channels]) {
+        let y = module::batch_norm(x, gamma, beta, mean, variance, epsilon);
+        return if with_relu { relu(y) } else { y };
+    }
+    Tensor::from_dispatch(Dispatch::batch_norm_fixed_kernel(
+        x.into_dispatch(),
+        gamma.into_dispatch(),
+        beta.into_dispatch(),
+        mean.into_dispatch(),
+        variance.into_dispatch(),
+        epsilon,
+        with_relu,
+    ))
+}
+
+/// Maximum over windows. Of equal values the first takes the gradient; NaN wins over all numbers.
+///
+/// # Shapes
+///
+/// - x: `[batch, channels, height, width]`
+/// - result: `[batch, channels, height_out, width_out]`
+///
+/// # Panics
+///
+/// As the engine's max pooling, if the window does not fit.
+pub fn max_pool2d(x: Tensor<4>, options: MaxPoolOptions<2>) -> Tensor<4> {
+    if !eligible::<4>(&x, &[]) || Windows::new(maps(&x), &options).is_none() {
+        return module::max_pool2d(x, options);
+    }
+    Tensor::from_dispatch(Dispatch::max_pool2d_kernel(x.into_dispatch(), options))
+}
+
+/// Mean over all positions of every map.
+///
+/// # Shapes
+///
+/// - x: `[batch, channels, height, width]`
+/// - result: `[batch, channels]`
+pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
+    if !eligible::<4>(&x, &[]) {
+        return x.flatten::<3>(2, 3).mean_dim(2).squeeze_dim(2);
+    }
+    Tensor::from_dispatch(Dispatch::global_average_kernel(x.into_dispatch()))
+}

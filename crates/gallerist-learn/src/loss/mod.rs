@@ -1,0 +1,376 @@
+//! Ranking losses: one file each, chosen by name in the run file's `[loss]`.
+//!
+//! A loss takes a batch of embeddings and its labels and returns a value that is connected to the
+//! embeddings, so that `value.backward()` gives the gradient its paper defines. It also says what it saw:
+//! per query its value and how many positives and negatives took part ([`Queries`]).
+//!
+//! To add a loss: one file with its configuration and its [`RankingLoss`], one entry in `losses!`,
+//! its tests and its documentation.
+//!
+//! # Example: a loss in a training loop of one's own
+//!
+//! ```
+//! use burn::tensor::{Device, Distribution, Tensor};
+//! use gallerist_learn::loss::{Labels, Progress, RankingLoss, RllConfig};
+//! use gallerist_learn::pairwise::l2_normalize;
+//!
+//! let device = Device::flex().autodiff();
+//! let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+//!
+//! let loss = RllConfig::simpler().init();
+//! let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+//! let gradient = embeddings.grad(&output.value.backward()).unwrap();
+//! assert_eq!(gradient.dims(), [6, 8]);
+//! ```
+
+mod rll;
+mod arc_face;
+mod classify;
+mod cos_face;
+mod init;
+mod norm_softmax;
+mod proxy_anchor;
+mod proxy_nca;
+mod smooth_ap;
+mod soft_triple;
+mod softmax;
+mod spectral_clust;
+mod struct_clust;
+mod sup_con;
+mod contrastive;
+mod ice;
+mod multi_similarity;
+mod nra;
+mod pairs;
+mod srt;
+mod triplet_adaptive;
+mod triplet_all;
+mod triplet_batch_hard;
+mod triplet_hard_negative;
+mod triplet_semihard;
+mod angular;
+mod circle;
+mod fast_ap;
+mod histogram;
+mod lifted;
+mod margin;
+mod n_pair;
+mod rows;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+pub use rll::{QueryWeighting, Rll, RllConfig, RllForm};
+pub use arc_face::{ArcFace, ArcFaceConfig};
+pub use cos_face::{CosFace, CosFaceConfig};
+pub use norm_softmax::{NormSoftmax, NormSoftmaxConfig};
+pub use proxy_anchor::{ProxyAnchor, ProxyAnchorConfig};
+pub use proxy_nca::{ProxyNca, ProxyNcaConfig};
+pub use smooth_ap::{SmoothAp, SmoothApConfig};
+pub use soft_triple::{SoftTriple, SoftTripleConfig};
+pub use softmax::{Softmax, SoftmaxConfig};
+pub use spectral_clust::{SpectralClust, SpectralClustConfig, SpectralGradient};
+pub use struct_clust::{StructClust, StructClustConfig};
+pub use rows::on_general_path;
+pub use sup_con::{SupCon, SupConConfig, SupConForm};
+pub use contrastive::{Contrastive, ContrastiveConfig};
+pub use ice::{Ice, IceConfig, IceGradient};
+pub use multi_similarity::{MultiSimilarity, MultiSimilarityConfig};
+pub use nra::{Nra, NraConfig};
+pub use srt::{Srt, SrtConfig, SrtHardest};
+pub use triplet_adaptive::{TripletAdaptive, TripletAdaptiveConfig};
+pub use triplet_all::{TripletAll, TripletAllConfig};
+pub use triplet_batch_hard::{TripletBatchHard, TripletBatchHardConfig};
+pub use triplet_hard_negative::{TripletHardNegative, TripletHardNegativeConfig};
+pub use triplet_semihard::{TripletSemihard, TripletSemihardConfig};
+pub use angular::{Angular, AngularConfig};
+pub use circle::{Circle, CircleConfig};
+pub use fast_ap::{FastAp, FastApConfig};
+pub use histogram::{Histogram, HistogramConfig};
+pub use lifted::{Lifted, LiftedConfig};
+pub use margin::{Margin, MarginBoundary, MarginConfig};
+pub use n_pair::{NPair, NPairConfig};
+
+/// What a query's positives are: the other samples of its class, or those sharing a label.
+#[derive(Clone, Copy, Debug)]
+pub enum Labels<'a> {
+    /// One class per sample.
+    Classes(&'a [u32]),
+    /// A set of labels per sample; two samples that share one are positives of each other.
+    Sets(&'a [Vec<u32>]),
+}
+
+impl Labels<'_> {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        match self {
+            Labels::Classes(classes) => classes.len(),
+            Labels::Sets(sets) => sets.len(),
+        }
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether samples `i` and `j` belong together.
+    pub fn related(&self, i: usize, j: usize) -> bool {
+        match self {
+            Labels::Classes(classes) => classes[i] == classes[j],
+            Labels::Sets(sets) => sets[i].iter().any(|label| sets[j].contains(label)),
+        }
+    }
+
+    /// `[n, n]` with 1 at the positives of each row's sample (itself excluded), and `[n, n]` with
+    /// 1 at its negatives.
+    pub(crate) fn masks(&self, like: &Tensor<2>) -> (Tensor<2>, Tensor<2>) {
+        let n = self.len();
+        let mut positives = vec![0f32; n * n];
+        let mut negatives = vec![0f32; n * n];
+        for i in 0..n {
+            for j in 0..n {
+                if i != j {
+                    let mask = if self.related(i, j) { &mut positives } else { &mut negatives };
+                    mask[i * n + j] = 1.0;
+                }
+            }
+        }
+        let tensor = |mask: Vec<f32>| Tensor::from_data(TensorData::new(mask, [n, n]), (&like.device(), like.dtype()));
+        (tensor(positives), tensor(negatives))
+    }
+}
+
+/// How far training has come; losses with a schedule read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Steps done.
+    pub step: usize,
+    /// Steps in all.
+    pub steps: usize,
+}
+
+impl Default for Progress {
+    /// The first of one step.
+    fn default() -> Self {
+        Progress { step: 0, steps: 1 }
+    }
+}
+
+/// What a loss saw, per query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Queries {
+    /// The loss of each query, before the mean over the batch.
+    pub loss: Vec<f32>,
+    /// Number of positives of each query.
+    pub positives: Vec<u32>,
+    /// Number of negatives of each query.
+    pub negatives: Vec<u32>,
+    /// Positives that contribute to the gradient (non-trivial, "mined").
+    pub mined_positives: Vec<u32>,
+    /// Negatives that contribute to the gradient.
+    pub mined_negatives: Vec<u32>,
+    /// Terms of each query's loss, where the loss can have dead ones; else empty.
+    pub terms: Vec<u32>,
+    /// Terms that cost something and have no gradient ("dead"); empty where the loss has none.
+    pub dead_terms: Vec<u32>,
+    /// Something about the batch the user should be told once.
+    pub note: Option<&'static str>,
+}
+
+impl Queries {
+    /// Share of all positive pairs that are non-trivial; 0 where there is none.
+    pub fn positive_share(&self) -> f32 {
+        share(&self.mined_positives, &self.positives)
+    }
+
+    /// Share of all negative pairs that are non-trivial; 0 where there is none.
+    pub fn negative_share(&self) -> f32 {
+        share(&self.mined_negatives, &self.negatives)
+    }
+
+    /// Share of all terms that are dead; 0 where the loss has no such terms.
+    pub fn dead_share(&self) -> f32 {
+        share(&self.dead_terms, &self.terms)
+    }
+}
+
+fn share(part: &[u32], all: &[u32]) -> f32 {
+    let sum = |v: &[u32]| v.iter().map(|&x| x as u64).sum::<u64>() as f32;
+    if sum(all) == 0.0 { 0.0 } else { sum(part) / sum(all) }
+}
+
+/// What a loss returns.
+#[derive(Clone, Debug)]
+pub struct LossOutput {
+    /// The value, shape `[1]`, connected to the embeddings.
+    pub value: Tensor<1>,
+    /// What it saw.
+    pub queries: Queries,
+}
+
+/// A loss over the ranked lists of a batch.
+pub trait RankingLoss {
+    /// The loss of a batch, connected to `embeddings`.
+    ///
+    /// # Shapes
+    ///
+    /// `embeddings` `[n, d]`, as the loss wants them (see [`LossConfig::normalized`]); `labels`
+    /// of `n` samples.
+    ///
+    /// # Panics
+    ///
+    /// If `embeddings` and `labels` disagree about `n`.
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput;
+}
+
+/// What the losses with learnt parameters need to know; the others ignore it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossShape {
+    /// Number of training classes; their labels are `0..classes`.
+    pub classes: usize,
+    /// Number of dimensions of an embedding.
+    pub dimensions: usize,
+}
+
+/// Declares every loss once: what it is, its name in run files, whether its paper normalises the
+/// embeddings first, and how the loss is made from its configuration.
+macro_rules! losses {
+    ($($(#[$doc:meta])* $variant:ident($config:ty => $loss:ty), $name:literal, normalized: $normalized:literal, $init:expr;)*) => {
+        /// `[loss]` of a run file.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "name")]
+        pub enum LossConfig {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($config),)*
+        }
+
+        impl LossConfig {
+            /// Every loss by its name in the run file.
+            pub const NAMES: &[&str] = &[$($name),*];
+
+            /// The loss, with its learnt parameters (if it has any) for `shape`, drawn from `seed`, on `device`.
+            pub fn init(&self, shape: LossShape, seed: u64, device: &Device) -> Loss {
+                match self {
+                    $(LossConfig::$variant(config) => {
+                        let init: fn(&$config, LossShape, u64, &Device) -> $loss = $init;
+                        Loss::$variant(init(config, shape, seed, device))
+                    })*
+                }
+            }
+
+            /// Whether the paper normalises the embeddings before this loss.
+            pub fn normalized(&self) -> bool {
+                match self {
+                    $(LossConfig::$variant(_) => $normalized,)*
+                }
+            }
+
+            /// The name in the run file.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(LossConfig::$variant(_) => $name,)*
+                }
+            }
+
+            /// Checks the ranges of the parameters.
+            pub fn validate(&self) -> crate::Result<()> {
+                match self {
+                    $(LossConfig::$variant(config) => config.validate(),)*
+                }
+            }
+        }
+
+        /// Any loss of this crate. A module, because some losses learn parameters of their own.
+        #[derive(Module, Debug)]
+        pub enum Loss {
+            $($(#[$doc])* $variant($loss),)*
+        }
+
+        impl RankingLoss for Loss {
+            fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+                let [n, _] = embeddings.dims();
+                assert_eq!(n, labels.len(), "{n} embeddings and {} labels", labels.len());
+                match self {
+                    $(Loss::$variant(loss) => loss.forward(embeddings, labels, progress),)*
+                }
+            }
+        }
+    };
+}
+
+losses! {
+    /// Ranked list loss.
+    Rll(RllConfig => Rll), "rll", normalized: true, |c, _, _, _| c.init();
+    /// Proxy-NCA.
+    ProxyNca(ProxyNcaConfig => ProxyNca), "proxy_nca", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    /// Softmax: cross entropy of a linear classifier.
+    Softmax(SoftmaxConfig => Softmax), "softmax", normalized: false, |c, shape, seed, device| c.init(shape, seed, device);
+    /// SoftMax-norm: softmax with normalised weights and a temperature.
+    NormSoftmax(NormSoftmaxConfig => NormSoftmax), "norm_softmax", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    /// SoftTriple.
+    SoftTriple(SoftTripleConfig => SoftTriple), "soft_triple", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    /// Proxy-Anchor.
+    ProxyAnchor(ProxyAnchorConfig => ProxyAnchor), "proxy_anchor", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    /// ArcFace.
+    ArcFace(ArcFaceConfig => ArcFace), "arc_face", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    /// CosFace.
+    CosFace(CosFaceConfig => CosFace), "cos_face", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    /// Supervised contrastive loss and NT-Xent.
+    SupCon(SupConConfig => SupCon), "sup_con", normalized: true, |c, _, _, _| c.init();
+    /// Smooth-AP.
+    SmoothAp(SmoothApConfig => SmoothAp), "smooth_ap", normalized: true, |c, _, _, _| c.init();
+    /// Struct Clust: facility location.
+    StructClust(StructClustConfig => StructClust), "struct_clust", normalized: true, |c, _, _, _| c.init();
+    /// Spectral Clust.
+    SpectralClust(SpectralClustConfig => SpectralClust), "spectral_clust", normalized: false, |c, _, _, _| c.init();
+    /// Nonlinear rank approximation.
+    Nra(NraConfig => Nra), "nra", normalized: false, |c, _, _, _| c.init();
+    /// Soft ranking threshold.
+    Srt(SrtConfig => Srt), "srt", normalized: false, |c, _, _, _| c.init();
+    /// Instance cross entropy.
+    Ice(IceConfig => Ice), "ice", normalized: true, |c, _, _, _| c.init();
+    /// Contrastive loss.
+    Contrastive(ContrastiveConfig => Contrastive), "contrastive", normalized: true, |c, _, _, _| c.init();
+    /// Triplet loss over all triplets.
+    TripletAll(TripletAllConfig => TripletAll), "triplet_all", normalized: true, |c, _, _, _| c.init();
+    /// Triplet loss with semi-hard negatives.
+    TripletSemihard(TripletSemihardConfig => TripletSemihard), "triplet_semihard", normalized: true, |c, _, _, _| c.init();
+    /// Batch-hard triplet loss.
+    TripletBatchHard(TripletBatchHardConfig => TripletBatchHard), "triplet_batch_hard", normalized: false, |c, _, _, _| c.init();
+    /// Triplet loss with the hardest negative.
+    TripletHardNegative(TripletHardNegativeConfig => TripletHardNegative), "triplet_hard_negative", normalized: true, |c, _, _, _| c.init();
+    /// Adaptively weighted triplet loss.
+    TripletAdaptive(TripletAdaptiveConfig => TripletAdaptive), "triplet_adaptive", normalized: false, |c, _, _, _| c.init();
+    /// Multi-Similarity loss.
+    MultiSimilarity(MultiSimilarityConfig => MultiSimilarity), "multi_similarity", normalized: true, |c, _, _, _| c.init();
+    /// Margin loss with distance-weighted sampling.
+    Margin(MarginConfig => Margin), "margin", normalized: true, |c, shape, _, device| c.init(shape, device);
+    /// N-pair-mc.
+    NPair(NPairConfig => NPair), "n_pair", normalized: false, |c, _, _, _| c.init();
+    /// Lifted structured loss.
+    Lifted(LiftedConfig => Lifted), "lifted", normalized: false, |c, _, _, _| c.init();
+    /// Angular loss.
+    Angular(AngularConfig => Angular), "angular", normalized: true, |c, _, _, _| c.init();
+    /// Histogram loss.
+    Histogram(HistogramConfig => Histogram), "histogram", normalized: true, |c, _, _, _| c.init();
+    /// FastAP.
+    FastAp(FastApConfig => FastAp), "fast_ap", normalized: true, |c, _, _, _| c.init();
+    /// Circle loss.
+    Circle(CircleConfig => Circle), "circle", normalized: true, |c, _, _, _| c.init();
+}
+
+impl Default for LossConfig {
+    fn default() -> Self {
+        LossConfig::Rll(RllConfig::simpler())
+    }
+}
+
+/// Refuses a parameter of `[loss]` that is not finite or does not fit.
+pub(crate) fn in_range(key: &str, value: f64, fits: bool, wanted: &str) -> crate::Result<()> {
+    if value.is_finite() && fits {
+        Ok(())
+    } else {
+        Err(crate::Error::Value { key: format!("loss.{key}"), wanted: wanted.into(), found: value.to_string() })
+    }
+}

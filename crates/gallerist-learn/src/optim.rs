@@ -1,0 +1,449 @@
+//! Optimisers and learning-rate schedules.
+//!
+//! The arithmetic of SGD and AdamW is the tensor engine's. What is added here: state kept by the
+//! parameter's name, so that a checkpoint can hold it and a resumed run takes the same step to the
+//! last bit; learning-rate factors by parameter group; weight decay that can leave batch norm out;
+//! gradient clipping by the global norm.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::optim::decay::WeightDecayConfig;
+use burn::optim::momentum::MomentumConfig;
+use burn::optim::{AdamW, AdamWConfig, DynOptimizer, DynState, GradientsParams, RecordState, Sgd, SgdConfig, StateSink, StateSource};
+use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+use crate::network::Network;
+use crate::params::Path;
+use crate::{Error, Result};
+
+/// `[optimizer]` of a run file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OptimizerConfig {
+    /// Which optimiser.
+    pub kind: OptimizerKind,
+    /// Learning rate at its highest; the schedule scales it.
+    pub learning_rate: f64,
+    /// Factor on the learning rate of the embedding head (10 in the papers that fine-tune a
+    /// pretrained network).
+    pub head_factor: f64,
+    /// Factor on the learning rate of parameters the loss learns (proxies, boundaries).
+    pub loss_factor: f64,
+    /// L2 penalty in SGD, decoupled decay in AdamW.
+    pub weight_decay: f64,
+    /// Whether batch norm's scale and shift and all biases decay too.
+    pub decay_norm_and_bias: bool,
+    /// SGD's momentum, without dampening (as PyTorch counts it).
+    pub momentum: f64,
+    /// SGD's momentum in Nesterov's form.
+    pub nesterov: bool,
+    /// AdamW's decay rates of the two moments.
+    pub betas: [f64; 2],
+    /// AdamW's constant in the denominator.
+    pub epsilon: f64,
+    /// Largest norm of the whole gradient; absent: no clipping.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+}
+
+/// The optimisers there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerKind {
+    /// Stochastic gradient descent with momentum.
+    #[default]
+    Sgd,
+    /// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
+    AdamW,
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        OptimizerConfig {
+            kind: OptimizerKind::Sgd,
+            learning_rate: 0.1,
+            head_factor: 1.0,
+            loss_factor: 1.0,
+            weight_decay: 0.0,
+            decay_norm_and_bias: true,
+            momentum: 0.9,
+            nesterov: false,
+            betas: [0.9, 0.999],
+            epsilon: 1e-8,
+            clip_norm: None,
+        }
+    }
+}
+
+impl OptimizerConfig {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] where a number is not finite or out of its range.
+    pub fn validate(&self) -> Result<()> {
+        let check = |key: &str, value: f64, fits: bool, wanted: &str| {
+            if value.is_finite() && fits {
+                Ok(())
+            } else {
+                Err(Error::Value { key: format!("optimizer.{key}"), wanted: wanted.into(), found: value.to_string() })
+            }
+        };
+        check("learning_rate", self.learning_rate, self.learning_rate > 0.0, "above 0")?;
+        check("head_factor", self.head_factor, self.head_factor >= 0.0, "0 or more")?;
+        check("loss_factor", self.loss_factor, self.loss_factor >= 0.0, "0 or more")?;
+        check("weight_decay", self.weight_decay, self.weight_decay >= 0.0, "0 or more")?;
+        check("momentum", self.momentum, (0.0..1.0).contains(&self.momentum), "from 0 to below 1")?;
+        for beta in self.betas {
+            check("betas", beta, (0.0..1.0).contains(&beta), "two numbers from 0 to below 1")?;
+        }
+        check("epsilon", self.epsilon, self.epsilon > 0.0, "above 0")?;
+        let clip = self.clip_norm.unwrap_or(1.0);
+        check("clip_norm", clip, clip > 0.0, "above 0")
+    }
+}
+
+/// `[schedule]` of a run file: the factor on the learning rate over the steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScheduleConfig {
+    /// The curve after the warm-up.
+    pub kind: ScheduleKind,
+    /// Steps over which the learning rate rises linearly to its highest.
+    pub warmup_steps: usize,
+    /// Factor at the last step of `cosine`.
+    pub end_factor: f64,
+    /// `step`: every so many steps the rate is multiplied by `gamma`.
+    pub step_size: usize,
+    /// `multi_step`: at these steps the rate is multiplied by `gamma`.
+    pub milestones: Vec<usize>,
+    /// Factor of `step` and `multi_step`.
+    pub gamma: f64,
+}
+
+/// The schedules there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleKind {
+    /// The learning rate stays.
+    Constant,
+    /// Half a cosine from 1 to `end_factor` (Loshchilov & Hutter 2017).
+    #[default]
+    Cosine,
+    /// Times `gamma` every `step_size` steps.
+    Step,
+    /// Times `gamma` at each of `milestones`.
+    MultiStep,
+}
+
+impl Default for ScheduleConfig {
+    fn default() -> Self {
+        ScheduleConfig {
+            kind: ScheduleKind::Cosine,
+            warmup_steps: 0,
+            end_factor: 0.0,
+            step_size: 1000,
+            milestones: Vec::new(),
+            gamma: 0.1,
+        }
+    }
+}
+
+impl ScheduleConfig {
+    /// Factor on the learning rate at `step` (from 0) of `steps`.
+    ///
+    /// ```
+    /// use gallerist_learn::optim::ScheduleConfig;
+    /// let schedule = ScheduleConfig { warmup_steps: 4, ..Default::default() };
+    /// assert_eq!(schedule.factor(0, 100), 0.25);
+    /// assert_eq!(schedule.factor(4, 100), 1.0);
+    /// assert!(schedule.factor(99, 100) < 0.001);
+    /// ```
+    pub fn factor(&self, step: usize, steps: usize) -> f64 {
+        if step < self.warmup_steps {
+            return (step + 1) as f64 / self.warmup_steps as f64;
+        }
+        match self.kind {
+            ScheduleKind::Constant => 1.0,
+            ScheduleKind::Cosine => {
+                let whole = steps.saturating_sub(self.warmup_steps).max(1) as f64;
+                let done = ((step - self.warmup_steps) as f64 / whole).min(1.0);
+                self.end_factor + (1.0 - self.end_factor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+            }
+            ScheduleKind::Step => self.gamma.powi((step / self.step_size.max(1)) as i32),
+            ScheduleKind::MultiStep => {
+                self.gamma.powi(self.milestones.iter().filter(|&&milestone| step >= milestone).count() as i32)
+            }
+        }
+    }
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for a factor or step size out of its range.
+    pub fn validate(&self) -> Result<()> {
+        let error = |key: &str, wanted: &str, found: String| {
+            Err(Error::Value { key: format!("schedule.{key}"), wanted: wanted.into(), found })
+        };
+        if !(0.0..=1.0).contains(&self.end_factor) {
+            return error("end_factor", "from 0 to 1", self.end_factor.to_string());
+        }
+        if !(self.gamma > 0.0 && self.gamma <= 1.0) {
+            return error("gamma", "above 0 and at most 1", self.gamma.to_string());
+        }
+        if self.step_size == 0 {
+            return error("step_size", "1 or more", "0".into());
+        }
+        Ok(())
+    }
+}
+
+/// Which group a parameter belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Parameters of the network.
+    Network,
+    /// Parameters of the loss.
+    Loss,
+}
+
+/// An optimiser with its state, kept by parameter name.
+pub struct Optimizer {
+    config: OptimizerConfig,
+    with_decay: Rule,
+    without_decay: Rule,
+    states: BTreeMap<String, DynState>,
+}
+
+enum Rule {
+    Sgd(Sgd),
+    AdamW(AdamW),
+}
+
+impl Rule {
+    fn new(config: &OptimizerConfig, decay: f64) -> Self {
+        match config.kind {
+            OptimizerKind::Sgd => {
+                let mut sgd = SgdConfig::new();
+                if decay > 0.0 {
+                    sgd = sgd.with_weight_decay(Some(WeightDecayConfig::new(decay as f32)));
+                }
+                if config.momentum > 0.0 {
+                    let momentum = MomentumConfig::new()
+                        .with_momentum(config.momentum)
+                        .with_dampening(0.0)
+                        .with_nesterov(config.nesterov);
+                    sgd = sgd.with_momentum(Some(momentum));
+                }
+                Rule::Sgd(sgd.build())
+            }
+            OptimizerKind::AdamW => Rule::AdamW(
+                AdamWConfig::new()
+                    .with_beta_1(config.betas[0] as f32)
+                    .with_beta_2(config.betas[1] as f32)
+                    .with_epsilon(config.epsilon as f32)
+                    .with_weight_decay(decay as f32)
+                    .build(),
+            ),
+        }
+    }
+
+    fn erased(&self) -> &dyn DynOptimizer {
+        match self {
+            Rule::Sgd(rule) => rule,
+            Rule::AdamW(rule) => rule,
+        }
+    }
+
+    fn step<const D: usize>(
+        &self,
+        rate: f64,
+        value: Tensor<D>,
+        gradient: Tensor<D>,
+        state: Option<DynState>,
+    ) -> (Tensor<D>, Option<DynState>) {
+        fn apply<const D: usize, O: burn::optim::Optimizer>(
+            rule: &O,
+            rate: f64,
+            value: Tensor<D>,
+            gradient: Tensor<D>,
+            state: Option<DynState>,
+        ) -> (Tensor<D>, Option<DynState>)
+        where
+            O::State<D>: Clone + RecordState,
+        {
+            let (value, state) = rule.step(rate, value, gradient, state.map(DynState::downcast::<O::State<D>>));
+            (value, state.map(|state| DynState::create(state, D)))
+        }
+        match self {
+            Rule::Sgd(rule) => apply(rule, rate, value, gradient, state),
+            Rule::AdamW(rule) => apply(rule, rate, value, gradient, state),
+        }
+    }
+}
+
+impl std::fmt::Debug for Optimizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Optimizer").field("config", &self.config).field("states", &self.states.len()).finish()
+    }
+}
+
+/// The optimiser's state as a checkpoint holds it.
+#[derive(Debug, Default)]
+pub struct OptimizerState {
+    /// Tensors by name (`blocks.0.conv.weight.momentum.velocity`).
+    pub tensors: BTreeMap<String, TensorData>,
+    /// Counters by name (`blocks.0.conv.weight.momentum.time`).
+    pub counters: BTreeMap<String, i64>,
+    /// Rank of each parameter that has a state.
+    pub ranks: BTreeMap<String, usize>,
+}
+
+impl Optimizer {
+    /// An optimiser without state.
+    pub fn new(config: &OptimizerConfig) -> Self {
+        Optimizer {
+            with_decay: Rule::new(config, config.weight_decay),
+            without_decay: Rule::new(config, 0.0),
+            config: config.clone(),
+            states: BTreeMap::new(),
+        }
+    }
+
+    /// One step: `module` with its parameters moved against `gradients`.
+    ///
+    /// `rate` is the schedule's factor times the learning rate. A parameter without gradient stays.
+    pub fn step<M: Module>(&mut self, rate: f64, part: Part, module: M, gradients: GradientsParams) -> M {
+        let mut mapper = Step { optimizer: self, path: Path::default(), part, rate, gradients };
+        module.map(&mut mapper)
+    }
+
+    fn factor(&self, part: Part, name: &str) -> f64 {
+        match part {
+            Part::Loss => self.config.loss_factor,
+            Part::Network if Network::is_head(name) => self.config.head_factor,
+            Part::Network => 1.0,
+        }
+    }
+
+    /// The state for a checkpoint.
+    pub fn state(&self) -> OptimizerState {
+        let mut out = OptimizerState::default();
+        for (name, state) in &self.states {
+            let mut sink = StateSink::default();
+            self.with_decay.erased().state_flatten(name, state, &mut sink);
+            out.tensors.extend(sink.tensors);
+            out.counters.extend(sink.scalars.into_iter().map(|(name, value)| {
+                let value = i64::try_from(value).expect("optimiser counters are integers");
+                (name, value)
+            }));
+            out.ranks.insert(name.clone(), state.rank());
+        }
+        out
+    }
+
+    /// Takes the state of a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// The name of the first parameter whose state is incomplete.
+    pub fn restore(&mut self, state: OptimizerState, device: &Device) -> std::result::Result<(), String> {
+        let counters = state.counters.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let mut source = StateSource::new(counters);
+        for (name, tensor) in state.tensors {
+            source.insert_tensor(name, tensor);
+        }
+        self.states.clear();
+        for (name, rank) in state.ranks {
+            let restored = self.with_decay.erased().state_unflatten(rank, &name, &mut source, device);
+            self.states.insert(name.clone(), restored.ok_or(name)?);
+        }
+        Ok(())
+    }
+}
+
+struct Step<'a> {
+    optimizer: &'a mut Optimizer,
+    path: Path,
+    part: Part,
+    rate: f64,
+    gradients: GradientsParams,
+}
+
+impl ModuleMapper for Step<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else {
+            return param;
+        };
+        let name = self.path.name();
+        let optimizer = &mut *self.optimizer;
+        let rate = self.rate * optimizer.factor(self.part, &name);
+        let key = match self.part {
+            Part::Network => name,
+            Part::Loss => format!("loss.{name}"),
+        };
+        let decays = optimizer.config.decay_norm_and_bias || D > 1;
+        let rule = if decays { &optimizer.with_decay } else { &optimizer.without_decay };
+        let state = optimizer.states.remove(&key);
+        let mut new_state = None;
+        let param = param.map(|value| {
+            let (value, state) = rule.step(rate, value.inner(), gradient, state);
+            new_state = state;
+            Tensor::from_inner(value).require_grad()
+        });
+        if let Some(state) = new_state {
+            optimizer.states.insert(key, state);
+        }
+        param
+    }
+}
+
+/// Global norm of all gradients of a module, and the gradients scaled down where it exceeds `limit`.
+///
+/// Returns the norm before clipping.
+pub fn clip_by_global_norm<M: Module>(gradients: &mut GradientsParams, module: &M, limit: Option<f64>) -> f64 {
+    let mut visitor = Norm { gradients, squares: 0.0, scale: None };
+    module.visit(&mut visitor);
+    let norm = visitor.squares.sqrt();
+    if let Some(limit) = limit
+        && norm > limit
+    {
+        visitor.scale = Some(limit / norm);
+        module.visit(&mut visitor);
+    }
+    norm
+}
+
+struct Norm<'a> {
+    gradients: &'a mut GradientsParams,
+    squares: f64,
+    scale: Option<f64>,
+}
+
+impl burn::module::ModuleVisitor for Norm<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        match self.scale {
+            None => {
+                if let Some(gradient) = self.gradients.get::<D>(param.id) {
+                    self.squares += gradient.square().sum().into_scalar::<f64>();
+                }
+            }
+            Some(scale) => {
+                if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+                    self.gradients.register(param.id, gradient.mul_scalar(scale));
+                }
+            }
+        }
+    }
+}

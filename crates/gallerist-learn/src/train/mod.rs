@@ -1,0 +1,23 @@
+//! Training: from a run file to a run directory.
+//!
+//! A run directory holds
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `config.toml` | the run file, resolved: every key |
+//! | `log.jsonl` | one JSON object a line: steps, validations, warnings ([`log`]) |
+//! | `checkpoints/last.safetensors` | everything needed to go on ([`crate::checkpoint`]) |
+//! | `checkpoints/best.safetensors` | the same, at the best validation |
+//! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
+//! | `metrics.json` | the test metrics |
+
+pub mod config;
+mod directory;
+pub mod log;
+mod trainer;
+
+pub use config::{
+    DEFAULTS, DataConfig, EvaluationConfig, ReportConfig, RunConfig, TrainConfig, ValidationConfig, Which, nearest,
+};
+pub use directory::RunDirectory;
+pub use trainer::{Observer, Outcome, Trainer, open_test};

@@ -1,0 +1,474 @@
+//! A chart as a figure: letters as HTML, lines as SVG stretched to their place.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, html};
+
+use super::scale::Axis;
+use super::smooth;
+use super::{Chart, Point, Scale, Series};
+use crate::number::{count, percent, significant};
+
+/// The drawing's own units; it is stretched to whatever place it is given.
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 400.0;
+
+/// Lines of more values than this are drawn as the smallest and the largest
+/// value of each of [`BUCKETS`] stretches: the same picture at this size.
+const DRAWN: usize = 1000;
+const BUCKETS: usize = 400;
+
+/// Values that can be pointed at.
+const POINTED: usize = 400;
+
+/// Series up to this length have a dot at every value.
+const DOTTED: usize = 40;
+
+/// Rows of the table below a chart.
+const ROWS: usize = 12;
+
+/// Colours told apart before they repeat.
+const COLOURS: usize = 6;
+
+/// What runs along the horizontal axis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// The training step.
+    Step,
+    /// The K of Recall@K.
+    K,
+}
+
+/// A series in ascending steps with its running mean.
+struct Line<'a> {
+    name: &'a str,
+    points: Vec<Point>,
+    mean: Option<Vec<f64>>,
+    class: String,
+}
+
+impl<'a> Line<'a> {
+    fn new(series: &'a Series, index: usize, smooth: bool) -> Self {
+        let mut points: Vec<Point> = Vec::with_capacity(series.points.len());
+        let mut sorted = series.points.clone();
+        sorted.sort_by_key(|point| point.step);
+        for point in sorted {
+            match points.last_mut() {
+                Some(last) if last.step == point.step => *last = point,
+                _ => points.push(point),
+            }
+        }
+        let mean = smooth.then(|| smooth::window(points.len())).flatten().map(|window| {
+            let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+            smooth::centred_mean(&values, window)
+        });
+        Self { name: &series.name, points, mean, class: format!("s{}", index % COLOURS) }
+    }
+
+    fn at(&self, step: u64) -> Option<usize> {
+        self.points.binary_search_by_key(&step, |point| point.step).ok()
+    }
+}
+
+/// The figure of `chart`, or nothing if no series has a value.
+pub(crate) fn figure(chart: &Chart, against: Against) -> Markup {
+    let lines: Vec<Line<'_>> = (chart.series.iter().enumerate())
+        .map(|(index, series)| Line::new(series, index, chart.smooth))
+        .collect();
+    let mut steps: Vec<u64> =
+        (lines.iter()).flat_map(|line| line.points.iter().map(|point| point.step)).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    let (Some(&first), Some(&last)) = (steps.first(), steps.last()) else {
+        return html! {};
+    };
+
+    let scale = chart.scale;
+    let (low, high) = (lines.iter())
+        .flat_map(|line| line.points.iter().map(|point| point.value))
+        .filter(|&value| drawable(value, scale))
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let y = (low <= high).then(|| Axis::of_values(low, high, scale));
+    let x = match against {
+        Against::Step => Axis::of_steps(first, last),
+        Against::K => Axis::of_ks(&steps),
+    };
+    let shown = match against {
+        Against::Step => last,
+        Against::K => first,
+    };
+    let letters =
+        (y.iter().flat_map(|axis| &axis.ticks)).map(|tick| tick.text.chars().count()).max().unwrap_or(0);
+    let x_name = match against {
+        Against::Step => "step",
+        Against::K => "K",
+    };
+
+    html! {
+        figure.chart {
+            figcaption {
+                div.title {
+                    h3 { (chart.title) @if scale == Scale::Share { span.unit { " %" } } }
+                    p.at aria-live="polite" { (x_name) (if against == Against::K { " = " } else { " " }) b { (shown) } span.epoch { (epoch_text(&lines, shown)) } }
+                }
+                @if let Some(note) = &chart.note { p.note { (note) } }
+            }
+            ul.legend aria-live="polite" {
+                @for line in &lines {
+                    (legend(line, shown, scale))
+                }
+            }
+            div.plot tabindex="0" role="group"
+                aria-label={ (chart.title) " against " (x_name) ". The left and right arrow keys read its values." }
+                data-from=(first) data-to=(last) data-log[x.is_log()]
+                style={ "--letters:" (letters) "ch" }
+            {
+                @if let Some(y) = &y {
+                    div.y aria-hidden="true" {
+                        @for tick in &y.ticks {
+                            span style={ "bottom:" (css(tick.at)) } { (tick.text) }
+                        }
+                    }
+                }
+                div.area {
+                    svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
+                        @if let Some(y) = &y {
+                            path.grid d=(grid(y)) {}
+                            @for line in &lines { (strokes(line, &x, y, scale)) }
+                        } @else {
+                            path.grid d={ "M0 " (HEIGHT) "H" (WIDTH) } {}
+                        }
+                        @for line in &lines { (faults(line, &x, scale)) }
+                    }
+                    div.cursor hidden {}
+                }
+                div.x aria-hidden="true" {
+                    @for tick in &x.ticks {
+                        span style={ "left:" (css(tick.at)) } { (tick.text) }
+                    }
+                }
+            }
+            @let remarks = remarks(chart, &lines);
+            @if !remarks.is_empty() {
+                ul.remarks { @for remark in remarks { li { (remark) } } }
+            }
+            (table(&chart.title, &lines, &steps, scale, x_name))
+        }
+    }
+}
+
+fn drawable(value: f64, scale: Scale) -> bool {
+    value.is_finite() && (scale != Scale::Log || value > 0.0)
+}
+
+fn text(value: f64, scale: Scale) -> String {
+    match scale {
+        Scale::Share => percent(value, 2),
+        Scale::Linear | Scale::Log => significant(value, 4),
+    }
+}
+
+fn css(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn epoch_text(lines: &[Line<'_>], step: u64) -> String {
+    lines
+        .iter()
+        .find_map(|line| line.points[line.at(step)?].epoch)
+        .map(|epoch| format!(", epoch {epoch}"))
+        .unwrap_or_default()
+}
+
+/// The name of a series with its value at `step`; the script changes the values
+/// in place and finds all others in `data-points`.
+fn legend(line: &Line<'_>, step: u64, scale: Scale) -> Markup {
+    let at = line.at(step);
+    let value = at.map_or("–".to_owned(), |i| text(line.points[i].value, scale));
+    let mean = (line.mean.as_ref()).map(|mean| at.map_or("–".to_owned(), |i| text(mean[i], scale)));
+    html! {
+        li data-points=(pointed(line, scale)) {
+            svg.swatch.(line.class) viewBox="0 0 24 8" aria-hidden="true" { path.line d="M1 4H23" {} }
+            (line.name) " " b.value { (value) }
+            @if let Some(mean) = mean { ", mean " b.mean { (mean) } }
+        }
+    }
+}
+
+/// `step,epoch,value,mean` of up to [`POINTED`] values, as they are written.
+fn pointed(line: &Line<'_>, scale: Scale) -> String {
+    let mut all = String::new();
+    for index in spread(line.points.len(), POINTED) {
+        let point = line.points[index];
+        if !all.is_empty() {
+            all.push(';');
+        }
+        let epoch = point.epoch.map(|e| e.to_string()).unwrap_or_default();
+        write!(all, "{},{epoch},{}", point.step, text(point.value, scale))
+            .expect("a string takes every write");
+        if let Some(mean) = &line.mean {
+            all.push(',');
+            all.push_str(&text(mean[index], scale));
+        }
+    }
+    all
+}
+
+/// Up to `most` indices below `len`, evenly spread, with the first and the last.
+fn spread(len: usize, most: usize) -> impl Iterator<Item = usize> {
+    let picked = len.min(most);
+    (0..picked).map(move |i| match picked {
+        1 => len - 1,
+        _ => i * (len - 1) / (picked - 1),
+    })
+}
+
+fn grid(y: &Axis) -> String {
+    let mut path = String::new();
+    for tick in &y.ticks {
+        write!(path, "M0 {:.1}H{WIDTH}", HEIGHT * (1.0 - tick.at)).expect("a string takes every write");
+    }
+    path
+}
+
+/// The strokes of one series: its values, pale where a mean is drawn over them.
+fn strokes(line: &Line<'_>, x: &Axis, y: &Axis, scale: Scale) -> Markup {
+    let place = |point: &Point, value: f64| {
+        drawable(value, scale).then(|| (WIDTH * x.place(point.step as f64), HEIGHT * (1.0 - y.place(value))))
+    };
+    let places: Vec<_> = line.points.iter().map(|p| place(p, p.value)).collect();
+    let mean: Option<Vec<_>> =
+        (line.mean.as_ref()).map(|mean| line.points.iter().zip(mean).map(|(p, &m)| place(p, m)).collect());
+    html! {
+        g.(line.class) {
+            path.line.raw[mean.is_some()] d=(path(&places)) {}
+            @if let Some(mean) = mean {
+                path.line d=(path(&mean)) {}
+            } @else if places.len() <= DOTTED {
+                path.dots d=(dots(&places)) {}
+            }
+        }
+    }
+}
+
+/// A path through `places`, broken where there is none.
+fn path(places: &[Option<(f64, f64)>]) -> String {
+    let mut path = String::new();
+    let mut pen_is_down = false;
+    let mut go = |place: Option<(f64, f64)>| {
+        if let Some((x, y)) = place {
+            let command = if pen_is_down { 'L' } else { 'M' };
+            write!(path, "{command}{x:.1} {y:.1}").expect("a string takes every write");
+        }
+        pen_is_down = place.is_some();
+    };
+    if places.len() <= DRAWN {
+        places.iter().copied().for_each(go);
+        return path;
+    }
+    for bucket in 0..BUCKETS {
+        let stretch = &places[bucket * places.len() / BUCKETS..(bucket + 1) * places.len() / BUCKETS];
+        let heights = || (stretch.iter().enumerate()).filter_map(|(i, place)| place.map(|(_, y)| (i, y)));
+        let lowest = heights().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i);
+        let highest = heights().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i);
+        match (lowest, highest) {
+            (Some(a), Some(b)) if a != b => {
+                go(stretch[a.min(b)]);
+                go(stretch[a.max(b)]);
+            }
+            (Some(a), _) => go(stretch[a]),
+            (None, _) => go(None),
+        }
+    }
+    path
+}
+
+/// A dot at each place: a line of no length with round ends keeps its shape
+/// however the drawing is stretched.
+fn dots(places: &[Option<(f64, f64)>]) -> String {
+    let mut path = String::new();
+    for (x, y) in places.iter().flatten() {
+        write!(path, "M{x:.1} {y:.1}h0").expect("a string takes every write");
+    }
+    path
+}
+
+/// Short marks at the bottom where values could not be drawn.
+fn faults(line: &Line<'_>, x: &Axis, scale: Scale) -> Markup {
+    let mut places: Vec<u32> = (line.points.iter())
+        .filter(|point| !drawable(point.value, scale))
+        .map(|point| (WIDTH * x.place(point.step as f64)).round() as u32)
+        .collect();
+    places.dedup();
+    let mut path = String::new();
+    for place in &places {
+        write!(path, "M{place} {HEIGHT}v-24").expect("a string takes every write");
+    }
+    html! { @if !places.is_empty() { path.fault d=(path) {} } }
+}
+
+/// What the reader must know to trust the drawing.
+fn remarks(chart: &Chart, lines: &[Line<'_>]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let windows: Vec<usize> = (lines.iter())
+        .filter(|line| line.mean.is_some())
+        .filter_map(|line| smooth::window(line.points.len()))
+        .collect();
+    if let (Some(&least), Some(&most)) = (windows.iter().min(), windows.iter().max()) {
+        let width = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        remarks.push(format!("Pale: all values. Strong: the mean of {width} around each."));
+    }
+    for (line, series) in lines.iter().zip(&chart.series) {
+        let mut remark = |what: &str, is_fault: &dyn Fn(f64) -> bool| {
+            let mut faults = line.points.iter().filter(|point| is_fault(point.value));
+            let Some(first) = faults.next() else { return };
+            remarks.push(format!(
+                "{}: {what} in {} of {} values, first at step {}.",
+                line.name,
+                count(1 + faults.count() as u64),
+                count(line.points.len() as u64),
+                first.step,
+            ));
+        };
+        remark("not finite", &|value| !value.is_finite());
+        if chart.scale == Scale::Log {
+            remark("not positive, so not on this scale,", &|value| value.is_finite() && value <= 0.0);
+        }
+        let repeated = series.points.len() - line.points.len();
+        if repeated > 0 {
+            remarks.push(format!(
+                "{}: steps logged more than once: {}; the last value of each is drawn.",
+                line.name,
+                count(repeated as u64),
+            ));
+        }
+    }
+    remarks
+}
+
+/// The values as a table, for readers without a pointer or without sight.
+fn table(title: &str, lines: &[Line<'_>], steps: &[u64], scale: Scale, x_name: &str) -> Markup {
+    let with_epochs = lines.iter().any(|l| l.points.iter().any(|p| p.epoch.is_some()));
+    html! {
+        details.values {
+            summary { "Values" }
+            div.scroll tabindex="0" role="region" aria-label={ "Values of " (title) } {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { (x_name) }
+                            @if with_epochs { th scope="col" { "epoch" } }
+                            @for line in lines { th scope="col" { (line.name) } }
+                        }
+                    }
+                    tbody {
+                        @for step in spread(steps.len(), ROWS).map(|index| steps[index]) {
+                            tr {
+                                th scope="row" { (step) }
+                                @if with_epochs {
+                                    td { (epoch_text(lines, step).trim_start_matches(", epoch ")) }
+                                }
+                                @for line in lines {
+                                    td { (line.at(step).map_or("–".to_owned(), |i| text(line.points[i].value, scale))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: Vec<(u64, f64)>) -> Chart {
+        Chart { title: "Loss".into(), series: vec![Series::new("loss", points)], ..Chart::default() }
+    }
+
+    fn drawn(chart: &Chart) -> String {
+        figure(chart, Against::Step).into_string()
+    }
+
+    #[test]
+    fn a_chart_without_a_value_is_not_drawn() {
+        assert_eq!(drawn(&Chart::default()), "");
+        assert_eq!(drawn(&chart(vec![])), "");
+    }
+
+    #[test]
+    fn the_ends_of_a_line_are_the_corners_of_its_range() {
+        let drawn = drawn(&chart(vec![(0, 0.0), (5, 1.0), (10, 2.0)]));
+        assert!(drawn.contains(r#"d="M0.0 400.0L500.0 200.0L1000.0 0.0""#), "{drawn}");
+        assert!(drawn.contains("0,,0;5,,1.000;10,,2.000"));
+    }
+
+    #[test]
+    fn one_step_is_a_dot_in_the_middle() {
+        let drawn = drawn(&chart(vec![(7, 3.0)]));
+        assert!(drawn.contains("M500.0 0.0h0"), "{drawn}");
+    }
+
+    #[test]
+    fn values_that_are_not_finite_break_the_line_and_are_counted() {
+        let values = [1.0, 0.5, f64::NAN, 0.2, f64::INFINITY];
+        let drawn = drawn(&chart((0..).zip(values).collect()));
+        let line = drawn.split("path class=\"line\" d=\"").last().unwrap();
+        let line = line.split('"').next().unwrap();
+        assert_eq!(line.matches('M').count(), 2, "{line}");
+        assert!(!drawn.contains("NaN "), "no NaN among coordinates: {drawn}");
+        assert!(drawn.contains("loss: not finite in 2 of 5 values, first at step 2."));
+        assert!(drawn.contains("2,,NaN"));
+        assert_eq!(drawn.matches("class=\"fault\"").count(), 1);
+    }
+
+    #[test]
+    fn a_series_of_nothing_but_nan_is_still_named() {
+        let drawn = drawn(&chart(vec![(1, f64::NAN), (2, f64::NAN)]));
+        assert!(drawn.contains("loss: not finite in 2 of 2 values, first at step 1."));
+        assert!(!drawn.contains("class=\"line raw\""));
+    }
+
+    #[test]
+    fn values_that_are_not_positive_are_counted_on_a_logarithmic_scale() {
+        let mut chart = chart(vec![(1, 0.0), (2, 0.1), (3, -1.0), (4, 10.0)]);
+        chart.scale = Scale::Log;
+        let drawn = drawn(&chart);
+        assert!(drawn.contains("not on this scale, in 2 of 4 values"));
+    }
+
+    #[test]
+    fn the_later_of_two_values_of_a_step_counts() {
+        let drawn = drawn(&chart(vec![(2, 5.0), (1, 1.0), (2, 3.0)]));
+        assert!(drawn.contains("1,,1.000;2,,3.000"));
+        assert!(drawn.contains("steps logged more than once: 1;"));
+    }
+
+    #[test]
+    fn a_long_line_keeps_its_extremes_and_its_ends() {
+        let mut points: Vec<(u64, f64)> = (0..50_000).map(|i| (i, 1.0)).collect();
+        points[30_001].1 = 9.0;
+        points[30_002].1 = 0.0;
+        let mut chart = chart(points);
+        chart.smooth = true;
+        let drawn = drawn(&chart);
+        assert!(drawn.len() < 40_000, "{} bytes", drawn.len());
+        let raw = drawn.split("line raw\" d=\"").nth(1).unwrap();
+        let raw = raw.split('"').next().unwrap();
+        assert!(raw.contains("L600.0 40.0"), "the spike");
+        assert!(raw.contains("L600.1 400.0"), "the dip");
+        assert!(drawn.contains("the mean of 1251 around each"));
+        assert!(drawn.contains(";49999,,1.000,1.000"));
+    }
+
+    #[test]
+    fn spread_indices_hold_both_ends() {
+        let cases: [(usize, usize, &[usize]); 5] =
+            [(0, 3, &[]), (1, 3, &[0]), (3, 3, &[0, 1, 2]), (9, 3, &[0, 4, 8]), (5, 1, &[4])];
+        for (len, most, wanted) in cases {
+            assert_eq!(spread(len, most).collect::<Vec<_>>(), wanted);
+        }
+    }
+}

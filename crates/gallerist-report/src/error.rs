@@ -1,0 +1,75 @@
+//! What can go wrong when a report is made.
+
+use std::path::PathBuf;
+
+/// A fault in a picture or in writing a page.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The bytes are in no picture format that browsers show.
+    #[error("cannot put a picture of {bytes} bytes in the page: not a PNG, JPEG, GIF, WebP or BMP file")]
+    PictureFormat {
+        /// The number of bytes.
+        bytes: usize,
+    },
+    /// The pixel buffer does not have the size that its shape asks for.
+    #[error(
+        "cannot make a picture of {width} x {height} pixels and {channels} channels: \
+         the buffer holds {found} bytes"
+    )]
+    PixelCount {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// Values per pixel.
+        channels: u8,
+        /// Bytes in the buffer.
+        found: usize,
+    },
+    /// The pixels could not be encoded.
+    #[error("cannot encode a picture of {width} x {height} pixels: {source}")]
+    Encode {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// The encoder's own words.
+        source: png::EncodingError,
+    },
+    /// The page could not be written.
+    #[error("cannot write the page `{}`: {source}", path.display())]
+    Write {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// The system's own words.
+        source: std::io::Error,
+    },
+}
+
+impl ReportError {
+    /// What the user can do about it, if there is something to say.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::PictureFormat { .. } => {
+                Some("decode the picture and hand over its pixels instead".to_owned())
+            }
+            Self::PixelCount { .. } => Some(
+                "a picture has at least one pixel, 1 (grey) or 3 (RGB) channels, \
+                 and width x height x channels bytes"
+                    .to_owned(),
+            ),
+            Self::Encode { .. } => None,
+            Self::Write { path, source } => match source.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Some(format!("create the folder of `{}` first", path.display()))
+                }
+                std::io::ErrorKind::PermissionDenied => {
+                    Some("choose a folder in which you may write".to_owned())
+                }
+                std::io::ErrorKind::StorageFull => Some("free some space on the disk".to_owned()),
+                _ => None,
+            },
+        }
+    }
+}

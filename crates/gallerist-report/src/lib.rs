@@ -1,0 +1,53 @@
+//! Curves, ranked lists and the HTML pages of a run or of a search.
+//!
+//! A page is one file: style, script and pictures are inside, nothing is
+//! fetched, and a content security policy in its head keeps the browser to
+//! that. It follows the reader's choice of light or dark, fits a phone, prints,
+//! works by keyboard and without the script, and tells right from wrong by a
+//! tick and a cross beside the colours. Labels, paths and all other texts are
+//! escaped.
+//!
+//! The caller fills plain structs: [`Report`] for a training or evaluation run,
+//! [`SearchPage`] for the results of a search. The same input gives the same
+//! bytes.
+//!
+//! ```
+//! use gallerist_report::{Chart, Evaluation, Metric, Report, Series};
+//!
+//! let report = Report {
+//!     title: "Omniglot, ranked list loss".into(),
+//!     facts: vec![("loss".into(), "rll".into()), ("seed".into(), "7".into())],
+//!     evaluations: vec![Evaluation {
+//!         name: "after training".into(),
+//!         protocol: "every image is a query against all others".into(),
+//!         queries: 13_180,
+//!         metrics: vec![Metric::share("recall@1", 0.8642), Metric::share("map@r", 0.4611)],
+//!         ..Evaluation::default()
+//!     }],
+//!     charts: vec![Chart {
+//!         title: "Loss".into(),
+//!         series: vec![Series::new("loss", [(1, 0.9), (2, 0.7)])],
+//!         ..Chart::default()
+//!     }],
+//!     ..Report::default()
+//! };
+//! let page = report.to_html();
+//! assert!(page.contains("86.42"));
+//! ```
+
+mod chart;
+mod error;
+mod number;
+mod page;
+mod picture;
+mod ranked;
+mod report;
+mod search;
+mod write;
+
+pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
+pub use error::ReportError;
+pub use picture::Picture;
+pub use ranked::{Hit, Item, RankedList, RankedSection};
+pub use report::{Evaluation, Metric, Report, Unit};
+pub use search::SearchPage;

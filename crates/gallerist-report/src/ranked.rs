@@ -1,0 +1,237 @@
+//! Ranked lists: a query and what was found for it, nearest first.
+
+use maud::{Markup, html};
+
+use crate::number::significant;
+use crate::picture::{Picture, PictureSheet};
+use crate::report::Metric;
+
+/// A picture of a query or of the gallery with what is known about it.
+#[derive(Clone, Debug, Default)]
+pub struct Item {
+    /// The picture; `None` shows an empty tile.
+    pub picture: Option<Picture>,
+    /// The class, if it is known.
+    pub label: Option<String>,
+    /// Where the picture lies.
+    pub path: Option<String>,
+}
+
+/// One place of a ranked list.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// What was found.
+    pub item: Item,
+    /// Its distance to the query, or the similarity where the page says so.
+    pub distance: f64,
+    /// Whether it is relevant to the query; `None` where that is not known.
+    pub correct: Option<bool>,
+}
+
+/// A query and its results.
+#[derive(Clone, Debug, Default)]
+pub struct RankedList {
+    /// The query.
+    pub query: Item,
+    /// Numbers of this one query, such as its average precision.
+    pub scores: Vec<Metric>,
+    /// A remark, such as the rank of the first relevant item when none is shown.
+    pub note: Option<String>,
+    /// The results in their order, nearest first.
+    pub results: Vec<Hit>,
+}
+
+/// A group of ranked lists under one heading, such as the worst queries.
+#[derive(Clone, Debug, Default)]
+pub struct RankedSection {
+    /// The heading.
+    pub title: String,
+    /// How the queries were chosen, in a sentence.
+    pub note: Option<String>,
+    /// What the number under a result is, such as `squared Euclidean distance`.
+    pub measure: String,
+    /// The lists.
+    pub lists: Vec<RankedList>,
+}
+
+/// How much of an item is written under its picture.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Labels only where they differ from the query's, file names of queries.
+    Report,
+    /// Labels and paths.
+    Search,
+}
+
+/// The tick and the cross, drawn so that they look the same with every font.
+pub(crate) fn marks() -> Markup {
+    html! {
+        svg.hidden aria-hidden="true" {
+            defs {
+                symbol id="tick" viewBox="0 0 16 16" { path d="M3.5 8.5l3 3 6-7" {} }
+                symbol id="cross" viewBox="0 0 16 16" { path d="M4.5 4.5l7 7m0-7l-7 7" {} }
+            }
+        }
+    }
+}
+
+/// What the frames mean. Written once above the lists.
+pub(crate) fn key(measure: &str, detail: Detail, with_truth: bool) -> Markup {
+    html! {
+        p.key {
+            @if with_truth {
+                span.sample.right { (mark(true)) } " same class as the query, "
+                span.sample.wrong { (mark(false)) } " another class"
+                @if detail == Detail::Report { ", named below" }
+                ". "
+            }
+            "Nearest first"
+            @if measure.is_empty() { "." } @else { "; the number is the " (measure) "." }
+        }
+    }
+}
+
+fn mark(correct: bool) -> Markup {
+    html! {
+        svg.mark aria-hidden="true" {
+            use href=(if correct { "#tick" } else { "#cross" }) {}
+        }
+    }
+}
+
+/// One ranked list.
+pub(crate) fn list(sheet: &mut PictureSheet, list: &RankedList, detail: Detail) -> Markup {
+    let query = &list.query;
+    html! {
+        article.list {
+            div.query {
+                (sheet.show(query.picture.as_ref(), &format!("query, {}", describe(query))))
+                div.about {
+                    @if detail == Detail::Search {
+                        (label_and_path(query))
+                    } @else {
+                        @if let Some(label) = &query.label { p.label { (breakable(label)) } }
+                        @if let Some(path) = &query.path {
+                            p.path title=(path) { (breakable(file_name(path))) }
+                        }
+                    }
+                    @for score in &list.scores {
+                        p.score { (score.name) " " b { (score.text_with_unit()) } }
+                    }
+                    @if let Some(note) = &list.note { p.remark { (note) } }
+                }
+            }
+            @if list.results.is_empty() {
+                p.none { "Nothing was found." }
+            } @else {
+                ol.results {
+                    @for (place, hit) in list.results.iter().enumerate() {
+                        (result(sheet, query, hit, place + 1, detail))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn result(sheet: &mut PictureSheet, query: &Item, hit: &Hit, rank: usize, detail: Detail) -> Markup {
+    let item = &hit.item;
+    let (class, verdict) = match hit.correct {
+        Some(true) => ("right", ", right"),
+        Some(false) => ("wrong", ", wrong"),
+        None => ("unknown", ""),
+    };
+    let named_below = hit.correct != Some(true) || item.label != query.label;
+    html! {
+        li class=(class) {
+            div.frame {
+                (sheet.show(item.picture.as_ref(), &format!("rank {rank}{verdict}, {}", describe(item))))
+                @if let Some(correct) = hit.correct { (mark(correct)) }
+            }
+            p.distance { (significant(hit.distance, 4)) }
+            @if detail == Detail::Search {
+                (label_and_path(item))
+            } @else if let Some(label) = item.label.as_ref().filter(|_| named_below) {
+                p.label title=(label) { (breakable(label)) }
+            }
+        }
+    }
+}
+
+/// Label and path in full. Where the label is the name of a folder on the path,
+/// it is set off there and not written twice.
+fn label_and_path(item: &Item) -> Markup {
+    html! {
+        @match (item.label.as_deref(), item.path.as_deref()) {
+            (Some(label), Some(path)) => {
+                @if let Some((before, after)) = around_folder(path, label) {
+                    p.path title=(path) { (breakable(before)) b { (breakable(label)) } (breakable(after)) }
+                } @else {
+                    p.label { (breakable(label)) }
+                    p.path title=(path) { (breakable(path)) }
+                }
+            }
+            (Some(label), None) => p.label { (breakable(label)) },
+            (None, Some(path)) => p.path title=(path) { (breakable(path)) },
+            (None, None) => {}
+        }
+    }
+}
+
+/// What comes before and after the folder or folders named `label` that end the
+/// folder part of `path`.
+fn around_folder<'a>(path: &'a str, label: &str) -> Option<(&'a str, &'a str)> {
+    let slash = path.rfind('/')?;
+    let before = path[..slash].strip_suffix(label)?;
+    (!label.is_empty() && (before.is_empty() || before.ends_with('/'))).then_some((before, &path[slash..]))
+}
+
+fn describe(item: &Item) -> &str {
+    (item.label.as_deref()).or(item.path.as_deref()).unwrap_or("without a label")
+}
+
+/// The last part of a path. Where classes are folders, the rest is the label.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// `text` that may be broken after a slash or an underscore. Its direction is
+/// its own, so that a label cannot turn its surroundings around.
+fn breakable(text: &str) -> Markup {
+    html! {
+        bdi {
+            @for (number, piece) in text.split_inclusive(['/', '\\', '_']).enumerate() {
+                @if number > 0 { wbr; }
+                (piece)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_found_only_as_whole_folders() {
+        let cases = [
+            ("set/Angelic/character01/a.png", "Angelic/character01", Some(("set/", "/a.png"))),
+            ("heron/a.png", "heron", Some(("", "/a.png"))),
+            ("grey-heron/a.png", "heron", None),
+            ("heron/nest/a.png", "heron", None),
+            ("heron", "heron", None),
+            ("a/b.png", "", None),
+        ];
+        for (path, label, wanted) in cases {
+            assert_eq!(around_folder(path, label), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn file_names_end_paths_of_both_kinds() {
+        for path in ["a/b/c.png", "a\\b\\c.png", "c.png"] {
+            assert_eq!(file_name(path), "c.png");
+        }
+        assert_eq!(file_name(""), "");
+    }
+}

@@ -1,0 +1,305 @@
+//! The report of a run.
+
+use std::path::Path;
+
+use maud::{Markup, html};
+
+use crate::chart::{Against, Chart, Scale, Series, figure};
+use crate::number::{count, percent, significant};
+use crate::page::{facts, head, page};
+use crate::picture::PictureSheet;
+use crate::ranked::{Detail, RankedSection, key, list, marks};
+use crate::write::write_whole;
+use crate::{Point, ReportError};
+
+/// The metrics in large figures at the top: as many as fit a phone in two rows.
+const HEADLINES: usize = 4;
+
+/// How a metric is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// A share in 0..=1, written in per cent with two decimals.
+    #[default]
+    Share,
+    /// A number, written with four significant digits.
+    Number,
+}
+
+/// A named result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metric {
+    /// Its name, such as `recall@1` or `map@r`.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// How it is written.
+    pub unit: Unit,
+}
+
+impl Metric {
+    /// A metric in 0..=1.
+    pub fn share(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value, unit: Unit::Share }
+    }
+
+    /// A metric that is no share.
+    pub fn number(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value, unit: Unit::Number }
+    }
+
+    fn text(&self) -> String {
+        match self.unit {
+            Unit::Share => percent(self.value, 2),
+            Unit::Number => significant(self.value, 4),
+        }
+    }
+
+    pub(crate) fn text_with_unit(&self) -> String {
+        match self.unit {
+            Unit::Share => format!("{} %", self.text()),
+            Unit::Number => self.text(),
+        }
+    }
+}
+
+/// The metrics of one embedding under one protocol.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// What was evaluated, such as `after training` or `raw pixels`.
+    pub name: String,
+    /// Who is searched for whom.
+    pub protocol: String,
+    /// Metrics in the order in which they are to be read. The first four are
+    /// written large, of a family such as `recall@1`, `recall@2` only the first.
+    pub metrics: Vec<Metric>,
+    /// Recall at each K, for the chart.
+    pub recall_at: Vec<(u64, f64)>,
+    /// Number of queries.
+    pub queries: u64,
+    /// Size of the gallery, where it is not the queries themselves.
+    pub gallery: Option<u64>,
+    /// Queries for which the gallery holds nothing relevant.
+    pub queries_without_match: u64,
+    /// Ties in the ranked lists, if they were counted.
+    pub ties: Option<u64>,
+}
+
+/// All that the page of a run shows. Parts that are empty are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The heading, also the title of the window.
+    pub title: String,
+    /// A sentence or two below the heading.
+    pub summary: Option<String>,
+    /// What the reader must not miss, such as images that could not be decoded.
+    pub notices: Vec<String>,
+    /// Name and value pairs: data, network, loss, seed, threads, time.
+    pub facts: Vec<(String, String)>,
+    /// Results; the first is the one of the large figures.
+    pub evaluations: Vec<Evaluation>,
+    /// Curves; see [`charts_of`](crate::charts_of).
+    pub charts: Vec<Chart>,
+    /// Ranked lists of some queries.
+    pub ranked_lists: Vec<RankedSection>,
+    /// The resolved configuration as TOML.
+    pub configuration: Option<String>,
+}
+
+impl Report {
+    /// The page as one HTML document.
+    pub fn to_html(&self) -> String {
+        let mut sheet = PictureSheet::default();
+        let mut sections = Vec::new();
+        let mut body = Vec::new();
+        let mut section = |id: &'static str, name: &'static str, content: Markup| {
+            sections.push((id, name));
+            body.push(html! { section id=(id) { h2 { (name) } (content) } });
+        };
+        if !self.evaluations.is_empty() {
+            section("results", "Results", self.results());
+        }
+        if !self.facts.is_empty() {
+            section("run", "Run", facts(&self.facts));
+        }
+        let charts: Vec<Markup> = (self.charts.iter())
+            .map(|chart| figure(chart, Against::Step))
+            .filter(|figure| !figure.0.is_empty())
+            .collect();
+        if !charts.is_empty() {
+            let content = html! { div.charts { @for chart in charts { (chart) } } };
+            section("training", "Training", content);
+        }
+        if !self.ranked_lists.is_empty() {
+            let content = html! {
+                (marks())
+                @for group in &self.ranked_lists { (ranked(&mut sheet, group)) }
+            };
+            section("ranked-lists", "Ranked lists", content);
+        }
+        if let Some(configuration) = &self.configuration {
+            let content = html! {
+                details {
+                    summary { "The run file with every default filled in" }
+                    pre.scroll tabindex="0" role="region" aria-label="Configuration" { code { (configuration) } }
+                }
+            };
+            section("configuration", "Configuration", content);
+        }
+        let body = html! {
+            (head(&self.title, self.summary.as_deref(), &sections, &self.notices))
+            main { @for section in body { (section) } }
+            (sheet.definitions())
+        };
+        page(&self.title, &body)
+    }
+
+    /// Writes the page; what was at `path` is replaced in one step.
+    ///
+    /// # Errors
+    /// [`ReportError::Write`] with the system's reason.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
+        write_whole(path.as_ref(), &self.to_html())
+    }
+
+    fn results(&self) -> Markup {
+        let all = &self.evaluations;
+        let main = &all[0];
+        let recalls: Vec<Series> = all
+            .iter()
+            .filter(|evaluation| !evaluation.recall_at.is_empty())
+            .map(|evaluation| Series {
+                name: evaluation.name.clone(),
+                points: evaluation.recall_at.iter().copied().map(Point::from).collect(),
+            })
+            .collect();
+        let recall =
+            Chart { title: "Recall@K".to_owned(), scale: Scale::Share, series: recalls, ..Chart::default() };
+        html! {
+            div.headlines {
+                @for metric in headlines(&main.metrics) {
+                    div {
+                        span.figure { (metric.text()) @if metric.unit == Unit::Share { span.unit { " %" } } }
+                        span.name { (metric.name) }
+                    }
+                }
+            }
+            @if !main.metrics.is_empty() {
+                p.caption {
+                    @if !main.name.is_empty() { (main.name) ": " }
+                    (main.protocol)
+                }
+            }
+            div.beside {
+                (metrics_table(all))
+                (figure(&recall, Against::K))
+            }
+        }
+    }
+}
+
+/// The first metrics, of each family `name@K` only its first K.
+fn headlines(metrics: &[Metric]) -> impl Iterator<Item = &Metric> {
+    let family = |metric: &'_ Metric| match metric.name.split_once('@') {
+        Some((name, k)) if k.parse::<u64>().is_ok() => Some(name.to_owned()),
+        _ => None,
+    };
+    let mut seen = Vec::new();
+    metrics
+        .iter()
+        .filter(move |metric| match family(metric) {
+            Some(name) if seen.contains(&name) => false,
+            Some(name) => {
+                seen.push(name);
+                true
+            }
+            None => true,
+        })
+        .take(HEADLINES)
+}
+
+/// One row per metric, one column per evaluation: the shape that fits a phone.
+fn metrics_table(all: &[Evaluation]) -> Markup {
+    let mut names: Vec<(&str, Unit)> = Vec::new();
+    for metric in all.iter().flat_map(|evaluation| &evaluation.metrics) {
+        let name = (metric.name.as_str(), metric.unit);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let value = |evaluation: &Evaluation, (name, unit): (&str, Unit)| {
+        (evaluation.metrics.iter())
+            .find(|metric| metric.name == name && metric.unit == unit)
+            .map_or("–".to_owned(), Metric::text)
+    };
+    let optional = |number: Option<u64>| number.map_or("–".to_owned(), count);
+    let protocols_differ = all.iter().any(|e| e.protocol != all[0].protocol);
+    let unmatched = all.iter().any(|e| e.queries_without_match > 0);
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Metrics" {
+            table.metrics {
+                thead {
+                    tr {
+                        th scope="col" { span.visually-hidden { "metric" } }
+                        @for evaluation in all { th scope="col" { (evaluation.name) } }
+                    }
+                }
+                tbody {
+                    @for name in names {
+                        tr {
+                            th scope="row" {
+                                (name.0) @if name.1 == Unit::Share { span.unit { " %" } }
+                            }
+                            @for evaluation in all { td { (value(evaluation, name)) } }
+                        }
+                    }
+                }
+                tbody.counts {
+                    @if protocols_differ {
+                        tr {
+                            th scope="row" { "protocol" }
+                            @for evaluation in all { td.words { (evaluation.protocol) } }
+                        }
+                    }
+                    tr {
+                        th scope="row" { "queries" }
+                        @for evaluation in all { td { (count(evaluation.queries)) } }
+                    }
+                    @if all.iter().any(|evaluation| evaluation.gallery.is_some()) {
+                        tr {
+                            th scope="row" { "gallery" }
+                            @for evaluation in all { td { (optional(evaluation.gallery)) } }
+                        }
+                    }
+                    tr {
+                        th scope="row" { "queries without a match" }
+                        @for evaluation in all { td { (count(evaluation.queries_without_match)) } }
+                    }
+                    @if all.iter().any(|evaluation| evaluation.ties.is_some()) {
+                        tr {
+                            th scope="row" { "ties" }
+                            @for evaluation in all { td { (optional(evaluation.ties)) } }
+                        }
+                    }
+                }
+            }
+            @if unmatched {
+                p.note {
+                    "A query without a match counts as a miss in Recall@K and is left out of \
+                     the averages over precision."
+                }
+            }
+        }
+    }
+}
+
+fn ranked(sheet: &mut PictureSheet, group: &RankedSection) -> Markup {
+    let with_truth = (group.lists.iter()).any(|list| list.results.iter().any(|hit| hit.correct.is_some()));
+    html! {
+        section.group {
+            h3 { (group.title) }
+            @if let Some(note) = &group.note { p.note { (note) } }
+            (key(&group.measure, Detail::Report, with_truth))
+            @for ranked in &group.lists { (list(sheet, ranked, Detail::Report)) }
+        }
+    }
+}

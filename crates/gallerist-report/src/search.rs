@@ -1,0 +1,81 @@
+//! The page of a search.
+
+use std::path::Path;
+
+use maud::html;
+
+use crate::ReportError;
+use crate::page::{facts, head, page};
+use crate::picture::PictureSheet;
+use crate::ranked::{Detail, RankedList, key, list, marks};
+use crate::write::write_whole;
+
+/// All that the page of a search shows.
+///
+/// ```
+/// use gallerist_report::{Hit, Item, RankedList, SearchPage};
+///
+/// let page = SearchPage {
+///     title: "Search".into(),
+///     measure: "Euclidean distance".into(),
+///     lists: vec![RankedList {
+///         query: Item { path: Some("query.png".into()), ..Item::default() },
+///         results: vec![Hit {
+///             item: Item { label: Some("heron".into()), ..Item::default() },
+///             distance: 0.25,
+///             correct: None,
+///         }],
+///         ..RankedList::default()
+///     }],
+///     ..SearchPage::default()
+/// };
+/// assert!(page.to_html().contains("heron"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SearchPage {
+    /// The heading, also the title of the window.
+    pub title: String,
+    /// A sentence below the heading.
+    pub summary: Option<String>,
+    /// What the reader must not miss, such as queries that could not be decoded.
+    pub notices: Vec<String>,
+    /// Name and value pairs: gallery, model, number of results.
+    pub facts: Vec<(String, String)>,
+    /// What the number under a result is, such as `Euclidean distance`.
+    pub measure: String,
+    /// One list per query.
+    pub lists: Vec<RankedList>,
+}
+
+impl SearchPage {
+    /// The page as one HTML document.
+    pub fn to_html(&self) -> String {
+        let mut sheet = PictureSheet::default();
+        let with_truth = (self.lists.iter()).any(|list| list.results.iter().any(|hit| hit.correct.is_some()));
+        let body = html! {
+            (head(&self.title, self.summary.as_deref(), &[], &self.notices))
+            main.search {
+                @if !self.facts.is_empty() { section { (facts(&self.facts)) } }
+                section {
+                    @if self.lists.is_empty() {
+                        p.none { "There was no query." }
+                    } @else {
+                        (key(&self.measure, Detail::Search, with_truth))
+                    }
+                    @for ranked in &self.lists { (list(&mut sheet, ranked, Detail::Search)) }
+                }
+            }
+            (marks())
+            (sheet.definitions())
+        };
+        page(&self.title, &body)
+    }
+
+    /// Writes the page; what was at `path` is replaced in one step.
+    ///
+    /// # Errors
+    /// [`ReportError::Write`] with the system's reason.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
+        write_whole(path.as_ref(), &self.to_html())
+    }
+}

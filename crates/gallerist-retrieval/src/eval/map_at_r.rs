@@ -1,0 +1,24 @@
+//! Mean average precision at R.
+
+use super::RelevantRanks;
+
+/// `(1/R) * sum over i = 1..R of P(i) rel(i)`: P(i) is the precision among the first i items,
+/// rel(i) is 1 when item i is relevant, R is the number of relevant items.
+///
+/// Source: Musgrave, Belongie, Lim: A Metric Learning Reality Check, 2020, equation 3.
+///
+/// ```
+/// use gallerist_retrieval::eval::{RelevantRanks, map_at_r};
+/// // R = 3: hits at 1 and 3, so (1/1 + 2/3) / 3. The hit at 9 lies beyond R.
+/// let value = map_at_r(&RelevantRanks::new(&[1, 3, 9]));
+/// assert!((value - 5.0 / 9.0).abs() < 1e-15);
+/// ```
+pub fn map_at_r(ranks: &RelevantRanks) -> f64 {
+    let relevant = ranks.relevant();
+    if relevant == 0 {
+        return 0.0;
+    }
+    let precisions = ranks.iter().zip(1..).take_while(|&(rank, _)| rank as usize <= relevant);
+    let sum: f64 = precisions.map(|(rank, hit)| f64::from(hit) / f64::from(rank)).sum();
+    sum / relevant as f64
+}

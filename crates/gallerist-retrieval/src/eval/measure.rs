@@ -1,0 +1,156 @@
+//! The list of measures. Adding one means a file, a variant here and its tests.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{
+    RelevantRanks, average_precision, average_precision_trapezoid, cmc_at_k, map_at_r, ndcg, precision_at_k,
+    r_precision, recall_at_k, reciprocal_rank,
+};
+use crate::{Error, Result};
+
+/// One number per query, from the ranks of its relevant items.
+///
+/// The text form is the name in reports: `recall@1`, `precision@1`, `map@r`, `r_precision`,
+/// `map`, `map_trapezoid`, `mrr`, `ndcg`, `cmc@1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// [`recall_at_k`].
+    Recall(usize),
+    /// [`precision_at_k`].
+    Precision(usize),
+    /// [`map_at_r`].
+    MapAtR,
+    /// [`r_precision`].
+    RPrecision,
+    /// [`average_precision`], the form called `sum`.
+    Map,
+    /// [`average_precision_trapezoid`], that of the Market-1501 script.
+    MapTrapezoid,
+    /// [`reciprocal_rank`].
+    ReciprocalRank,
+    /// [`ndcg`] with relevance 0 or 1.
+    Ndcg,
+    /// [`cmc_at_k`].
+    Cmc(usize),
+}
+
+impl Measure {
+    /// The value for one query; 0 where nothing is relevant.
+    pub fn of(self, ranks: &RelevantRanks) -> f64 {
+        match self {
+            Self::Recall(k) => recall_at_k(ranks, k),
+            Self::Precision(k) => precision_at_k(ranks, k),
+            Self::MapAtR => map_at_r(ranks),
+            Self::RPrecision => r_precision(ranks),
+            Self::Map => average_precision(ranks),
+            Self::MapTrapezoid => average_precision_trapezoid(ranks),
+            Self::ReciprocalRank => reciprocal_rank(ranks),
+            Self::Ndcg => ndcg(ranks),
+            Self::Cmc(k) => cmc_at_k(ranks, k),
+        }
+    }
+
+    /// Whether a query without any relevant item counts as 0 in the mean, or is left out of it.
+    pub fn counts_queries_without_match(self) -> bool {
+        matches!(self, Self::Recall(_) | Self::Precision(_) | Self::ReciprocalRank)
+    }
+
+    pub(super) fn check(self) -> Result<()> {
+        match self {
+            Self::Recall(0) | Self::Precision(0) | Self::Cmc(0) => Err(Error::Option {
+                option: "the K of a metric",
+                wanted: "at least 1",
+                found: self.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recall(k) => write!(f, "recall@{k}"),
+            Self::Precision(k) => write!(f, "precision@{k}"),
+            Self::MapAtR => f.write_str("map@r"),
+            Self::RPrecision => f.write_str("r_precision"),
+            Self::Map => f.write_str("map"),
+            Self::MapTrapezoid => f.write_str("map_trapezoid"),
+            Self::ReciprocalRank => f.write_str("mrr"),
+            Self::Ndcg => f.write_str("ndcg"),
+            Self::Cmc(k) => write!(f, "cmc@{k}"),
+        }
+    }
+}
+
+impl FromStr for Measure {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let at = |name: &str| text.strip_prefix(name)?.parse::<usize>().ok();
+        let measure = match text {
+            "map@r" => Some(Self::MapAtR),
+            "r_precision" => Some(Self::RPrecision),
+            "map" => Some(Self::Map),
+            "map_trapezoid" => Some(Self::MapTrapezoid),
+            "mrr" => Some(Self::ReciprocalRank),
+            "ndcg" => Some(Self::Ndcg),
+            _ => None
+                .or_else(|| at("recall@").map(Self::Recall))
+                .or_else(|| at("precision@").map(Self::Precision))
+                .or_else(|| at("cmc@").map(Self::Cmc)),
+        };
+        let measure = measure.ok_or_else(|| Error::Option {
+            option: "a metric",
+            wanted: "one of recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, \
+                     ndcg, cmc@K",
+            found: format!("`{text}`"),
+        })?;
+        measure.check()?;
+        Ok(measure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_as_its_measure() {
+        for measure in [
+            Measure::Recall(1000),
+            Measure::Precision(1),
+            Measure::MapAtR,
+            Measure::RPrecision,
+            Measure::Map,
+            Measure::MapTrapezoid,
+            Measure::ReciprocalRank,
+            Measure::Ndcg,
+            Measure::Cmc(5),
+        ] {
+            assert_eq!(measure.to_string().parse::<Measure>().unwrap(), measure);
+        }
+        for name in ["recall", "recall@", "recall@0", "recall@x", "cmc@-1", "MAP@R", ""] {
+            assert!(name.parse::<Measure>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_query_without_a_relevant_item_measures_zero() {
+        let none = RelevantRanks::new(&[]);
+        for name in [
+            "recall@3",
+            "precision@3",
+            "map@r",
+            "r_precision",
+            "map",
+            "map_trapezoid",
+            "mrr",
+            "ndcg",
+            "cmc@3",
+        ] {
+            assert_eq!(name.parse::<Measure>().unwrap().of(&none), 0.0, "{name}");
+        }
+    }
+}

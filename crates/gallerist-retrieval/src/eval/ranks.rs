@@ -1,0 +1,508 @@
+//! The ranks of the relevant items, by counting what comes before them.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
+use crate::search::{Metric, Scorer, pack_rows, panels_per_block, rank_key, rounds, score_of};
+use crate::{MatrixView, Result};
+
+/// The ranks, from 1, of all items relevant to one query, rising.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelevantRanks<'a>(&'a [u32]);
+
+impl<'a> RelevantRanks<'a> {
+    /// # Panics
+    /// When the ranks do not rise, or start below 1.
+    pub fn new(ranks: &'a [u32]) -> Self {
+        assert!(
+            ranks.first() != Some(&0) && ranks.is_sorted_by(|a, b| a < b),
+            "ranks rise and start at 1: {ranks:?}"
+        );
+        Self(ranks)
+    }
+
+    /// R: the number of relevant items.
+    pub fn relevant(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The rank of the first relevant item.
+    pub fn first(&self) -> Option<u32> {
+        self.0.first().copied()
+    }
+
+    /// The relevant items among the first `k`.
+    pub fn hits_within(&self, k: usize) -> usize {
+        self.0.partition_point(|&rank| rank as usize <= k)
+    }
+
+    /// The ranks, rising.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
+        self.0.iter().copied()
+    }
+}
+
+/// Embeddings with what decides their relevance.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'a> {
+    pub(super) embeddings: MatrixView<'a>,
+    pub(super) labels: &'a [u32],
+    pub(super) cameras: Option<&'a [u32]>,
+}
+
+/// Queries, a gallery and what is relevant to what: gallery items with the query's label, except
+/// those that are skipped.
+pub(super) struct Problem<'a> {
+    pub(super) queries: Side<'a>,
+    pub(super) gallery: Side<'a>,
+    /// Queries are the gallery: row i is skipped for query i.
+    pub(super) same: bool,
+    /// Gallery items of this label are skipped for every query.
+    pub(super) junk: Option<u32>,
+}
+
+impl Problem<'_> {
+    /// Whether a gallery item with the query's label takes up no rank for it.
+    fn skips(&self, query: usize, item: usize) -> bool {
+        let same_camera = || match (self.queries.cameras, self.gallery.cameras) {
+            (Some(queries), Some(gallery)) => queries[query] == gallery[item],
+            _ => false,
+        };
+        self.same && query == item || same_camera()
+    }
+}
+
+/// What is known about each query, in the order of the queries.
+pub(super) struct PerQuery {
+    pub(super) queries: Vec<Query>,
+    /// `width` values per query.
+    pub(super) values: Vec<f64>,
+    /// Gallery items that are not junk.
+    pub(super) gallery: usize,
+}
+
+#[derive(Clone)]
+pub(super) struct Query {
+    pub(super) has_match: bool,
+    /// An irrelevant item has exactly the score of a relevant one.
+    pub(super) tied: bool,
+}
+
+/// Finds the ranks of each query's relevant items and lets `measure` turn them into `width`
+/// values.
+pub(super) fn measure_queries(
+    problem: &Problem,
+    metric: Metric,
+    width: usize,
+    measure: impl Fn(&RelevantRanks, &mut [f64]) + Sync,
+) -> Result<PerQuery> {
+    // Rows of one label stand together: what must be treated apart is a range.
+    let by_label = |labels: &[u32]| {
+        let mut order: Vec<usize> = (0..labels.len()).collect();
+        order.sort_by_key(|&row| labels[row]);
+        order
+    };
+    let query_order = by_label(problem.queries.labels);
+    let mut item_order = by_label(problem.gallery.labels);
+    item_order.retain(|&item| Some(problem.gallery.labels[item]) != problem.junk);
+    let items = pack_rows(problem.gallery.embeddings, &item_order, "gallery", metric)?;
+
+    let mut per_query = PerQuery {
+        queries: vec![Query { has_match: false, tied: false }; query_order.len()],
+        values: vec![0.0; query_order.len() * width],
+        gallery: item_order.len(),
+    };
+    let mut ranks = Vec::new();
+    let mut take = |order: &[usize], counts: &[Counts]| {
+        for (&row, counts) in order.iter().zip(counts) {
+            counts.ranks(&mut ranks);
+            per_query.queries[row] = Query { has_match: !counts.relevant.is_empty(), tied: counts.tied };
+            measure(&RelevantRanks::new(&ranks), &mut per_query.values[row * width..][..width]);
+        }
+    };
+    let undecided = if problem.same && query_order == item_order {
+        let counting = Counting::new(problem, metric, (&items, &query_order), (&items, &item_order));
+        if counting.largest_class() <= LARGEST_CLASS_TO_COUNT {
+            let counts = counting.count_symmetric();
+            take(&query_order, &counts);
+            let undecided = query_order.iter().zip(&counts).filter(|(_, counts)| counts.undecided);
+            undecided.map(|(&row, _)| row).collect()
+        } else {
+            query_order.clone()
+        }
+    } else {
+        query_order.clone()
+    };
+    // The relevant items of all queries at once may be more than memory holds.
+    for rows in undecided.chunks(1 << 14) {
+        let queries = pack_rows(problem.queries.embeddings, rows, "queries", metric)?;
+        let counting = Counting::new(problem, metric, (&queries, rows), (&items, &item_order));
+        let blocks = queries.panels().div_ceil(QUERY_PANELS);
+        let counts: Vec<Vec<Counts>> =
+            (0..blocks).into_par_iter().map(|block| counting.count(block * QUERY_PANELS)).collect();
+        take(rows, &counts.into_iter().flatten().collect::<Vec<_>>());
+    }
+    Ok(per_query)
+}
+
+/// Panels of queries that one task ranks.
+const QUERY_PANELS: usize = 5;
+
+/// Up to this class size every score is compared with the score of every relevant item, 16 at a
+/// time; beyond it a search for the place of each score among them is faster.
+const LARGEST_CLASS_TO_COUNT: usize = 32;
+
+/// For one query, its relevant items and how many irrelevant ones come before each.
+#[derive(Default)]
+struct Counts {
+    /// The rank keys of the relevant items, the best first.
+    relevant: Vec<u64>,
+    /// Irrelevant items before relevant item i and after item i - 1.
+    between: Vec<u32>,
+    tied: bool,
+    /// Some item's place was not decided by counting.
+    undecided: bool,
+}
+
+impl Counts {
+    /// Counts an irrelevant item.
+    fn add(&mut self, score: f32, item: u32) {
+        let key = rank_key(score, item);
+        let before = self.relevant.partition_point(|&relevant| relevant > key);
+        if let Some(count) = self.between.get_mut(before) {
+            *count += 1;
+        }
+        let ties = |at: usize| self.relevant.get(at).is_some_and(|&relevant| relevant >> 32 == key >> 32);
+        self.tied |= ties(before) || before > 0 && ties(before - 1);
+    }
+
+    fn ranks(&self, into: &mut Vec<u32>) {
+        into.clear();
+        let mut rank = 0;
+        into.extend(self.between.iter().map(|between| {
+            rank += between + 1;
+            rank
+        }));
+    }
+}
+
+struct Counting<'a> {
+    kernel: Kernel,
+    scorer: Scorer<'a>,
+    problem: &'a Problem<'a>,
+    /// The query that stands in each packed row.
+    query_order: &'a [usize],
+    /// The gallery item that stands in each packed row, by label.
+    item_order: &'a [usize],
+}
+
+impl<'a> Counting<'a> {
+    /// Packed queries and packed gallery, each with what stands in its rows.
+    fn new(
+        problem: &'a Problem<'a>,
+        metric: Metric,
+        (queries, query_order): (&'a Panels, &'a [usize]),
+        (items, item_order): (&'a Panels, &'a [usize]),
+    ) -> Self {
+        let scorer = Scorer::new(metric, queries, items);
+        Self { kernel: Kernel::best(), scorer, problem, query_order, item_order }
+    }
+
+    fn query_label(&self, row: usize) -> u32 {
+        self.problem.queries.labels[self.query_order[row]]
+    }
+
+    /// The packed gallery rows of a label.
+    fn class(&self, label: u32) -> Range<usize> {
+        let label_of = |item: &usize| self.problem.gallery.labels[*item];
+        let start = self.item_order.partition_point(|item| label_of(item) < label);
+        let length = self.item_order[start..].partition_point(|item| label_of(item) == label);
+        start..start + length
+    }
+
+    fn largest_class(&self) -> usize {
+        let labels = self.problem.gallery.labels;
+        let same = |a: &usize, b: &usize| labels[*a] == labels[*b];
+        self.item_order.chunk_by(same).map(<[usize]>::len).max().unwrap_or(0)
+    }
+
+    fn tile(&self, rows: usize, (panel, group): (usize, usize), item_panel: usize, tile: &mut Tile) {
+        let (queries, gallery) = (self.scorer.queries, self.scorer.gallery);
+        let bias = &queries.bias(panel).as_chunks().0[group];
+        self.kernel.product(
+            rows,
+            (queries.panel(panel), group, bias),
+            (gallery.panel(item_panel), gallery.bias(item_panel)),
+            tile,
+        );
+    }
+
+    /// Hands out the keys of each packed query in `rows` with each packed item of its class. They
+    /// come from the same kernel as all other keys, and so have the same bits.
+    fn class_keys(&self, rows: Range<usize>, mut take: impl FnMut(usize, usize, f32)) {
+        let mut tile = Tile::new();
+        let mut row = rows.start;
+        while row < rows.end {
+            let label = self.query_label(row);
+            let limit = rows.end.min((row / ROWS + 1) * ROWS);
+            let end = (row..limit).find(|&other| self.query_label(other) != label).unwrap_or(limit);
+            let class = self.class(label);
+            for item_panel in class.start / LANES..class.end.div_ceil(LANES) {
+                let place = (row / LANES, row / ROWS % GROUPS);
+                self.tile((end - 1) % ROWS + 1, place, item_panel, &mut tile);
+                for row in row..end {
+                    for lane in 0..LANES {
+                        let item = item_panel * LANES + lane;
+                        if class.contains(&item) {
+                            take(row, item, tile.0[row % ROWS][lane]);
+                        }
+                    }
+                }
+            }
+            row = end;
+        }
+    }
+
+    /// The relevant items of the packed queries `rows`, the best first.
+    fn relevant(&self, rows: Range<usize>) -> Vec<Counts> {
+        let mut counts: Vec<Counts> = rows.clone().map(|_| Counts::default()).collect();
+        self.class_keys(rows.clone(), |row, item, key| {
+            let index = self.item_order[item];
+            if !self.problem.skips(self.query_order[row], index) {
+                let score = self.scorer.score(key, row, item);
+                counts[row - rows.start].relevant.push(rank_key(score, index as u32));
+            }
+        });
+        for counts in &mut counts {
+            counts.relevant.sort_unstable_by(|a, b| b.cmp(a));
+            counts.between = vec![0; counts.relevant.len()];
+        }
+        counts
+    }
+
+    /// Counts for the queries of [`QUERY_PANELS`] panels from `first_panel` on: every irrelevant
+    /// item finds its place among the relevant ones.
+    fn count(&self, first_panel: usize) -> Vec<Counts> {
+        let (queries, gallery) = (self.scorer.queries, self.scorer.gallery);
+        let first = first_panel * LANES;
+        let rows = first..queries.rows().min(first + QUERY_PANELS * LANES);
+        let mut counts = self.relevant(rows.clone());
+        let floors: Vec<f32> = rows
+            .zip(&counts)
+            .map(|(row, counts)| match counts.relevant.last() {
+                Some(&last) => self.scorer.key_floor(row, score_of(last)),
+                None => f32::INFINITY,
+            })
+            .collect();
+        let block = panels_per_block(gallery.depth());
+        let mut tile = Tile::new();
+        for start in (0..gallery.panels()).step_by(block) {
+            for (at, some_floors) in floors.chunks(ROWS).enumerate() {
+                let mut floors = [f32::INFINITY; ROWS];
+                floors[..some_floors.len()].copy_from_slice(some_floors);
+                for item_panel in start..(start + block).min(gallery.panels()) {
+                    let place = (first_panel + at / GROUPS, at % GROUPS);
+                    self.tile(some_floors.len(), place, item_panel, &mut tile);
+                    let reached = self.kernel.at_least_rows(&tile, &floors);
+                    for row in 0..some_floors.len() {
+                        let slot = at * ROWS + row;
+                        let label = self.query_label(first + slot);
+                        for lane in ones(reached[row]) {
+                            let item = item_panel * LANES + lane;
+                            let index = self.item_order[item];
+                            if self.problem.gallery.labels[index] != label {
+                                let score = self.scorer.score(tile.0[row][lane], first + slot, item);
+                                counts[slot].add(score, index as u32);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        counts
+    }
+
+    /// Counts for all rows as queries against all rows, each tile for its rows and its columns.
+    ///
+    /// For each relevant item two floors are counted: keys that may come before it, and keys that
+    /// certainly do. Where the two counts differ the query is left undecided.
+    fn count_symmetric(&self) -> Vec<Counts> {
+        let gallery = self.scorer.gallery;
+        let most = gallery.panels().div_ceil(4 * rayon::current_num_threads());
+        let size = panels_per_block(gallery.depth()).min(most).max(1);
+        let blocks = gallery.panels().div_ceil(size);
+        let tallies: Vec<Mutex<Tally>> = (0..blocks)
+            .into_par_iter()
+            .map(|block| {
+                let panels = block * size..((block + 1) * size).min(gallery.panels());
+                let rows = panels.start * LANES..gallery.rows().min(panels.end * LANES);
+                let mut tally = Tally::new(panels, self.relevant(rows.clone()), |slot, score| {
+                    let row = rows.start + slot;
+                    [self.scorer.key_floor(row, score), self.scorer.key_ceiling(row, score)]
+                });
+                self.tally_within(&mut tally);
+                Mutex::new(tally)
+            })
+            .collect();
+        let lock = |block: usize| tallies[block].lock().unwrap_or_else(PoisonError::into_inner);
+        for round in rounds(blocks) {
+            round.into_par_iter().with_max_len(1).for_each(|(a, b)| {
+                self.tally_pair(&mut lock(a), &mut lock(b));
+            });
+        }
+        tallies
+            .into_par_iter()
+            .flat_map_iter(|tally| {
+                let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+                tally.join();
+                self.settle(tally)
+            })
+            .collect()
+    }
+
+    /// Counts the pairs within a block, each from both its sides.
+    fn tally_within(&self, tally: &mut Tally) {
+        let mut tile = Tile::new();
+        for slot in (0..tally.rows()).step_by(ROWS) {
+            let rows = ROWS.min(tally.rows() - slot);
+            for item_panel in tally.panels.clone() {
+                let place = (tally.panels.start + slot / LANES, slot / ROWS % GROUPS);
+                self.tile(rows, place, item_panel, &mut tile);
+                for row in 0..rows {
+                    tally.count_row(self.kernel, slot + row, &tile.0[row]);
+                }
+            }
+        }
+    }
+
+    /// Counts the pairs of a row of `a` and a row of `b` for both.
+    fn tally_pair(&self, a: &mut Tally, b: &mut Tally) {
+        let mut tile = Tile::new();
+        for slot in (0..a.rows()).step_by(ROWS) {
+            let rows = ROWS.min(a.rows() - slot);
+            let mut lowest = [f32::INFINITY; ROWS];
+            lowest[..rows].copy_from_slice(&a.lowest[slot..slot + rows]);
+            for panel in 0..b.panels.len() {
+                let place = (a.panels.start + slot / LANES, slot / ROWS % GROUPS);
+                self.tile(rows, place, b.panels.start + panel, &mut tile);
+                let reached = self.kernel.at_least_rows(&tile, &lowest);
+                for row in 0..rows {
+                    if reached[row] != 0 {
+                        a.count_row(self.kernel, slot + row, &tile.0[row]);
+                    }
+                }
+                let reached = self.kernel.at_least_lanes(&tile, &b.lane_lowest[panel]);
+                if reached[..rows].iter().any(|&bits| bits != 0) {
+                    let levels = b.levels[panel]..b.levels[panel + 1];
+                    let floors = &b.lane_floors[levels.clone()];
+                    self.kernel.count_lanes(&tile, rows, floors, &mut b.lane_counts[levels]);
+                }
+            }
+        }
+    }
+
+    /// Takes the query's own class out of the counts, and compares what may come before each
+    /// relevant item with what does.
+    fn settle(&self, mut tally: Tally) -> Vec<Counts> {
+        let first = tally.panels.start * LANES;
+        self.class_keys(first..first + tally.rows(), |row, _, key| {
+            let floors = tally.starts[row - first]..tally.starts[row - first + 1];
+            for at in floors {
+                tally.counts[at] -= u32::from(key >= tally.floors[at]);
+            }
+        });
+        for (slot, counts) in tally.relevant.iter_mut().enumerate() {
+            let found = &tally.counts[tally.starts[slot]..tally.starts[slot + 1]];
+            let mut before = 0;
+            for (pair, between) in found.as_chunks::<2>().0.iter().zip(&mut counts.between) {
+                let [may, does] = *pair;
+                counts.undecided |= may != does;
+                *between = does.saturating_sub(before);
+                before = before.max(does);
+            }
+        }
+        tally.relevant
+    }
+}
+
+/// The counts of one block of queries: two per relevant item.
+struct Tally {
+    panels: Range<usize>,
+    relevant: Vec<Counts>,
+    /// Row i has `starts[i]..starts[i + 1]` of `floors` and `counts`.
+    starts: Vec<usize>,
+    floors: Vec<f32>,
+    counts: Vec<u32>,
+    lowest: Vec<f32>,
+    /// The same floors with the rows of a panel side by side: panel p has
+    /// `levels[p]..levels[p + 1]`, filled up with infinity.
+    levels: Vec<usize>,
+    lane_floors: Vec<[f32; LANES]>,
+    lane_counts: Vec<[u32; LANES]>,
+    lane_lowest: Vec<[f32; LANES]>,
+}
+
+impl Tally {
+    fn new(panels: Range<usize>, relevant: Vec<Counts>, floors_of: impl Fn(usize, f32) -> [f32; 2]) -> Self {
+        let mut tally = Self {
+            starts: vec![0],
+            floors: Vec::new(),
+            counts: Vec::new(),
+            lowest: Vec::new(),
+            levels: vec![0],
+            lane_floors: Vec::new(),
+            lane_counts: Vec::new(),
+            lane_lowest: vec![[f32::INFINITY; LANES]; panels.len()],
+            panels,
+            relevant,
+        };
+        for (slot, counts) in tally.relevant.iter().enumerate() {
+            let scores = counts.relevant.iter().map(|&key| score_of(key));
+            tally.floors.extend(scores.flat_map(|score| floors_of(slot, score)));
+            let floors = &tally.floors[tally.starts[slot]..];
+            let lowest = floors.iter().copied().fold(f32::INFINITY, f32::min);
+            tally.lowest.push(lowest);
+            tally.lane_lowest[slot / LANES][slot % LANES] = lowest;
+            tally.starts.push(tally.floors.len());
+        }
+        tally.counts = vec![0; tally.floors.len()];
+        for bounds in tally.starts[..tally.starts.len() - 1].chunks(LANES).enumerate() {
+            let (panel, starts) = bounds;
+            let rows = panel * LANES..panel * LANES + starts.len();
+            let length = |row: usize| tally.starts[row + 1] - tally.starts[row];
+            let first = tally.lane_floors.len();
+            let deepest = rows.clone().map(length).max().unwrap_or(0);
+            tally.lane_floors.resize(first + deepest, [f32::INFINITY; LANES]);
+            for row in rows {
+                for level in 0..length(row) {
+                    tally.lane_floors[first + level][row % LANES] = tally.floors[tally.starts[row] + level];
+                }
+            }
+            tally.levels.push(tally.lane_floors.len());
+        }
+        tally.lane_counts = vec![[0; LANES]; tally.lane_floors.len()];
+        tally
+    }
+
+    fn rows(&self) -> usize {
+        self.relevant.len()
+    }
+
+    fn count_row(&mut self, kernel: Kernel, slot: usize, keys: &[f32; LANES]) {
+        let own = self.starts[slot]..self.starts[slot + 1];
+        kernel.count_row(keys, &self.floors[own.clone()], &mut self.counts[own]);
+    }
+
+    /// Adds what was counted by lanes to what was counted by rows.
+    fn join(&mut self) {
+        for row in 0..self.rows() {
+            let first = self.levels[row / LANES];
+            for (level, at) in (self.starts[row]..self.starts[row + 1]).enumerate() {
+                self.counts[at] += self.lane_counts[first + level][row % LANES];
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Recall@K as metric learning uses the word: a query is a hit or a miss.
+
+use super::RelevantRanks;
+
+/// 1 when a relevant item is among the first `k`, else 0.
+///
+/// Its mean over the queries is the share of queries that succeed (Jégou et al., Product
+/// Quantization for Nearest Neighbor Search, 2011; Oh Song et al., 2016). It is not the share of
+/// relevant items found.
+///
+/// ```
+/// use gallerist_retrieval::eval::{RelevantRanks, recall_at_k};
+/// let ranks = RelevantRanks::new(&[3, 4]);
+/// assert_eq!(recall_at_k(&ranks, 2), 0.0);
+/// assert_eq!(recall_at_k(&ranks, 3), 1.0);
+/// ```
+pub fn recall_at_k(ranks: &RelevantRanks, k: usize) -> f64 {
+    f64::from(ranks.first().is_some_and(|first| first as usize <= k))
+}

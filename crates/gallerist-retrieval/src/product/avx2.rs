@@ -1,0 +1,36 @@
+//! The [`portable`] kernels compiled for processors with AVX2 and FMA.
+
+use super::{Bits, LANES, Panel, ROWS, Tile, portable};
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn product(
+    rows: usize,
+    a: &Panel,
+    group: usize,
+    bias_a: &[f32; ROWS],
+    b: &Panel,
+    bias_b: &[f32; LANES],
+    out: &mut Tile,
+) {
+    portable::product(rows, a, group, bias_a, b, bias_b, out);
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn at_least_rows(tile: &Tile, floors: &[f32; ROWS]) -> Bits {
+    portable::at_least_rows(tile, floors)
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn at_least_lanes(tile: &Tile, floors: &[f32; LANES]) -> Bits {
+    portable::at_least_lanes(tile, floors)
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn count_row(keys: &[f32; LANES], floors: &[f32], counts: &mut [u32]) {
+    portable::count_row(keys, floors, counts);
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn count_lanes(tile: &[[f32; LANES]], floors: &[[f32; LANES]], counts: &mut [[u32; LANES]]) {
+    portable::count_lanes(tile, floors, counts);
+}

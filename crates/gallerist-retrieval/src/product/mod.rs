@@ -1,0 +1,294 @@
+//! Inner products of rows with rows, in tiles that are looked at while they are in the cache.
+//!
+//! The key of a pair is `bias_a + bias_b + sum over k of a_k b_k`, added up in the order of k by
+//! one chain of fused multiply-adds. Every kernel, for every processor, keeps that order, so a
+//! key is a function of its two rows alone: it does not change with the place of the rows, the
+//! size of the blocks, the number of threads or the instruction set, and it is the same for
+//! `(a, b)` as for `(b, a)`.
+//!
+//! Its error against exact arithmetic is at most `(depth + 2) * 2^-24` times
+//! `|bias_a| + |bias_b| + |a| |b|` (Higham, Accuracy and Stability of Numerical Algorithms, 3.1);
+//! the usual error grows with the square root of the depth.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod panels;
+mod portable;
+
+pub(crate) use panels::Panels;
+
+/// Rows in a panel: the width of a tile.
+pub(crate) const LANES: usize = 48;
+/// Rows of the other side in a tile: its height.
+pub(crate) const ROWS: usize = 8;
+/// Groups of [`ROWS`] in a panel.
+pub(crate) const GROUPS: usize = LANES / ROWS;
+
+/// Values `k` of the rows of one panel, for each `k`.
+pub(crate) type Panel = [[f32; LANES]];
+
+/// The keys of [`ROWS`] rows with the [`LANES`] rows of a panel.
+#[repr(align(64))]
+#[derive(Clone)]
+pub(crate) struct Tile(pub(crate) [[f32; LANES]; ROWS]);
+
+impl Tile {
+    pub(crate) fn new() -> Self {
+        Self([[0.0; LANES]; ROWS])
+    }
+}
+
+/// For each row of a tile, a bit per lane.
+pub(crate) type Bits = [u64; ROWS];
+
+/// The kernels of one instruction set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Kernel(Level);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Level {
+    Portable,
+    /// Only made by [`Kernel::all`] where the processor has AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// Only made by [`Kernel::all`] where the processor has AVX-512 and POPCNT.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Kernel {
+    /// The fastest kernels this processor runs.
+    pub(crate) fn best() -> Self {
+        *Self::all().last().expect("the portable kernels run everywhere")
+    }
+
+    /// All kernels this processor runs, the slowest first.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = vec![Self(Level::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            all.push(Self(Level::Avx2));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt") {
+            all.push(Self(Level::Avx512));
+        }
+        all
+    }
+
+    /// The keys of `rows` rows of panel `a`, from row `group * ROWS` on, with all rows of panel
+    /// `b`. What `out` holds in its further rows is not said.
+    pub(crate) fn product(
+        self,
+        rows: usize,
+        (a, group, bias_a): (&Panel, usize, &[f32; ROWS]),
+        (b, bias_b): (&Panel, &[f32; LANES]),
+        out: &mut Tile,
+    ) {
+        assert!(a.len() == b.len(), "rows of {} and of {} values", a.len(), b.len());
+        assert!(group < GROUPS && rows <= ROWS, "{rows} rows of group {group}");
+        match self.0 {
+            Level::Portable => portable::product(rows, a, group, bias_a, b, bias_b, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx2` is made only where the processor has it.
+            Level::Avx2 => unsafe { avx2::product(rows, a, group, bias_a, b, bias_b, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx512` is made only where the processor has it.
+            Level::Avx512 => unsafe {
+                match rows {
+                    0..=1 => avx512::product::<1>(a, group, bias_a, b, bias_b, out),
+                    2 => avx512::product::<2>(a, group, bias_a, b, bias_b, out),
+                    3..=4 => avx512::product::<4>(a, group, bias_a, b, bias_b, out),
+                    _ => avx512::product::<ROWS>(a, group, bias_a, b, bias_b, out),
+                }
+            },
+        }
+    }
+
+    /// Which keys reach the floor of their row.
+    pub(crate) fn at_least_rows(self, tile: &Tile, floors: &[f32; ROWS]) -> Bits {
+        match self.0 {
+            Level::Portable => portable::at_least_rows(tile, floors),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx2` is made only where the processor has it.
+            Level::Avx2 => unsafe { avx2::at_least_rows(tile, floors) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx512` is made only where the processor has it.
+            Level::Avx512 => unsafe { avx512::at_least_rows(tile, floors) },
+        }
+    }
+
+    /// Which keys reach the floor of their lane.
+    pub(crate) fn at_least_lanes(self, tile: &Tile, floors: &[f32; LANES]) -> Bits {
+        match self.0 {
+            Level::Portable => portable::at_least_lanes(tile, floors),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx2` is made only where the processor has it.
+            Level::Avx2 => unsafe { avx2::at_least_lanes(tile, floors) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx512` is made only where the processor has it.
+            Level::Avx512 => unsafe { avx512::at_least_lanes(tile, floors) },
+        }
+    }
+
+    /// Adds to each count how many keys of one row reach the floor of that count.
+    pub(crate) fn count_row(self, keys: &[f32; LANES], floors: &[f32], counts: &mut [u32]) {
+        assert!(floors.len() == counts.len(), "{} floors, {} counts", floors.len(), counts.len());
+        match self.0 {
+            Level::Portable => portable::count_row(keys, floors, counts),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx2` is made only where the processor has it.
+            Level::Avx2 => unsafe { avx2::count_row(keys, floors, counts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx512` is made only where the processor has it.
+            Level::Avx512 => unsafe { avx512::count_row(keys, floors, counts) },
+        }
+    }
+
+    /// Adds to each count how many keys of its lane, in the first `rows` rows, reach its floor.
+    pub(crate) fn count_lanes(
+        self,
+        tile: &Tile,
+        rows: usize,
+        floors: &[[f32; LANES]],
+        counts: &mut [[u32; LANES]],
+    ) {
+        assert!(floors.len() == counts.len(), "{} floors, {} counts", floors.len(), counts.len());
+        let tile = &tile.0[..rows];
+        match self.0 {
+            Level::Portable => portable::count_lanes(tile, floors, counts),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx2` is made only where the processor has it.
+            Level::Avx2 => unsafe { avx2::count_lanes(tile, floors, counts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Level::Avx512` is made only where the processor has it.
+            Level::Avx512 => unsafe { avx512::count_lanes(tile, floors, counts) },
+        }
+    }
+}
+
+/// The positions of the set bits, from the lowest.
+pub(crate) fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (bits != 0).then(|| {
+            let at = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            at
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MatrixView;
+
+    fn values(count: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        (0..count)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+            })
+            .collect()
+    }
+
+    // Runs under Miri with `-C target-feature=+avx512f`.
+    #[test]
+    fn every_kernel_adds_in_the_order_of_the_dimensions() {
+        for depth in [0, 1, 2, 7, 33] {
+            let (a, b) = (values(LANES * depth, 1), values(LANES * depth, 2));
+            let a = MatrixView::new(LANES, depth, &a).unwrap();
+            let b = MatrixView::new(LANES, depth, &b).unwrap();
+            let bias = |row: &[f32]| -0.5 * row.iter().map(|value| value * value).sum::<f32>();
+            let (left, right) = (Panels::new(a, bias), Panels::new(b, bias));
+            let mut tile = Tile::new();
+            for kernel in Kernel::all() {
+                for (group, rows) in [(0, 1), (1, 2), (2, 3), (4, 4), (5, 8)] {
+                    let bias_a = left.bias(0).as_chunks().0[group];
+                    kernel.product(
+                        rows,
+                        (left.panel(0), group, &bias_a),
+                        (right.panel(0), right.bias(0)),
+                        &mut tile,
+                    );
+                    for row in 0..rows {
+                        for lane in 0..LANES {
+                            let (a, b) = (a.row(group * ROWS + row), b.row(lane));
+                            let wanted =
+                                a.iter().zip(b).fold(bias(a) + bias(b), |sum, (a, b)| a.mul_add(*b, sum));
+                            assert_eq!(tile.0[row][lane].to_bits(), wanted.to_bits());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_finds_the_keys_that_reach_their_floor() {
+        let mut tile = Tile::new();
+        let keys = values(ROWS * LANES, 3);
+        for (row, keys) in tile.0.iter_mut().zip(keys.chunks(LANES)) {
+            row.copy_from_slice(keys);
+        }
+        tile.0[3][17] = f32::NEG_INFINITY;
+        let mut row_floors: [f32; ROWS] = values(ROWS, 4).try_into().unwrap();
+        let mut lane_floors: [f32; LANES] = values(LANES, 5).try_into().unwrap();
+        // A key that equals its floor reaches it.
+        row_floors[2] = tile.0[2][40];
+        lane_floors[15] = tile.0[7][15];
+        for kernel in Kernel::all() {
+            let by_row = kernel.at_least_rows(&tile, &row_floors);
+            let by_lane = kernel.at_least_lanes(&tile, &lane_floors);
+            for row in 0..ROWS {
+                for lane in 0..LANES {
+                    let key = tile.0[row][lane];
+                    assert_eq!(by_row[row] >> lane & 1 == 1, key >= row_floors[row]);
+                    assert_eq!(by_lane[row] >> lane & 1 == 1, key >= lane_floors[lane]);
+                }
+                assert_eq!((by_row[row] | by_lane[row]) >> LANES, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_counts_the_keys_that_reach_each_floor() {
+        let mut tile = Tile::new();
+        let keys = values(ROWS * LANES, 6);
+        for (row, keys) in tile.0.iter_mut().zip(keys.chunks(LANES)) {
+            row.copy_from_slice(keys);
+        }
+        let mut row_floors = values(5, 7);
+        row_floors[3] = tile.0[4][20];
+        row_floors[4] = f32::INFINITY;
+        let lane_floors: Vec<[f32; LANES]> =
+            (0..3).map(|level| if level == 1 { tile.0[2] } else { tile.0[level + 3] }).collect();
+        for kernel in Kernel::all() {
+            let mut counts = vec![1; 5];
+            kernel.count_row(&tile.0[4], &row_floors, &mut counts);
+            for (count, floor) in counts.iter().zip(&row_floors) {
+                let wanted = tile.0[4].iter().filter(|&key| key >= floor).count();
+                assert_eq!(*count as usize, 1 + wanted);
+            }
+            for rows in [1, 3, ROWS] {
+                let mut counts = vec![[2; LANES]; 3];
+                kernel.count_lanes(&tile, rows, &lane_floors, &mut counts);
+                for (counts, floors) in counts.iter().zip(&lane_floors) {
+                    for lane in 0..LANES {
+                        let wanted = (0..rows).filter(|&row| tile.0[row][lane] >= floors[lane]).count();
+                        assert_eq!(counts[lane] as usize, 2 + wanted);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn set_bits_are_listed_from_the_lowest() {
+        assert_eq!(ones(0).count(), 0);
+        assert_eq!(ones(1 << 47 | 0b101).collect::<Vec<_>>(), [0, 2, 47]);
+    }
+}

@@ -1,0 +1,152 @@
+//! A gallery against itself: each tile of scores serves its rows and its columns.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rayon::prelude::*;
+
+use super::best::Best;
+use super::split::scan;
+use super::{RankedLists, Scorer, SearchOptions, panels_per_block};
+use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
+
+pub(super) fn search(gallery: &Panels, options: &SearchOptions) -> RankedLists {
+    let kernel = Kernel::best();
+    let options = SearchOptions { exclude_self: true, ..*options };
+    let scorer = Scorer::new(options.metric, gallery, gallery);
+    let k = options.k.min(gallery.rows());
+
+    // Enough blocks for every thread to find a pair that no other thread works on.
+    let most = gallery.panels().div_ceil(4 * rayon::current_num_threads());
+    let size = panels_per_block(gallery.depth()).min(most).max(1);
+    let blocks = gallery.panels().div_ceil(size);
+    let panels = |block: usize| block * size..((block + 1) * size).min(gallery.panels());
+    let bests: Vec<Mutex<Best>> = (0..blocks)
+        .into_par_iter()
+        .map(|block| {
+            let panels = panels(block);
+            let rows = (panels.end * LANES).min(gallery.rows()) - panels.start * LANES;
+            let mut best = Best::new(rows, k);
+            scan(kernel, &scorer, panels.clone(), (0, panels), &options, &mut best);
+            Mutex::new(best)
+        })
+        .collect();
+    // A best is what it is in any order of insertion, and a panic ends the search.
+    let lock =
+        |block: usize| -> MutexGuard<Best> { bests[block].lock().unwrap_or_else(PoisonError::into_inner) };
+    // Within a round no block occurs twice, so no thread waits for another.
+    for round in rounds(blocks) {
+        round.into_par_iter().with_max_len(1).for_each(|(a, b)| {
+            let (mut best_a, mut best_b) = (lock(a), lock(b));
+            scan_pair(kernel, &scorer, (panels(a), &mut best_a), (panels(b), &mut best_b), &options);
+        });
+    }
+    let mut bests: Vec<Best> =
+        bests.into_iter().map(|best| best.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+    bests.par_iter_mut().for_each(Best::sort);
+    RankedLists::new(options.k, bests, |score| options.metric.present(score))
+}
+
+/// All pairs of different blocks, in rounds in which no block occurs twice: a round-robin
+/// tournament by the circle method.
+pub(crate) fn rounds(blocks: usize) -> impl Iterator<Item = Vec<(usize, usize)>> {
+    // With an odd number the last player is none, and who meets it rests.
+    let players = blocks.next_multiple_of(2).max(2);
+    let circle = players - 1;
+    (0..circle).map(move |round| {
+        let meets = |i: usize| match i {
+            0 => (round, circle),
+            _ => ((round + i) % circle, (round + circle - i) % circle),
+        };
+        (0..players / 2).map(meets).filter(|&(a, b)| a < blocks && b < blocks).collect()
+    })
+}
+
+/// Offers every pair of a row of `a` and a row of `b` to the lists of both.
+fn scan_pair(
+    kernel: Kernel,
+    scorer: &Scorer,
+    (panels_a, best_a): (Range<usize>, &mut Best),
+    (panels_b, best_b): (Range<usize>, &mut Best),
+    options: &SearchOptions,
+) {
+    let gallery = scorer.gallery;
+    let (first_a, first_b) = (panels_a.start * LANES, panels_b.start * LANES);
+    let rows_in = |panel: usize| LANES.min(gallery.rows() - panel * LANES);
+    let mut floors_b: Vec<[f32; LANES]> = panels_b
+        .clone()
+        .map(|panel| {
+            let mut floors = [f32::INFINITY; LANES];
+            for lane in 0..rows_in(panel) {
+                let row = panel * LANES + lane;
+                floors[lane] = scorer.key_floor(row, best_b.floor(row - first_b));
+            }
+            floors
+        })
+        .collect();
+    let mut tile = Tile::new();
+    for panel_a in panels_a {
+        for group in 0..GROUPS {
+            let first = panel_a * LANES + group * ROWS;
+            let rows = ROWS.min(gallery.rows().saturating_sub(first));
+            if rows == 0 {
+                break;
+            }
+            let bias = &gallery.bias(panel_a).as_chunks().0[group];
+            let mut floors_a = [f32::INFINITY; ROWS];
+            for row in 0..rows {
+                floors_a[row] = scorer.key_floor(first + row, best_a.floor(first + row - first_a));
+            }
+            for (panel_b, floors_b) in panels_b.clone().zip(&mut floors_b) {
+                kernel.product(
+                    rows,
+                    (gallery.panel(panel_a), group, bias),
+                    (gallery.panel(panel_b), gallery.bias(panel_b)),
+                    &mut tile,
+                );
+                let for_a = kernel.at_least_rows(&tile, &floors_a);
+                let for_b = kernel.at_least_lanes(&tile, floors_b);
+                for row in 0..rows {
+                    let a = first + row;
+                    for lane in ones(for_a[row]) {
+                        let b = panel_b * LANES + lane;
+                        let score = scorer.score(tile.0[row][lane], a, b);
+                        if options.offer(best_a, a - first_a, a, b, score) {
+                            floors_a[row] = scorer.key_floor(a, best_a.floor(a - first_a));
+                        }
+                    }
+                    for lane in ones(for_b[row]) {
+                        let b = panel_b * LANES + lane;
+                        let score = scorer.score(tile.0[row][lane], b, a);
+                        if options.offer(best_b, b - first_b, b, a, score) {
+                            floors_b[lane] = scorer.key_floor(b, best_b.floor(b - first_b));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_meets_once_and_no_block_twice_in_a_round() {
+        for blocks in [0, 1, 2, 3, 4, 7, 12, 33] {
+            let mut met = vec![false; blocks * blocks];
+            for round in rounds(blocks) {
+                let mut busy = vec![false; blocks];
+                for (a, b) in round {
+                    assert!(a != b && !busy[a] && !busy[b], "{a} meets {b} of {blocks}");
+                    (busy[a], busy[b]) = (true, true);
+                    let pair = a.min(b) * blocks + a.max(b);
+                    assert!(!std::mem::replace(&mut met[pair], true));
+                }
+            }
+            let meetings = met.iter().filter(|&&met| met).count();
+            assert_eq!(meetings, blocks * blocks.saturating_sub(1) / 2);
+        }
+    }
+}

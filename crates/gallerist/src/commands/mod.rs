@@ -1,0 +1,110 @@
+//! One file per command.
+
+mod completions;
+mod config;
+mod embed;
+mod evaluate;
+mod search;
+mod train;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use gallerist::data::ImageSet;
+use gallerist::train::Which;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::Command;
+
+/// Why a command could not run.
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>, hint: Option<&str>) -> Self {
+        Failure { message: message.into(), hint: hint.map(str::to_string) }
+    }
+}
+
+macro_rules! failure_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(e: $error) -> Self {
+                Failure { hint: e.hint(), message: e.to_string() }
+            }
+        }
+    )*};
+}
+
+failure_from!(gallerist::Error, gallerist::data::Error, gallerist::retrieval::Error);
+
+impl From<gallerist::report::ReportError> for Failure {
+    fn from(e: gallerist::report::ReportError) -> Self {
+        Failure { message: e.to_string(), hint: None }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(e: std::io::Error) -> Self {
+        Failure { message: format!("cannot write to standard output: {e}"), hint: None }
+    }
+}
+
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+pub(crate) fn run(command: Command) -> Outcome {
+    match command {
+        Command::Train(args) => train::run(args),
+        Command::Embed(args) => embed::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
+        Command::Search(args) => search::run(args),
+        Command::Config(args) => config::run(args),
+        Command::Completions(args) => completions::run(args),
+    }
+}
+
+/// A bar on stderr, hidden where stderr is no terminal.
+fn bar(length: usize, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─");
+    ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+/// Embeds with a progress bar, and says on stderr which images could not be read.
+fn embed_with_bar(
+    model: &gallerist::model::Model,
+    set: ImageSet,
+    what: &str,
+) -> Result<gallerist::model::Embedded, Failure> {
+    let bar = bar(set.len(), &format!("{what} {{bar:30}} {{pos}}/{{len}} images, {{eta}} left"));
+    let embedded = model.embed(set, 0, &mut |done, _| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    report_broken(&embedded.broken);
+    Ok(embedded)
+}
+
+/// Names the first broken images on stderr.
+fn report_broken(broken: &[gallerist::data::Broken]) {
+    const SHOWN: usize = 5;
+    for one in broken.iter().take(SHOWN) {
+        crate::printer::warning(&format!("{one}; it is left out"));
+    }
+    if broken.len() > SHOWN {
+        crate::printer::warning(&format!(
+            "{} in all could not be read and are left out",
+            crate::printer::count(broken.len(), "image")
+        ));
+    }
+}
+
+/// The number of compute threads for the rest of the program; 0: one per core.
+fn set_threads(threads: usize) {
+    // Fails only where a pool exists already, and no command calls this twice.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+}
+
+/// The run directory and checkpoint as the user would write them.
+fn model_of(run: &Path, which: Which) -> Result<gallerist::model::Model, Failure> {
+    Ok(gallerist::model::Model::open(run, which)?)
+}

@@ -1,0 +1,228 @@
+//! `gallerist train`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gallerist::data::BatchSampler as _;
+use gallerist::pages::{self, RunMetrics};
+use gallerist::retrieval::eval::{self, EvalOptions, Evaluation};
+use gallerist::train::log::Step;
+use gallerist::train::{Observer, Outcome as Ended, RunConfig, RunDirectory, Trainer, Which};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::evaluate::{table, warn_of_ties};
+use super::{Failure, Outcome, bar, embed_with_bar, model_of};
+use crate::args::Train;
+use crate::printer::{self, count, duration, grouped};
+
+/// What a run that was stopped by Ctrl-C ends with.
+const INTERRUPTED: u8 = 130;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Summary<'a> {
+    run: &'a Path,
+    finished: bool,
+    steps: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<&'a RunMetrics>,
+}
+
+pub(super) fn run(args: Train) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_for_interrupts(stop.clone());
+    let mut trainer = match (&args.resume, &args.config) {
+        (Some(directory), _) => {
+            let config = RunConfig::load(&RunDirectory::open(directory)?.config(), &[])?;
+            super::set_threads(config.train.threads);
+            let trainer = Trainer::resume(directory)?;
+            printer::note(&format!("going on with {} at step {}", directory.display(), grouped(trainer.step())));
+            trainer
+        }
+        (None, Some(path)) => {
+            let config = RunConfig::load(path, &args.set)?;
+            super::set_threads(config.train.threads);
+            Trainer::start(&config, &args.out.unwrap_or_else(|| free_directory(path)))?
+        }
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    introduce(&trainer);
+    let mut shown = Shown::new(&trainer);
+    let ended = trainer.run(&mut shown, &stop);
+    shown.bar.finish_and_clear();
+    let directory = trainer.directory().clone();
+    if ended? == Ended::Interrupted {
+        printer::note(&format!(
+            "stopped at step {}; go on with: gallerist train --resume {}",
+            grouped(trainer.step()),
+            directory.path().display()
+        ));
+        if args.json {
+            printer::json(&Summary { run: directory.path(), finished: false, steps: trainer.step(), report: None, metrics: None })?;
+        }
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    printer::note(&format!("trained for {}", duration(trainer.seconds())));
+
+    let metrics = evaluate(&trainer, &shown)?;
+    let report = directory.report();
+    pages::run_report(&directory)?.write(&report)?;
+    if let (false, Some(metrics)) = (args.json, &metrics) {
+        printer::out(&format!("\n{}\n", table(&metrics.evaluation)))?;
+        warn_of_ties(&metrics.evaluation);
+    }
+    printer::note(&format!("report: {}", report.display()));
+    if args.json {
+        let summary = Summary {
+            run: directory.path(),
+            finished: true,
+            steps: trainer.step(),
+            report: Some(report),
+            metrics: metrics.as_ref(),
+        };
+        printer::json(&summary)?;
+    }
+    let broken = metrics.map_or(trainer.broken().len(), |m| m.broken_images);
+    Ok(ExitCode::from(u8::from(broken > 0)))
+}
+
+/// Ctrl-C (or a termination signal) raises the flag; a second one ends the program at once.
+fn watch_for_interrupts(stop: Arc<AtomicBool>) {
+    let handler = move || {
+        if stop.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+        printer::note(&"\nstopping after this step; Ctrl-C again stops at once");
+    };
+    // Without the handler an interrupt loses the steps since the last checkpoint, nothing more.
+    if let Err(e) = ctrlc::set_handler(handler) {
+        printer::warning(&format!("Ctrl-C will stop without a checkpoint: {e}"));
+    }
+}
+
+/// `runs/NAME` of the run file, numbered where that is taken.
+fn free_directory(config: &Path) -> PathBuf {
+    let name = config.file_stem().map_or("run".into(), |stem| stem.to_string_lossy().into_owned());
+    let first = Path::new("runs").join(&name);
+    let numbered = (2..).map(|n| Path::new("runs").join(format!("{name}-{n}")));
+    std::iter::once(first).chain(numbered).find(|path| !path.exists()).expect("numbers do not end")
+}
+
+fn introduce(trainer: &Trainer) {
+    let (config, set) = (trainer.config(), trainer.training_set());
+    printer::note(&format!(
+        "training on {} of {}; {} with {} parameters, loss {}, {} steps of {} images",
+        count(set.len(), "image"),
+        count(set.class_names().len(), "class"),
+        config.network.name(),
+        grouped(trainer.parameter_count()),
+        config.loss.name(),
+        grouped(config.train.steps),
+        trainer.sampler().batch_size(),
+    ));
+    if trainer.sampler().left_out_classes() > 0 {
+        printer::warning(&format!(
+            "{} with too few images for a batch take no part (sampler.small_classes = \"repeat\" lets them)",
+            count(trainer.sampler().left_out_classes(), "class")
+        ));
+    }
+    printer::note(&format!("run directory: {}", trainer.directory().path().display()));
+}
+
+/// The progress bar, and what the summary needs of the steps.
+struct Shown {
+    bar: ProgressBar,
+    batch_size: usize,
+    seconds: f64,
+    waited: f64,
+    images: usize,
+    rate: Option<f64>,
+    validation: String,
+}
+
+impl Shown {
+    fn new(trainer: &Trainer) -> Self {
+        let bar = bar(trainer.config().train.steps, "{bar:24} {pos}/{len} {msg} {eta} left");
+        bar.set_position(trainer.step() as u64);
+        bar.reset_eta();
+        Shown {
+            bar,
+            batch_size: trainer.sampler().batch_size(),
+            seconds: 0.0,
+            waited: 0.0,
+            images: 0,
+            rate: None,
+            validation: String::new(),
+        }
+    }
+
+    fn waited_share(&self) -> f64 {
+        if self.seconds > 0.0 { self.waited / self.seconds } else { 0.0 }
+    }
+
+    fn images_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.images as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+impl Observer for Shown {
+    fn step(&mut self, record: &Step) {
+        self.seconds += record.seconds;
+        self.waited += record.waited;
+        self.images += self.batch_size;
+        let now = self.batch_size as f64 / record.seconds.max(1e-9);
+        let rate = self.rate.map_or(now, |old| 0.95 * old + 0.05 * now);
+        self.rate = Some(rate);
+        self.bar.set_message(format!(
+            "loss {:.3}  pos {:.0} %  neg {:.0} %{}  {} img/s ",
+            record.loss,
+            100.0 * record.positive_share,
+            100.0 * record.negative_share,
+            self.validation,
+            grouped(rate as usize)
+        ));
+        self.bar.set_position(record.step as u64);
+    }
+
+    fn validation(&mut self, _step: usize, evaluation: &Evaluation, _best: bool) {
+        self.validation = evaluation.metrics.get("recall@1").map_or(String::new(), |r| format!("  val R@1 {r:.3}"));
+    }
+
+    fn warning(&mut self, message: &str) {
+        self.bar.suspend(|| printer::warning(&message));
+    }
+}
+
+/// Embeds and measures the test images, and writes what belongs into the run directory.
+fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Failure> {
+    let (config, directory) = (trainer.config(), trainer.directory());
+    let Some(test) = pages::open_test(config)? else {
+        printer::note(&"no test images (data.test) to evaluate on");
+        return Ok(None);
+    };
+    let which = config.evaluation.checkpoint;
+    let model = model_of(directory.path(), which)?;
+    let mut embedded = embed_with_bar(&model, test, "embedding the test images")?;
+    let run = std::path::absolute(directory.path()).unwrap_or(directory.path().into());
+    embedded.set.run = Some(run.to_string_lossy().into_owned());
+    embedded.set.save(directory.embeddings())?;
+    let options = EvalOptions::recall_at(&config.evaluation.recall_at);
+    let evaluation = eval::evaluate(&embedded.set.embeddings, &embedded.label_ids()?, &options)?;
+    let metrics = RunMetrics {
+        evaluation,
+        checkpoint: if which == Which::Best { "best" } else { "last" }.into(),
+        step: model.step(),
+        model: model.fingerprint().into(),
+        training_seconds: trainer.seconds(),
+        waited_share: shown.waited_share(),
+        images_per_second: shown.images_per_second(),
+        broken_images: embedded.broken.len() + trainer.broken().len(),
+    };
+    metrics.save(&directory.metrics())?;
+    Ok(Some(metrics))
+}

@@ -1,0 +1,44 @@
+//! Deep metric learning and image retrieval.
+//!
+//! Gallerist trains a network whose distances mean "the same thing", embeds a gallery with it,
+//! searches the gallery exactly, measures the result by the field's protocols, and shows the
+//! ranked lists. The program `gallerist` does all of it from a run file; this library is the same
+//! from Rust.
+//!
+//! | you want to | look at |
+//! | --- | --- |
+//! | train from a run file | [`train::Trainer`], [`train::RunConfig`] |
+//! | use a loss in a training loop of your own | [`loss`] |
+//! | embed images with a trained network | [`model::Model`] |
+//! | search embeddings exactly | [`retrieval::search`] |
+//! | measure retrieval | [`retrieval::eval`] |
+//! | read images, sample batches, load them ahead | [`data`] |
+//! | write the pages people look at | [`pages`], [`report`] |
+//!
+//! # From a run file to a ranked list
+//!
+//! ```no_run
+//! use std::{path::Path, sync::atomic::AtomicBool};
+//! use gallerist::data::ImageSet;
+//! use gallerist::model::Model;
+//! use gallerist::retrieval::search::{Metric, SearchOptions, search};
+//! use gallerist::train::{RunConfig, Trainer, Which};
+//!
+//! let config = RunConfig::load(Path::new("configs/omniglot.toml"), &[])?;
+//! Trainer::start(&config, Path::new("runs/first"))?.run(&mut (), &AtomicBool::new(false))?;
+//!
+//! let model = Model::open(Path::new("runs/first"), Which::Best)?;
+//! let gallery = model.embed(ImageSet::open("photos")?, 0, &mut |_, _| {})?.set;
+//! let query = model.embed(ImageSet::open("query.png")?, 0, &mut |_, _| {})?.set;
+//! let lists = search(&query.embeddings, &gallery.embeddings, &SearchOptions::new(5))?;
+//! println!("{:?}", lists.indices(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![recursion_limit = "256"]
+
+pub mod pages;
+
+pub use gallerist_data as data;
+pub use gallerist_learn::{Error, Result, checkpoint, loss, model, network, optim, pairwise, params, train};
+pub use gallerist_report as report;
+pub use gallerist_retrieval as retrieval;

@@ -1,0 +1,142 @@
+//! What the terminal shows: data on stdout, everything else on stderr.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use serde::Serialize;
+
+/// Prints `error: …`, an empty line and `hint: …`.
+pub(crate) fn error(message: &dyn Display, hint: Option<String>) {
+    // A closed stderr leaves nobody to tell.
+    let mut err = anstream::stderr().lock();
+    let _ = writeln!(err, "{BOLD_RED}error:{RESET} {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(err, "\n{BOLD_CYAN}hint:{RESET} {hint}");
+    }
+}
+
+/// Prints `warning: …`.
+pub(crate) fn warning(message: &dyn Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{BOLD_YELLOW}warning:{RESET} {message}");
+}
+
+/// Prints a line for the reader, not for a pipe.
+pub(crate) fn note(message: &dyn Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{message}");
+}
+
+/// Writes text to stdout. A reader that has closed the pipe has had enough: that is no error.
+pub(crate) fn out(text: &str) -> std::io::Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes a value to stdout as indented JSON.
+pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_string_pretty(value).expect("plain data");
+    text.push('\n');
+    out(&text)
+}
+
+const BOLD_RED: &str = "\x1b[1;31m";
+const BOLD_YELLOW: &str = "\x1b[1;33m";
+const BOLD_CYAN: &str = "\x1b[1;36m";
+const RESET: &str = "\x1b[0m";
+
+/// Columns of text, the first left-aligned, numbers right-aligned.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+}
+
+impl Table {
+    /// A table with a header; `right` says which columns are right-aligned.
+    pub(crate) fn new(header: &[&str], right: &[bool]) -> Self {
+        Table { rows: vec![header.iter().map(|s| s.to_string()).collect()], right: right.to_vec() }
+    }
+
+    /// Adds a row of as many cells as the header has.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.right.len(), "a table row of {} cells for {} columns", cells.len(), self.right.len());
+        self.rows.push(cells);
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let gap = " ".repeat(widths[column] - cell.chars().count());
+                let cell = if self.right[column] { format!("{gap}{cell}") } else { format!("{cell}{gap}") };
+                line.push_str("  ");
+                line.push_str(&cell);
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// `1 image`, `13,180 images`.
+pub(crate) fn count(n: usize, one: &str) -> String {
+    let plural = match one.strip_suffix("ss").map(|_| "es").or(one.strip_suffix('y').map(|_| "ies")) {
+        Some("ies") => format!("{}ies", &one[..one.len() - 1]),
+        Some(ending) => format!("{one}{ending}"),
+        None => format!("{one}s"),
+    };
+    format!("{} {}", grouped(n), if n == 1 { one } else { &plural })
+}
+
+/// `13,180`.
+pub(crate) fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `2 min 05 s`, `48 s`, `0.8 s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 60.0 => format!("{s:.0} s"),
+        s if s < 3600.0 => format!("{} min {:02} s", s as u64 / 60, s as u64 % 60),
+        s => format!("{} h {:02} min", s as u64 / 3600, s as u64 % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(13_180), "13,180");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(count(1, "image"), "1 image");
+        assert_eq!(count(659, "class"), "659 classes");
+        assert_eq!(count(2, "query"), "2 queries");
+        assert_eq!(duration(0.84), "0.8 s");
+        assert_eq!(duration(125.0), "2 min 05 s");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["name", "n"], &[false, true]);
+        table.row(vec!["a".into(), "10".into()]);
+        assert_eq!(table.to_string(), "  name   n\n  a     10\n");
+    }
+}
