@@ -41,7 +41,9 @@ fn run(step: &str) -> Result<(), String> {
     match step {
         "links" => links(),
         "fmt" => cargo(&["fmt", "--all", "--check"], &[]),
-        "clippy" => cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]),
+        "clippy" => {
+            cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+        }
         "test" => cargo(&["test", "--release", "--workspace"], &[]),
         "doc" => cargo(&["doc", "--release", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),
         "deny" => deny(),
@@ -65,7 +67,8 @@ fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<(), String> {
 /// Licences, bans and sources are checked offline. Advisories need their database; where it cannot be fetched,
 /// that is said and the rest still counts.
 fn deny() -> Result<(), String> {
-    let installed = Command::new("cargo").args(["deny", "--version"]).output().is_ok_and(|out| out.status.success());
+    let installed =
+        Command::new("cargo").args(["deny", "--version"]).output().is_ok_and(|out| out.status.success());
     if !installed {
         return Err("cargo-deny is not installed; run `cargo install --locked cargo-deny`".into());
     }

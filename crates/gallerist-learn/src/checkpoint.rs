@@ -107,7 +107,11 @@ impl Checkpoint {
     ///
     /// When the directory cannot be written or is full; the older file is then untouched.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let header = Header { format: FORMAT.into(), version: env!("CARGO_PKG_VERSION").into(), ..self.header.clone() };
+        let header = Header {
+            format: FORMAT.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..self.header.clone()
+        };
         let groups = [("network", &self.network), ("loss", &self.loss), ("optimizer", &self.optimizer)];
         let tensors = groups.iter().flat_map(|(group, tensors)| {
             tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), Raw::new(data)))
@@ -127,15 +131,23 @@ impl Checkpoint {
     ///
     /// When the file is missing, cut short, not safetensors, or not one of ours.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|source| Error::Io { action: "read", path: path.into(), source })?;
+        let bytes =
+            std::fs::read(path).map_err(|source| Error::Io { action: "read", path: path.into(), source })?;
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
             let hint = "the file is damaged; use the run's other checkpoint (checkpoints/best.safetensors)";
             bad(path, format!("it is no whole safetensors file: {e}"), Some(hint))
         })?;
         let header = metadata.metadata().as_ref().and_then(|m| m.get("gallerist"));
         let header: Header = match header {
-            None => return Err(bad(path, "it has no `gallerist` entry in its metadata".into(), Some("give a checkpoint written by `gallerist train`"))),
-            Some(json) => serde_json::from_str(json).map_err(|e| bad(path, format!("its metadata cannot be read: {e}"), None))?,
+            None => {
+                return Err(bad(
+                    path,
+                    "it has no `gallerist` entry in its metadata".into(),
+                    Some("give a checkpoint written by `gallerist train`"),
+                ));
+            }
+            Some(json) => serde_json::from_str(json)
+                .map_err(|e| bad(path, format!("its metadata cannot be read: {e}"), None))?,
         };
         if header.format != FORMAT {
             let reason = format!("its format is `{}`, this program reads `{FORMAT}`", header.format);
@@ -147,13 +159,8 @@ impl Checkpoint {
             if view.dtype() != Dtype::F32 {
                 return Err(bad(path, format!("tensor `{name}` is {:?}, not F32", view.dtype()), None));
             }
-            let values: Vec<f32> = view
-                .data()
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .map(|b| f32::from_le_bytes(*b))
-                .collect();
+            let values: Vec<f32> =
+                view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
             let data = TensorData::new(values, view.shape().to_vec());
             let (group, rest) = name.split_once('.').unwrap_or((name, ""));
             match group {
@@ -204,7 +211,12 @@ mod tests {
     fn checkpoint() -> Checkpoint {
         let tensor = |values: Vec<f32>| TensorData::new(values, [2, 1]);
         Checkpoint {
-            header: Header { step: 7, config: "seed = 1".into(), optimizer_ranks: [("a".to_string(), 2)].into(), ..Default::default() },
+            header: Header {
+                step: 7,
+                config: "seed = 1".into(),
+                optimizer_ranks: [("a".to_string(), 2)].into(),
+                ..Default::default()
+            },
             network: [("a".to_string(), tensor(vec![1.0, -2.5]))].into(),
             loss: BTreeMap::new(),
             optimizer: [("a.momentum.velocity".to_string(), tensor(vec![f32::MIN_POSITIVE, 3.0]))].into(),
@@ -247,7 +259,12 @@ mod tests {
         let data = renamed.remove("a").unwrap();
         renamed.insert("b".into(), data.clone());
         let reshaped = BTreeMap::from([("a".to_string(), TensorData::new(vec![1.0f32, -2.5], [1, 2]))]);
-        let mut prints = vec![fingerprint(&a, "x"), fingerprint(&a, "y"), fingerprint(&renamed, "x"), fingerprint(&reshaped, "x")];
+        let mut prints = vec![
+            fingerprint(&a, "x"),
+            fingerprint(&a, "y"),
+            fingerprint(&renamed, "x"),
+            fingerprint(&reshaped, "x"),
+        ];
         assert_eq!(prints[0].len(), 64);
         prints.sort();
         prints.dedup();

@@ -91,7 +91,9 @@ impl Error {
     /// What the user can do about it, in one line.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::Config { hint, .. } | Error::Checkpoint { hint, .. } | Error::RunDirectory { hint, .. } => hint.clone(),
+            Error::Config { hint, .. }
+            | Error::Checkpoint { hint, .. }
+            | Error::RunDirectory { hint, .. } => hint.clone(),
             Error::Diverged { hint, .. } => Some(hint.clone()),
             Error::Data(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),

@@ -32,7 +32,6 @@ use crate::{Error, Result, params};
 #[derive(Debug)]
 pub struct Model {
     config: RunConfig,
-    input: InputShape,
     network: Network,
     fingerprint: String,
     step: usize,
@@ -75,7 +74,7 @@ pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
 impl Model {
     pub(crate) fn new(config: RunConfig, input: InputShape, network: Network) -> Self {
         let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
-        Model { config, input, network, fingerprint, step: 0, normalize: true }
+        Model { config, network, fingerprint, step: 0, normalize: true }
     }
 
     /// The model of a checkpoint.

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{AdamW, AdamWConfig, DynOptimizer, DynState, GradientsParams, RecordState, Sgd, SgdConfig, StateSink, StateSource};
+use burn::optim::{
+    AdamW, AdamWConfig, DynOptimizer, DynState, GradientsParams, RecordState, Sgd, SgdConfig, StateSink,
+    StateSource,
+};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +91,11 @@ impl OptimizerConfig {
             if value.is_finite() && fits {
                 Ok(())
             } else {
-                Err(Error::Value { key: format!("optimizer.{key}"), wanted: wanted.into(), found: value.to_string() })
+                Err(Error::Value {
+                    key: format!("optimizer.{key}"),
+                    wanted: wanted.into(),
+                    found: value.to_string(),
+                })
             }
         };
         check("learning_rate", self.learning_rate, self.learning_rate > 0.0, "above 0")?;
@@ -275,7 +282,8 @@ impl Rule {
         where
             O::State<D>: Clone + RecordState,
         {
-            let (value, state) = rule.step(rate, value, gradient, state.map(DynState::downcast::<O::State<D>>));
+            let (value, state) =
+                rule.step(rate, value, gradient, state.map(DynState::downcast::<O::State<D>>));
             (value, state.map(|state| DynState::create(state, D)))
         }
         match self {
@@ -412,7 +420,11 @@ impl ModuleMapper for Step<'_> {
 /// Global norm of all gradients of a module, and the gradients scaled down where it exceeds `limit`.
 ///
 /// Returns the norm before clipping.
-pub fn clip_by_global_norm<M: Module>(gradients: &mut GradientsParams, module: &M, limit: Option<f64>) -> f64 {
+pub fn clip_by_global_norm<M: Module>(
+    gradients: &mut GradientsParams,
+    module: &M,
+    limit: Option<f64>,
+) -> f64 {
     let mut visitor = Norm { gradients, squares: 0.0, scale: None };
     module.visit(&mut visitor);
     let norm = visitor.squares.sqrt();

@@ -47,7 +47,8 @@ pub fn distances(queries: &Tensor<2>, gallery: &Tensor<2>) -> Tensor<2> {
     let exact = exact_distances(queries, gallery, &squared);
     // d sqrt(s) = ds / (2 sqrt(s)), and 0 at 0.
     let zero = exact.clone().equal_scalar(0.0);
-    let half_inverse = exact.clone().mask_fill(zero.clone(), 1.0).recip().mul_scalar(0.5).mask_fill(zero, 0.0);
+    let half_inverse =
+        exact.clone().mask_fill(zero.clone(), 1.0).recip().mul_scalar(0.5).mask_fill(zero, 0.0);
     exact + (squared.clone() - squared.detach()) * half_inverse
 }
 
@@ -61,7 +62,8 @@ pub fn distances(queries: &Tensor<2>, gallery: &Tensor<2>) -> Tensor<2> {
 /// `queries` `[n, d]`, `gallery` `[m, d]`; the result is `[n, m]`.
 fn squared_distances(queries: &Tensor<2>, gallery: &Tensor<2>) -> Tensor<2> {
     let norms = |x: &Tensor<2>| x.clone().square().sum_dim(1);
-    norms(queries) + norms(gallery).transpose() - queries.clone().matmul(gallery.clone().transpose()).mul_scalar(2.0)
+    norms(queries) + norms(gallery).transpose()
+        - queries.clone().matmul(gallery.clone().transpose()).mul_scalar(2.0)
 }
 
 /// The distances without a gradient path, near pairs computed from their differences.
@@ -73,7 +75,9 @@ fn exact_distances(queries: &Tensor<2>, gallery: &Tensor<2>, squared: &Tensor<2>
     let mut values = host(squared);
     let q = host(queries);
     let g = host(gallery);
-    let norms = |x: &[f64]| x.chunks_exact(d.max(1)).map(|row| row.iter().map(|v| v * v).sum::<f64>()).collect::<Vec<_>>();
+    let norms = |x: &[f64]| {
+        x.chunks_exact(d.max(1)).map(|row| row.iter().map(|v| v * v).sum::<f64>()).collect::<Vec<_>>()
+    };
     let (q_norms, g_norms) = (norms(&q), norms(&g));
     for i in 0..n {
         for j in 0..m {

@@ -77,7 +77,10 @@ impl std::fmt::Display for Mismatch {
             lines.push(format!("{} tensors have no place, the first is `{name}`", self.unexpected.len()));
         }
         if let Some((name, wanted, found)) = self.shapes.first() {
-            lines.push(format!("{} shapes differ: `{name}` is {wanted:?} here and {found:?} in the file", self.shapes.len()));
+            lines.push(format!(
+                "{} shapes differ: `{name}` is {wanted:?} here and {found:?} in the file",
+                self.shapes.len()
+            ));
         }
         f.write_str(&lines.join("; "))
     }

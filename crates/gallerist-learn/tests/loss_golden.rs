@@ -76,11 +76,20 @@ fn compare(dtype: DType, tolerance: f64) -> usize {
         let Some(config) = config(&case) else { continue };
         let (value, gradient) = value_and_gradient(&config, &case, dtype);
         let error = (value - case.value).abs();
-        assert!(error <= tolerance * case.value.abs().max(1e-6), "{}: value {value}, golden {}", case.name, case.value);
+        assert!(
+            error <= tolerance * case.value.abs().max(1e-6),
+            "{}: value {value}, golden {}",
+            case.name,
+            case.value
+        );
         let largest = case.gradient.iter().fold(0.0f64, |a, g| a.max(g.abs()));
         for (i, (found, wanted)) in gradient.iter().zip(&case.gradient).enumerate() {
             let error = (found - wanted).abs();
-            assert!(error <= tolerance * largest.max(1e-9), "{}: gradient[{i}] {found}, golden {wanted}", case.name);
+            assert!(
+                error <= tolerance * largest.max(1e-9),
+                "{}: gradient[{i}] {found}, golden {wanted}",
+                case.name
+            );
         }
         checked += 1;
     }

@@ -8,9 +8,11 @@ use proptest::prelude::*;
 fn run(config: &RllConfig, rows: &[Vec<f64>], labels: &[u32], progress: Progress) -> (LossOutput, Vec<f64>) {
     let (n, d) = (rows.len(), rows[0].len());
     let values: Vec<f32> = rows.iter().flatten().map(|&v| v as f32).collect();
-    let x = Tensor::<2>::from_data(TensorData::new(values, [n, d]), &Device::flex().autodiff()).require_grad();
+    let x =
+        Tensor::<2>::from_data(TensorData::new(values, [n, d]), &Device::flex().autodiff()).require_grad();
     let output = config.init().forward(x.clone(), Labels::Classes(labels), progress);
-    let gradient = x.grad(&output.value.backward()).map(|g| g.into_data().convert::<f64>().try_into_vec().unwrap());
+    let gradient =
+        x.grad(&output.value.backward()).map(|g| g.into_data().convert::<f64>().try_into_vec().unwrap());
     (output, gradient.unwrap_or(vec![0.0; n * d]))
 }
 
@@ -62,7 +64,8 @@ fn oracle(config: &RllConfig, t_neg: f64, rows: &[Vec<f64>], labels: &[u32]) -> 
         QueryWeighting::Mass => masses[i] / all,
     };
     let value = (0..n).map(|i| weight(i) * losses[i]).sum();
-    let gradient = (0..n).flat_map(|i| directions[i].iter().map(move |g| weight(i) * g).collect::<Vec<_>>()).collect();
+    let gradient =
+        (0..n).flat_map(|i| directions[i].iter().map(move |g| weight(i) * g).collect::<Vec<_>>()).collect();
     (value, gradient)
 }
 
@@ -194,8 +197,13 @@ fn one_class_only_and_singletons_are_finite() {
 #[test]
 fn zero_rows_are_finite_and_get_no_gradient_through_the_normalisation() {
     let device = Device::flex().autodiff();
-    let x = Tensor::<2>::from_floats([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [2.0, 1.0]], &device).require_grad();
-    let output = RllConfig::simpler().init().forward(l2_normalize(x.clone()), Labels::Classes(&[0, 0, 1, 1]), Progress::default());
+    let x =
+        Tensor::<2>::from_floats([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [2.0, 1.0]], &device).require_grad();
+    let output = RllConfig::simpler().init().forward(
+        l2_normalize(x.clone()),
+        Labels::Classes(&[0, 0, 1, 1]),
+        Progress::default(),
+    );
     assert!(value(&output).is_finite());
     let gradient: Vec<f32> = x.grad(&output.value.backward()).unwrap().into_data().try_into_vec().unwrap();
     assert!(gradient.iter().all(|g| g.is_finite()));
@@ -230,7 +238,8 @@ fn samples_that_share_a_label_are_positives() {
     let x = Tensor::<2>::from_data(TensorData::new(values, [3, 2]), &Device::flex());
     let sets = [vec![1, 2], vec![2, 3], vec![4]];
     let with_sets = RllConfig::simpler().init().forward(x.clone(), Labels::Sets(&sets), Progress::default());
-    let with_classes = RllConfig::simpler().init().forward(x, Labels::Classes(&[0, 0, 1]), Progress::default());
+    let with_classes =
+        RllConfig::simpler().init().forward(x, Labels::Classes(&[0, 0, 1]), Progress::default());
     assert_eq!(value(&with_sets), value(&with_classes));
     assert_eq!(with_sets.queries, with_classes.queries);
 }
@@ -244,6 +253,7 @@ fn the_derivative_of_a_near_pair_is_right() {
     let values: Vec<f32> = distance.clone().into_data().try_into_vec().unwrap();
     assert!((values[1] - 1e-3).abs() < 1e-6, "{values:?}");
     let pick = Tensor::<2>::from_floats([[0.0, 1.0], [0.0, 0.0]], &device);
-    let gradient: Vec<f32> = x.grad(&(distance * pick).sum().backward()).unwrap().into_data().try_into_vec().unwrap();
+    let gradient: Vec<f32> =
+        x.grad(&(distance * pick).sum().backward()).unwrap().into_data().try_into_vec().unwrap();
     assert!((gradient[0] + 0.8).abs() < 1e-3 && (gradient[1] - 0.6).abs() < 1e-3, "{gradient:?}");
 }

@@ -1,7 +1,9 @@
 //! The losses' path for the CPU against their general path: the same values, counts and gradients.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_learn::loss::{Labels, LossConfig, LossOutput, LossShape, Progress, RankingLoss, on_general_path};
+use gallerist_learn::loss::{
+    Labels, LossConfig, LossOutput, LossShape, Progress, RankingLoss, on_general_path,
+};
 use serde_json::{Value, json};
 
 /// Every loss that has the path, with parameters that reach each of its branches.
@@ -114,14 +116,22 @@ fn compare(config: &LossConfig, rows: &[f32], labels: Labels<'_>, ties: Ties, wh
 #[test]
 fn both_paths_agree_on_random_batches_of_every_size() {
     // Around the lanes, the tasks' rows and the blocks of the products.
-    for (n, d) in [(1, 3), (2, 5), (7, 4), (9, 16), (15, 17), (16, 1), (17, 33), (33, 8), (64, 6), (65, 40), (129, 12)] {
+    for (n, d) in
+        [(1, 3), (2, 5), (7, 4), (9, 16), (15, 17), (16, 1), (17, 33), (33, 8), (64, 6), (65, 40), (129, 12)]
+    {
         for (classes, unit) in [(2, true), (n as u32 / 4 + 1, true), (5, false)] {
             let labels: Vec<u32> = (0..n as u32).map(|i| i * 31 % classes).collect();
             let rows = rows(n, d, n as u64, unit && d > 1);
             // With one dimension many pairs are equally far.
             let ties = if d == 1 { Ties::Some } else { Ties::None };
             for config in configs() {
-                compare(&config, &rows, Labels::Classes(&labels), ties, &format!("{n} x {d}, {classes} classes"));
+                compare(
+                    &config,
+                    &rows,
+                    Labels::Classes(&labels),
+                    ties,
+                    &format!("{n} x {d}, {classes} classes"),
+                );
             }
         }
     }
@@ -216,6 +226,26 @@ fn both_paths_give_the_gradient_of_f64() {
         let largest = wanted.gradient.iter().fold(0.0, |l: f64, g| l.max(g.abs()));
         for (found, wanted) in found.gradient.iter().zip(&wanted.gradient) {
             assert!((found - wanted).abs() <= 3e-5 * largest, "{config:?}: {found} {wanted} of {largest}");
+        }
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_the_number_of_threads() {
+    // Several blocks of rows, so that several threads have work.
+    let (n, d) = (700, 24);
+    let rows = rows(n, d, 5, true);
+    let classes: Vec<u32> = (0..n as u32).map(|i| i % 130).collect();
+    let with = |threads: usize, config: &LossConfig| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(config, &rows, Labels::Classes(&classes), false))
+    };
+    for config in configs() {
+        let one = with(1, &config);
+        for threads in [2, 5] {
+            let other = with(threads, &config);
+            assert_eq!(one.value.to_bits(), other.value.to_bits(), "{config:?}: {threads} threads");
+            assert_eq!(one.gradient, other.gradient, "{config:?}: {threads} threads");
         }
     }
 }

@@ -631,11 +631,12 @@ proptest! {
         let reversed: Rows = rows.iter().rev().cloned().collect();
         let reversed_labels: Vec<u32> = labels.iter().rev().copied().collect();
         let other = run(&config, &reversed, Labels::Classes(&reversed_labels), DType::F64);
-        prop_assert!((found.value - other.value).abs() <= 1e-8 * found.value.abs().max(1.0));
         let d = rows[0].len();
         let largest = found.gradient.iter().fold(1.0f64, |a, g| a.max(g.abs()));
-        // A class or cluster of two has two medoids of the same cost: its subgradient depends on the order.
+        // A class or cluster of two has two medoids of the same cost: greedy inference takes the first, and may end
+        // elsewhere in another order.
         if !matches!(config, LossConfig::StructClust(_)) {
+            prop_assert!((found.value - other.value).abs() <= 1e-8 * found.value.abs().max(1.0));
             for (a, b) in found.gradient.chunks(d).zip(other.gradient.chunks(d).rev()) {
                 for (a, b) in a.iter().zip(b) {
                     prop_assert!((a - b).abs() <= 1e-6 * largest);

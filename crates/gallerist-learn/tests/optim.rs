@@ -4,7 +4,9 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_learn::network::layers::{Init, Linear};
-use gallerist_learn::optim::{Optimizer, OptimizerConfig, OptimizerKind, Part, ScheduleConfig, ScheduleKind, clip_by_global_norm};
+use gallerist_learn::optim::{
+    Optimizer, OptimizerConfig, OptimizerKind, Part, ScheduleConfig, ScheduleKind, clip_by_global_norm,
+};
 use gallerist_learn::params;
 
 #[derive(Module, Debug)]
@@ -49,7 +51,8 @@ fn close(found: &[f64], wanted: &[f64]) {
 
 #[test]
 fn sgd_is_pytorchs_sgd_with_momentum_and_weight_decay() {
-    let config = OptimizerConfig { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01, ..Default::default() };
+    let config =
+        OptimizerConfig { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01, ..Default::default() };
     let mut optimizer = Optimizer::new(&config);
     let mut toy = toy();
     let mut wanted = values(&toy, "body");
@@ -100,7 +103,9 @@ fn the_head_learns_at_its_own_rate_and_norms_need_not_decay() {
     let before = |name: &str| values(&toy, name);
     let (body, norm, head) = (before("body"), before("norm"), before("head.weight"));
     let after = Optimizer::new(&config).step(0.01, Part::Network, toy.clone(), gradients(&toy, 1.0));
-    let moved = |values: &[f64], rate: f64, slope: f64| values.iter().map(|w| w - rate * slope * w).collect::<Vec<_>>();
+    let moved = |values: &[f64], rate: f64, slope: f64| {
+        values.iter().map(|w| w - rate * slope * w).collect::<Vec<_>>()
+    };
     close(&values(&after, "body"), &moved(&body, 0.01, 1.5));
     close(&values(&after, "norm"), &moved(&norm, 0.01, 1.0));
     close(&values(&after, "head.weight"), &moved(&head, 0.1, 1.5));
@@ -131,7 +136,8 @@ fn clipping_scales_the_whole_gradient_to_the_limit() {
     let toy = toy();
     let mut all = gradients(&toy, 2.0);
     let norm = clip_by_global_norm(&mut all, &toy, Some(0.5));
-    let squares: f64 = ["body", "norm", "head.weight"].iter().flat_map(|n| values(&toy, n)).map(|w| 4.0 * w * w).sum();
+    let squares: f64 =
+        ["body", "norm", "head.weight"].iter().flat_map(|n| values(&toy, n)).map(|w| 4.0 * w * w).sum();
     assert!((norm - squares.sqrt()).abs() < 1e-5);
     let clipped = clip_by_global_norm(&mut all, &toy, None);
     assert!((clipped - 0.5).abs() < 1e-6, "{clipped}");
@@ -139,7 +145,13 @@ fn clipping_scales_the_whole_gradient_to_the_limit() {
 
 #[test]
 fn schedules_go_where_they_say() {
-    let with = |kind| ScheduleConfig { kind, warmup_steps: 10, step_size: 30, milestones: vec![40, 80], ..Default::default() };
+    let with = |kind| ScheduleConfig {
+        kind,
+        warmup_steps: 10,
+        step_size: 30,
+        milestones: vec![40, 80],
+        ..Default::default()
+    };
     let factors = |schedule: &ScheduleConfig| (0..100).map(|s| schedule.factor(s, 100)).collect::<Vec<_>>();
     for kind in [ScheduleKind::Constant, ScheduleKind::Cosine, ScheduleKind::Step, ScheduleKind::MultiStep] {
         let all = factors(&with(kind));
@@ -152,7 +164,9 @@ fn schedules_go_where_they_say() {
     assert!((step.factor(29, 100) - 1.0).abs() < 1e-12 && (step.factor(30, 100) - 0.1).abs() < 1e-12);
     let milestones = with(ScheduleKind::MultiStep);
     assert!((milestones.factor(39, 100) - 1.0).abs() < 1e-12);
-    assert!((milestones.factor(40, 100) - 0.1).abs() < 1e-12 && (milestones.factor(80, 100) - 0.01).abs() < 1e-12);
+    assert!(
+        (milestones.factor(40, 100) - 0.1).abs() < 1e-12 && (milestones.factor(80, 100) - 0.01).abs() < 1e-12
+    );
 }
 
 #[test]
@@ -169,5 +183,8 @@ fn tensors_find_their_place_by_name_and_what_does_not_fit_is_named() {
     tensors.insert("tail".into(), TensorData::new(vec![0f32], [1]));
     let (_, mismatch) = params::load(toy, tensors);
     let text = mismatch.to_string();
-    assert!(text.contains("`norm`") && text.contains("`tail`") && text.contains("[2, 2] here and [1, 3]"), "{text}");
+    assert!(
+        text.contains("`norm`") && text.contains("`tail`") && text.contains("[2, 2] here and [1, 3]"),
+        "{text}"
+    );
 }

@@ -29,7 +29,9 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         })
         .collect();
     let all = parse(&uncommented).unwrap();
-    assert!(all.train.normalize.is_some() && all.image.stored_size.is_some() && all.optimizer.clip_norm.is_some());
+    assert!(
+        all.train.normalize.is_some() && all.image.stored_size.is_some() && all.optimizer.clip_norm.is_some()
+    );
     // And whatever a resolved run file writes is in the text.
     let resolved: toml::Table = all.to_toml().parse().unwrap();
     let documented: toml::Table = uncommented.parse().unwrap();
@@ -81,11 +83,29 @@ fn settings_change_any_key_and_know_toml_from_plain_words() {
     assert_eq!(config.data.train.len(), 2);
     assert!(matches!(config.network, NetworkConfig::ConvBlocks(c) if c.channels == [4, 8]));
     assert_eq!(config.train.normalize, Some(true));
-    let refused = [("train.steps", "no `="), ("=3", "is no key"), ("train.steps.x=1", "not a section"), ("train.stepz=1", "`steps`")];
+    let refused = [
+        ("train.steps", "no `="),
+        ("=3", "is no key"),
+        ("train.steps.x=1", "not a section"),
+        ("train.stepz=1", "`steps`"),
+    ];
     for (setting, part) in refused {
         let error = message(&settings(&[setting]).unwrap_err());
         assert!(error.contains(part), "{setting}: {error}");
     }
+}
+
+#[test]
+fn a_section_takes_what_it_lacks_from_the_default_of_the_same_choice() {
+    let config =
+        parse("[sampler]\nclasses_per_batch = 7\n[loss]\nmargin = 0.2\n[image]\nchannels = 1").unwrap();
+    let default = RunConfig::default();
+    assert_eq!(config.network, default.network);
+    assert_eq!(config.image.size, default.image.size);
+    let text = config.to_toml();
+    assert!(text.contains("classes_per_batch = 7") && text.contains("images_per_class = 4"), "{text}");
+    let error = parse("[sampler]\nkind = \"n_group\"\nclasses_per_batch = 7").unwrap_err();
+    assert!(error.to_string().contains("images_per_class"), "another choice has no default: {error}");
 }
 
 #[test]

@@ -7,8 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Deep metric learning and image retrieval.
 #[derive(Debug, Parser)]
 #[command(name = "gallerist", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done; 1 done, with something to look at (named on stderr); 2 could not run; \
-    130 interrupted (a checkpoint was written).")]
+#[command(
+    after_help = "Exit codes: 0 done; 1 done, with something to look at (named on stderr); 2 could not run; \
+    130 interrupted (a checkpoint was written)."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

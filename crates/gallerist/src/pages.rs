@@ -21,7 +21,9 @@ use gallerist_data::{Image, ImageSet, Random, Size};
 use gallerist_learn::train::log::{self, Record};
 use gallerist_learn::train::{RunConfig, RunDirectory};
 use gallerist_learn::{Error, Result};
-use gallerist_report::{Chart, Hit, Item, Metric, Picture, RankedList, RankedSection, Report, Scale, SearchPage, Series};
+use gallerist_report::{
+    Chart, Hit, Item, Metric, Picture, RankedList, RankedSection, Report, Scale, SearchPage, Series,
+};
 use gallerist_retrieval::eval::Evaluation;
 use gallerist_retrieval::search::{self, RankedLists, SearchOptions, self_search};
 use gallerist_retrieval::{EmbeddingSet, labels};
@@ -122,7 +124,9 @@ pub fn run_report(run: &RunDirectory) -> Result<Report> {
             ("model fingerprint".into(), metrics.model.chars().take(16).collect()),
         ]);
         if metrics.broken_images > 0 {
-            report.notices.push(format!("{} images could not be read and are left out.", metrics.broken_images));
+            report
+                .notices
+                .push(format!("{} images could not be read and are left out.", metrics.broken_images));
         }
         if metrics.evaluation.ties * 100 > metrics.evaluation.queries {
             report.notices.extend(metrics.evaluation.notes.iter().cloned());
@@ -174,7 +178,8 @@ fn charts(records: &[Record]) -> Vec<Chart> {
         });
         Series::new(name, points)
     };
-    let chart = |title: &str, scale, smooth, series| Chart { title: title.into(), note: None, scale, smooth, series };
+    let chart =
+        |title: &str, scale, smooth, series| Chart { title: title.into(), note: None, scale, smooth, series };
     let mut charts = vec![
         chart("Loss", Scale::Linear, true, vec![series("loss", &|s| f64::from(s.loss))]),
         chart(
@@ -193,7 +198,12 @@ fn charts(records: &[Record]) -> Vec<Chart> {
     }
     charts.extend([
         chart("Learning rate", Scale::Linear, false, vec![series("learning rate", &|s| s.learning_rate)]),
-        chart("Norm of the gradient", Scale::Log, true, vec![series("norm", &|s| f64::from(s.gradient_norm))]),
+        chart(
+            "Norm of the gradient",
+            Scale::Log,
+            true,
+            vec![series("norm", &|s| f64::from(s.gradient_norm))],
+        ),
         chart(
             "Mean norm of the embeddings before normalisation",
             Scale::Linear,
@@ -222,7 +232,11 @@ fn evaluation(name: &str, evaluation: &Evaluation) -> gallerist_report::Evaluati
     }
 }
 
-fn ranked_sections(config: &RunConfig, set: &EmbeddingSet, images: Option<&ImageSet>) -> Result<Vec<RankedSection>> {
+fn ranked_sections(
+    config: &RunConfig,
+    set: &EmbeddingSet,
+    images: Option<&ImageSet>,
+) -> Result<Vec<RankedSection>> {
     let Some(names) = &set.labels else { return Ok(Vec::new()) };
     let (n, results) = (set.embeddings.rows(), config.report.results);
     if n < 2 || results == 0 {
@@ -239,7 +253,8 @@ fn ranked_sections(config: &RunConfig, set: &EmbeddingSet, images: Option<&Image
         *sizes.entry(id).or_default() += 1;
         sizes
     });
-    let precision: Vec<f64> = (0..n).map(|i| average_precision(&lists, &ids, i, sizes[&ids[i]] - 1)).collect();
+    let precision: Vec<f64> =
+        (0..n).map(|i| average_precision(&lists, &ids, i, sizes[&ids[i]] - 1)).collect();
 
     let mut drawn: Vec<usize> = (0..n).collect();
     Random::new(config.train.seed, "report/queries", 0, 0).shuffle(&mut drawn);
@@ -278,7 +293,8 @@ fn ranked_sections(config: &RunConfig, set: &EmbeddingSet, images: Option<&Image
         sections.push(section("Queries drawn at random", "What a typical search looks like.", &drawn));
     }
     if !worst.is_empty() {
-        let note = format!("The queries with the lowest average precision among their first {DEPTH} results.");
+        let note =
+            format!("The queries with the lowest average precision among their first {DEPTH} results.");
         sections.push(section("Failures", &note, &worst));
     }
     Ok(sections)
@@ -334,7 +350,8 @@ fn picture(images: &ImageSet, i: usize) -> Option<Picture> {
         return Some(picture);
     }
     let image = shrunk(images.decode(i).ok()?);
-    Picture::from_pixels(image.width() as u32, image.height() as u32, image.channels() as u8, image.pixels()).ok()
+    Picture::from_pixels(image.width() as u32, image.height() as u32, image.channels() as u8, image.pixels())
+        .ok()
 }
 
 fn shrunk(image: Image) -> Image {
@@ -387,7 +404,10 @@ pub fn search_page(
         facts: vec![
             ("gallery".into(), format!("{} images", gallery.embeddings.rows())),
             ("dimensions".into(), gallery.embeddings.cols().to_string()),
-            ("model fingerprint".into(), gallery.model.as_deref().unwrap_or("unknown").chars().take(16).collect()),
+            (
+                "model fingerprint".into(),
+                gallery.model.as_deref().unwrap_or("unknown").chars().take(16).collect(),
+            ),
         ],
         measure: "Euclidean distance of the normalised embeddings".into(),
         lists,

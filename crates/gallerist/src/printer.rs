@@ -60,14 +60,21 @@ impl Table {
 
     /// Adds a row of as many cells as the header has.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        assert_eq!(cells.len(), self.right.len(), "a table row of {} cells for {} columns", cells.len(), self.right.len());
+        assert_eq!(
+            cells.len(),
+            self.right.len(),
+            "a table row of {} cells for {} columns",
+            cells.len(),
+            self.right.len()
+        );
         self.rows.push(cells);
     }
 }
 
 impl Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
         for row in &self.rows {
             let mut line = String::new();

@@ -36,7 +36,8 @@ fn error(args: &[&str]) -> String {
 fn small_run(dir: &Path, settings: &[&str]) -> PathBuf {
     let run = dir.join("run");
     let mut args = vec!["train", "configs/smoke.toml", "--out", run.to_str().unwrap(), "--json"];
-    let small = ["train.steps=12", "train.checkpoint_every=5", "validation.every=6", "data.max_test_classes=20"];
+    let small =
+        ["train.steps=12", "train.checkpoint_every=5", "validation.every=6", "data.max_test_classes=20"];
     for setting in small.iter().chain(settings) {
         args.extend(["--set", setting]);
     }
@@ -87,7 +88,10 @@ fn errors_say_what_was_wanted_what_was_found_and_what_to_do() {
     case("a value out of range", &["train", smoke, "--set", "optimizer.learning_rate=-1", "--out", out]);
     case("no training images", &["train", &none, "--out", out]);
     case("no such folder", &["train", &missing, "--out", out]);
-    case("batch larger than the classes allow", &["train", smoke, "--set", "sampler.classes_per_batch=500", "--out", out]);
+    case(
+        "batch larger than the classes allow",
+        &["train", smoke, "--set", "sampler.classes_per_batch=500", "--out", out],
+    );
     case("no run to go on with", &["train", "--resume", out]);
     case("no run to embed with", &["embed", "--run", out, "--images", ".", "--out", "x.npy"]);
     case("no embeddings", &["evaluate", "--embeddings", "nothing.npy"]);
@@ -136,12 +140,16 @@ fn a_small_run_leaves_everything_behind_and_its_files_serve_the_other_commands()
     assert_eq!(records.iter().filter(|r| r["event"] == "validation").count(), 2);
 
     // The metrics, in the shape that scripts read.
-    let metrics: Value = serde_json::from_str(&std::fs::read_to_string(run.join("metrics.json")).unwrap()).unwrap();
+    let metrics: Value =
+        serde_json::from_str(&std::fs::read_to_string(run.join("metrics.json")).unwrap()).unwrap();
     let shape = |value: &Value| match value {
         Value::Object(map) => map.keys().cloned().collect::<Vec<_>>().join("\n"),
         _ => panic!("an object"),
     };
-    insta::assert_snapshot!("metrics_keys", format!("{}\n--- metrics\n{}", shape(&metrics), shape(&metrics["metrics"])));
+    insta::assert_snapshot!(
+        "metrics_keys",
+        format!("{}\n--- metrics\n{}", shape(&metrics), shape(&metrics["metrics"]))
+    );
     assert_eq!(metrics["queries"], 400);
 
     // `evaluate` gives the same figures from the run and from its embeddings.
@@ -154,17 +162,35 @@ fn a_small_run_leaves_everything_behind_and_its_files_serve_the_other_commands()
     // `embed` gives the same rows; `search` finds an image of the gallery itself, at distance 0.
     let zip = "data/omniglot/omniglot_images_evaluation.zip";
     let again = dir.path().join("again.safetensors");
-    let embedded = gallerist(&["embed", "--run", run.to_str().unwrap(), "--images", zip, "--out", again.to_str().unwrap(), "--json"]);
+    let embedded = gallerist(&[
+        "embed",
+        "--run",
+        run.to_str().unwrap(),
+        "--images",
+        zip,
+        "--out",
+        again.to_str().unwrap(),
+        "--json",
+    ]);
     let summary: Value = serde_json::from_slice(&embedded.stdout).unwrap();
     assert_eq!((&summary["images"], &summary["dimensions"]), (&13_180.into(), &32.into()));
     let query = dir.path().join("query.png");
     std::fs::write(&query, first_image(&root().join(zip))).unwrap();
     let page = dir.path().join("page.html");
     let found = gallerist(&[
-        "search", "--gallery", again.to_str().unwrap(), "--query", query.to_str().unwrap(), "-k", "3", "--json",
-        "--html", page.to_str().unwrap(),
+        "search",
+        "--gallery",
+        again.to_str().unwrap(),
+        "--query",
+        query.to_str().unwrap(),
+        "-k",
+        "3",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
     ]);
-    let lists: Value = serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", text(&found.stderr)));
+    let lists: Value =
+        serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", text(&found.stderr)));
     let first = &lists[0]["results"][0];
     assert_eq!(first["index"], 0);
     assert_eq!(first["label"], "Angelic/character01");
@@ -228,7 +254,8 @@ fn five_steps(dir: &Path) -> PathBuf {
             }
         }
     }
-    let settings = ["train.steps=12", "train.checkpoint_every=5", "validation.every=6", "data.max_test_classes=20"];
+    let settings =
+        ["train.steps=12", "train.checkpoint_every=5", "validation.every=6", "data.max_test_classes=20"];
     let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
     let config = RunConfig::load(&root().join("configs/smoke.toml"), &settings).unwrap();
     let run = dir.join("five");
@@ -275,8 +302,14 @@ fn a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     let message = error(&[
-        "train", "configs/smoke.toml", "--out", run.to_str().unwrap(), "--set", "optimizer.learning_rate=1e30",
-        "--set", "train.checkpoint_every=1",
+        "train",
+        "configs/smoke.toml",
+        "--out",
+        run.to_str().unwrap(),
+        "--set",
+        "optimizer.learning_rate=1e30",
+        "--set",
+        "train.checkpoint_every=1",
     ]);
     assert!(message.contains("at step ") && message.contains("learning_rate"), "{message}");
     let checkpoint =

@@ -183,7 +183,10 @@ mod tests {
             "cannot form batches of 32 classes x 4 images from `data/train`\n  \
              19 classes have at least 4 images; the smallest is `heron` with 1"
         );
-        assert_eq!(error.hint().unwrap(), "set sampler.classes_per_batch = 19, or sampler.images_per_class = 2");
+        assert_eq!(
+            error.hint().unwrap(),
+            "set sampler.classes_per_batch = 19, or sampler.images_per_class = 2"
+        );
         let repeated = ClassesImages::new(&config(32, 4, SmallClasses::Repeat), set).unwrap();
         assert_eq!(repeated.left_out_classes(), 0);
         assert!(repeated.epoch(1, 0).iter().all(|b| b.len() == 128));

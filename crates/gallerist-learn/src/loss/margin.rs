@@ -229,3 +229,36 @@ impl Margin {
         sums.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Value and derivative with respect to the boundaries, on 12 points of 3 classes.
+    fn run(config: MarginConfig) -> (f64, Vec<f64>) {
+        let rows: Vec<f64> = (0..48).map(|i| f64::from(i * i % 29) / 29.0 - 0.5).collect();
+        let device = Device::flex().autodiff();
+        let x = Tensor::<2>::from_data(TensorData::new(rows, [12, 4]), (&device, burn::tensor::DType::F64));
+        let labels: Vec<u32> = (0..12).map(|i| i % 3).collect();
+        let loss = config.init(LossShape { classes: 5, dimensions: 4 }, &device);
+        let output = loss.forward(x, Labels::Classes(&labels), Progress::default());
+        let gradients =
+            loss.beta.as_ref().map(|beta| host(&beta.val().grad(&output.value.backward()).unwrap()));
+        (host(&output.value)[0], gradients.unwrap_or_default())
+    }
+
+    #[test]
+    fn learnt_boundaries_get_the_derivative_of_the_value() {
+        let config = MarginConfig { beta: 0.625, nu: 0.05, ..MarginConfig::default() };
+        let at = |by: f64| run(MarginConfig { beta: 0.625 + by, ..config.clone() }).0;
+        let wanted = (at(1e-5) - at(-1e-5)) / 2e-5;
+        let (value, learnt) = run(MarginConfig { boundary: MarginBoundary::Learnt, ..config.clone() });
+        assert!((value - at(0.0)).abs() < 1e-12);
+        assert!(wanted.abs() > 1e-2 && (learnt[0] - wanted).abs() < 1e-6, "{learnt:?} {wanted}");
+        // Classes that are not in the batch get none; together the others get what the one boundary gets.
+        let (value, by_class) = run(MarginConfig { boundary: MarginBoundary::PerClass, ..config.clone() });
+        assert!((value - at(0.0)).abs() < 1e-12);
+        assert!(by_class[..3].iter().all(|&g| g != 0.0) && by_class[3..] == [0.0, 0.0], "{by_class:?}");
+        assert!((by_class.iter().sum::<f64>() - wanted).abs() < 1e-6);
+    }
+}

@@ -23,74 +23,74 @@
 //! assert_eq!(gradient.dims(), [6, 8]);
 //! ```
 
-mod rll;
+mod angular;
 mod arc_face;
+mod circle;
 mod classify;
+mod contrastive;
 mod cos_face;
+mod fast_ap;
+mod histogram;
+mod ice;
 mod init;
+mod lifted;
+mod margin;
+mod multi_similarity;
+mod n_pair;
 mod norm_softmax;
+mod nra;
+mod pairs;
 mod proxy_anchor;
 mod proxy_nca;
+mod rll;
+mod rows;
 mod smooth_ap;
 mod soft_triple;
 mod softmax;
 mod spectral_clust;
+mod srt;
 mod struct_clust;
 mod sup_con;
-mod contrastive;
-mod ice;
-mod multi_similarity;
-mod nra;
-mod pairs;
-mod srt;
 mod triplet_adaptive;
 mod triplet_all;
 mod triplet_batch_hard;
 mod triplet_hard_negative;
 mod triplet_semihard;
-mod angular;
-mod circle;
-mod fast_ap;
-mod histogram;
-mod lifted;
-mod margin;
-mod n_pair;
-mod rows;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-pub use rll::{QueryWeighting, Rll, RllConfig, RllForm};
+pub use angular::{Angular, AngularConfig};
 pub use arc_face::{ArcFace, ArcFaceConfig};
+pub use circle::{Circle, CircleConfig};
+pub use contrastive::{Contrastive, ContrastiveConfig};
 pub use cos_face::{CosFace, CosFaceConfig};
+pub use fast_ap::{FastAp, FastApConfig};
+pub use histogram::{Histogram, HistogramConfig};
+pub use ice::{Ice, IceConfig, IceGradient};
+pub use lifted::{Lifted, LiftedConfig};
+pub use margin::{Margin, MarginBoundary, MarginConfig};
+pub use multi_similarity::{MultiSimilarity, MultiSimilarityConfig};
+pub use n_pair::{NPair, NPairConfig};
 pub use norm_softmax::{NormSoftmax, NormSoftmaxConfig};
+pub use nra::{Nra, NraConfig};
 pub use proxy_anchor::{ProxyAnchor, ProxyAnchorConfig};
 pub use proxy_nca::{ProxyNca, ProxyNcaConfig};
+pub use rll::{QueryWeighting, Rll, RllConfig, RllForm};
+pub use rows::on_general_path;
 pub use smooth_ap::{SmoothAp, SmoothApConfig};
 pub use soft_triple::{SoftTriple, SoftTripleConfig};
 pub use softmax::{Softmax, SoftmaxConfig};
 pub use spectral_clust::{SpectralClust, SpectralClustConfig, SpectralGradient};
-pub use struct_clust::{StructClust, StructClustConfig};
-pub use rows::on_general_path;
-pub use sup_con::{SupCon, SupConConfig, SupConForm};
-pub use contrastive::{Contrastive, ContrastiveConfig};
-pub use ice::{Ice, IceConfig, IceGradient};
-pub use multi_similarity::{MultiSimilarity, MultiSimilarityConfig};
-pub use nra::{Nra, NraConfig};
 pub use srt::{Srt, SrtConfig, SrtHardest};
+pub use struct_clust::{StructClust, StructClustConfig};
+pub use sup_con::{SupCon, SupConConfig, SupConForm};
 pub use triplet_adaptive::{TripletAdaptive, TripletAdaptiveConfig};
 pub use triplet_all::{TripletAll, TripletAllConfig};
 pub use triplet_batch_hard::{TripletBatchHard, TripletBatchHardConfig};
 pub use triplet_hard_negative::{TripletHardNegative, TripletHardNegativeConfig};
 pub use triplet_semihard::{TripletSemihard, TripletSemihardConfig};
-pub use angular::{Angular, AngularConfig};
-pub use circle::{Circle, CircleConfig};
-pub use fast_ap::{FastAp, FastApConfig};
-pub use histogram::{Histogram, HistogramConfig};
-pub use lifted::{Lifted, LiftedConfig};
-pub use margin::{Margin, MarginBoundary, MarginConfig};
-pub use n_pair::{NPair, NPairConfig};
 
 /// What a query's positives are: the other samples of its class, or those sharing a label.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,8 @@ impl Labels<'_> {
                 }
             }
         }
-        let tensor = |mask: Vec<f32>| Tensor::from_data(TensorData::new(mask, [n, n]), (&like.device(), like.dtype()));
+        let tensor =
+            |mask: Vec<f32>| Tensor::from_data(TensorData::new(mask, [n, n]), (&like.device(), like.dtype()));
         (tensor(positives), tensor(negatives))
     }
 }
@@ -371,6 +372,10 @@ pub(crate) fn in_range(key: &str, value: f64, fits: bool, wanted: &str) -> crate
     if value.is_finite() && fits {
         Ok(())
     } else {
-        Err(crate::Error::Value { key: format!("loss.{key}"), wanted: wanted.into(), found: value.to_string() })
+        Err(crate::Error::Value {
+            key: format!("loss.{key}"),
+            wanted: wanted.into(),
+            found: value.to_string(),
+        })
     }
 }

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, Tensor};
 
 use super::{Labels, Queries};
 use crate::pairwise::host;
@@ -65,12 +65,6 @@ pub(crate) fn column(values: &Tensor<2>) -> Vec<f32> {
 /// 1 where `condition` holds, as a number type of `like`.
 pub(crate) fn indicator(condition: Tensor<2, Bool>, like: &Tensor<2>) -> Tensor<2> {
     condition.float().cast(like.dtype())
-}
-
-/// `[n, 1]` of `values` on the host, as a constant beside `like`.
-pub(crate) fn constant_column(values: Vec<f64>, like: &Tensor<2>) -> Tensor<2> {
-    let n = values.len();
-    Tensor::from_data(TensorData::new(values, [n, 1]), (&like.device(), like.dtype()))
 }
 
 /// The largest value of each row inside `mask`, `[n, 1]`; 0 without a gradient where the mask is empty.

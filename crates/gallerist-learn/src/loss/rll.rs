@@ -138,7 +138,9 @@ impl RllConfig {
 
     fn t_neg_at(&self, progress: Progress) -> f64 {
         match self.t_neg_end {
-            Some(end) => self.t_neg - progress.step as f64 * (self.t_neg - end) / progress.steps.max(1) as f64,
+            Some(end) => {
+                self.t_neg - progress.step as f64 * (self.t_neg - end) / progress.steps.max(1) as f64
+            }
             None => self.t_neg,
         }
     }
@@ -153,7 +155,11 @@ impl RllConfig {
             if value.is_finite() && fits {
                 Ok(())
             } else {
-                Err(Error::Value { key: format!("loss.{key}"), wanted: wanted.into(), found: value.to_string() })
+                Err(Error::Value {
+                    key: format!("loss.{key}"),
+                    wanted: wanted.into(),
+                    found: value.to_string(),
+                })
             }
         };
         check("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
@@ -195,7 +201,8 @@ fn side(hinge: Tensor<2>, mask: &Tensor<2>, temperature: f64) -> Side {
     let weights = (exponent - largest.clone()).mask_fill(outside, f32::NEG_INFINITY).exp();
     let total = weights.clone().sum_dim(1);
     let loss = (weights * hinge).sum_dim(1) / total.clone().mask_fill(empty, 1.0);
-    let log_mass = host(&total).iter().zip(host(&largest)).map(|(total, largest)| total.ln() + largest).collect();
+    let log_mass =
+        host(&total).iter().zip(host(&largest)).map(|(total, largest)| total.ln() + largest).collect();
     let mined = host(&mined.sum_dim(1)).iter().map(|&count| count as u32).collect();
     Side { loss, log_mass, mined }
 }
@@ -227,7 +234,8 @@ impl RankingLoss for Rll {
             QueryWeighting::Uniform => per_query.clone().sum().mul_scalar(1.0 / n.max(1) as f64),
             QueryWeighting::Mass => {
                 let share = mass_shares(&positives.log_mass, &negatives.log_mass);
-                let share = Tensor::<1>::from_data(share.as_slice(), (&embeddings.device(), embeddings.dtype()));
+                let share =
+                    Tensor::<1>::from_data(share.as_slice(), (&embeddings.device(), embeddings.dtype()));
                 (per_query.clone() * share.reshape([n, 1])).sum()
             }
         };
@@ -249,7 +257,8 @@ fn mass_shares(positives: &[f64], negatives: &[f64]) -> Vec<f64> {
     if largest == f64::NEG_INFINITY {
         return vec![0.0; positives.len()];
     }
-    let mass: Vec<f64> = positives.iter().zip(negatives).map(|(p, q)| (p - largest).exp() + (q - largest).exp()).collect();
+    let mass: Vec<f64> =
+        positives.iter().zip(negatives).map(|(p, q)| (p - largest).exp() + (q - largest).exp()).collect();
     let total: f64 = mass.iter().sum();
     mass.iter().map(|m| m / total).collect()
 }

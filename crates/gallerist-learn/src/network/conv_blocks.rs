@@ -50,7 +50,11 @@ impl ConvBlocksConfig {
             return Err(value("dimensions", "1 or more", "0".into()));
         }
         if !(self.batch_norm_momentum > 0.0 && self.batch_norm_momentum <= 1.0) {
-            return Err(value("batch_norm_momentum", "above 0 and at most 1", self.batch_norm_momentum.to_string()));
+            return Err(value(
+                "batch_norm_momentum",
+                "above 0 and at most 1",
+                self.batch_norm_momentum.to_string(),
+            ));
         }
         let init = Init::new(seed, device);
         let (mut channels, mut height, mut width) = (input.channels, input.height, input.width);

@@ -54,7 +54,12 @@ impl Conv {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = self.weight.val();
         let padding = weight.dims()[2] / 2;
-        gallerist_kernels::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], [padding; 2], [1, 1], 1))
+        gallerist_kernels::conv2d(
+            x,
+            weight,
+            None,
+            ConvOptions::new([self.stride; 2], [padding; 2], [1, 1], 1),
+        )
     }
 }
 

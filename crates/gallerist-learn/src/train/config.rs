@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use gallerist_data::{AugmentConfig, ClassesImagesConfig, ImageConfig, SamplerConfig, SmallClasses, Transform};
+use gallerist_data::{
+    AugmentConfig, ClassesImagesConfig, ImageConfig, SamplerConfig, SmallClasses, Transform,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::loss::LossConfig;
@@ -240,7 +242,11 @@ impl RunConfig {
     pub fn load(path: &Path, settings: &[String]) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::Config {
             origin: format!("`{}`", path.display()),
-            reason: if e.kind() == std::io::ErrorKind::NotFound { "no such file".into() } else { e.to_string() },
+            reason: if e.kind() == std::io::ErrorKind::NotFound {
+                "no such file".into()
+            } else {
+                e.to_string()
+            },
             hint: Some("`gallerist config --print-defaults > run.toml` writes one with every key".into()),
         })?;
         let mut config = Self::parse(&text, &format!("`{}`", path.display()), settings)?;
@@ -269,23 +275,28 @@ impl RunConfig {
     /// assert_eq!(error.hint().unwrap(), "did you mean `steps`?");
     /// ```
     pub fn parse(text: &str, origin: &str, settings: &[String]) -> Result<Self> {
-        let error = |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
+        let error =
+            |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
+        let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
         // Deserialised from the text first: its errors know the line.
-        let from_text: std::result::Result<RunConfig, _> = toml::from_str(text);
-        if let Err(e) = &from_text {
-            let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            let place = line.map_or(String::new(), |line| format!("line {line}: "));
-            return Err(error(format!("{place}{}", one_line(e.message())), nearest_key(e.message())));
+        if let Err(e) = toml::from_str::<RunConfig>(text)
+            && !e.message().starts_with("missing field")
+        {
+            return Err(error(at_line(text, &e), nearest_key(e.message())));
         }
-        if settings.is_empty() {
-            return Ok(from_text.expect("checked above"));
-        }
-        let mut table: toml::Table = toml::from_str(text).map_err(|e| error(one_line(e.message()), None))?;
         for setting in settings {
-            set(&mut table, setting).map_err(|(reason, hint)| Error::Config { origin: format!("with `--set {setting}`"), reason, hint: Some(hint) })?;
+            set(&mut table, setting).map_err(|(reason, hint)| Error::Config {
+                origin: format!("{origin} with `--set {setting}`"),
+                reason,
+                hint: Some(hint),
+            })?;
         }
+        fill_in_defaults(&mut table);
         table.try_into().map_err(|e: toml::de::Error| Error::Config {
-            origin: format!("{origin} with `--set {}`", settings.join(" --set ")),
+            origin: match settings {
+                [] => origin.into(),
+                _ => format!("{origin} with `--set {}`", settings.join(" --set ")),
+            },
             reason: one_line(e.message()),
             hint: nearest_key(e.message()),
         })
@@ -325,7 +336,11 @@ impl RunConfig {
             return error("validation.metric", wanted, format!("`{}`", self.validation.metric));
         }
         if self.evaluation.recall_at.is_empty() || self.evaluation.recall_at.contains(&0) {
-            return error("evaluation.recall_at", "a list of numbers of 1 or more", format!("{:?}", self.evaluation.recall_at));
+            return error(
+                "evaluation.recall_at",
+                "a list of numbers of 1 or more",
+                format!("{:?}", self.evaluation.recall_at),
+            );
         }
         if self.evaluation.batch_size == 0 {
             return error("evaluation.batch_size", "1 or more", "0".into());
@@ -340,6 +355,34 @@ impl RunConfig {
     /// Whether embeddings are normalised before the loss.
     pub fn normalize(&self) -> bool {
         self.train.normalize.unwrap_or(self.loss.normalized())
+    }
+}
+
+/// The message of a TOML error with its line.
+fn at_line(text: &str, e: &toml::de::Error) -> String {
+    let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let place = line.map_or(String::new(), |line| format!("line {line}: "));
+    format!("{place}{}", one_line(e.message()))
+}
+
+/// Sections whose keys depend on a choice (which network, which loss) get the keys they lack from
+/// the default of the same choice; without a choice, the default's.
+fn fill_in_defaults(table: &mut toml::Table) {
+    let defaults = toml::Table::try_from(RunConfig::default()).expect("a run file is plain data");
+    for (section, choice) in
+        [("image", None), ("sampler", Some("kind")), ("network", Some("kind")), ("loss", Some("name"))]
+    {
+        let (Some(toml::Value::Table(given)), toml::Value::Table(default)) =
+            (table.get_mut(section), &defaults[section])
+        else {
+            continue;
+        };
+        let same = choice.is_none_or(|key| given.get(key).is_none_or(|name| *name == default[key]));
+        if same {
+            for (key, value) in default {
+                given.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
     }
 }
 
@@ -363,7 +406,8 @@ fn set(table: &mut toml::Table, setting: &str) -> std::result::Result<(), (Strin
     let (last, sections) = parts.split_last().expect("split gives one part at least");
     let mut table = table;
     for section in sections {
-        let entry = table.entry(section.to_string()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        let entry =
+            table.entry(section.to_string()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
         table = match entry {
             toml::Value::Table(inner) => inner,
             _ => return Err((format!("`{section}` is a value, not a section"), example.into())),

@@ -38,13 +38,17 @@ impl RunDirectory {
                 } else {
                     "give another --out".into()
                 };
-                return Err(Error::RunDirectory { path: path.into(), reason: reason.into(), hint: Some(hint) });
+                return Err(Error::RunDirectory {
+                    path: path.into(),
+                    reason: reason.into(),
+                    hint: Some(hint),
+                });
             }
         }
         std::fs::create_dir_all(path.join("checkpoints")).map_err(io)?;
         let directory = RunDirectory { path: path.into() };
         let text = config.to_toml();
-        write_atomically(&directory.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
+        write_atomically(directory.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
         Ok(directory)
     }
 
@@ -61,7 +65,7 @@ impl RunDirectory {
             return Err(Error::RunDirectory { path: path.into(), reason: reason.into(), hint });
         }
         sweep_stray_files(path)?;
-        sweep_stray_files(&path.join("checkpoints"))?;
+        sweep_stray_files(path.join("checkpoints"))?;
         Ok(directory)
     }
 

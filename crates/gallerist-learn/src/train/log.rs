@@ -44,7 +44,9 @@ impl Record {
     pub fn step(&self) -> usize {
         match self {
             Record::Step(step) => step.step,
-            Record::Validation { step, .. } | Record::Warning { step, .. } | Record::Resumed { step } => *step,
+            Record::Validation { step, .. } | Record::Warning { step, .. } | Record::Resumed { step } => {
+                *step
+            }
         }
     }
 }
@@ -118,7 +120,11 @@ impl Log {
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let mut line = serde_json::to_vec(record).expect("a record is plain data");
         line.push(b'\n');
-        self.file.write_all(&line).map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })
+        self.file.write_all(&line).map_err(|source| Error::Io {
+            action: "write",
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 

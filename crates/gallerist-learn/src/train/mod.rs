@@ -17,7 +17,8 @@ pub mod log;
 mod trainer;
 
 pub use config::{
-    DEFAULTS, DataConfig, EvaluationConfig, ReportConfig, RunConfig, TrainConfig, ValidationConfig, Which, nearest,
+    DEFAULTS, DataConfig, EvaluationConfig, ReportConfig, RunConfig, TrainConfig, ValidationConfig, Which,
+    nearest,
 };
 pub use directory::RunDirectory;
 pub use trainer::{Observer, Outcome, Trainer, open_test};

@@ -9,12 +9,13 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
-    Batch, BatchPlan, BatchSampler, Broken, ImageSet, ImageStore, Loader, LoaderOptions, OpenOptions, Transform,
+    Batch, BatchPlan, BatchSampler, Broken, ImageSet, ImageStore, Loader, LoaderOptions, OpenOptions,
+    Transform,
 };
 use gallerist_retrieval::eval::{self, EvalOptions, Evaluation};
 
-use super::log::{Log, Record, Step};
 use super::config::threads;
+use super::log::{Log, Record, Step};
 use super::{DataConfig, RunConfig, RunDirectory, Which};
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::loss::{Labels, Loss, LossShape, Progress, RankingLoss};
@@ -149,7 +150,8 @@ impl Trainer {
     /// [`Error::Diverged`] when the loss or the gradient stops being finite, the checkpoints
     /// staying as they were; errors of reading images and writing files.
     pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
-        let options = LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
+        let options =
+            LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
         let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
         let mut loader = Loader::new(self.store.clone(), self.plan(), options)?;
         while self.step < self.config.train.steps {
@@ -398,10 +400,13 @@ impl Parts {
         let bytes = config.data.cache_mib << 20;
         let store = Arc::new(ImageStore::new(Arc::new(train), transform, bytes));
         let validation = match validation {
-            Some(set) => Some(Arc::new(ImageStore::new(Arc::new(set), Transform::evaluation(&config.image)?, bytes))),
+            Some(set) => {
+                Some(Arc::new(ImageStore::new(Arc::new(set), Transform::evaluation(&config.image)?, bytes)))
+            }
             None => None,
         };
-        let shape = LossShape { classes: store.set().class_names().len(), dimensions: config.network.dimensions() };
+        let shape =
+            LossShape { classes: store.set().class_names().len(), dimensions: config.network.dimensions() };
         let loss = config.loss.init(shape, config.train.seed, &device);
         Ok(Parts { device, input, store, sampler, validation, network, loss })
     }
@@ -439,8 +444,11 @@ fn open_training(config: &RunConfig) -> Result<(ImageSet, Option<ImageSet>)> {
         });
     }
     let DataConfig { train_split, max_train_classes, .. } = &config.data;
-    let options =
-        OpenOptions { split: train_split.clone(), max_classes: limit(*max_train_classes), ..Default::default() };
+    let options = OpenOptions {
+        split: train_split.clone(),
+        max_classes: limit(*max_train_classes),
+        ..Default::default()
+    };
     let set = ImageSet::open_with(&config.data.train, &options)?;
     let (train, validation) = if config.validation.fraction > 0.0 {
         let (train, validation) = set.split_classes(config.validation.fraction, config.validation.seed)?;
@@ -462,7 +470,11 @@ pub fn open_test(config: &RunConfig) -> Result<Option<ImageSet>> {
         return Ok(None);
     }
     let DataConfig { test_split, max_test_classes, .. } = &config.data;
-    let options = OpenOptions { split: test_split.clone(), max_classes: limit(*max_test_classes), ..Default::default() };
+    let options = OpenOptions {
+        split: test_split.clone(),
+        max_classes: limit(*max_test_classes),
+        ..Default::default()
+    };
     Ok(Some(ImageSet::open_with(&config.data.test, &options)?))
 }
 

@@ -23,8 +23,14 @@ struct Summary {
 pub(super) fn run(args: Embed) -> Outcome {
     let known = args.out.extension().is_some_and(|e| e == "npy" || e == "safetensors");
     if !known {
-        let message = format!("cannot write embeddings to `{}`\n  its name ends in neither .safetensors nor .npy", args.out.display());
-        return Err(Failure::new(message, Some("give --out FILE.safetensors (with labels and paths) or --out FILE.npy")));
+        let message = format!(
+            "cannot write embeddings to `{}`\n  its name ends in neither .safetensors nor .npy",
+            args.out.display()
+        );
+        return Err(Failure::new(
+            message,
+            Some("give --out FILE.safetensors (with labels and paths) or --out FILE.npy"),
+        ));
     }
     let model = model_of(&args.model.run, args.model.checkpoint.into())?;
     super::set_threads(model.config().train.threads);

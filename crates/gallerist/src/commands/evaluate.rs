@@ -31,7 +31,10 @@ pub(super) fn run(args: Evaluate) -> Outcome {
             super::set_threads(model.config().train.threads);
             let Some(test) = pages::open_test(model.config())? else {
                 let hint = "embed a set with `gallerist embed` and give it as --embeddings FILE";
-                return Err(Failure::new(format!("the run `{}` has no test images (data.test)", run.display()), Some(hint)));
+                return Err(Failure::new(
+                    format!("the run `{}` has no test images (data.test)", run.display()),
+                    Some(hint),
+                ));
             };
             let embedded = embed_with_bar(&model, test, "embedding the test images")?;
             broken = embedded.broken.len();
@@ -46,7 +49,10 @@ pub(super) fn run(args: Evaluate) -> Outcome {
         (None, None) => {
             let file = args.embeddings.as_deref().unwrap_or(Path::new("")).display().to_string();
             let message = format!("evaluation needs a label for each row, and `{file}` has none");
-            return Err(Failure::new(message, Some("give --labels FILE: .npy of integers, or text with one label a line")));
+            return Err(Failure::new(
+                message,
+                Some("give --labels FILE: .npy of integers, or text with one label a line"),
+            ));
         }
     };
     let evaluation = eval::evaluate(&set.embeddings, &labels::encode(&names).ids, &options)?;
@@ -75,10 +81,15 @@ pub(super) fn table(evaluation: &Evaluation) -> String {
     for (name, value) in evaluation.metrics.iter() {
         table.row(vec![name.to_string(), format!("{value:.4}")]);
     }
-    let mut text = format!("{table}\n  {}: {}", evaluation.protocol, printer::count(evaluation.queries, "query"));
+    let mut text =
+        format!("{table}\n  {}: {}", evaluation.protocol, printer::count(evaluation.queries, "query"));
     if evaluation.gallery != evaluation.queries {
         text += &format!(" against {}", printer::count(evaluation.gallery, "image"));
     }
-    text += &format!("; {} without a match, {} with ties\n", printer::grouped(evaluation.queries_without_match), printer::grouped(evaluation.ties));
+    text += &format!(
+        "; {} without a match, {} with ties\n",
+        printer::grouped(evaluation.queries_without_match),
+        printer::grouped(evaluation.ties)
+    );
     text
 }

@@ -67,7 +67,8 @@ pub(crate) fn run(command: Command) -> Outcome {
 
 /// A bar on stderr, hidden where stderr is no terminal.
 fn bar(length: usize, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─");
+    let style =
+        ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─");
     ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr()).with_style(style)
 }
 

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gallerist::data::BatchSampler as _;
 use gallerist::pages::{self, RunMetrics};
 use gallerist::retrieval::eval::{self, EvalOptions, Evaluation};
 use gallerist::train::log::Step;
@@ -41,7 +40,11 @@ pub(super) fn run(args: Train) -> Outcome {
             let config = RunConfig::load(&RunDirectory::open(directory)?.config(), &[])?;
             super::set_threads(config.train.threads);
             let trainer = Trainer::resume(directory)?;
-            printer::note(&format!("going on with {} at step {}", directory.display(), grouped(trainer.step())));
+            printer::note(&format!(
+                "going on with {} at step {}",
+                directory.display(),
+                grouped(trainer.step())
+            ));
             trainer
         }
         (None, Some(path)) => {
@@ -63,7 +66,13 @@ pub(super) fn run(args: Train) -> Outcome {
             directory.path().display()
         ));
         if args.json {
-            printer::json(&Summary { run: directory.path(), finished: false, steps: trainer.step(), report: None, metrics: None })?;
+            printer::json(&Summary {
+                run: directory.path(),
+                finished: false,
+                steps: trainer.step(),
+                report: None,
+                metrics: None,
+            })?;
         }
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -190,7 +199,8 @@ impl Observer for Shown {
     }
 
     fn validation(&mut self, _step: usize, evaluation: &Evaluation, _best: bool) {
-        self.validation = evaluation.metrics.get("recall@1").map_or(String::new(), |r| format!("  val R@1 {r:.3}"));
+        self.validation =
+            evaluation.metrics.get("recall@1").map_or(String::new(), |r| format!("  val R@1 {r:.3}"));
     }
 
     fn warning(&mut self, message: &str) {

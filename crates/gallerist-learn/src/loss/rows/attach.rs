@@ -14,7 +14,11 @@ use burn::tensor::{Tensor, TensorData};
 #[backend_extension(Autodiff, Flex)]
 pub trait AttachGradient: Backend {
     /// `value`, with `gradient` as its derivative with respect to `x`.
-    fn attach_gradient(x: FloatTensor<Self>, value: FloatTensor<Self>, gradient: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn attach_gradient(
+        x: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
 }
 
 impl AttachGradient for Flex {

@@ -89,7 +89,11 @@ pub fn on_general_path<R>(work: impl FnOnce() -> R) -> R {
 
 /// The output of a loss on this path, if the path can take it: the CPU backend, `f32`, a batch that
 /// is not empty and whose squared norms are finite.
-pub(crate) fn forward<L: RowLoss>(loss: &L, embeddings: &Tensor<2>, labels: Labels<'_>) -> Option<LossOutput> {
+pub(crate) fn forward<L: RowLoss>(
+    loss: &L,
+    embeddings: &Tensor<2>,
+    labels: Labels<'_>,
+) -> Option<LossOutput> {
     let [n, d] = embeddings.dims();
     if GENERAL.get() || embeddings.dtype() != DType::F32 || n == 0 || d == 0 || u32::try_from(n).is_err() {
         return None;
@@ -100,7 +104,8 @@ pub(crate) fn forward<L: RowLoss>(loss: &L, embeddings: &Tensor<2>, labels: Labe
     let values = values.as_slice::<f32>()?;
     let relatives = relatives::Relatives::new(labels);
     let want_gradient = embeddings.is_tracked();
-    let engine::Outcome { value, seen, gradient } = engine::run(loss, values, n, d, &relatives, want_gradient, BLOCK_VALUES)?;
+    let engine::Outcome { value, seen, gradient } =
+        engine::run(loss, values, n, d, &relatives, want_gradient, BLOCK_VALUES)?;
     let positives = relatives.counts().to_vec();
     let collect = |f: fn(&Seen) -> u32| seen.iter().map(f).collect::<Vec<_>>();
     let queries = Queries {

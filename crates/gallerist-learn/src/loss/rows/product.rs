@@ -41,7 +41,14 @@ impl<'a> Matrix<'a> {
 
 /// `to = factor * left * right`, or added to what `to` holds if `add`. The rows of `to` start every
 /// `step` values.
-pub(super) fn product(to: &mut [f32], step: usize, add: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+pub(super) fn product(
+    to: &mut [f32],
+    step: usize,
+    add: bool,
+    factor: f32,
+    left: Matrix<'_>,
+    right: Matrix<'_>,
+) {
     let (m, n, k) = (left.rows, right.columns, left.columns);
     assert_eq!(k, right.rows, "a product of {m} x {k} and {} x {n}", right.rows);
     assert!(step >= n, "rows of {n} values every {step}");

@@ -86,7 +86,8 @@ mod tests {
             let mut list = Vec::new();
             for i in 0..5 {
                 relatives.positives(i, &mut list);
-                let wanted: Vec<u32> = (0..5).filter(|&j| j != i && labels.related(i, j)).map(|j| j as u32).collect();
+                let wanted: Vec<u32> =
+                    (0..5).filter(|&j| j != i && labels.related(i, j)).map(|j| j as u32).collect();
                 assert_eq!(list, wanted);
                 assert_eq!(relatives.counts()[i], wanted.len() as u32);
             }

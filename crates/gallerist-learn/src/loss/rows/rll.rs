@@ -30,7 +30,14 @@ struct Part {
 
 /// `hinge` is the pair's loss if that is above 0; its derivative by the distance is `slope`.
 #[inline(always)]
-fn part(values: &[f32], to: &mut [f32], temperature: f64, weight: f64, slope: f32, hinge: impl Fn(f32) -> f32) -> Part {
+fn part(
+    values: &[f32],
+    to: &mut [f32],
+    temperature: f64,
+    weight: f64,
+    slope: f32,
+    hinge: impl Fn(f32) -> f32,
+) -> Part {
     let temperature = temperature as f32;
     let mined = lanes::count(values, |value| hinge(value) > 0.0);
     if mined == 0 {
