@@ -22,6 +22,7 @@ pub(crate) enum Command {
     Embed(Embed),
     Evaluate(Evaluate),
     Search(Search),
+    Loss(Loss),
     Config(Config),
     Completions(Completions),
 }
@@ -132,6 +133,47 @@ pub(crate) struct Search {
     /// Write a page with the pictures
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+}
+
+/// Compute a loss and its gradient on embeddings from a file.
+///
+/// Files of f64 are computed in f64, others in f32. Labels `a|b` are sets: two samples that share a
+/// label are positives of each other. Losses take the rows as they are; see --normalize.
+#[derive(Debug, Args)]
+pub(crate) struct Loss {
+    /// Show all losses with their parameters and defaults, and the presets
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// The loss
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "preset"], conflicts_with = "preset")]
+    pub(crate) loss: Option<String>,
+    /// A paper's named setting of a loss
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+    /// A parameter of the loss, e.g. --set alpha=1.2 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Embeddings (.npy of f32 or f64, n x d, or .safetensors)
+    #[arg(long, value_name = "FILE", required_unless_present = "list")]
+    pub(crate) embeddings: Option<PathBuf>,
+    /// Labels: .npy of integers or text, one label a line [default: those in the embeddings file]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labels: Option<PathBuf>,
+    /// Scale the rows to length 1 first; the gradient is that of the rows as they are in the file
+    #[arg(long)]
+    pub(crate) normalize: bool,
+    /// Write the gradient of the value, n x d, of the embeddings' type
+    #[arg(long, value_name = "FILE.npy")]
+    pub(crate) gradient: Option<PathBuf>,
+    /// Steps done, for losses that change in the course of training
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) step: usize,
+    /// Seed of proxies and of random draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print value, per-query values and counts as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Show the run file's keys and defaults.

@@ -49,7 +49,7 @@ fn small_run(dir: &Path, settings: &[&str]) -> PathBuf {
 #[test]
 fn help_says_what_there_is() {
     insta::assert_snapshot!("help", text(&gallerist(&["--help"]).stdout));
-    for command in ["train", "embed", "evaluate", "search", "config", "completions"] {
+    for command in ["train", "embed", "evaluate", "search", "loss", "config", "completions"] {
         insta::assert_snapshot!(format!("help_{command}"), text(&gallerist(&[command, "--help"]).stdout));
     }
 }
@@ -285,6 +285,67 @@ fn copy(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), target).unwrap();
         }
     }
+}
+
+#[test]
+fn a_loss_on_files_has_the_golden_value_and_gradient() {
+    let golden = std::fs::read_to_string(root().join("fixtures/losses/losses.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let case = golden["cases"].as_array().unwrap().iter().find(|case| case["loss"] == "ice").unwrap();
+    let numbers = |v: &Value| v.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
+    let (rows, labels) = (numbers(&case["embeddings"]), numbers(&case["labels"]));
+    let shape = [labels.len(), case["dim"].as_u64().unwrap() as usize];
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    use gallerist::retrieval::file::npy;
+    npy::write_f64(path("x.npy"), &shape, &rows).unwrap();
+    npy::write_i64(path("y.npy"), &[shape[0]], &labels.iter().map(|&l| l as i64).collect::<Vec<_>>())
+        .unwrap();
+    let scale = format!("scale={}", case["params"]["scale"]);
+    let (x, y, g) = (path("x.npy"), path("y.npy"), path("g.npy"));
+    let files = ["--embeddings", &x, "--labels", &y];
+    let out = gallerist(
+        &[&["loss", "--loss", "ice", "--set", &scale, "--gradient", &g, "--json"], &files[..]].concat(),
+    );
+    let found: Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)));
+    let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1e-3);
+    assert!(close(found["value"].as_f64().unwrap(), case["value"].as_f64().unwrap()));
+    assert_eq!(found["queries"].as_array().unwrap().len(), shape[0]);
+    let gradient = npy::read_f64(&g).unwrap();
+    assert!(gradient.wide && gradient.shape == shape);
+    assert!(gradient.values.iter().zip(numbers(&case["gradient"])).all(|(&a, b)| close(a, b)));
+
+    // Bad input.
+    npy::write_i64(path("short.npy"), &[2], &[0, 1]).unwrap();
+    let mut nan = rows.clone();
+    nan[shape[1] * 3 + 1] = f64::NAN;
+    npy::write_f64(path("nan.npy"), &shape, &nan).unwrap();
+    let header = "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 1), }\n";
+    let half = [b"\x93NUMPY\x01\x00", &[header.len() as u8, 0][..], header.as_bytes(), &[0, 0]];
+    std::fs::write(path("half.npy"), half.concat()).unwrap();
+    let (short, nan, half) = (path("short.npy"), path("nan.npy"), path("half.npy"));
+    for (args, part) in [
+        (vec!["--loss", "ice", "--embeddings", &x, "--labels", &short], "12 rows, and there are 2 labels"),
+        (vec!["--loss", "ice", "--embeddings", &nan, "--labels", &y], "row 3"),
+        (vec!["--loss", "ice", "--embeddings", &half, "--labels", &y], "f32 or f64"),
+        (vec!["--loss", "icee", "--embeddings", &x, "--labels", &y], "did you mean `ice`?"),
+        (
+            vec!["--loss", "ice", "--set", "scal=1", "--embeddings", &x, "--labels", &y],
+            "did you mean `scale`?",
+        ),
+        (vec!["--preset", "rll-cvrp", "--embeddings", &x, "--labels", &y], "did you mean `rll-cvpr`?"),
+    ] {
+        let message = error(&[&["loss"], &args[..]].concat());
+        assert!(message.contains(part), "{message}");
+    }
+    let alone = path("alone.txt");
+    std::fs::write(&alone, (0..shape[0]).map(|i| format!("{i}\n")).collect::<String>()).unwrap();
+    let out = gallerist(&["loss", "--preset", "rll-cvpr", "--embeddings", &x, "--labels", &alone]);
+    assert_eq!(out.status.code(), Some(0));
+    assert!(text(&out.stderr).contains("no sample has a positive"));
+    insta::assert_snapshot!("losses", text(&gallerist(&["loss", "--list"]).stdout));
 }
 
 #[test]

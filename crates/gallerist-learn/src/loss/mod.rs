@@ -40,6 +40,7 @@ mod n_pair;
 mod norm_softmax;
 mod nra;
 mod pairs;
+pub mod preset;
 mod proxy_anchor;
 mod proxy_nca;
 mod rll;
@@ -272,6 +273,11 @@ macro_rules! losses {
                 match self {
                     $(LossConfig::$variant(_) => $name,)*
                 }
+            }
+
+            /// The keys of `[loss]` as TOML.
+            pub fn to_toml(&self) -> String {
+                toml::to_string(self).expect("parameters are plain data")
             }
 
             /// Checks the ranges of the parameters.

@@ -7,7 +7,7 @@ use gallerist_data::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::loss::LossConfig;
+use crate::loss::{LossConfig, preset};
 use crate::network::NetworkConfig;
 use crate::optim::{OptimizerConfig, ScheduleConfig};
 use crate::{Error, Result};
@@ -278,8 +278,10 @@ impl RunConfig {
         let error =
             |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
         let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
-        // Deserialised from the text first: its errors know the line.
-        if let Err(e) = toml::from_str::<RunConfig>(text)
+        // Deserialised from the text first: its errors know the line. A preset is expanded below.
+        let has_preset = table.get("loss").is_some_and(|loss| loss.get("preset").is_some());
+        if !has_preset
+            && let Err(e) = toml::from_str::<RunConfig>(text)
             && !e.message().starts_with("missing field")
         {
             return Err(error(at_line(text, &e), nearest_key(e.message())));
@@ -290,6 +292,9 @@ impl RunConfig {
                 reason,
                 hint: Some(hint),
             })?;
+        }
+        if let Some(toml::Value::Table(loss)) = table.get_mut("loss") {
+            expand_preset(loss).map_err(|(reason, hint)| error(reason, hint))?;
         }
         fill_in_defaults(&mut table);
         table.try_into().map_err(|e: toml::de::Error| Error::Config {
@@ -356,6 +361,66 @@ impl RunConfig {
     pub fn normalize(&self) -> bool {
         self.train.normalize.unwrap_or(self.loss.normalized())
     }
+}
+
+/// Puts the keys of `preset = "…"` in its place; keys given beside it stay.
+fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Option<String>)> {
+    let Some(name) = loss.remove("preset") else { return Ok(()) };
+    let name = name.as_str().unwrap_or_default().to_string();
+    let Some(preset) = preset::find(&name) else {
+        let known: Vec<&str> = preset::PRESETS.iter().map(|preset| preset.name).collect();
+        let hint = nearest(&name, &known).map(|known| format!("did you mean `{known}`?"));
+        return Err((
+            format!("unknown preset `{name}` of a loss, expected one of {}", known.join(", ")),
+            hint,
+        ));
+    };
+    let keys: toml::Table = preset.keys.parse().expect("a preset is TOML");
+    for (key, value) in keys {
+        loss.entry(key).or_insert(value);
+    }
+    Ok(())
+}
+
+/// A loss from its name or a preset, and `key=value` settings: what `[loss]` would say.
+///
+/// # Errors
+///
+/// [`Error::Config`] for an unknown loss, preset or parameter, with the nearest known one;
+/// [`Error::Value`] for a value out of its range.
+///
+/// ```
+/// use gallerist_learn::train::config::loss_from_settings;
+/// let loss = loss_from_settings(Some("ice"), None, &["scale=16".into()])?;
+/// assert_eq!(loss.name(), "ice");
+/// let error = loss_from_settings(Some("triplet_hard"), None, &[]).unwrap_err();
+/// assert_eq!(error.hint().unwrap(), "did you mean `triplet_batch_hard`?");
+/// # Ok::<(), gallerist_learn::Error>(())
+/// ```
+pub fn loss_from_settings(
+    name: Option<&str>,
+    preset: Option<&str>,
+    settings: &[String],
+) -> Result<LossConfig> {
+    let mut table = toml::Table::new();
+    for (key, value) in [("name", name), ("preset", preset)] {
+        if let Some(value) = value {
+            table.insert(key.into(), value.into());
+        }
+    }
+    let described = name.or(preset).unwrap_or("rll");
+    let error = |reason, hint| Error::Config { origin: format!("for the loss `{described}`"), reason, hint };
+    for setting in settings {
+        set(&mut table, setting).map_err(|(reason, _)| {
+            error(reason, Some("write it as key=value, e.g. --set margin=0.2".into()))
+        })?;
+    }
+    expand_preset(&mut table).map_err(|(reason, hint)| error(reason, hint))?;
+    let config: LossConfig = table
+        .try_into()
+        .map_err(|e: toml::de::Error| error(one_line(e.message()), nearest_key(e.message())))?;
+    config.validate()?;
+    Ok(config)
 }
 
 /// The message of a TOML error with its line.

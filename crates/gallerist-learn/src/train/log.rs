@@ -68,6 +68,9 @@ pub struct Step {
     pub mined_positives: f32,
     /// Non-trivial negatives per query.
     pub mined_negatives: f32,
+    /// Share of the loss's terms that cost something and have no gradient; 0 for losses without such terms.
+    #[serde(default)]
+    pub dead_share: f32,
     /// Norm of the whole gradient, before clipping.
     pub gradient_norm: f32,
     /// Mean norm of the embeddings before normalisation.

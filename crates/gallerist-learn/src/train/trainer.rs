@@ -84,6 +84,7 @@ struct Warned {
     collapsed: bool,
     trivial_steps: usize,
     trivial: bool,
+    note: bool,
 }
 
 impl Trainer {
@@ -228,6 +229,7 @@ impl Trainer {
             negative_share: output.queries.negative_share(),
             mined_positives: per_query(&output.queries.mined_positives),
             mined_negatives: per_query(&output.queries.mined_negatives),
+            dead_share: output.queries.dead_share(),
             gradient_norm,
             embedding_norm,
             learning_rate: rate,
@@ -269,6 +271,10 @@ impl Trainer {
                 "no pair of the last 20 batches gives a gradient; use larger batches (sampler.classes_per_batch) or \
                  a wider margin (loss.margin)",
             );
+        }
+        if let (false, Some(note)) = (self.warned.note, queries.note) {
+            self.warned.note = true;
+            messages.push(note);
         }
         for message in messages {
             observer.warning(message);

@@ -23,6 +23,8 @@ pub struct ArrayF64 {
     pub shape: Vec<usize>,
     /// The values, the last dimension running fastest.
     pub values: Vec<f64>,
+    /// Whether the file has f64, not f32.
+    pub wide: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,7 +150,7 @@ pub fn read_f64(path: impl AsRef<Path>) -> Result<ArrayF64> {
         (Kind::Float, 8) => decode(&header, &bytes, f64::from_le_bytes, f64::from_be_bytes),
         _ => return Err(refuse_type(path, &header, "f32 or f64", "numpy.float64")),
     };
-    Ok(ArrayF64 { shape: header.shape, values })
+    Ok(ArrayF64 { wide: header.size == 8, shape: header.shape, values })
 }
 
 /// Reads labels: one dimension (or a single column) of any integer type, as decimal text.

@@ -4,6 +4,7 @@ mod completions;
 mod config;
 mod embed;
 mod evaluate;
+mod loss;
 mod search;
 mod train;
 
@@ -60,6 +61,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Embed(args) => embed::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Search(args) => search::run(args),
+        Command::Loss(args) => loss::run(args),
         Command::Config(args) => config::run(args),
         Command::Completions(args) => completions::run(args),
     }
