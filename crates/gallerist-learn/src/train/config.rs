@@ -393,8 +393,8 @@ fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Opt
 /// use gallerist_learn::train::config::loss_from_settings;
 /// let loss = loss_from_settings(Some("ice"), None, &["scale=16".into()])?;
 /// assert_eq!(loss.name(), "ice");
-/// let error = loss_from_settings(Some("triplet_hard"), None, &[]).unwrap_err();
-/// assert_eq!(error.hint().unwrap(), "did you mean `triplet_batch_hard`?");
+/// let error = loss_from_settings(Some("contrastiv"), None, &[]).unwrap_err();
+/// assert_eq!(error.hint().unwrap(), "did you mean `contrastive`?");
 /// # Ok::<(), gallerist_learn::Error>(())
 /// ```
 pub fn loss_from_settings(
