@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
-use super::lanes::{self, LANES, vectorised};
+use super::lanes::{self, LANES, Work, vectorised};
 use super::product::{self, Matrix};
 use super::relatives::Relatives;
 use super::{Counts, Measure, Row, RowLoss, Seen, Sides};
@@ -88,8 +88,7 @@ pub(super) fn run<L: RowLoss>(
     block_values: usize,
 ) -> Option<Outcome> {
     let step = n.next_multiple_of(LANES);
-    let mut norms: Vec<f32> =
-        vectorised(|| x.chunks_exact(d).map(|row| lanes::sum(row, |v| v * v)).collect());
+    let mut norms = vectorised(Norms { x, d });
     // Four times a norm bounds every squared distance.
     if norms.iter().any(|norm| !(4.0 * norm).is_finite()) {
         return None;
@@ -151,14 +150,9 @@ pub(super) fn run<L: RowLoss>(
             "shares scale the query's gradient alone"
         );
         gradient.par_chunks_mut(d).enumerate().for_each(|(i, row)| {
-            vectorised(|| {
-                if own_weights[i] != 0.0 {
-                    lanes::add_scaled(row, own_weights[i] as f32, batch.vector(i));
-                }
-                if let Some(shares) = &shares {
-                    lanes::scale(row, shares[i] as f32);
-                }
-            });
+            let own_weight = own_weights[i] as f32;
+            let share = shares.as_ref().map(|shares| shares[i] as f32);
+            vectorised(FinishRow { row, own: batch.vector(i), own_weight, share });
         });
     }
     let value = match &shares {
@@ -168,6 +162,47 @@ pub(super) fn run<L: RowLoss>(
         None => seen.iter().map(|seen| seen.loss * seen.weight).sum(),
     };
     Some(Outcome { value: factor * value, seen, gradient })
+}
+
+/// Squared norms.
+struct Norms<'a> {
+    x: &'a [f32],
+    d: usize,
+}
+
+impl Work for Norms<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f32> {
+        let mut norms = Vec::with_capacity(self.x.len() / self.d);
+        for row in self.x.chunks_exact(self.d) {
+            norms.push(lanes::sum(row, |v| v * v));
+        }
+        norms
+    }
+}
+
+/// Adds to a row of the gradient what multiplies the sample itself, and scales it.
+struct FinishRow<'a> {
+    row: &'a mut [f32],
+    own: &'a [f32],
+    own_weight: f32,
+    share: Option<f32>,
+}
+
+impl Work for FinishRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        if self.own_weight != 0.0 {
+            lanes::add_scaled(self.row, self.own_weight, self.own);
+        }
+        if let Some(share) = self.share {
+            lanes::scale(self.row, share);
+        }
+    }
 }
 
 fn counts(positives: &[u32]) -> Counts {
@@ -201,15 +236,41 @@ fn differentiate<L: RowLoss>(
     block.par_chunks_mut(TASK_ROWS * step).zip(sums.par_chunks_mut(TASK_ROWS)).enumerate().for_each_init(
         Scratch::default,
         |scratch, (task, (rows, sums))| {
-            vectorised(|| {
-                for (k, (row, sums)) in rows.chunks_exact_mut(step).zip(sums).enumerate() {
-                    *sums =
-                        differentiate_row(loss, batch, first + task * TASK_ROWS + k, row, factor, scratch);
-                }
+            vectorised(Differentiate {
+                loss,
+                batch,
+                first: first + task * TASK_ROWS,
+                rows,
+                sums,
+                factor,
+                scratch,
             });
         },
     );
     sums
+}
+
+/// The rows of one task.
+struct Differentiate<'a, 'b, L> {
+    loss: &'a L,
+    batch: &'a Batch<'b>,
+    first: usize,
+    rows: &'a mut [f32],
+    sums: &'a mut [RowSums],
+    factor: Option<f32>,
+    scratch: &'a mut Scratch,
+}
+
+impl<L: RowLoss> Work for Differentiate<'_, '_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let step = self.batch.norms.len();
+        for (k, (row, sums)) in self.rows.chunks_exact_mut(step).zip(self.sums).enumerate() {
+            *sums = differentiate_row(self.loss, self.batch, self.first + k, row, self.factor, self.scratch);
+        }
+    }
 }
 
 #[inline(always)]
@@ -273,23 +334,23 @@ fn differentiate_row<L: RowLoss>(
 #[inline(always)]
 fn distances(batch: &Batch<'_>, i: usize, products: &[f32], to: &mut [f32]) {
     let norm = batch.norms[i];
-    let (products, _) = products.as_chunks::<LANES>();
+    let squared = |product: f32, both: f32| both - 2.0 * product;
+    for ((to, &product), &other) in to.iter_mut().zip(products).zip(&batch.norms) {
+        *to = lanes::larger(squared(product, norm + other), 0.0).sqrt();
+    }
+    let is_near = |product: f32, both: f32| squared(product, both) <= NEAR * both;
+    let (chunks, _) = products.as_chunks::<LANES>();
     let (norms, _) = batch.norms.as_chunks::<LANES>();
-    let (to, _) = to.as_chunks_mut::<LANES>();
-    for (chunk, ((products, norms), to)) in products.iter().zip(norms).zip(to).enumerate() {
+    for (chunk, (products, norms)) in chunks.iter().zip(norms).enumerate() {
         let mut near = false;
         for lane in 0..LANES {
-            let both = norm + norms[lane];
-            let squared = both - 2.0 * products[lane];
-            near |= squared <= NEAR * both;
-            to[lane] = lanes::larger(squared, 0.0).sqrt();
+            near |= is_near(products[lane], norm + norms[lane]);
         }
         if near {
             for lane in 0..LANES {
                 let j = chunk * LANES + lane;
-                let both = norm + norms[lane];
-                if j < batch.n && j != i && both - 2.0 * products[lane] <= NEAR * both {
-                    to[lane] = exact_distance(batch.vector(i), batch.vector(j));
+                if j < batch.n && j != i && is_near(products[lane], norm + norms[lane]) {
+                    to[j] = exact_distance(batch.vector(i), batch.vector(j));
                 }
             }
         }
@@ -383,31 +444,47 @@ impl Weights<'_> {
                 pairs
             })
             .collect();
-        let add = |to: &mut [f32], own: &[f32], pairs: &[(u32, f32)]| {
-            for &(other, weight) in pairs {
-                let other = batch.vector(other as usize);
-                match measure {
-                    Measure::Distance => {
-                        for ((to, own), other) in to.iter_mut().zip(own).zip(other) {
-                            *to += weight * (own - other);
-                        }
-                    }
-                    Measure::Similarity => lanes::add_scaled(to, weight, other),
-                }
-            }
-        };
         if sides != Sides::Gallery {
             gradient[first * d..][..count * d].par_chunks_mut(d).zip(&rows).enumerate().for_each(
                 |(k, (to, pairs))| {
-                    vectorised(|| add(to, batch.vector(first + k), pairs));
+                    vectorised(AddPairs { to, own: batch.vector(first + k), pairs, batch, measure });
                 },
             );
         }
         if sides != Sides::Query {
             let (starts, pairs) = by_column(&rows, first, n);
             gradient.par_chunks_mut(d).enumerate().for_each(|(j, to)| {
-                vectorised(|| add(to, batch.vector(j), &pairs[starts[j]..starts[j + 1]]));
+                let pairs = &pairs[starts[j]..starts[j + 1]];
+                vectorised(AddPairs { to, own: batch.vector(j), pairs, batch, measure });
             });
+        }
+    }
+}
+
+/// Adds pairs' weights times what they multiply to the gradient of `own`.
+struct AddPairs<'a, 'b> {
+    to: &'a mut [f32],
+    own: &'a [f32],
+    pairs: &'a [(u32, f32)],
+    batch: &'a Batch<'b>,
+    measure: Measure,
+}
+
+impl Work for AddPairs<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for &(other, weight) in self.pairs {
+            let other = self.batch.vector(other as usize);
+            match self.measure {
+                Measure::Distance => {
+                    for ((to, own), other) in self.to.iter_mut().zip(self.own).zip(other) {
+                        *to += weight * (own - other);
+                    }
+                }
+                Measure::Similarity => lanes::add_scaled(self.to, weight, other),
+            }
         }
     }
 }
@@ -434,18 +511,123 @@ fn by_column(rows: &[Vec<(u32, f32)>], first: usize, n: usize) -> (Vec<usize>, V
 
 /// Adds the sum of every column of `values` to `to`.
 fn add_column_sums(values: &[f32], step: usize, to: &mut [f64]) {
-    const COLUMNS: usize = 4 * LANES;
     to.par_chunks_mut(COLUMNS).enumerate().for_each(|(task, to)| {
-        vectorised(|| {
-            let mut sums = [0f64; COLUMNS];
-            for row in values.chunks_exact(step) {
-                for (sum, &value) in sums.iter_mut().zip(&row[task * COLUMNS..]) {
-                    *sum += f64::from(value);
+        vectorised(ColumnSums { values, step, first: task * COLUMNS, to });
+    });
+}
+
+const COLUMNS: usize = 4 * LANES;
+
+/// The sums of some columns.
+struct ColumnSums<'a> {
+    values: &'a [f32],
+    step: usize,
+    first: usize,
+    to: &'a mut [f64],
+}
+
+impl Work for ColumnSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let mut sums = [0f64; COLUMNS];
+        for row in self.values.chunks_exact(self.step) {
+            for (sum, &value) in sums.iter_mut().zip(&row[self.first..]) {
+                *sum += f64::from(value);
+            }
+        }
+        for (to, sum) in self.to.iter_mut().zip(sums) {
+            *to += sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AllTripletsRows, BatchHardRows, ContrastiveRows, IceRows, NraRows, RllRows};
+    use super::*;
+    use crate::loss::Labels;
+
+    fn rows(n: usize, d: usize) -> Vec<f32> {
+        let mut state = 7u32;
+        let mut uniform = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let mut rows: Vec<f32> = (0..n * d).map(|_| uniform()).collect();
+        for row in rows.chunks_mut(d) {
+            let norm = row.iter().map(|v| v * v).sum::<f32>().sqrt();
+            row.iter_mut().for_each(|v| *v /= norm);
+        }
+        rows
+    }
+
+    fn run_in_blocks(loss: &impl RowLoss, n: usize, block_rows: usize) -> Outcome {
+        let d = 9;
+        let labels: Vec<u32> = (0..n as u32).map(|i| i * 7 % 5).collect();
+        let relatives = Relatives::new(Labels::Classes(&labels));
+        let values = block_rows * n.next_multiple_of(LANES);
+        run(loss, &rows(n, d), n, d, &relatives, true, values).expect("the norms are finite")
+    }
+
+    /// The engine's ways: dense and sparse, one side and both, in one block and in many.
+    fn with_every_kind_of_loss(check: impl Fn(&(dyn Fn(usize, usize) -> Outcome + Sync))) {
+        let rll = RllRows { alpha: 1.2, margin: 0.4, t_pos: 0.0, t_neg: 10.0, parts: (0.5, 0.5), mass: true };
+        check(&|n, block| run_in_blocks(&rll, n, block));
+        check(&|n, block| run_in_blocks(&NraRows { alpha: 4.0, eps: 1e-4 }, n, block));
+        check(&|n, block| run_in_blocks(&IceRows { scale: 8.0, paper_gradient: true }, n, block));
+        check(&|n, block| run_in_blocks(&IceRows { scale: 8.0, paper_gradient: false }, n, block));
+        check(&|n, block| run_in_blocks(&ContrastiveRows { margin: 1.0 }, n, block));
+        check(&|n, block| run_in_blocks(&BatchHardRows { margin: 0.3, soft: false }, n, block));
+        check(&|n, block| run_in_blocks(&AllTripletsRows { margin: 0.3 }, n, block));
+    }
+
+    #[test]
+    fn the_size_of_the_blocks_changes_the_rounding_alone() {
+        with_every_kind_of_loss(|run| {
+            for n in [1, 7, 8, 9, 65, 130] {
+                let whole = run(n, n);
+                let gradient = whole.gradient.as_ref().unwrap();
+                let largest = gradient.iter().fold(0f32, |a, g| a.max(g.abs()));
+                for rows in [8, 9, 64, 129] {
+                    let other = run(n, rows);
+                    assert!(
+                        (other.value - whole.value).abs() <= 1e-5 * whole.value.abs(),
+                        "{n} in blocks of {rows}"
+                    );
+                    for (a, b) in other.gradient.unwrap().iter().zip(gradient) {
+                        assert!((a - b).abs() <= 1e-5 * largest, "{n} in blocks of {rows}: {a} {b}");
+                    }
                 }
             }
-            for (to, sum) in to.iter_mut().zip(sums) {
-                *to += sum;
+        });
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_the_number_of_threads() {
+        with_every_kind_of_loss(|run| {
+            // One block, and blocks that leave a rest.
+            for (n, rows) in [(200, 200), (150, 64)] {
+                let bits = |threads: usize| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let outcome = pool.install(|| run(n, rows));
+                    let gradient: Vec<u32> = outcome.gradient.unwrap().iter().map(|v| v.to_bits()).collect();
+                    (outcome.value.to_bits(), gradient)
+                };
+                let one = bits(1);
+                assert!(bits(2) == one && bits(5) == one, "{n}");
             }
         });
-    });
+    }
+
+    #[test]
+    fn norms_that_overflow_are_refused() {
+        let relatives = Relatives::new(Labels::Classes(&[0, 0]));
+        for value in [1e20, f32::NAN, f32::INFINITY] {
+            let x = [value, 0.0, 1.0, 0.0];
+            let outcome = run(&ContrastiveRows { margin: 1.0 }, &x, 2, 2, &relatives, true, 64);
+            assert!(outcome.is_none(), "{value}");
+        }
+    }
 }
