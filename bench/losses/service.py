@@ -26,7 +26,7 @@ class Service:
 
     def load(self, x, labels):
         """Makes a batch the one that is asked about."""
-        self.x = np.ascontiguousarray(x, dtype=np.float64 if x.dtype == np.float64 else np.float32)
+        self.x = np.ascontiguousarray(x, dtype=np.float32)
         self.x.tofile(self.path("x"))
         np.ascontiguousarray(labels, dtype=np.uint32).tofile(self.path("labels"))
 
@@ -37,7 +37,6 @@ class Service:
             "embeddings": self.path("x"),
             "labels": self.path("labels"),
             "dimensions": self.x.shape[1],
-            "f64": self.x.dtype == np.float64,
             "general": general,
             "repeat": repeat,
             "gradient": self.path("gradient") if gradient else None,
@@ -48,5 +47,5 @@ class Service:
         if "error" in reply:
             raise RuntimeError(f"{loss['name']}: {reply['error']}")
         if gradient:
-            reply["gradient"] = np.fromfile(self.path("gradient"), dtype=self.x.dtype).reshape(self.x.shape)
+            reply["gradient"] = np.fromfile(self.path("gradient"), dtype=np.float32).reshape(self.x.shape)
         return reply

@@ -88,6 +88,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Refuses the value of a run file's `key` that is not finite or does not fit.
+    pub(crate) fn unless_fits(key: String, value: f64, fits: bool, wanted: &str) -> Result<()> {
+        if value.is_finite() && fits {
+            return Ok(());
+        }
+        Err(Error::Value { key, wanted: wanted.into(), found: value.to_string() })
+    }
+
     /// What the user can do about it, in one line.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -88,15 +88,7 @@ impl OptimizerConfig {
     /// [`Error::Value`] where a number is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
         let check = |key: &str, value: f64, fits: bool, wanted: &str| {
-            if value.is_finite() && fits {
-                Ok(())
-            } else {
-                Err(Error::Value {
-                    key: format!("optimizer.{key}"),
-                    wanted: wanted.into(),
-                    found: value.to_string(),
-                })
-            }
+            Error::unless_fits(format!("optimizer.{key}"), value, fits, wanted)
         };
         check("learning_rate", self.learning_rate, self.learning_rate > 0.0, "above 0")?;
         check("head_factor", self.head_factor, self.head_factor >= 0.0, "0 or more")?;

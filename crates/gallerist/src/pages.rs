@@ -128,7 +128,7 @@ pub fn run_report(run: &RunDirectory) -> Result<Report> {
                 .notices
                 .push(format!("{} images could not be read and are left out.", metrics.broken_images));
         }
-        if metrics.evaluation.ties * 100 > metrics.evaluation.queries {
+        if ties_matter(&metrics.evaluation) {
             report.notices.extend(metrics.evaluation.notes.iter().cloned());
         }
         report.evaluations.push(evaluation("test classes", &metrics.evaluation));
@@ -212,6 +212,11 @@ fn charts(records: &[Record]) -> Vec<Chart> {
         ),
     ]);
     charts
+}
+
+/// Whether so many queries (over 1 %) are decided by the order of the files that a reader must be told.
+pub fn ties_matter(evaluation: &Evaluation) -> bool {
+    evaluation.ties * 100 > evaluation.queries
 }
 
 /// An evaluation as the report shows it.

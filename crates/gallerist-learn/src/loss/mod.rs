@@ -375,13 +375,5 @@ impl Default for LossConfig {
 
 /// Refuses a parameter of `[loss]` that is not finite or does not fit.
 pub(crate) fn in_range(key: &str, value: f64, fits: bool, wanted: &str) -> crate::Result<()> {
-    if value.is_finite() && fits {
-        Ok(())
-    } else {
-        Err(crate::Error::Value {
-            key: format!("loss.{key}"),
-            wanted: wanted.into(),
-            found: value.to_string(),
-        })
-    }
+    crate::Error::unless_fits(format!("loss.{key}"), value, fits, wanted)
 }

@@ -34,9 +34,9 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::rows::{self, RllRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss};
+use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use crate::Result;
 use crate::pairwise::{distances, host};
-use crate::{Error, Result};
 
 /// How L_P and L_N are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,25 +151,14 @@ impl RllConfig {
     ///
     /// [`Error::Value`] where a parameter is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
-        let check = |key: &str, value: f64, fits: bool, wanted: &str| {
-            if value.is_finite() && fits {
-                Ok(())
-            } else {
-                Err(Error::Value {
-                    key: format!("loss.{key}"),
-                    wanted: wanted.into(),
-                    found: value.to_string(),
-                })
-            }
-        };
-        check("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
-        check("margin", self.margin, self.margin >= 0.0, "0 or more")?;
-        check("t_pos", self.t_pos, true, "a finite number")?;
-        check("t_neg", self.t_neg, true, "a finite number")?;
-        check("t_neg_end", self.t_neg_end.unwrap_or(0.0), true, "a finite number")?;
+        in_range("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
+        in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
+        in_range("t_pos", self.t_pos, true, "a finite number")?;
+        in_range("t_neg", self.t_neg, true, "a finite number")?;
+        in_range("t_neg_end", self.t_neg_end.unwrap_or(0.0), true, "a finite number")?;
         let lambda = self.lambda.unwrap_or(0.5);
         let fits = lambda >= 0.0 && (lambda <= 1.0 || self.form == RllForm::Cvpr);
-        check("lambda", lambda, fits, "from 0 to 1 (0 or more with form = \"cvpr\")")
+        in_range("lambda", lambda, fits, "from 0 to 1 (0 or more with form = \"cvpr\")")
     }
 }
 

@@ -369,7 +369,7 @@ fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Opt
     let name = name.as_str().unwrap_or_default().to_string();
     let Some(preset) = preset::find(&name) else {
         let known: Vec<&str> = preset::PRESETS.iter().map(|preset| preset.name).collect();
-        let hint = nearest(&name, &known).map(|known| format!("did you mean `{known}`?"));
+        let hint = did_you_mean(&name, &known);
         return Err((
             format!("unknown preset `{name}` of a loss, expected one of {}", known.join(", ")),
             hint,
@@ -494,7 +494,11 @@ fn nearest_key(message: &str) -> Option<String> {
     }
     let unknown = quoted.next()?;
     let known: Vec<&str> = quoted.collect();
-    nearest(unknown, &known).map(|key| format!("did you mean `{key}`?"))
+    did_you_mean(unknown, &known)
+}
+
+fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known).map(|known| format!("did you mean `{known}`?"))
 }
 
 /// The entry of `known` that is nearest to `word`, where one is near enough to be meant.

@@ -5,12 +5,11 @@ use std::process::ExitCode;
 
 use gallerist::pages;
 use gallerist::retrieval::eval::{self, EvalOptions, Evaluation};
-use gallerist::retrieval::file::load_labels;
 use gallerist::retrieval::search::Metric as Compare;
 use gallerist::retrieval::{EmbeddingSet, labels};
 use gallerist::train::RunDirectory;
 
-use super::{Failure, Outcome, embed_with_bar, model_of};
+use super::{Failure, Outcome, embed_with_bar, labels_of, model_of};
 use crate::args::{Evaluate, Metric};
 use crate::printer::{self, Table};
 
@@ -43,18 +42,8 @@ pub(super) fn run(args: Evaluate) -> Outcome {
         (None, Some(file)) => (EmbeddingSet::load(file)?, false),
         (None, None) => unreachable!("clap asks for one of them"),
     };
-    let names = match (&args.labels, &set.labels) {
-        (Some(file), _) => load_labels(file)?,
-        (None, Some(labels)) => labels.clone(),
-        (None, None) => {
-            let file = args.embeddings.as_deref().unwrap_or(Path::new("")).display().to_string();
-            let message = format!("evaluation needs a label for each row, and `{file}` has none");
-            return Err(Failure::new(
-                message,
-                Some("give --labels FILE: .npy of integers, or text with one label a line"),
-            ));
-        }
-    };
+    let file = args.embeddings.as_deref().unwrap_or(Path::new("")).display().to_string();
+    let names = labels_of(args.labels.as_deref(), set.labels, "evaluation", &file)?;
     let evaluation = eval::evaluate(&set.embeddings, &labels::encode(&names).ids, &options)?;
     if args.json {
         printer::json(&evaluation)?;
@@ -68,7 +57,7 @@ pub(super) fn run(args: Evaluate) -> Outcome {
 
 /// A tie here and there is in the table; many of them are worth a warning.
 pub(super) fn warn_of_ties(evaluation: &Evaluation) {
-    if evaluation.ties * 100 > evaluation.queries {
+    if pages::ties_matter(evaluation) {
         for note in &evaluation.notes {
             printer::warning(note);
         }

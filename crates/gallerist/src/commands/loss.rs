@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist::loss::{Labels, LossConfig, LossShape, Progress, RankingLoss, preset};
 use gallerist::pairwise::l2_normalize;
-use gallerist::retrieval::file::{load_labels, npy};
+use gallerist::retrieval::file::npy;
 use gallerist::retrieval::{EmbeddingSet, Matrix, labels};
 use gallerist::train::config::loss_from_settings;
 use serde::Serialize;
 
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, labels_of};
 use crate::args::Loss;
 use crate::printer::{self, Table};
 
@@ -66,17 +66,7 @@ pub(super) fn run(args: Loss) -> Outcome {
         let message = format!("row {} of `{name}` holds {}, which is no finite number", at / d, values[at]);
         return Err(Failure::new(message, Some("rows are counted from 0")));
     }
-    let names = match (&args.labels, of_file) {
-        (Some(file), _) => load_labels(file)?,
-        (None, Some(labels)) => labels,
-        (None, None) => {
-            let hint = "give --labels FILE: .npy of integers, or text with one label a line";
-            return Err(Failure::new(
-                format!("a loss needs a label for each row, and `{name}` has none"),
-                Some(hint),
-            ));
-        }
-    };
+    let names = labels_of(args.labels.as_deref(), of_file, "a loss", &name)?;
     if names.len() != n {
         return Err(Failure::new(
             format!("`{name}` has {n} rows, and there are {} labels", names.len()),

@@ -107,6 +107,24 @@ fn set_threads(threads: usize) {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
 }
 
+/// A label for each row: from --labels, or from the embeddings' own file.
+fn labels_of(
+    given: Option<&Path>,
+    of_file: Option<Vec<String>>,
+    purpose: &str,
+    file: &str,
+) -> Result<Vec<String>, Failure> {
+    match given {
+        Some(labels) => Ok(gallerist::retrieval::file::load_labels(labels)?),
+        None => of_file.ok_or_else(|| {
+            Failure::new(
+                format!("{purpose} needs a label for each row, and `{file}` has none"),
+                Some("give --labels FILE: .npy of integers, or text with one label a line"),
+            )
+        }),
+    }
+}
+
 /// The run directory and checkpoint as the user would write them.
 fn model_of(run: &Path, which: Which) -> Result<gallerist::model::Model, Failure> {
     Ok(gallerist::model::Model::open(run, which)?)

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gallerist::checkpoint::Checkpoint;
 use gallerist::data::{ImageSet, OpenOptions};
 use gallerist::model::Model;
 use gallerist::pages;
@@ -80,8 +79,11 @@ fn model_for(args: &Search, gallery: &EmbeddingSet) -> Result<Model, Failure> {
     };
     for which in &choices {
         let path = directory.checkpoint(*which);
-        if path.exists() && Checkpoint::load(&path)?.header.fingerprint == *wanted {
-            return Ok(Model::load(&path)?);
+        if path.exists() {
+            let model = Model::load(&path)?;
+            if model.fingerprint() == wanted {
+                return Ok(model);
+            }
         }
     }
     let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
