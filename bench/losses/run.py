@@ -1,6 +1,6 @@
 """Times forward + backward of the losses beside their peers, alternating in one run.
 
-    python bench/losses/run.py [--threads 2] [--binary PATH] [--markdown FILE] [--only NAME] [--size N]
+    python bench/losses/run.py [--threads 2] [--binary PATH] [--markdown FILE] [--only NAME] [--size N] [--rounds N]
 
 Needs torch, pytorch-metric-learning and numpy. Each round times a few repetitions of ours, then of the peer's; the
 figures are the medians and the least over all rounds. Other work on the machine hits both alike.
@@ -18,6 +18,7 @@ parser.add_argument("--binary", help="the benchmark as built; default: cargo ben
 parser.add_argument("--markdown", help="file to append the table to")
 parser.add_argument("--only")
 parser.add_argument("--size", type=int)
+parser.add_argument("--rounds", type=int, help="rounds, in place of the size's own number")
 arguments = parser.parse_args()
 os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
 
@@ -51,8 +52,10 @@ def time_peer(peer, x, labels, repeat):
 
 # (n, d), rounds, repetitions a round.
 SIZES = [((180, 512), 15, 8), ((1024, 512), 9, 3), ((8192, 128), 3, 1)]
-# Peers that take more than minutes or gigabytes there.
-TOO_MUCH = {("srt", 8192), ("triplet_all", 1024), ("triplet_all", 8192)}
+# Peers that take minutes or tens of gigabytes there.
+TOO_MUCH = {("srt", 8192), ("triplet_all", 8192)}
+# Peers that take seconds: two repetitions.
+SLOW = {("srt", 1024), ("triplet_all", 1024)}
 
 rows = []
 service = Service(arguments.binary, arguments.threads)
@@ -68,8 +71,8 @@ for (n, d), rounds, repeat in SIZES:
         for what, peer, parameters in peers:
             loss = {"name": name, **parameters}
             ours, theirs = [], []
-            slow = name == "srt" and n > 180
-            for _ in range(2 if slow else rounds):
+            slow = (name, n) in SLOW
+            for _ in range(2 if slow else arguments.rounds or rounds):
                 ours += service.ask(loss, repeat=repeat)["seconds"]
                 if (name, n) not in TOO_MUCH:
                     theirs += time_peer(peer, x, labels, 1 if slow else repeat)

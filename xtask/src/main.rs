@@ -42,7 +42,9 @@ fn run(step: &str) -> Result<(), String> {
         "links" => links(),
         "fmt" => cargo(&["fmt", "--all", "--check"], &[]),
         "clippy" => {
-            cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+            cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
+            let with = ["--features", "milvus", "--all-targets", "--", "-D", "warnings"];
+            cargo(&[&["clippy", "--release", "-p", "gallerist"], &with[..]].concat(), &[])
         }
         "test" => cargo(&["test", "--release", "--workspace"], &[]),
         "doc" => cargo(&["doc", "--release", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),

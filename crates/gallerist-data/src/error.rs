@@ -49,6 +49,34 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// The answers of a one-shot run that cannot be used.
+    #[error("answers `{path}`{}: {problem}", line_note(*line))]
+    Answers {
+        /// The list of answers.
+        path: String,
+        /// One-based line, where the fault has one.
+        line: Option<u64>,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An annotation file of a published data set that cannot be used.
+    #[error("annotations `{path}`{}: {problem}", line_note(*line))]
+    Annotation {
+        /// The file.
+        path: String,
+        /// One-based line, where the file has lines.
+        line: Option<u64>,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A layout that is not known by this name.
+    #[error("there is no layout `{name}`; there are {known}")]
+    UnknownLayout {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
     /// An archive that cannot be used.
     #[error("archive `{path}`: {problem}")]
     Archive {
@@ -149,6 +177,11 @@ impl Error {
                  `camera` and `split`; paths are relative to the manifest"
                     .to_owned(),
             ),
+            Error::Answers { .. } => Some(
+                "a line has the paths of a test image and of the training image of its class: \
+                 `run01/test/item01.png run01/training/class08.png`"
+                    .to_owned(),
+            ),
             Error::Archive { hint, .. } => hint.map(str::to_owned),
             Error::NoLabels { .. } => Some(
                 "put the images of each class into a folder of their own, or write a manifest \
@@ -158,7 +191,14 @@ impl Error {
             Error::Selection { hint, .. } | Error::Batches { hint, .. } => hint.clone(),
             Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),
             Error::Shared(inner) => inner.hint(),
-            Error::Io { .. } | Error::Decode { .. } | Error::Config { .. } | Error::Panic { .. } => None,
+            Error::Annotation { .. } => {
+                Some("unpack or download the data set again; the file is cut or was changed".to_owned())
+            }
+            Error::Io { .. }
+            | Error::Decode { .. }
+            | Error::Config { .. }
+            | Error::UnknownLayout { .. }
+            | Error::Panic { .. } => None,
         }
     }
 }

@@ -179,6 +179,14 @@ impl Image {
         }
     }
 
+    /// Red and blue exchanged; a grey image stays as it is.
+    pub fn swap_red_and_blue(mut self) -> Image {
+        if self.channels == 3 {
+            self.pixels.as_chunks_mut::<3>().0.iter_mut().for_each(|pixel| pixel.swap(0, 2));
+        }
+        self
+    }
+
     /// Mirrored left to right.
     pub fn flip_horizontal(&self) -> Image {
         self.gather(self.width, self.height, |x, y| (self.width - 1 - x, y))

@@ -46,6 +46,7 @@
 mod decode;
 mod error;
 mod image;
+mod inspect;
 mod loader;
 mod random;
 mod sampler;
@@ -56,12 +57,20 @@ mod transform;
 pub use crate::decode::{MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode};
 pub use crate::error::{Broken, Error};
 pub use crate::image::Image;
+pub use crate::inspect::{Bin, Inspection, Leak, Split, inspect};
 pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};
 pub use crate::random::Random;
 pub use crate::sampler::classes_images::{ClassesImages, ClassesImagesConfig};
+pub use crate::sampler::hard::{HardClasses, HardClassesConfig, HardIdentities, HardIdentitiesConfig};
 pub use crate::sampler::n_group::{NGroup, NGroupConfig};
 pub use crate::sampler::random::{RandomBatches, RandomBatchesConfig};
-pub use crate::sampler::{BatchSampler, Labels, SamplerConfig, SmallClasses};
-pub use crate::source::{ImageSet, OpenOptions};
+pub use crate::sampler::{BatchSampler, ClassMeans, Labels, Refresh, SamplerConfig, SmallClasses};
+pub use crate::source::layout::Layout;
+pub use crate::source::open::OpenOptions;
+pub use crate::source::window::BoundingBox;
+pub use crate::source::{ImageSet, OneShotRun, OneShotRuns};
 pub use crate::store::ImageStore;
-pub use crate::transform::{AugmentConfig, Border, CropConfig, Fit, ImageConfig, Size, Transform, View};
+pub use crate::transform::{
+    AugmentConfig, Border, CropConfig, EraseConfig, EraseFill, Fit, ImageConfig, JitterConfig, Size,
+    Transform, TrimConfig, View,
+};

@@ -101,8 +101,10 @@ pub struct Batch {
     pub index: u64,
     /// Its epoch.
     pub epoch: u64,
-    /// Tensors `[n, c, h, w]`.
+    /// Tensors `[n, views, c, h, w]`.
     pub images: Vec<f32>,
+    /// Tensors of each image, see [`Transform::views`](crate::Transform::views); 1 in training.
+    pub views: usize,
     /// Channels, height and width.
     pub image_shape: [usize; 3],
     /// The image in each of the `n` places, stand-ins included.
@@ -128,10 +130,10 @@ impl Batch {
         self.items.is_empty()
     }
 
-    /// `[n, c, h, w]`.
+    /// `[n * views, c, h, w]`.
     pub fn shape(&self) -> [usize; 4] {
         let [c, h, w] = self.image_shape;
-        [self.len(), c, h, w]
+        [self.len() * self.views, c, h, w]
     }
 }
 
@@ -314,6 +316,7 @@ impl Loader {
             index: slot.index,
             epoch: slot.plan.epoch,
             images: whole.images,
+            views: store.transform().views(),
             image_shape: store.transform().shape(),
             labels: labels
                 .map_or(Vec::new(), |labels| whole.items.iter().map(|&i| labels[i as usize]).collect()),
@@ -439,7 +442,7 @@ impl Shared {
 
     fn make(&self, task: &Task) -> Result<Part, Error> {
         let transform = self.store.transform();
-        let length = transform.tensor_len();
+        let length = transform.views() * transform.tensor_len();
         let mut part = Part {
             images: vec![0.0; task.places.len() * length],
             items: Vec::with_capacity(task.places.len()),

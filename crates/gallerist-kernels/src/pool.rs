@@ -18,12 +18,11 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// None if the kernels do not cover the options (dilation, sizes rounded up, windows of more than
-    /// 255 elements, padding of more than half a window) or the result is empty.
+    /// None if the kernels do not cover the options (dilation, windows of more than 255 elements,
+    /// padding of more than half a window) or the result is empty.
     pub(crate) fn new(input: Maps, options: &MaxPoolOptions<2>) -> Option<Self> {
         let kernel = options.kernel_size;
         let covered = options.dilation == [1, 1]
-            && !options.ceil_mode
             && kernel[0] * kernel[1] < usize::from(u8::MAX)
             && (0..2).all(|axis| {
                 let (before, after) = options.padding[axis];
@@ -32,7 +31,14 @@ impl Windows {
         let [height, width] = [0, 1].map(|axis| {
             let (before, after) = options.padding[axis];
             let size = [input.height, input.width][axis] + before + after;
-            (size >= kernel[axis]).then(|| (size - kernel[axis]) / options.stride[axis] + 1)
+            let room = size.checked_sub(kernel[axis])?;
+            if !options.ceil_mode {
+                return Some(room / options.stride[axis] + 1);
+            }
+            // A window that would start behind the map has nothing to see and is left out.
+            let last = room.div_ceil(options.stride[axis]);
+            let outside = last * options.stride[axis] >= size - after;
+            Some(last + 1 - usize::from(outside))
         });
         let output = Maps { height: height?, width: width?, ..input };
         (covered && output.len() > 0).then(|| Self {

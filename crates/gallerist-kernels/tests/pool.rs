@@ -27,7 +27,15 @@ fn definition(x: &[f32], shape: [usize; 4], options: &MaxPoolOptions<2>) -> (Vec
     let [images, channels, height, width] = shape;
     let out = [0, 1].map(|axis| {
         let (before, after) = options.padding[axis];
-        (shape[axis + 2] + before + after - options.kernel_size[axis]) / options.stride[axis] + 1
+        let (size, stride) = (shape[axis + 2], options.stride[axis]);
+        let room = size + before + after - options.kernel_size[axis];
+        match options.ceil_mode {
+            false => room / stride + 1,
+            // Windows that reach out are counted as long as they start inside.
+            true => (0..)
+                .take_while(|i| *i == 0 || ((i - 1) * stride < room && i * stride < size + before))
+                .count(),
+        }
     });
     let (mut y, mut dx) = (vec![], vec![0.0; x.len()]);
     for map in 0..images * channels {
@@ -66,6 +74,7 @@ proptest! {
         kernel in (1usize..4, 1usize..4),
         stride in (1usize..4, 1usize..4),
         padding in ((0usize..2, 0usize..2), (0usize..2, 0usize..2)),
+        ceil in any::<bool>(),
         seed in 0u64..1000,
     ) {
         let padding = [
@@ -76,7 +85,8 @@ proptest! {
         prop_assume!(size.1 + padding[1].0 + padding[1].1 >= kernel.1);
         let options = MaxPoolOptions::new([kernel.0, kernel.1])
             .with_stride([stride.0, stride.1])
-            .with_padding_pairs(padding);
+            .with_padding_pairs(padding)
+            .with_ceil_mode(ceil);
         let shape = [images, channels, size.0, size.1];
         let values = coarse(shape, seed);
         let device = Device::flex().autodiff();
@@ -127,13 +137,25 @@ fn what_the_kernel_does_not_cover_goes_to_the_engine() {
     let shape = [2, 3, 7, 7];
     let device = Device::flex();
     let x: Tensor<4> = Tensor::from_data(TensorData::new(coarse(shape, 1), shape), &device);
-    for options in
-        [MaxPoolOptions::new([2, 2]).with_dilation([2, 2]), MaxPoolOptions::new([2, 2]).with_ceil_mode(true)]
+    let options = MaxPoolOptions::new([2, 2]).with_dilation([2, 2]);
+    assert_eq!(floats(max_pool2d(x.clone(), options.clone())), floats(module::max_pool2d(x, options)));
+}
+
+#[test]
+fn sizes_rounded_up_are_the_engines() {
+    let device = Device::flex();
+    for (size, kernel, stride, padding) in
+        [(7, 2, 2, 0), (14, 3, 2, 0), (8, 3, 2, 1), (5, 3, 1, 1), (3, 2, 3, 1), (4, 1, 3, 0)]
     {
-        assert_eq!(
-            floats(max_pool2d(x.clone(), options.clone())),
-            floats(module::max_pool2d(x.clone(), options))
-        );
+        let shape = [2, 3, size, size + 1];
+        let x: Tensor<4> = Tensor::from_data(TensorData::new(coarse(shape, 1), shape), &device);
+        let options = MaxPoolOptions::new([kernel; 2])
+            .with_stride([stride; 2])
+            .with_padding([padding; 2])
+            .with_ceil_mode(true);
+        let (found, wanted) = (max_pool2d(x.clone(), options.clone()), module::max_pool2d(x, options));
+        assert_eq!(found.dims(), wanted.dims());
+        assert_eq!(floats(found), floats(wanted));
     }
 }
 

@@ -1,24 +1,23 @@
 //! Checkpoints: one safetensors file with everything a run needs to go on.
 //!
 //! Tensors: `network.NAME`, `loss.NAME` (parameters the loss learns), `optimizer.NAME` (momentum
-//! and moments). The file's metadata has one entry, `gallerist`, a JSON object ([`Header`]) with the step, the resolved
+//! and moments), `state.NAME` (what else the training loop remembers). The file's metadata has one entry, `gallerist`, a JSON object ([`Header`]) with the step, the resolved
 //! run file, the model's fingerprint and what the training loop remembers. Random numbers need no
 //! state: every draw is a function of (seed, purpose, epoch, index).
 //!
 //! Writing is atomic: a run killed at any moment leaves the old checkpoint or the new one.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use burn::tensor::TensorData;
 use gallerist_retrieval::file::write_atomically;
-use safetensors::tensor::{Dtype, SafeTensors, View};
+use safetensors::tensor::{SafeTensors, View};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::optim::OptimizerState;
-use crate::{Error, Result};
+use crate::{Error, Result, params};
 
 const FORMAT: &str = "gallerist-checkpoint-1";
 
@@ -69,35 +68,8 @@ pub struct Checkpoint {
     pub loss: BTreeMap<String, TensorData>,
     /// The optimiser's tensors by name.
     pub optimizer: BTreeMap<String, TensorData>,
-}
-
-/// A tensor as safetensors wants it: f32, little endian.
-struct Raw<'a>(&'a TensorData, Cow<'a, [u8]>);
-
-impl<'a> Raw<'a> {
-    fn new(data: &'a TensorData) -> Self {
-        let bytes = if cfg!(target_endian = "little") {
-            Cow::Borrowed(data.as_bytes())
-        } else {
-            Cow::Owned(data.as_slice::<f32>().expect("f32").iter().flat_map(|v| v.to_le_bytes()).collect())
-        };
-        Raw(data, bytes)
-    }
-}
-
-impl View for Raw<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-    fn shape(&self) -> &[usize] {
-        self.0.shape()
-    }
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.1)
-    }
-    fn data_len(&self) -> usize {
-        self.1.len()
-    }
+    /// What else the training loop remembers, by name: class means of the sampler, the memory.
+    pub state: BTreeMap<String, TensorData>,
 }
 
 impl Checkpoint {
@@ -112,9 +84,14 @@ impl Checkpoint {
             version: env!("CARGO_PKG_VERSION").into(),
             ..self.header.clone()
         };
-        let groups = [("network", &self.network), ("loss", &self.loss), ("optimizer", &self.optimizer)];
+        let groups = [
+            ("network", &self.network),
+            ("loss", &self.loss),
+            ("optimizer", &self.optimizer),
+            ("state", &self.state),
+        ];
         let tensors = groups.iter().flat_map(|(group, tensors)| {
-            tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), Raw::new(data)))
+            tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), params::Raw::new(data)))
         });
         // One metadata entry: the map's order is not fixed, and equal checkpoints have equal bytes.
         let json = serde_json::to_string(&header).expect("a header is plain data");
@@ -156,17 +133,13 @@ impl Checkpoint {
         let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(path, e.to_string(), None))?;
         let mut checkpoint = Checkpoint { header, ..Default::default() };
         for (name, view) in file.iter() {
-            if view.dtype() != Dtype::F32 {
-                return Err(bad(path, format!("tensor `{name}` is {:?}, not F32", view.dtype()), None));
-            }
-            let values: Vec<f32> =
-                view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-            let data = TensorData::new(values, view.shape().to_vec());
+            let data = params::values(name, &view).map_err(|e| bad(path, e, None))?;
             let (group, rest) = name.split_once('.').unwrap_or((name, ""));
             match group {
                 "network" => checkpoint.network.insert(rest.into(), data),
                 "loss" => checkpoint.loss.insert(rest.into(), data),
                 "optimizer" => checkpoint.optimizer.insert(rest.into(), data),
+                "state" => checkpoint.state.insert(rest.into(), data),
                 _ => return Err(bad(path, format!("tensor `{name}` belongs to no known group"), None)),
             };
         }
@@ -198,7 +171,7 @@ pub fn fingerprint(tensors: &BTreeMap<String, TensorData>, description: &str) ->
         for &side in data.shape().iter() {
             hasher.update((side as u64).to_le_bytes());
         }
-        hasher.update(Raw::new(data).data());
+        hasher.update(params::Raw::new(data).data());
     }
     hasher.update(description);
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -218,8 +191,8 @@ mod tests {
                 ..Default::default()
             },
             network: [("a".to_string(), tensor(vec![1.0, -2.5]))].into(),
-            loss: BTreeMap::new(),
             optimizer: [("a.momentum.velocity".to_string(), tensor(vec![f32::MIN_POSITIVE, 3.0]))].into(),
+            ..Default::default()
         }
     }
 
@@ -247,7 +220,7 @@ mod tests {
             std::fs::write(&path, &whole[..cut]).unwrap();
             assert!(matches!(Checkpoint::load(&path), Err(Error::Checkpoint { .. })), "cut at {cut}");
         }
-        let foreign = safetensors::serialize(Vec::<(String, Raw<'_>)>::new(), None).unwrap();
+        let foreign = safetensors::serialize(Vec::<(String, params::Raw<'_>)>::new(), None).unwrap();
         std::fs::write(&path, foreign).unwrap();
         assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("no `gallerist` entry"));
     }

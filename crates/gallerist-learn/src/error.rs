@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::loss::LossConfig;
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -29,12 +31,46 @@ pub enum Error {
         /// The value found.
         found: String,
     },
+    /// A cross-batch memory for a loss that compares no pairs.
+    #[error("the loss `{loss}` compares no pairs across batches and takes no cross-batch memory")]
+    NoMemory {
+        /// The loss.
+        loss: &'static str,
+    },
     /// A checkpoint cannot be used.
     #[error("cannot use the checkpoint `{}`\n  {reason}", path.display())]
     Checkpoint {
         /// The checkpoint's path.
         path: PathBuf,
         /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// A file of parameters cannot be used.
+    #[error("cannot use the parameters in `{}`\n  {reason}", path.display())]
+    Parameters {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of weights cannot be used.
+    #[error("cannot use the weights `{}`\n  {reason}", path.display())]
+    Weights {
+        /// The file's path.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// A file cannot be fetched.
+    #[error("cannot fetch {url}\n  {reason}")]
+    Fetch {
+        /// Its address.
+        url: String,
+        /// What went wrong.
         reason: String,
         /// What to do.
         hint: Option<String>,
@@ -101,7 +137,12 @@ impl Error {
         match self {
             Error::Config { hint, .. }
             | Error::Checkpoint { hint, .. }
+            | Error::Weights { hint, .. }
+            | Error::Fetch { hint, .. }
             | Error::RunDirectory { hint, .. } => hint.clone(),
+            Error::NoMemory { .. } => {
+                Some(format!("losses that take one: {}", LossConfig::with_memory().join(", ")))
+            }
             Error::Diverged { hint, .. } => Some(hint.clone()),
             Error::Data(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),

@@ -8,11 +8,14 @@
 pub mod checkpoint;
 pub mod error;
 pub mod loss;
+pub mod memory;
+pub mod miner;
 pub mod model;
 pub mod network;
 pub mod optim;
 pub mod pairwise;
 pub mod params;
 pub mod train;
+pub mod weights;
 
 pub use error::{Error, Result};

@@ -1,16 +1,17 @@
 //! What a run leaves behind: a network with its preprocessing, ready to embed images.
 
+mod exchange;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
-use gallerist_retrieval::{EmbeddingSet, Matrix, labels};
+use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 use crate::checkpoint::{self, Checkpoint};
-use crate::network::{InputShape, Network};
-use crate::pairwise::l2_normalize;
+use crate::network::{HeadChoice, InputShape, Network};
 use crate::train::config::threads as resolved;
 use crate::train::{RunConfig, RunDirectory, Which};
 use crate::{Error, Result, params};
@@ -32,10 +33,13 @@ use crate::{Error, Result, params};
 #[derive(Debug)]
 pub struct Model {
     config: RunConfig,
+    input: InputShape,
     network: Network,
     fingerprint: String,
     step: usize,
     normalize: bool,
+    heads: HeadChoice,
+    places: Vec<usize>,
 }
 
 /// Embeddings of an image set, and the images that could not be read.
@@ -47,34 +51,18 @@ pub struct Embedded {
     pub broken: Vec<Broken>,
 }
 
-impl Embedded {
-    /// The labels as numbers.
-    ///
-    /// # Errors
-    ///
-    /// When the images have no labels.
-    pub fn label_ids(&self) -> Result<Vec<u32>> {
-        match &self.set.labels {
-            Some(names) => Ok(labels::encode(names).ids),
-            None => Err(gallerist_data::Error::NoLabels {
-                purpose: "evaluation",
-                path: self.set.source.clone().unwrap_or_default(),
-            }
-            .into()),
-        }
-    }
-}
-
 /// What the fingerprint covers beside the weights: network, input, preprocessing.
 pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
     let input = [input.channels, input.height, input.width];
-    serde_json::to_string(&(&config.network, &config.image, input)).expect("plain data")
+    serde_json::to_string(&(&config.network.architecture, &config.image, input)).expect("plain data")
 }
 
 impl Model {
     pub(crate) fn new(config: RunConfig, input: InputShape, network: Network) -> Self {
         let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
-        Model { config, network, fingerprint, step: 0, normalize: true }
+        let heads = HeadChoice::default();
+        let places = (0..config.network.heads().len()).collect();
+        Model { config, input, network, fingerprint, step: 0, normalize: true, heads, places }
     }
 
     /// The model of a checkpoint.
@@ -97,7 +85,29 @@ impl Model {
         if model.fingerprint != header.fingerprint {
             return Err(bad("its tensors do not give the fingerprint it names; the file is damaged".into()));
         }
-        Ok(model)
+        let heads = model.config.evaluation.head_choice();
+        model.with_heads(heads)
+    }
+
+    /// Embeddings made of these heads instead of those of the run file's `[evaluation.heads]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for a head that the network does not have.
+    pub fn with_heads(mut self, heads: HeadChoice) -> Result<Self> {
+        self.places = heads.places(&self.config.network.heads())?;
+        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
+        self.fingerprint = format!("{base}{}", heads.mark());
+        self.heads = heads;
+        Ok(self)
+    }
+
+    /// The model as it gave the embeddings that carry `fingerprint`, if it is this model that gave
+    /// them: with the heads they were made of.
+    pub fn that_gave(self, fingerprint: &str) -> Option<Self> {
+        let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
+        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
+        if base == wanted { self.with_heads(heads).ok() } else { None }
     }
 
     /// The model of a run.
@@ -124,8 +134,8 @@ impl Model {
         self
     }
 
-    /// SHA-256 over weights, network and preprocessing, 64 hexadecimal digits: equal fingerprints
-    /// mean comparable embeddings.
+    /// SHA-256 over weights, network and preprocessing, 64 hexadecimal digits, and a mark such as
+    /// `@L+M` where not all heads make the embedding: equal fingerprints mean comparable embeddings.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -164,31 +174,8 @@ impl Model {
         threads: usize,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Embedded> {
+        let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
         let set = store.set();
-        let device = Device::flex();
-        let mut rows: Vec<f32> = Vec::new();
-        let mut items: Vec<u32> = Vec::with_capacity(set.len());
-        let mut broken = Vec::new();
-        let batch_size = self.config.evaluation.batch_size;
-        let plan = BatchPlan::in_order(set.len(), batch_size);
-        for batch in Loader::new(store.clone(), plan, LoaderOptions::evaluation(resolved(threads)))? {
-            let batch = batch?;
-            broken.extend(batch.broken.iter().cloned());
-            if !batch.items.is_empty() {
-                let shape = batch.shape();
-                let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
-                let embeddings = self.network.forward(images);
-                let embeddings = if self.normalize { l2_normalize(embeddings) } else { embeddings };
-                rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
-                items.extend(&batch.items);
-            }
-            progress(items.len() + broken.len(), set.len());
-        }
-        if items.is_empty() {
-            let first = broken.first().map_or("there is none".into(), ToString::to_string);
-            return Err(Error::NoImages { count: set.len(), origin: set.name().into(), first });
-        }
-        let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
         let pick = |of: &dyn Fn(usize) -> String| items.iter().map(|&i| of(i as usize)).collect::<Vec<_>>();
         let set = EmbeddingSet {
             embeddings,
@@ -200,5 +187,110 @@ impl Model {
             run: None,
         };
         Ok(Embedded { set, broken })
+    }
+
+    /// The embeddings alone, with the index of the image of each row.
+    pub(crate) fn embed_items(
+        &self,
+        store: &Arc<ImageStore>,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<EmbeddedItems> {
+        let set = store.set();
+        let device = Device::flex();
+        let mut rows: Vec<f32> = Vec::new();
+        let mut items: Vec<u32> = Vec::with_capacity(set.len());
+        let mut broken = Vec::new();
+        let batch_size = self.config.evaluation.batch_size;
+        // As many tensors at once, whether an image is one or ten of them.
+        let plan = BatchPlan::in_order(set.len(), (batch_size / store.transform().views()).max(1));
+        for batch in Loader::new(store.clone(), plan, LoaderOptions::evaluation(resolved(threads)))? {
+            let batch = batch?;
+            broken.extend(batch.broken.iter().cloned());
+            if !batch.items.is_empty() {
+                let shape = batch.shape();
+                let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
+                let outputs = self.network.forward(images);
+                let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
+                let embeddings = self.heads.embed(outputs, &self.places, self.normalize);
+                rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
+                items.extend(&batch.items);
+            }
+            progress(items.len() + broken.len(), set.len());
+        }
+        if items.is_empty() {
+            let first = broken.first().map_or("there is none".into(), ToString::to_string);
+            return Err(Error::NoImages { count: set.len(), origin: set.name().into(), first });
+        }
+        let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
+        Ok(EmbeddedItems { embeddings, items, broken })
+    }
+}
+
+/// The mean of each image's rows, `[n * views, d]` to `[n, d]`.
+fn mean_of_views(rows: Tensor<2>, views: usize) -> Tensor<2> {
+    let [n, d] = rows.dims();
+    match views {
+        1 => rows,
+        views => rows.reshape([n / views, views, d]).mean_dim(1).reshape([n / views, d]),
+    }
+}
+
+/// Embeddings of the images of a store that could be read.
+pub(crate) struct EmbeddedItems {
+    pub(crate) embeddings: Matrix,
+    /// Per row the index of its image.
+    pub(crate) items: Vec<u32>,
+    pub(crate) broken: Vec<Broken>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A colour bitmap of 4 x 4 pixels, brighter to the right or to the left.
+    fn bitmap(mirrored: bool) -> Vec<u8> {
+        let mut file = b"BM".to_vec();
+        for word in [54 + 48u32, 0, 54, 40, 4, 4, 24 << 16 | 1, 0, 48, 0, 0, 0, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        for y in 0..4u8 {
+            for x in 0..4u8 {
+                let x = if mirrored { 3 - x } else { x };
+                file.extend([x * 60, y * 50, x * y * 20]);
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn outputs_for_an_image_and_its_mirror_image_are_averaged() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mirrored) in [("1.bmp", false), ("2.bmp", true)] {
+            std::fs::write(folder.path().join(name), bitmap(mirrored)).unwrap();
+        }
+        let rows = |flip_average: bool| {
+            let text = format!(
+                "[image]\nsize = 4\nflip_average = {flip_average}\n\
+                 [network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3"
+            );
+            let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+            let input = InputShape { channels: 3, height: 4, width: 4 };
+            let network = config.network.init(input, 1, &Device::flex()).unwrap();
+            let model = Model::new(config, input, network).raw();
+            let images = ImageSet::open(folder.path()).unwrap();
+            model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings
+        };
+        let (plain, averaged) = (rows(false), rows(true));
+        assert_eq!((averaged.rows(), averaged.cols()), (2, plain.cols()));
+        let mut apart = 0.0f32;
+        for j in 0..plain.cols() {
+            let mean = (plain.row(0)[j] + plain.row(1)[j]) / 2.0;
+            apart = apart.max((plain.row(0)[j] - plain.row(1)[j]).abs());
+            for i in 0..2 {
+                assert!((averaged.row(i)[j] - mean).abs() < 1e-5, "row {i}, dimension {j}");
+            }
+        }
+        assert!(apart > 1e-3, "the network tells the two apart");
     }
 }

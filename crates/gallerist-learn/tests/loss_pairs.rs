@@ -1,6 +1,8 @@
 //! Pair, triplet and list losses: oracles in f64 written from the equations, central differences, and the
 //! corner cases.
 
+mod oracle;
+
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_learn::loss::{Labels, LossConfig, LossOutput, LossShape, Progress, RankingLoss};
 use gallerist_learn::pairwise::l2_normalize;
@@ -8,7 +10,10 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-type Rows = Vec<Vec<f64>>;
+use oracle::{
+    Rows, circle_gradient, close, dist, dot, ice_paper_gradient, log_one_plus, mean, plus, slope, specs,
+    unit, value,
+};
 
 fn config(json: &Value) -> LossConfig {
     let config: LossConfig = serde_json::from_value(json.clone()).unwrap_or_else(|e| panic!("{json}: {e}"));
@@ -45,370 +50,13 @@ fn run(json: &Value, rows: &Rows, labels: &[u32]) -> Run {
     run_at(json, rows, Labels::Classes(labels), DType::F64, 0)
 }
 
-// -------------------------------------------------------------------------------------------------
-// The oracle.
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
-}
-
-fn dist(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt()
-}
-
-fn plus(x: f64) -> f64 {
-    x.max(0.0)
-}
-
-fn log_sum_exp(x: &[f64]) -> f64 {
-    let largest = x.iter().cloned().fold(f64::NEG_INFINITY, f64::max);
-    if largest == f64::NEG_INFINITY {
-        largest
-    } else {
-        largest + x.iter().map(|v| (v - largest).exp()).sum::<f64>().ln()
-    }
-}
-
-fn log_one_plus(x: &[f64]) -> f64 {
-    log_sum_exp(&[x, &[0.0]].concat())
-}
-
-fn max(x: impl Iterator<Item = f64>) -> f64 {
-    x.fold(f64::NEG_INFINITY, f64::max)
-}
-
-fn min(x: impl Iterator<Item = f64>) -> f64 {
-    x.fold(f64::INFINITY, f64::min)
-}
-
-fn mean(x: &[f64]) -> f64 {
-    if x.is_empty() { 0.0 } else { x.iter().sum::<f64>() / x.len() as f64 }
-}
-
-/// The value of a loss by loops over the batch, straight from its equations.
+/// The value of a loss on a batch alone.
 fn oracle(json: &Value, x: &Rows, related: &dyn Fn(usize, usize) -> bool) -> f64 {
-    let n = x.len();
-    let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
-    let flag = |key: &str, default: bool| json.get(key).map_or(default, |v| v.as_bool().unwrap());
-    let positives = |i: usize| (0..n).filter(|&j| j != i && related(i, j)).collect::<Vec<_>>();
-    let negatives = |i: usize| (0..n).filter(|&j| j != i && !related(i, j)).collect::<Vec<_>>();
-    let d = |i: usize, j: usize| dist(&x[i], &x[j]);
-    let s = |i: usize, j: usize| dot(&x[i], &x[j]);
-    let anchors: Vec<usize> =
-        (0..n).filter(|&i| !positives(i).is_empty() && !negatives(i).is_empty()).collect();
-    let margin = number("margin", 0.2);
-    match json["name"].as_str().unwrap() {
-        "nra" => {
-            let (alpha, eps) = (number("alpha", 4.0), number("eps", 1e-4));
-            let w = |r: f64| {
-                if r < 0.5 { 0.5 * (2.0 * r).powf(alpha) } else { 1.0 - 0.5 * (2.0 * (1.0 - r)).powf(alpha) }
-            };
-            let per = anchors.iter().map(|&i| {
-                let others = || (0..n).filter(move |&j| j != i).map(move |j| d(i, j));
-                let (high, low) = (max(others()), min(others()));
-                if high == low {
-                    return 0.0;
-                }
-                let r_p = (max(positives(i).into_iter().map(|j| d(i, j))) - low) / (high - low);
-                let r_n = (min(negatives(i).into_iter().map(|j| d(i, j))) - low) / (high - low);
-                let (s_p, s_n) = (1.0 - w(r_p), 1.0 - w(r_n));
-                -(s_p + eps).ln() - (1.0 - s_n + eps).ln()
-            });
-            mean(&per.collect::<Vec<_>>())
-        }
-        "srt" => {
-            let (balance, temperature) = (number("balance", 0.5), number("temperature", 1.0));
-            let (margin, hard) = (number("margin", 0.0), number("hard_weight", 0.0));
-            let bend = |z: f64| if flag("soft", false) { log_one_plus(&[z]) } else { plus(z) };
-            let per = anchors.iter().map(|&i| {
-                let rank = |j: usize| {
-                    (0..n).map(|k| 1.0 / (1.0 + ((d(i, k) - d(i, j)) / temperature).exp())).sum::<f64>()
-                };
-                let (p, m) = (positives(i), negatives(i));
-                let (p_len, n_len) = (p.len() as f64, m.len() as f64);
-                let (above, below) = (p_len + 1.0 - margin, p_len + 2.0 + margin);
-                let pull: f64 = p.iter().map(|&j| bend(rank(j) - above)).sum();
-                let push: f64 = m.iter().map(|&j| bend(below - rank(j))).sum();
-                let ranks = |set: &[usize]| set.iter().map(|&j| rank(j)).collect::<Vec<_>>().into_iter();
-                let printed = json.get("hardest").is_some_and(|v| v == "as_printed");
-                let (r_p, r_n) =
-                    if printed { (min(ranks(&p)), max(ranks(&m))) } else { (max(ranks(&p)), min(ranks(&m))) };
-                let hardest = balance / p_len * plus(r_p - p_len / 2.0)
-                    + (1.0 - balance) / n_len * plus((n as f64 + p_len + 1.0) / 2.0 - r_n);
-                balance / p_len * pull + (1.0 - balance) / n_len * push + hard * hardest
-            });
-            mean(&per.collect::<Vec<_>>())
-        }
-        "ice" => {
-            let scale = number("scale", 64.0);
-            let mut sum = 0.0;
-            for &a in &anchors {
-                let others: Vec<f64> = negatives(a).iter().map(|&j| scale * s(a, j)).collect();
-                for i in positives(a) {
-                    sum += log_sum_exp(&[&others[..], &[scale * s(a, i)]].concat()) - scale * s(a, i);
-                }
-            }
-            sum / n as f64
-        }
-        "contrastive" => {
-            let mut costs = Vec::new();
-            for i in 0..n {
-                for j in 0..i {
-                    costs.push(if related(i, j) {
-                        d(i, j).powi(2)
-                    } else {
-                        plus(number("margin", 1.0) - d(i, j)).powi(2)
-                    });
-                }
-            }
-            mean(&costs)
-        }
-        "triplet_all" => {
-            let mut costs = Vec::new();
-            for a in 0..n {
-                for p in positives(a) {
-                    costs.extend(
-                        negatives(a).iter().map(|&m| plus(d(a, p).powi(2) + margin - d(a, m).powi(2))),
-                    );
-                }
-            }
-            mean(&costs)
-        }
-        "triplet_semihard" => {
-            let mut costs = Vec::new();
-            for &a in &anchors {
-                for p in positives(a) {
-                    let far = || negatives(a).into_iter().map(|m| d(a, m));
-                    let semi = min(far().filter(|&v| v > d(a, p)));
-                    let chosen = if semi.is_finite() { semi } else { max(far()) };
-                    costs.push(plus(d(a, p).powi(2) + margin - chosen.powi(2)));
-                }
-            }
-            mean(&costs)
-        }
-        "triplet_batch_hard" => {
-            let per = anchors.iter().map(|&a| {
-                let gap = max(positives(a).into_iter().map(|p| d(a, p)))
-                    - min(negatives(a).into_iter().map(|m| d(a, m)));
-                if flag("soft", false) { log_one_plus(&[gap]) } else { plus(margin + gap) }
-            });
-            mean(&per.collect::<Vec<_>>())
-        }
-        "triplet_hard_negative" => {
-            let mut costs = Vec::new();
-            for &a in &anchors {
-                let nearest = min(negatives(a).into_iter().map(|m| d(a, m)));
-                costs.extend(positives(a).into_iter().map(|p| plus(margin + d(a, p) - nearest)));
-            }
-            mean(&costs)
-        }
-        "triplet_adaptive" => {
-            let weighted = |a: usize, set: Vec<usize>, sign: f64| {
-                let all = log_sum_exp(&set.iter().map(|&j| sign * d(a, j)).collect::<Vec<_>>());
-                set.iter().map(|&j| (sign * d(a, j) - all).exp() * d(a, j)).sum::<f64>()
-            };
-            let margin = number("margin", 1.0);
-            let per = anchors
-                .iter()
-                .map(|&a| plus(margin + weighted(a, positives(a), 1.0) - weighted(a, negatives(a), -1.0)));
-            mean(&per.collect::<Vec<_>>())
-        }
-        "multi_similarity" => {
-            let (alpha, beta, base) = (number("alpha", 2.0), number("beta", 50.0), number("base", 0.5));
-            let epsilon = number("epsilon", 0.1);
-            let per = (0..n).map(|i| {
-                let (mut p, mut m) = (positives(i), negatives(i));
-                if flag("mining", true) {
-                    let (worst_p, worst_n) =
-                        (min(p.iter().map(|&j| s(i, j))), max(m.iter().map(|&j| s(i, j))));
-                    p.retain(|&j| worst_n.is_finite() && s(i, j) < worst_n + epsilon);
-                    m.retain(|&j| worst_p.is_finite() && s(i, j) > worst_p - epsilon);
-                }
-                let pull: Vec<f64> = p.iter().map(|&j| -alpha * (s(i, j) - base)).collect();
-                let push: Vec<f64> = m.iter().map(|&j| beta * (s(i, j) - base)).collect();
-                log_one_plus(&pull) / alpha + log_one_plus(&push) / beta
-            });
-            mean(&per.collect::<Vec<_>>())
-        }
-        "lifted" => {
-            let alpha = number("alpha", 1.0);
-            let (mut sum, mut count) = (0.0, 0.0);
-            for i in 0..n {
-                for j in (0..i).filter(|&j| related(i, j)) {
-                    let mut terms: Vec<f64> = negatives(i).iter().map(|&k| alpha - d(i, k)).collect();
-                    terms.extend(negatives(j).iter().map(|&l| alpha - d(j, l)));
-                    let cost = plus(log_sum_exp(&terms) + d(i, j));
-                    sum += if flag("squared", true) { cost * cost } else { cost };
-                    count += 1.0;
-                }
-            }
-            if count == 0.0 { 0.0 } else { sum / (2.0 * count) }
-        }
-        "angular" => {
-            let t = (number("angle", 45.0) * std::f64::consts::PI / 180.0).tan().powi(2);
-            let mut costs = Vec::new();
-            for a in 0..n {
-                for p in positives(a) {
-                    let both = negatives(a).into_iter().filter(|&m| !related(p, m));
-                    let f = both.map(|m| 4.0 * t * (s(a, m) + s(p, m)) - 2.0 * (1.0 + t) * s(a, p));
-                    costs.push(log_one_plus(&f.collect::<Vec<_>>()));
-                }
-            }
-            mean(&costs)
-        }
-        "histogram" => {
-            let bins = number("bins", 151.0) as usize;
-            let step = 2.0 / (bins - 1) as f64;
-            let histogram = |same: bool| {
-                let pairs: Vec<f64> = (0..n)
-                    .flat_map(|i| (0..i).map(move |j| (i, j)))
-                    .filter(|&(i, j)| related(i, j) == same)
-                    .map(|(i, j)| s(i, j).clamp(-1.0, 1.0))
-                    .collect();
-                (0..bins)
-                    .map(|r| {
-                        mean(
-                            &pairs
-                                .iter()
-                                .map(|v| plus(1.0 - (v - (r as f64 * step - 1.0)).abs() / step))
-                                .collect::<Vec<_>>(),
-                        )
-                    })
-                    .collect::<Vec<f64>>()
-            };
-            let (h_p, h_n) = (histogram(true), histogram(false));
-            (0..bins).map(|r| h_n[r] * h_p[..=r].iter().sum::<f64>()).sum()
-        }
-        "fast_ap" => {
-            let bins = number("bins", 10.0) as usize;
-            let step = 4.0 / bins as f64;
-            let per = (0..n).filter(|&i| !positives(i).is_empty()).map(|i| {
-                let h = |set: &[usize], b: usize| {
-                    set.iter()
-                        .map(|&j| plus(1.0 - (d(i, j).powi(2) - b as f64 * step).abs() / step))
-                        .sum::<f64>()
-                };
-                let (p, all) = (positives(i), (0..n).filter(|&j| j != i).collect::<Vec<_>>());
-                let ap = (0..=bins).map(|b| {
-                    let ahead: f64 = (0..=b).map(|c| h(&all, c)).sum();
-                    let ahead_p: f64 = (0..=b).map(|c| h(&p, c)).sum();
-                    if ahead == 0.0 { 0.0 } else { h(&p, b) * ahead_p / ahead }
-                });
-                1.0 - ap.sum::<f64>() / p.len() as f64
-            });
-            mean(&per.collect::<Vec<_>>())
-        }
-        "circle" => {
-            let (m, gamma) = (number("margin", 0.25), number("gamma", 256.0));
-            let per = anchors.iter().map(|&a| {
-                let p: Vec<f64> = positives(a)
-                    .iter()
-                    .map(|&j| -gamma * plus(1.0 + m - s(a, j)) * (s(a, j) - (1.0 - m)))
-                    .collect();
-                let q: Vec<f64> =
-                    negatives(a).iter().map(|&j| gamma * plus(s(a, j) + m) * (s(a, j) - m)).collect();
-                log_one_plus(&[log_sum_exp(&p) + log_sum_exp(&q)])
-            });
-            mean(&per.collect::<Vec<_>>())
-        }
-        other => panic!("no oracle for {other}"),
-    }
-}
-
-/// The gradient that ICE's paper defines, Eqs. 11-15, by loops.
-fn ice_paper_gradient(scale: f64, x: &Rows, labels: &[u32]) -> Vec<f64> {
-    let (n, dim) = (x.len(), x[0].len());
-    let mut gradient = vec![0.0; n * dim];
-    for a in 0..n {
-        let of = |same: bool| (0..n).filter(move |&j| j != a && (labels[j] == labels[a]) == same);
-        // Weights relative to the largest exponential, which cancels in the normalisation.
-        let e = |j: usize| scale * dot(&x[a], &x[j]);
-        let mut weights = vec![0.0; n];
-        for i in of(true) {
-            let all = log_sum_exp(&of(false).map(e).chain([e(i)]).collect::<Vec<_>>());
-            for j in of(false) {
-                weights[j] += (e(j) - all).exp();
-                weights[i] += (e(j) - all).exp();
-            }
-        }
-        let total: f64 = weights.iter().sum();
-        for j in (0..n).filter(|&j| weights[j] > 0.0) {
-            let sign = if labels[j] == labels[a] { -1.0 } else { 1.0 };
-            for k in 0..dim {
-                gradient[j * dim + k] += sign * weights[j] / total / n as f64 * x[a][k];
-            }
-        }
-    }
-    gradient
-}
-
-/// The derivative of the circle loss with its weights held constant, by loops.
-fn circle_gradient(m: f64, gamma: f64, x: &Rows, labels: &[u32]) -> Vec<f64> {
-    let (n, dim) = (x.len(), x[0].len());
-    let mut gradient = vec![0.0; n * dim];
-    let of = |a: usize, same: bool| {
-        (0..n).filter(move |&j| j != a && (labels[j] == labels[a]) == same).collect::<Vec<_>>()
-    };
-    let anchors: Vec<usize> =
-        (0..n).filter(|&a| !of(a, true).is_empty() && !of(a, false).is_empty()).collect();
-    for &a in &anchors {
-        let s = |j: usize| dot(&x[a], &x[j]);
-        let weight = |j: usize| {
-            if labels[j] == labels[a] { -gamma * plus(1.0 + m - s(j)) } else { gamma * plus(s(j) + m) }
-        };
-        let logit = |j: usize| weight(j) * (s(j) - if labels[j] == labels[a] { 1.0 - m } else { m });
-        let side = |same: bool| log_sum_exp(&of(a, same).into_iter().map(logit).collect::<Vec<_>>());
-        let (p, q) = (side(true), side(false));
-        let outer = 1.0 / (1.0 + (-(p + q)).exp()) / anchors.len() as f64;
-        for j in (0..n).filter(|&j| j != a) {
-            let c = outer * (logit(j) - if labels[j] == labels[a] { p } else { q }).exp() * weight(j);
-            for k in 0..dim {
-                gradient[a * dim + k] += c * x[j][k];
-                gradient[j * dim + k] += c * x[a][k];
-            }
-        }
-    }
-    gradient
+    value(json, x.len(), x, related)
 }
 
 // -------------------------------------------------------------------------------------------------
 // Batches and losses.
-
-/// Every loss here whose value has an oracle and does not depend on the order of the batch.
-fn specs() -> Vec<Value> {
-    vec![
-        json!({"name": "nra"}),
-        json!({"name": "nra", "alpha": 1.0}),
-        json!({"name": "nra", "alpha": 2.5, "eps": 1e-3}),
-        json!({"name": "srt"}),
-        json!({"name": "srt", "margin": 1.0, "balance": 0.3}),
-        json!({"name": "srt", "soft": true, "hard_weight": 0.2, "temperature": 0.1}),
-        json!({"name": "srt", "hard_weight": 0.5, "hardest": "as_printed", "temperature": 0.3}),
-        json!({"name": "ice"}),
-        json!({"name": "ice", "gradient": "autodiff", "scale": 16.0}),
-        json!({"name": "contrastive"}),
-        json!({"name": "contrastive", "margin": 0.7}),
-        json!({"name": "triplet_all"}),
-        json!({"name": "triplet_semihard"}),
-        json!({"name": "triplet_semihard", "margin": 1.0}),
-        json!({"name": "triplet_batch_hard"}),
-        json!({"name": "triplet_batch_hard", "soft": true}),
-        json!({"name": "triplet_hard_negative"}),
-        json!({"name": "triplet_adaptive"}),
-        json!({"name": "multi_similarity"}),
-        json!({"name": "multi_similarity", "mining": false, "alpha": 4.0, "beta": 30.0, "base": 0.2}),
-        json!({"name": "lifted"}),
-        json!({"name": "lifted", "squared": false, "alpha": 0.5}),
-        json!({"name": "angular"}),
-        json!({"name": "angular", "angle": 36.0}),
-        json!({"name": "histogram", "bins": 11}),
-        json!({"name": "histogram"}),
-        json!({"name": "fast_ap"}),
-        json!({"name": "fast_ap", "bins": 3}),
-        json!({"name": "circle"}),
-        json!({"name": "circle", "gamma": 30.0, "margin": 0.4}),
-    ]
-}
 
 /// The two whose draw or pairing depends on the order, and the hot ends of the others.
 fn further_specs() -> Vec<Value> {
@@ -428,15 +76,6 @@ fn further_specs() -> Vec<Value> {
     ]
 }
 
-fn unit(rows: Rows) -> Rows {
-    rows.into_iter()
-        .map(|row| {
-            let norm = dot(&row, &row).sqrt().max(1e-9);
-            row.iter().map(|v| v / norm).collect()
-        })
-        .collect()
-}
-
 fn batches() -> impl Strategy<Value = (Rows, Vec<u32>)> {
     (1usize..11, 2usize..6).prop_flat_map(|(n, d)| {
         let rows = prop::collection::vec(prop::collection::vec(-1.0..1.0f64, d), n);
@@ -444,29 +83,6 @@ fn batches() -> impl Strategy<Value = (Rows, Vec<u32>)> {
         (rows, labels, any::<bool>())
             .prop_map(|(rows, labels, normalised)| (if normalised { unit(rows) } else { rows }, labels))
     })
-}
-
-fn close(found: f64, wanted: f64, tolerance: f64) -> bool {
-    (found - wanted).abs() <= tolerance * wanted.abs().max(1.0)
-}
-
-/// The derivative of `f` with respect to one entry, or nothing where `f` has a kink within the step.
-fn slope(f: &dyn Fn(&Rows) -> f64, rows: &Rows, i: usize, k: usize) -> Option<f64> {
-    let h = 1e-5;
-    let at = |by: f64| {
-        let mut moved = rows.clone();
-        moved[i][k] += by;
-        f(&moved)
-    };
-    let ([right, left], [far_right, far_left], middle) =
-        ([at(h), at(-h)], [at(2.0 * h), at(-2.0 * h)], at(0.0));
-    let (central, wide) = ((right - left) / (2.0 * h), (far_right - far_left) / (4.0 * h));
-    // The slopes of the two sides differ in proportion to the step where the function is smooth.
-    let (near, far) = ((right - 2.0 * middle + left) / h, (far_right - 2.0 * middle + far_left) / (2.0 * h));
-    let smooth = (far - 2.0 * near).abs() <= 1e-6 * central.abs().max(1.0)
-        && (central - wide).abs() <= 1e-5 * central.abs().max(1.0);
-    // One step of Richardson's extrapolation: the error is of order h^4.
-    smooth.then_some((4.0 * central - wide) / 3.0)
 }
 
 proptest! {
@@ -480,10 +96,10 @@ proptest! {
             let f = |x: &Rows| oracle(&json, x, &related);
             prop_assert!(close(found.value, f(&rows), 1e-9), "{json}: {} {}", found.value, f(&rows));
             let closed = match (json["name"].as_str().unwrap(), json.get("gradient").is_none()) {
-                ("ice", true) => Some(ice_paper_gradient(64.0, &rows, &labels)),
+                ("ice", true) => Some(ice_paper_gradient(64.0, rows.len(), &rows, &labels)),
                 ("circle", _) => {
                     let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
-                    Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), &rows, &labels))
+                    Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), rows.len(), &rows, &labels))
                 }
                 _ => None,
             };
@@ -653,7 +269,6 @@ fn cubic_losses_are_right_across_their_blocks_of_rows() {
         json!({"name": "srt", "temperature": 0.2, "soft": true, "hard_weight": 0.01}),
         json!({"name": "triplet_all"}),
         json!({"name": "triplet_semihard"}),
-        json!({"name": "angular"}),
     ] {
         let found = run(&json, &rows, &labels);
         let f = |x: &Rows| oracle(&json, x, &related);
@@ -669,6 +284,27 @@ fn cubic_losses_are_right_across_their_blocks_of_rows() {
             let found = found.gradient[i * 3 + 1];
             assert!((found - wanted).abs() < 1e-5 * largest.max(1e-2), "{json}: row {i} {found} {wanted}");
         }
+    }
+}
+
+#[test]
+fn angular_is_right_across_its_blocks_of_pairs() {
+    // 2^22 / 230 = 18,236 pairs a block, of 26,220: two blocks.
+    let n = 230;
+    let rows = unit(spread(n, 3));
+    let labels: Vec<u32> = (0..n as u32).map(|i| i % 2).collect();
+    let json = json!({"name": "angular"});
+    let found = run(&json, &rows, &labels);
+    let f = |x: &Rows| oracle(&json, x, &|i, j| labels[i] == labels[j]);
+    assert!(close(found.value, f(&rows), 1e-9), "{} {}", found.value, f(&rows));
+    for i in [0, 159, 160, 229] {
+        let at = |by: f64| {
+            let mut moved = rows.clone();
+            moved[i][1] += by;
+            f(&moved)
+        };
+        let (found, wanted) = (found.gradient[i * 3 + 1], (at(1e-6) - at(-1e-6)) / 2e-6);
+        assert!((found - wanted).abs() < 1e-7, "row {i}: {found} {wanted}");
     }
 }
 
@@ -709,7 +345,7 @@ fn ice_gradients_of_far_pairs_neither_cancel_nor_underflow() {
     // The positives' probabilities differ from 1 by exp(-128): in f32 1 - p is 0 and exp(-128) is 0 too.
     let rows = vec![vec![1.0, 0.0], vec![1.0, 0.0], vec![-1.0, 0.0], vec![-1.0, 0.0]];
     let labels = [0, 0, 1, 1];
-    let wanted = ice_paper_gradient(64.0, &rows, &labels);
+    let wanted = ice_paper_gradient(64.0, rows.len(), &rows, &labels);
     let found = run_at(&json!({"name": "ice"}), &rows, Labels::Classes(&labels), DType::F32, 0);
     assert!(wanted.iter().any(|&g| g != 0.0));
     for (found, wanted) in found.gradient.iter().zip(&wanted) {
@@ -722,12 +358,16 @@ fn multi_similarity_keeps_the_pairs_that_violate_their_order() {
     let angle = |degrees: f64| vec![degrees.to_radians().cos(), degrees.to_radians().sin()];
     // From 0 degrees: positives at 10 and 50, negatives at 40 and 100.
     let rows = vec![angle(0.0), angle(10.0), angle(50.0), angle(40.0), angle(-100.0)];
-    let found = run(&json!({"name": "multi_similarity", "epsilon": 0.05}), &rows, &[0, 0, 0, 1, 1]);
+    let found = run(
+        &json!({"name": "multi_similarity", "miner": {"name": "multi_similarity", "epsilon": 0.05}}),
+        &rows,
+        &[0, 0, 0, 1, 1],
+    );
     // The negative at 40 is nearer than the positive at 50; the positive at 10 is safe, and so is the
     // negative at 100.
     assert_eq!(found.output.queries.mined_positives[0], 1);
     assert_eq!(found.output.queries.mined_negatives[0], 1);
-    let all = run(&json!({"name": "multi_similarity", "mining": false}), &rows, &[0, 0, 0, 1, 1]);
+    let all = run(&json!({"name": "multi_similarity", "miner": {"name": "all"}}), &rows, &[0, 0, 0, 1, 1]);
     assert_eq!(all.output.queries.mined_positives, [2, 2, 2, 1, 1]);
 }
 
@@ -837,7 +477,7 @@ fn share_of_the_first(distances: [f64; 2]) -> f64 {
     // Only the negatives' hinges are above 0; the value is their mean.
     let cost = distances.map(|d| 3.0 - d);
     let values = (0..800).map(|step| {
-        let json = json!({"name": "margin", "beta": 2.8, "seed": 5});
+        let json = json!({"name": "margin", "beta": 2.8, "miner": {"name": "distance_weighted", "seed": 5}});
         run_at(&json, &rows, Labels::Classes(&[0, 0, 1, 2]), DType::F64, step).value
     });
     let mean = mean(&values.collect::<Vec<_>>());
@@ -864,7 +504,7 @@ fn margin_draws_anew_at_every_step_and_the_same_from_one_seed() {
     let rows = unit(spread(12, 5));
     let labels = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2];
     let at = |seed: u64, step: usize| {
-        let json = json!({"name": "margin", "seed": seed});
+        let json = json!({"name": "margin", "miner": {"name": "distance_weighted", "seed": seed}});
         let found = run_at(&json, &rows, Labels::Classes(&labels), DType::F32, step);
         (found.value, found.gradient)
     };
@@ -880,8 +520,8 @@ fn parameters_out_of_range_are_refused_with_their_name() {
         (json!({"name": "srt", "balance": 1.5}), "`loss.balance` must be from 0 to 1, not 1.5"),
         (json!({"name": "ice", "scale": 0.0}), "`loss.scale` must be above 0, not 0"),
         (
-            json!({"name": "margin", "far_cutoff": 2.0}),
-            "`loss.far_cutoff` must be above near_cutoff and below 2, not 2",
+            json!({"name": "margin", "miner": {"name": "distance_weighted", "far_cutoff": 2.0}}),
+            "`loss.miner.far_cutoff` must be above near_cutoff and below 2, not 2",
         ),
         (json!({"name": "histogram", "bins": 1}), "`loss.bins` must be from 2 to 1000000, not 1"),
         (

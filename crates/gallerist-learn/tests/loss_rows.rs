@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_learn::loss::{
-    Labels, LossConfig, LossOutput, LossShape, Progress, RankingLoss, on_general_path,
+    Labels, LossConfig, LossOutput, LossShape, Memory, Progress, RankingLoss, on_general_path,
 };
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn configs() -> Vec<LossConfig> {
         json!({"name": "triplet_hard_negative"}),
         json!({"name": "triplet_adaptive"}),
         json!({"name": "multi_similarity"}),
-        json!({"name": "multi_similarity", "mining": false}),
+        json!({"name": "multi_similarity", "miner": {"name": "all"}}),
         json!({"name": "circle"}),
         json!({"name": "circle", "gamma": 256.0}),
     ]
@@ -63,12 +63,28 @@ struct Result {
     output: LossOutput,
 }
 
-fn run_typed(config: &LossConfig, rows: &[f32], labels: Labels<'_>, general: bool, dtype: DType) -> Result {
-    let (n, d) = (labels.len(), rows.len() / labels.len());
+/// The last `m` rows are the memory.
+fn run_typed(
+    config: &LossConfig,
+    rows: &[f32],
+    labels: Labels<'_>,
+    m: usize,
+    general: bool,
+    dtype: DType,
+) -> Result {
+    let (n, d) = (labels.len() - m, rows.len() / labels.len());
     let device = Device::flex().autodiff();
     let loss = config.init(LossShape { classes: n, dimensions: d }, 0, &device);
+    let (labels, of_memory) = match labels {
+        Labels::Classes(classes) => (Labels::Classes(&classes[..n]), Labels::Classes(&classes[n..])),
+        Labels::Sets(sets) => (Labels::Sets(&sets[..n]), Labels::Sets(&sets[n..])),
+    };
+    let (rows, behind) = rows.split_at(n * d);
     let x = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), [n, d]), (&device, dtype)).require_grad();
-    let forward = || loss.forward(x.clone(), labels, Progress { step: 1, steps: 2 });
+    let behind = Tensor::from_data(TensorData::new(behind.to_vec(), [m, d]), (&Device::flex(), dtype));
+    let memory = Memory { embeddings: behind, labels: of_memory };
+    let forward =
+        || loss.forward_against(x.clone(), labels, Some(memory.clone()), Progress { step: 1, steps: 2 });
     let output = if general { on_general_path(forward) } else { forward() };
     let host = |data: TensorData| data.convert::<f64>().try_into_vec::<f64>().unwrap();
     let gradient = x.grad(&output.value.backward()).map_or(vec![0.0; n * d], |g| host(g.into_data()));
@@ -76,7 +92,7 @@ fn run_typed(config: &LossConfig, rows: &[f32], labels: Labels<'_>, general: boo
 }
 
 fn run(config: &LossConfig, rows: &[f32], labels: Labels<'_>, general: bool) -> Result {
-    run_typed(config, rows, labels, general, DType::F32)
+    run_typed(config, rows, labels, 0, general, DType::F32)
 }
 
 /// How two paths' results are compared.
@@ -89,7 +105,20 @@ enum Ties {
 }
 
 fn compare(config: &LossConfig, rows: &[f32], labels: Labels<'_>, ties: Ties, what: &str) {
-    let (rows_path, general) = (run(config, rows, labels, false), run(config, rows, labels, true));
+    compare_with_memory(config, rows, labels, 0, ties, what);
+}
+
+/// The last `m` rows are the memory.
+fn compare_with_memory(
+    config: &LossConfig,
+    rows: &[f32],
+    labels: Labels<'_>,
+    m: usize,
+    ties: Ties,
+    what: &str,
+) {
+    let run = |general| run_typed(config, rows, labels, m, general, DType::F32);
+    let (rows_path, general) = (run(false), run(true));
     let what = format!("{config:?}, {what}");
     let close = |a: f64, b: f64, scale: f64| (a - b).abs() <= 1e-4 * scale;
     let (a, b) = (rows_path.value, general.value);
@@ -143,6 +172,46 @@ fn both_paths_agree_on_sets_of_labels() {
     let sets: Vec<Vec<u32>> = (0..n as u32).map(|i| vec![i % 5, 5 + i % 7]).collect();
     for config in configs() {
         compare(&config, &rows(n, 8, 3, true), Labels::Sets(&sets), Ties::None, "sets");
+    }
+}
+
+#[test]
+fn both_paths_agree_with_a_memory_behind_the_batch() {
+    // Around the lanes, with fewer and more rows than the batch.
+    for (n, m, d) in [(1, 1, 3), (1, 40, 4), (7, 9, 5), (16, 16, 17), (33, 130, 8), (65, 15, 40)] {
+        for (classes, unit) in [(2, true), ((n + m) as u32 / 4 + 1, true), (5, false)] {
+            let labels: Vec<u32> = (0..(n + m) as u32).map(|i| i * 31 % classes).collect();
+            let sets: Vec<Vec<u32>> = labels.iter().map(|&label| vec![label, label % 2 + classes]).collect();
+            let rows = rows(n + m, d, n as u64, unit);
+            for config in configs() {
+                let what = format!("{n} and {m} x {d}, {classes} classes");
+                compare_with_memory(&config, &rows, Labels::Classes(&labels), m, Ties::None, &what);
+                compare_with_memory(&config, &rows, Labels::Sets(&sets), m, Ties::None, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn both_paths_agree_in_the_corners_of_a_memory() {
+    let (n, m, d) = (9, 9, 6);
+    let good = rows(n + m, d, 5, true);
+    // Each sample of the batch has its copy in the memory, or all are one, or the memory is zero.
+    let copies = good[..n * d].repeat(2);
+    let collapsed = good[..d].repeat(n + m);
+    let mut zeros = good.clone();
+    zeros[n * d..].fill(0.0);
+    let pairs: Vec<u32> = (0..18).map(|i| i % 9).collect();
+    let apart: Vec<u32> = (0..18).collect();
+    for config in configs() {
+        for (rows, what) in
+            [(&good, "good"), (&copies, "copies"), (&collapsed, "collapsed"), (&zeros, "zeros")]
+        {
+            for labels in [&pairs, &apart, &vec![3; 18]] {
+                let ties = if what == "good" { Ties::None } else { Ties::Some };
+                compare_with_memory(&config, rows, Labels::Classes(labels), m, ties, what);
+            }
+        }
     }
 }
 
@@ -219,9 +288,9 @@ fn both_paths_give_the_gradient_of_f64() {
     let (n, d) = (40, 24);
     let labels: Vec<u32> = (0..n as u32).map(|i| i / 4).collect();
     let rows = rows(n, d, 11, true);
-    for config in configs() {
-        let wanted = run_typed(&config, &rows, Labels::Classes(&labels), false, DType::F64);
-        let found = run(&config, &rows, Labels::Classes(&labels), false);
+    for (config, m) in configs().into_iter().flat_map(|config| [(config.clone(), 0), (config, 30)]) {
+        let run = |dtype| run_typed(&config, &rows, Labels::Classes(&labels), m, false, dtype);
+        let (wanted, found) = (run(DType::F64), run(DType::F32));
         assert!((found.value - wanted.value).abs() <= 1e-5 * wanted.value.abs(), "{config:?}");
         let largest = wanted.gradient.iter().fold(0.0, |l: f64, g| l.max(g.abs()));
         for (found, wanted) in found.gradient.iter().zip(&wanted.gradient) {
@@ -236,14 +305,14 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     let (n, d) = (700, 24);
     let rows = rows(n, d, 5, true);
     let classes: Vec<u32> = (0..n as u32).map(|i| i % 130).collect();
-    let with = |threads: usize, config: &LossConfig| {
+    let with = |threads: usize, config: &LossConfig, m: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(config, &rows, Labels::Classes(&classes), false))
+        pool.install(|| run_typed(config, &rows, Labels::Classes(&classes), m, false, DType::F32))
     };
-    for config in configs() {
-        let one = with(1, &config);
+    for (config, m) in configs().into_iter().flat_map(|config| [(config.clone(), 0), (config, 400)]) {
+        let one = with(1, &config, m);
         for threads in [2, 5] {
-            let other = with(threads, &config);
+            let other = with(threads, &config, m);
             assert_eq!(one.value.to_bits(), other.value.to_bits(), "{config:?}: {threads} threads");
             assert_eq!(one.gradient, other.gradient, "{config:?}: {threads} threads");
         }

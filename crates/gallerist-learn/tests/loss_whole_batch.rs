@@ -277,7 +277,7 @@ fn spectral_config(gradient: SpectralGradient) -> LossConfig {
 fn configs() -> Vec<LossConfig> {
     vec![
         LossConfig::SupCon(SupConConfig::default()),
-        LossConfig::SupCon(SupConConfig { temperature: 0.5, form: SupConForm::NtXent }),
+        LossConfig::SupCon(SupConConfig { temperature: 0.5, form: SupConForm::NtXent, miner: None }),
         LossConfig::SupCon(SupConConfig::nt_xent()),
         LossConfig::SmoothAp(SmoothApConfig::default()),
         LossConfig::SmoothAp(SmoothApConfig { temperature: 0.1, include_query: false }),
@@ -594,9 +594,9 @@ fn batches() -> impl Strategy<Value = (Rows, Vec<u32>)> {
 
 fn any_config() -> impl Strategy<Value = LossConfig> {
     let sharp = vec![
-        LossConfig::SupCon(SupConConfig { temperature: 1.0 / 256.0, form: SupConForm::SupCon }),
-        LossConfig::SupCon(SupConConfig { temperature: 1.0 / 256.0, form: SupConForm::NtXent }),
-        LossConfig::SupCon(SupConConfig { temperature: 30.0, form: SupConForm::NtXent }),
+        LossConfig::SupCon(SupConConfig { temperature: 1.0 / 256.0, form: SupConForm::SupCon, miner: None }),
+        LossConfig::SupCon(SupConConfig { temperature: 1.0 / 256.0, form: SupConForm::NtXent, miner: None }),
+        LossConfig::SupCon(SupConConfig { temperature: 30.0, form: SupConForm::NtXent, miner: None }),
         LossConfig::SmoothAp(SmoothApConfig { temperature: 30.0, include_query: true }),
         spectral_config(SpectralGradient::Paper),
     ];

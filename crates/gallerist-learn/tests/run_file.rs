@@ -1,7 +1,7 @@
 //! The run file: its defaults, its errors, its settings from the command line.
 
 use gallerist_learn::Error;
-use gallerist_learn::network::NetworkConfig;
+use gallerist_learn::network::Architecture;
 use gallerist_learn::train::{DEFAULTS, RunConfig};
 
 fn parse(text: &str) -> Result<RunConfig, Error> {
@@ -24,13 +24,18 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let uncommented: String = DEFAULTS
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if rest.split_whitespace().nth(1) == Some("=") => format!("{rest}\n"),
+            Some(rest) if rest.starts_with('[') || rest.split_whitespace().nth(1) == Some("=") => {
+                format!("{rest}\n")
+            }
             _ => format!("{line}\n"),
         })
         .collect();
     let all = parse(&uncommented).unwrap();
     assert!(
-        all.train.normalize.is_some() && all.image.stored_size.is_some() && all.optimizer.clip_norm.is_some()
+        all.xbm.is_some()
+            && all.train.normalize.is_some()
+            && all.image.stored_size.is_some()
+            && all.optimizer.clip_norm.is_some()
     );
     // And whatever a resolved run file writes is in the text.
     let resolved: toml::Table = all.to_toml().parse().unwrap();
@@ -81,7 +86,7 @@ fn settings_change_any_key_and_know_toml_from_plain_words() {
     .unwrap();
     assert_eq!(config.train.steps, 9);
     assert_eq!(config.data.train.len(), 2);
-    assert!(matches!(config.network, NetworkConfig::ConvBlocks(c) if c.channels == [4, 8]));
+    assert!(matches!(config.network.architecture, Architecture::ConvBlocks(c) if c.channels == [4, 8]));
     assert_eq!(config.train.normalize, Some(true));
     let refused = [
         ("train.steps", "no `="),
@@ -123,4 +128,74 @@ fn values_out_of_range_are_named() {
         let error = parse(text).unwrap().validate().unwrap_err().to_string();
         assert!(error.contains(&format!("`{key}`")), "{text}: {error}");
     }
+}
+
+#[test]
+fn an_evaluation_is_what_its_keys_ask_for() {
+    let plan = |text: &str| parse(text).unwrap().evaluation.plan();
+    let names = |text: &str| -> Vec<String> {
+        plan(text).unwrap().options.measures.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(names("[evaluation]\nrecall_at = [3]"), ["recall@3", "precision@1", "map@r", "r_precision"]);
+    assert_eq!(names("[evaluation]\nmetrics = [\"map\", \"ndcg@10\"]"), ["map", "ndcg@10"]);
+    assert_eq!(names("[evaluation]\nprotocol = \"sop\"")[..2], ["recall@1", "recall@10"]);
+    let all = plan(
+        "[evaluation]\nrerank = { k1 = 7 }\nbootstrap = { over = \"classes\" }\ncluster = \"sklearn10\"",
+    );
+    let all = all.unwrap();
+    let rerank = all.rerank.unwrap();
+    assert_eq!((rerank.k1, rerank.k2, rerank.lambda), (7, 6, 0.3));
+    assert_eq!(all.bootstrap.unwrap().resamples, 1000);
+    assert!(all.cluster.is_some() && all.verification.is_none());
+
+    for (text, wanted, hint) in [
+        ("metrics = [\"r_precison\"]", "knows no metric `r_precison`", "did you mean `r_precision`?"),
+        ("metrics = [\"recal@5\"]", "knows no metric `recal@5`", "did you mean `recall@5`?"),
+        ("metrics = [\"recall@0\"]", "knows no metric `recall@0`", "did you mean `recall@10`?"),
+        ("protocol = \"cub20\"", "knows no protocol `cub20`", "did you mean `cub200`?"),
+        ("protocol = \"market1501\"", "compares queries with a gallery", "gallerist embed"),
+    ] {
+        let error = parse(&format!("[evaluation]\n{text}")).unwrap().validate().unwrap_err();
+        assert!(message(&error).contains(wanted) && message(&error).contains(hint), "{}", message(&error));
+    }
+    let error = parse("[evaluation]\nrerank = { k = 7 }").unwrap_err();
+    assert!(message(&error).contains("unknown field `k`"), "{}", message(&error));
+}
+
+#[test]
+fn several_losses_are_a_list_of_tables() {
+    let text = "[[loss]]\nname = \"rll\"\nmargin = 0.3\n[[loss]]\npreset = \"ice-sop\"\nweight = 0.5\nhead = \"embedding\"";
+    let config = parse(text).unwrap();
+    config.validate().unwrap();
+    assert_eq!(config.loss.to_string(), "rll + 0.5 ice on embedding");
+    assert_eq!(parse(&config.to_toml()).unwrap(), config);
+    let changed = RunConfig::parse(text, "x", &["loss.1.weight=2".into(), "loss.0.t_neg=3".into()]).unwrap();
+    assert_eq!(
+        (changed.loss.0[1].weight, changed.loss.to_string().as_str()),
+        (2.0, "rll + 2 ice on embedding")
+    );
+
+    let error = RunConfig::parse(text, "x", &["loss.margin=2".into()]).unwrap_err();
+    assert!(message(&error).contains("`loss` is a list of 2"), "{}", message(&error));
+    assert!(message(&error).contains("--set loss.0.margin=2"), "{}", message(&error));
+    let error = parse("[[loss]]\nname = \"rll\"\n[[loss]]\nname = \"rll\"\nmargn = 1").unwrap_err();
+    assert!(message(&error).contains("`margin`"), "{}", message(&error));
+    let refused = |text: &str| parse(text).unwrap().validate().unwrap_err().to_string();
+    assert_eq!(
+        refused("[loss]\nname = \"rll\"\nhead = \"H\""),
+        "`loss.head` must be a head of the network: embedding, not `H`"
+    );
+    assert_eq!(refused("[loss]\nname = \"rll\"\nweight = 0"), "`loss.weight` must be above 0, not 0");
+    assert_eq!(refused("loss = []"), "`loss` must be one loss or more, not an empty list");
+}
+
+#[test]
+fn a_memory_wants_a_loss_that_compares_pairs() {
+    let with =
+        |loss: &str| parse(&format!("[loss]\nname = \"{loss}\"\n[xbm]\nsize = 10")).unwrap().validate();
+    with("srt").unwrap();
+    let error = with("softmax").unwrap_err();
+    assert!(message(&error).contains("contrastive"), "{}", message(&error));
+    let error = parse("[xbm]\nsize = 0").unwrap().validate().unwrap_err();
+    assert_eq!(error.to_string(), "`xbm.size` must be 1 or more, not 0");
 }

@@ -107,6 +107,56 @@ pub enum Error {
         /// Its rows.
         rows: usize,
     },
+    /// An evaluation that asks for what the images do not have.
+    #[error("{what} {problem}")]
+    Protocol {
+        /// What was asked for.
+        what: String,
+        /// What it needs and what there is.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Items of another width than the index they are meant for.
+    #[error("the items have {items} dimensions, the index has {index}")]
+    ItemDimensions {
+        /// Columns of the items.
+        items: usize,
+        /// Dimensions of the index.
+        index: usize,
+    },
+    /// One id for two items.
+    #[error("rows {first} and {second} of the items have the same id {id}")]
+    DuplicateId {
+        /// The id.
+        id: u64,
+        /// The first row that has it.
+        first: usize,
+        /// The second.
+        second: usize,
+    },
+    /// A change to an index that only reads.
+    #[error("the index `{}` is mapped and cannot be changed", path.display())]
+    ReadOnly {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// A fault of a database behind an index: not reached, refused, not understood.
+    #[error("{source}")]
+    Remote {
+        /// The error of the crate that speaks to the database.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Embeddings of two models in one gallery.
+    #[error("one set was embedded with {}, another with {}", network(first), short(other))]
+    Models {
+        /// The fingerprint that the first set names.
+        first: Option<String>,
+        /// The fingerprint that another set names.
+        other: Option<String>,
+    },
     /// An option outside its range.
     #[error("{option} must be {wanted}, {found} given")]
     Option {
@@ -117,6 +167,21 @@ pub enum Error {
         /// The value given.
         found: String,
     },
+}
+
+fn network(fingerprint: &Option<String>) -> String {
+    match fingerprint {
+        Some(_) => format!("the network {}", short(fingerprint)),
+        None => short(fingerprint),
+    }
+}
+
+/// The start of a fingerprint, enough to tell networks apart.
+fn short(fingerprint: &Option<String>) -> String {
+    match fingerprint {
+        Some(fingerprint) => fingerprint.chars().take(16).collect(),
+        None => "an unknown network".to_owned(),
+    }
 }
 
 fn display_product(rows: usize, cols: usize) -> String {
@@ -141,7 +206,7 @@ impl Error {
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
                 _ => None,
             },
-            Self::Format { hint, .. } => hint.clone(),
+            Self::Format { hint, .. } | Self::Protocol { hint, .. } => hint.clone(),
             Self::Extension { .. } => Some("rename the file, or choose another format".to_owned()),
             Self::NonFinite { .. } => Some(
                 "a network that diverged writes such rows; embed again from an earlier checkpoint".to_owned(),
@@ -150,9 +215,16 @@ impl Error {
                 Some("normalise the rows, or divide all of them by one constant".to_owned())
             }
             Self::Dimensions { .. } => Some("embed queries and gallery with the same model".to_owned()),
+            Self::Models { .. } => Some(
+                "distances between their rows mean nothing; embed all of them with one network".to_owned(),
+            ),
             Self::Count { what: "labels", .. } => {
                 Some("give the labels that were written with these embeddings".to_owned())
             }
+            Self::ItemDimensions { .. } => Some("embed the items with the model of the index".to_owned()),
+            Self::DuplicateId { .. } => Some("give every item a path or an id of its own".to_owned()),
+            Self::ReadOnly { .. } => Some("open the index without mapping it".to_owned()),
+            Self::Remote { hint, .. } => hint.clone(),
             Self::Shape { .. }
             | Self::Count { .. }
             | Self::Empty { .. }

@@ -1,4 +1,4 @@
-//! Class names as small integers.
+//! Class names, and sets of them, as small integers.
 
 use std::collections::HashMap;
 
@@ -44,6 +44,91 @@ pub fn encode_both(queries: &[String], gallery: &[String]) -> (Encoded, Encoded)
     let queries = queries.iter().map(|label| number(label.as_str())).collect();
     let gallery = gallery.iter().map(|label| number(label.as_str())).collect();
     (Encoded { ids: queries, names: names.clone() }, Encoded { ids: gallery, names })
+}
+
+/// What stands between the labels of a set: `heron|wading` has two.
+pub const SEPARATOR: char = '|';
+
+/// Whether these labels are sets: some row has several.
+pub fn are_sets(labels: &[String]) -> bool {
+    labels.iter().any(|label| label.contains(SEPARATOR))
+}
+
+/// Sets of labels as integers: one set per row, each rising and without repetition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelSets {
+    /// Row i has `starts[i]..starts[i + 1]` of `ids`.
+    starts: Vec<usize>,
+    ids: Vec<u32>,
+}
+
+impl LabelSets {
+    /// Takes one set per row; repetitions are dropped.
+    ///
+    /// ```
+    /// let sets = gallerist_retrieval::labels::LabelSets::new([vec![3, 1, 3], vec![]]);
+    /// assert_eq!(sets.of(0), [1, 3]);
+    /// assert!(sets.of(1).is_empty());
+    /// ```
+    pub fn new(sets: impl IntoIterator<Item = Vec<u32>>) -> Self {
+        let mut all = Self { starts: vec![0], ids: Vec::new() };
+        for mut set in sets {
+            set.sort_unstable();
+            set.dedup();
+            all.ids.extend(set);
+            all.starts.push(all.ids.len());
+        }
+        all
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// True when there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The labels of row `i`, rising.
+    ///
+    /// # Panics
+    /// When there is no row `i`.
+    pub fn of(&self, i: usize) -> &[u32] {
+        &self.ids[self.starts[i]..self.starts[i + 1]]
+    }
+}
+
+/// Reads `a|b` as the set of `a` and `b`, for queries and gallery alike: equal labels have equal
+/// numbers in both. Spaces around a label do not belong to it, and what is empty is no label.
+///
+/// A hierarchy is written as the set of its levels, `bird|bird/heron`: the number of shared
+/// labels is then the number of shared levels.
+///
+/// ```
+/// let queries = ["heron|wading".to_owned()];
+/// let gallery = ["wading".to_owned(), "wren | heron".to_owned()];
+/// let (queries, gallery) = gallerist_retrieval::labels::encode_sets(&queries, &gallery);
+/// assert_eq!(queries.of(0), [0, 1]);
+/// assert_eq!((gallery.of(0), gallery.of(1)), (&[1][..], &[0, 2][..]));
+/// ```
+///
+/// # Panics
+/// When there are more than 2^32 distinct labels.
+pub fn encode_sets(queries: &[String], gallery: &[String]) -> (LabelSets, LabelSets) {
+    let mut known: HashMap<&str, u32> = HashMap::new();
+    let mut number = |label| {
+        let next = u32::try_from(known.len()).expect("fewer than 2^32 distinct labels");
+        *known.entry(label).or_insert(next)
+    };
+    let queries: Vec<_> = queries.iter().map(|row| split(row).map(&mut number).collect()).collect();
+    let gallery: Vec<_> = gallery.iter().map(|row| split(row).map(&mut number).collect()).collect();
+    (LabelSets::new(queries), LabelSets::new(gallery))
+}
+
+fn split(row: &str) -> impl Iterator<Item = &str> {
+    row.split(SEPARATOR).map(str::trim).filter(|label| !label.is_empty())
 }
 
 #[cfg(test)]

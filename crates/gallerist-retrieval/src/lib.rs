@@ -1,8 +1,8 @@
 //! Embeddings on disk, exact search, ranked lists and retrieval metrics.
 //!
 //! No tensor engine is needed here: a [`Matrix`] holds one embedding per row, [`mod@file`] reads and
-//! writes it, [`search`] ranks a gallery for every query, [`eval`] turns ranks into metrics, and [`cluster`]
-//! compares clusters with classes.
+//! writes it, [`search`] ranks a gallery for every query, [`rerank`] ranks it again, [`index`] keeps a
+//! gallery that changes, [`eval`] turns ranks into metrics, and [`cluster`] compares clusters with classes.
 //!
 //! Three promises hold everywhere:
 //!
@@ -24,14 +24,20 @@
 //! ```
 
 pub mod cluster;
+mod compact;
 mod error;
 pub mod eval;
 pub mod file;
+pub mod index;
 pub mod labels;
 mod matrix;
 mod product;
+mod random;
+pub mod rerank;
+mod score_rows;
 pub mod search;
 
+pub use compact::{Code, CompactMatrix};
 pub use error::{Error, Result};
 pub use file::{EmbeddingSet, load_labels, sweep_stray_files, write_atomically};
 pub use matrix::{Matrix, MatrixView};

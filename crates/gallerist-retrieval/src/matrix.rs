@@ -61,11 +61,7 @@ impl Matrix {
     /// # Panics
     /// When an index names no row.
     pub fn select(&self, indices: &[usize]) -> Self {
-        let mut data = Vec::with_capacity(indices.len() * self.cols);
-        for &i in indices {
-            data.extend_from_slice(self.row(i));
-        }
-        Self { data, rows: indices.len(), cols: self.cols }
+        self.view().select(indices)
     }
 
     /// The matrix as a view.
@@ -129,6 +125,23 @@ impl<'a> MatrixView<'a> {
         &self.data[i * self.cols..(i + 1) * self.cols]
     }
 
+    /// The rows named by `indices`, in that order.
+    ///
+    /// # Panics
+    /// When an index names no row.
+    pub fn select(&self, indices: &[usize]) -> Matrix {
+        let mut data = Vec::with_capacity(indices.len() * self.cols);
+        for &i in indices {
+            data.extend_from_slice(self.row(i));
+        }
+        Matrix { data, rows: indices.len(), cols: self.cols }
+    }
+
+    /// A copy of the rows.
+    pub fn to_matrix(&self) -> Matrix {
+        Matrix { data: self.data.to_vec(), rows: self.rows, cols: self.cols }
+    }
+
     /// Refuses a matrix with a NaN or an infinity; `what` names the matrix in the message.
     ///
     /// # Errors
@@ -175,6 +188,21 @@ pub(crate) fn squared_length(row: &[f32]) -> f64 {
     }
     let tail: f64 = rest.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
     sums.iter().sum::<f64>() + tail
+}
+
+/// The squared Euclidean distance in f64, in eight interleaved partial sums.
+pub(crate) fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    let mut sums = [0.0f64; 8];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..8 {
+            let difference = f64::from(a[lane]) - f64::from(b[lane]);
+            sums[lane] += difference * difference;
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2));
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::eval::{
-    EvalOptions, Evaluation, Measure, Sightings, evaluate, evaluate_across_cameras, evaluate_split,
+    EvalOptions, Evaluation, Measure, Side, Sightings, Task, evaluate, evaluate_across_cameras,
+    evaluate_split,
 };
 use gallerist_retrieval::search::Metric;
 use proptest::prelude::*;
@@ -305,6 +306,14 @@ proptest! {
                     || gallery_labels[item] == query_labels[query] && camera(query) == camera(item)
             };
             let wanted = naive_skipping(scores(metric, &q, &g), &query_labels, &gallery_labels, skips);
+            assert_matches(&found, &wanted);
+
+            let side = Side::classes(&g, &gallery_labels).with_cameras(&gallery_cameras);
+            let found = Task::every_row(side).measure(&options(metric)).unwrap().evaluation;
+            let skips = |query: usize, item: usize| {
+                query == item || gallery_labels[item] == gallery_labels[query] && camera(query) == camera(item)
+            };
+            let wanted = naive_skipping(scores(metric, &g, &g), &gallery_labels, &gallery_labels, skips);
             assert_matches(&found, &wanted);
         }
     }

@@ -115,6 +115,47 @@ fn lists_of_real_numbers_differ_from_the_naive_ones_by_rounding_only() {
     }
 }
 
+/// The bound that [`search`] promises, for scores of rows of these lengths.
+fn rounding(metric: Metric, cols: usize, longest: f64) -> f64 {
+    let unit = 2f64.powi(-24);
+    match metric {
+        Metric::InnerProduct => (cols + 2) as f64 * unit * longest * longest,
+        Metric::Cosine => (cols + 4) as f64 * unit,
+        // Half the squared distance is off by (cols + 4) units of |a|^2 + |b|^2, and a distance
+        // computed so is at least a quarter of the root of that sum.
+        Metric::Euclidean => 4.0 * (cols + 6) as f64 * unit * (2.0 * longest * longest).sqrt(),
+    }
+}
+
+#[test]
+fn a_list_differs_from_that_of_f64_only_where_scores_differ_by_less_than_the_rounding() {
+    for (rows, cols, spread) in [(500, 3, 1.0), (400, 64, 1.0), (300, 512, 0.01)] {
+        // Around one point: with a small spread most of a product is common to all pairs.
+        let around = normal(rows, cols, 21).into_vec();
+        let data = around.iter().map(|value| 0.3 + spread * value).collect();
+        let gallery = Matrix::new(rows, cols, data).unwrap();
+        let length = |row: &[f32]| row.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+        let longest = (0..rows).map(|row| length(gallery.row(row))).fold(0.0, f64::max);
+        for metric in METRICS {
+            let bound = rounding(metric, cols, longest);
+            let options = SearchOptions { metric, ..SearchOptions::new(50) };
+            let lists = self_search(&gallery, &options).unwrap();
+            let wanted = naive(&gallery, &gallery, 50, metric, |a, b| a != b);
+            for (query, wanted) in wanted.iter().enumerate() {
+                for ((&item, &found), &(there, best)) in
+                    lists.indices(query).iter().zip(lists.scores(query)).zip(wanted)
+                {
+                    let exact = score(metric, gallery.row(query), gallery.row(item as usize));
+                    let sign = if metric == Metric::Euclidean { -1.0 } else { 1.0 };
+                    assert!((sign * f64::from(found) - exact).abs() <= bound, "{metric:?}, {cols}");
+                    let apart = (exact - best).abs();
+                    assert!(item as usize == there || apart <= 2.0 * bound, "{metric:?}, {cols}: {apart}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_row_is_left_out_of_its_own_list_but_its_duplicates_are_not() {
     let mut data = whole(120, 6, 5).into_vec();

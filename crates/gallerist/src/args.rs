@@ -1,8 +1,11 @@
 //! The command line, parsed into plain structs.
 
+pub(crate) mod index;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gallerist::data::{Layout, OpenOptions};
 
 /// Deep metric learning and image retrieval.
 #[derive(Debug, Parser)]
@@ -20,9 +23,13 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Train(Train),
     Embed(Embed),
+    Convert(Convert),
     Evaluate(Evaluate),
     Search(Search),
+    Index(index::Index),
     Loss(Loss),
+    Data(Data),
+    Weights(Weights),
     Config(Config),
     Completions(Completions),
 }
@@ -62,57 +69,207 @@ pub(crate) struct Train {
 pub(crate) struct Embed {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// A folder of class folders, a flat folder, a CSV manifest (path,label[,camera][,split]), a zip
-    /// of any of these, or one image (repeatable)
+    /// A published data set, a folder of class folders, a flat folder, a CSV manifest
+    /// (path,label[,camera][,split]), a zip of any of these, or one image (repeatable)
     #[arg(long, value_name = "PATH", required = true)]
     pub(crate) images: Vec<PathBuf>,
-    /// Take only the rows of a manifest with this split
-    #[arg(long, value_name = "NAME")]
-    pub(crate) split: Option<String>,
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
     /// Where the embeddings go (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    /// How the embeddings are stored
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
     /// Write the network's output as it is instead of rows of length 1
     #[arg(long)]
     pub(crate) raw: bool,
+    /// Heads of the network that make the embedding, e.g. L,M [default: the run file's, else all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) head: Vec<String>,
+    /// How several heads become one row [default: the run file's, else concat-then-normalize]
+    #[arg(long, value_enum)]
+    pub(crate) combine: Option<Combine>,
     /// Print a summary as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Measure retrieval: every image is a query against all the others.
+/// Rewrite embeddings in another format or precision, or join several files into one gallery.
 ///
-/// Queries without a relevant image count as misses in Recall@K and are left out of MAP@R; the
-/// result says how many there were. Ties are broken by the lower index and counted.
+/// Every command reads every precision. Files that carry a checksum are checked against it, and
+/// every value must be finite. What not all files have, labels for one, is left out.
 #[derive(Debug, Args)]
-pub(crate) struct Evaluate {
-    /// Run directory: embeds its test images again and measures them
-    #[arg(long, value_name = "DIR", required_unless_present = "embeddings", conflicts_with_all = ["embeddings", "labels"])]
-    pub(crate) run: Option<PathBuf>,
-    /// Which of the run's checkpoints
-    #[arg(long, value_enum, default_value_t = Which::Best, conflicts_with = "embeddings")]
-    pub(crate) checkpoint: Which,
+pub(crate) struct Convert {
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d)
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where the embeddings go (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
-    pub(crate) embeddings: Option<PathBuf>,
-    /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]
-    #[arg(long, value_name = "FILE", requires = "embeddings")]
-    pub(crate) labels: Option<PathBuf>,
-    /// The K of Recall@K
-    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1,2,4,8")]
-    pub(crate) recall_at: Vec<usize>,
-    /// How rows are compared
-    #[arg(long, value_enum, default_value_t = Metric::Cosine)]
-    pub(crate) metric: Metric,
-    /// Print the metrics as JSON on stdout
+    pub(crate) out: PathBuf,
+    /// How the embeddings are stored
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
+    /// Join embeddings of different networks, though distances between them mean nothing
+    #[arg(long)]
+    pub(crate) mix_models: bool,
+    /// Print a summary as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Search a gallery with query images: the K nearest by exact search.
+/// Measure retrieval: every image against all the others, or queries against a gallery.
+///
+/// Queries without a relevant image count as misses in Recall@K and are left out of MAP@R and mAP; the
+/// result says how many there were. Ties are broken by the lower index and counted. Labels `a|b` are
+/// sets: two images that share a label are relevant to each other, and the number of shared labels is
+/// the grade of NDCG. docs/metrics.md defines every metric.
+#[derive(Debug, Args)]
+pub(crate) struct Evaluate {
+    /// Run directory: embeds its test images again and measures what its [evaluation] asks for
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "query", "labels"], help_heading = INPUT)]
+    pub(crate) run: Option<PathBuf>,
+    /// Which of the run's checkpoints
+    #[arg(long, value_enum, default_value_t = Which::Best, conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
+    pub(crate) checkpoint: Which,
+    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others
+    #[arg(long, value_name = "FILE", help_heading = INPUT)]
+    pub(crate) embeddings: Option<PathBuf>,
+    /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]
+    #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
+    pub(crate) labels: Option<PathBuf>,
+    /// Embeddings of the queries
+    #[arg(long, value_name = "FILE", requires = "gallery", conflicts_with = "embeddings", help_heading = INPUT)]
+    pub(crate) query: Option<PathBuf>,
+    /// Labels of the queries [default: those in their file]
+    #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
+    pub(crate) query_labels: Option<PathBuf>,
+    /// Cameras of the queries, one a line or .npy of integers [default: those in their file]
+    #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
+    pub(crate) query_cameras: Option<PathBuf>,
+    /// Embeddings of the gallery; or milvus://HOST[:PORT]/COLLECTION, whose lists are measured: with --query, or with
+    /// the --embeddings that were pushed into it
+    #[arg(long, value_name = "FILE", conflicts_with = "run", help_heading = INPUT)]
+    pub(crate) gallery: Option<PathBuf>,
+    /// Labels of the gallery [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "gallery", help_heading = INPUT)]
+    pub(crate) gallery_labels: Option<PathBuf>,
+    /// Cameras of the gallery [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "gallery", help_heading = INPUT)]
+    pub(crate) gallery_cameras: Option<PathBuf>,
+    /// Cameras of --embeddings [default: those in the file, with --across-cameras]
+    #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
+    pub(crate) cameras: Option<PathBuf>,
+    /// Compare embeddings although queries and gallery name different models
+    #[arg(long, requires = "gallery", help_heading = INPUT)]
+    pub(crate) force: bool,
+
+    /// A benchmark's rules and metrics: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist
+    #[arg(long, value_name = "NAME", help_heading = MEASURED)]
+    pub(crate) protocol: Option<String>,
+    /// What is measured: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K [default: the protocol's, else recall@1,2,4,8, precision@1, map@r, r_precision]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "recall_at", help_heading = MEASURED)]
+    pub(crate) metrics: Vec<String>,
+    /// The K of Recall@K, with precision@1, MAP@R and R-precision [default: 1,2,4,8]
+    #[arg(long, value_name = "K", value_delimiter = ',', conflicts_with = "protocol", help_heading = MEASURED)]
+    pub(crate) recall_at: Vec<usize>,
+    /// How rows are compared [default: cosine]
+    #[arg(long, value_enum, help_heading = MEASURED)]
+    pub(crate) metric: Option<Metric>,
+    /// Skip images of the query's label from the query's own camera (the protocols of persons do)
+    #[arg(long, conflicts_with_all = ["protocol", "run"], help_heading = MEASURED)]
+    pub(crate) across_cameras: bool,
+
+    /// Measure again after re-ranking
+    #[arg(long, value_enum, help_heading = FURTHER)]
+    pub(crate) rerank: Option<Rerank>,
+    /// Neighbours that must be mutual
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "rerank", help_heading = FURTHER)]
+    pub(crate) k1: usize,
+    /// Neighbours whose vectors are averaged, the image itself among them; 1: none
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "rerank", help_heading = FURTHER)]
+    pub(crate) k2: usize,
+    /// Share of the original distance, from 0 to 1
+    #[arg(long, value_name = "X", default_value_t = 0.3, requires = "rerank", help_heading = FURTHER)]
+    pub(crate) lambda: f64,
+    /// Measure again with each query replaced by the mean of itself and its N nearest images
+    #[arg(long, value_name = "N", help_heading = FURTHER)]
+    pub(crate) query_expansion: Option<usize>,
+    /// Weight neighbours by this power of their similarity; 0: all alike
+    #[arg(long, value_name = "X", default_value_t = 0.0, requires = "query_expansion", help_heading = FURTHER)]
+    pub(crate) alpha: f64,
+    /// Measure again with all query images of an identity and a camera as one query
+    #[arg(long, value_enum, requires = "query", help_heading = FURTHER)]
+    pub(crate) multi_query: Option<Pooling>,
+    /// NMI, AMI and pair F1 of a k-means clustering, one cluster a class
+    #[arg(long, help_heading = FURTHER)]
+    pub(crate) cluster: bool,
+    /// Which k-means
+    #[arg(long, value_enum, default_value_t = KMeans::Faiss20, requires = "cluster", help_heading = FURTHER)]
+    pub(crate) kmeans: KMeans,
+    /// True accept rates at false accept rates over all pairs, equal error rate, area under the ROC curve
+    #[arg(long, help_heading = FURTHER)]
+    pub(crate) verification: bool,
+    /// The false accept rates, from 0 to 1
+    #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "0.1,0.01,0.001,0.0001", requires = "verification", help_heading = FURTHER)]
+    pub(crate) far: Vec<f64>,
+    /// Retrieval in small galleries drawn with --seed: classes x gallery images a class, e.g. 5x1
+    #[arg(long, value_name = "WAYSxSHOTS", help_heading = FURTHER)]
+    pub(crate) few_shot: Option<WaysShots>,
+    /// Query images a class in an episode
+    #[arg(long, value_name = "N", default_value_t = 15, requires = "few_shot", help_heading = FURTHER)]
+    pub(crate) episode_queries: usize,
+    /// Episodes
+    #[arg(long, value_name = "N", default_value_t = 600, requires = "few_shot", help_heading = FURTHER)]
+    pub(crate) episodes: usize,
+    /// One-shot classification on given runs, such as Omniglot's all_runs.zip (or its folder)
+    #[arg(long, value_name = "PATH", requires = "run", help_heading = FURTHER)]
+    pub(crate) one_shot: Option<PathBuf>,
+    /// 95 % confidence intervals from N resamples
+    #[arg(long, value_name = "N", help_heading = FURTHER)]
+    pub(crate) bootstrap: Option<usize>,
+    /// What is drawn: single queries, or classes with all their queries
+    #[arg(long, value_enum, default_value_t = Over::Queries, requires = "bootstrap", help_heading = FURTHER)]
+    pub(crate) bootstrap_over: Over,
+    /// Seed of the bootstrap, of k-means and of the episodes
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = FURTHER)]
+    pub(crate) seed: u64,
+
+    /// Print everything as JSON on stdout
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) json: bool,
+}
+
+const INPUT: &str = "Input";
+const MEASURED: &str = "What is measured";
+const FURTHER: &str = "Further rows";
+const OUTPUT: &str = "Output";
+
+/// `5x1`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaysShots {
+    pub(crate) ways: usize,
+    pub(crate) shots: usize,
+}
+
+impl std::str::FromStr for WaysShots {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
+        let (ways, shots) = text.split_once('x').unwrap_or((text, ""));
+        match (number(ways), number(shots)) {
+            (Some(ways), Some(shots)) => Ok(WaysShots { ways, shots }),
+            _ => Err("wanted two numbers of 1 or more with an x between them, e.g. 5x1".into()),
+        }
+    }
+}
+
+/// Search a gallery with query images: the K nearest by exact search, or by that of an index.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors)
+    /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
+    /// milvus://HOST[:PORT]/COLLECTION
     #[arg(long, value_name = "FILE")]
     pub(crate) gallery: PathBuf,
     /// Query images
@@ -141,7 +298,7 @@ pub(crate) struct Search {
 /// label are positives of each other. Losses take the rows as they are; see --normalize.
 #[derive(Debug, Args)]
 pub(crate) struct Loss {
-    /// Show all losses with their parameters and defaults, and the presets
+    /// Show all losses and miners with their parameters and defaults, and the presets
     #[arg(long)]
     pub(crate) list: bool,
     /// The loss
@@ -153,19 +310,38 @@ pub(crate) struct Loss {
     /// A parameter of the loss, e.g. --set alpha=1.2 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Which pairs the loss looks at: all, semi_hard, hard, distance_weighted, multi_similarity
+    #[arg(long, value_name = "NAME")]
+    pub(crate) miner: Option<String>,
+    /// A parameter of the miner, e.g. --miner-set epsilon=0.2 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", requires = "miner")]
+    pub(crate) miner_set: Vec<String>,
     /// Embeddings (.npy of f32 or f64, n x d, or .safetensors)
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers or text, one label a line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
+    /// Embeddings of earlier batches that lengthen every ranked list (cross-batch memory), m x d; constants
+    #[arg(long, value_name = "FILE")]
+    pub(crate) memory: Option<PathBuf>,
+    /// Labels of the memory [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "memory")]
+    pub(crate) memory_labels: Option<PathBuf>,
     /// Scale the rows to length 1 first; the gradient is that of the rows as they are in the file
     #[arg(long)]
     pub(crate) normalize: bool,
     /// Write the gradient of the value, n x d, of the embeddings' type
     #[arg(long, value_name = "FILE.npy")]
     pub(crate) gradient: Option<PathBuf>,
-    /// Steps done, for losses that change in the course of training
+    /// Parameters that the loss learns (proxies, class weights), instead of newly drawn ones:
+    /// safetensors by name, or a run's checkpoint
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parameters: Option<PathBuf>,
+    /// Write the parameters that the loss learns, safetensors of f32
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_parameters: Option<PathBuf>,
+    /// Steps done, for losses and miners that change in the course of training
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) step: usize,
     /// Seed of proxies and of random draws
@@ -174,6 +350,153 @@ pub(crate) struct Loss {
     /// Print value, per-query values and counts as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Look at image sets before they are used.
+#[derive(Debug, Args)]
+pub(crate) struct Data {
+    #[command(subcommand)]
+    pub(crate) command: DataCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataCommand {
+    Info(DataInfo),
+}
+
+/// Say what a data set holds: images, classes, splits, broken files, duplicates.
+///
+/// Every image is decoded. Counts are held against the published ones. Duplicates are images with
+/// the same pixels; one in training and one elsewhere is a leak.
+///
+/// Exit code 1: images are broken or missing, or there are leaks.
+#[derive(Debug, Args)]
+pub(crate) struct DataInfo {
+    /// A published data set, a folder of class folders, a flat folder, a CSV manifest, or a zip of any of
+    /// these
+    #[arg(required = true)]
+    pub(crate) path: Vec<PathBuf>,
+    /// A test set of its own: the PATHs are the training set
+    #[arg(long, value_name = "PATH")]
+    pub(crate) test: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
+    /// Threads that decode; 0: one per core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Print all of it as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Look at files of weights, fetch them, make a model of them, and give a model to other programs.
+///
+/// Read are safetensors, PyTorch's .pth and .pt (nothing in them is executed) and checkpoints, with the
+/// names of torchvision, of the bn_inception and MXNet mobilenetv2 weights in circulation, and our own.
+#[derive(Debug, Args)]
+pub(crate) struct Weights {
+    #[command(subcommand)]
+    pub(crate) command: WeightsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WeightsCommand {
+    List(WeightsList),
+    Fetch(WeightsFetch),
+    Inspect(WeightsInspect),
+    Import(WeightsImport),
+    Export(WeightsExport),
+}
+
+/// Show the public weights that `fetch` knows.
+#[derive(Debug, Args)]
+pub(crate) struct WeightsList {
+    /// Print them as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Fetch a file of weights and check its SHA-256.
+///
+/// The file grows as FILE.part and is moved to its place when it is whole; a transfer that broke off goes on
+/// where it stopped. A wrong checksum is refused.
+#[derive(Debug, Args)]
+pub(crate) struct WeightsFetch {
+    /// A name that `weights list` shows, or an address (http or https)
+    #[arg(value_name = "NAME|URL")]
+    pub(crate) source: String,
+    /// SHA-256 that the file must have, 8 to 64 hexadecimal digits; needed for an address
+    #[arg(long, value_name = "HEX")]
+    pub(crate) sha256: Option<String>,
+    /// Where it goes: a file, or a directory
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub(crate) out: PathBuf,
+    /// Print a summary as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show the tensors of a file, or what a network would take of them.
+#[derive(Debug, Args)]
+pub(crate) struct WeightsInspect {
+    /// File of weights
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Run file whose [network] is to take them
+    #[arg(long, value_name = "CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Change a key of the run file, as in `train`
+    #[arg(long, value_name = "KEY=VALUE", requires = "config")]
+    pub(crate) set: Vec<String>,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Make a model of a file of weights, without training.
+///
+/// The directory is like a run's, so that `embed`, `evaluate`, `search` and `weights export` take it. With
+/// `network.dimensions=0` the embedding is the network's features as they are.
+#[derive(Debug, Args)]
+pub(crate) struct WeightsImport {
+    /// File of weights
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Run file with the [network] and the [image] that fit them
+    #[arg(long, value_name = "CONFIG")]
+    pub(crate) config: PathBuf,
+    /// Change a key of the run file, as in `train`
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Directory to make
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Print what became of the tensors as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write a trained network for other programs.
+///
+/// `.safetensors` has the tensors with PyTorch's names; `.onnx` has the model from prepared images `images`
+/// [batch, channels, height, width] to `embedding` [batch, dimensions]. How images are prepared is in the
+/// file's metadata.
+#[derive(Debug, Args)]
+pub(crate) struct WeightsExport {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Where it goes (.safetensors or .onnx)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Embeddings as the network gives them instead of rows of length 1 (.onnx)
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Heads of the network that make the embedding, e.g. L,M [default: the run file's, else all] (.onnx)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) head: Vec<String>,
+    /// How several heads become one row [default: the run file's, else concat-then-normalize] (.onnx)
+    #[arg(long, value_enum)]
+    pub(crate) combine: Option<Combine>,
 }
 
 /// Show the run file's keys and defaults.
@@ -200,6 +523,34 @@ pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Which part of an image set, and how it is laid out.
+#[derive(Debug, Args)]
+pub(crate) struct PartArgs {
+    /// Take only this split: train, test, query, gallery, as the data set's layout, the column
+    /// `split` of a manifest or the names of folders have it [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) split: Option<String>,
+    /// How the files are laid out: manifest, cub200_2011, cub200_2010, cars196, sop, inshop,
+    /// consumer_to_shop, market1501, dukemtmc, cuhk03_np_detected, cuhk03_np_labeled, mnist, omniglot,
+    /// folders [default: told by the content]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layout: Option<Layout>,
+    /// Cut images to their bounding boxes (CUB-200-2011, Cars196, DeepFashion)
+    #[arg(long)]
+    pub(crate) crop_boxes: bool,
+}
+
+impl PartArgs {
+    pub(crate) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            layout: self.layout,
+            split: self.split.clone(),
+            crop_boxes: self.crop_boxes,
+            ..OpenOptions::default()
+        }
+    }
 }
 
 /// Which trained network.
@@ -230,10 +581,78 @@ impl From<Which> for gallerist_learn::train::Which {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Precision {
+    /// 4 bytes a value, as the network gave it
+    F32,
+    /// 2 bytes a value: 8 bits of precision (.safetensors only)
+    Bf16,
+    /// 1 byte a value: 255 steps between plus and minus the row's largest (.safetensors only)
+    Int8,
+}
+
+impl Precision {
+    pub(crate) fn code(self) -> Option<gallerist::retrieval::Code> {
+        match self {
+            Precision::F32 => None,
+            Precision::Bf16 => Some(gallerist::retrieval::Code::Bf16),
+            Precision::Int8 => Some(gallerist::retrieval::Code::Int8),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Combine {
+    /// Raw outputs one after the other, then scaled to length 1
+    ConcatThenNormalize,
+    /// Each head scaled to length 1 first
+    NormalizeThenConcat,
+}
+
+impl From<Combine> for gallerist_learn::network::Combine {
+    fn from(combine: Combine) -> Self {
+        match combine {
+            Combine::ConcatThenNormalize => Self::ConcatThenNormalize,
+            Combine::NormalizeThenConcat => Self::NormalizeThenConcat,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Metric {
     /// Rows scaled to length 1; similarity is their product
     Cosine,
     /// Euclidean distance of the rows as they are
     Euclidean,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Rerank {
+    /// By k-reciprocal neighbours (Zhong et al., 2017)
+    KReciprocal,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Pooling {
+    /// The mean of each value
+    Average,
+    /// The largest of each value
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum KMeans {
+    /// 20 iterations from one start of random rows
+    Faiss20,
+    /// The best of 10 starts by k-means++, 300 iterations each
+    Sklearn10,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Over {
+    /// Single queries
+    Queries,
+    /// Classes with all their queries
+    Classes,
 }

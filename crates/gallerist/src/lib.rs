@@ -10,7 +10,9 @@
 //! | train from a run file | [`train::Trainer`], [`train::RunConfig`] |
 //! | use a loss in a training loop of your own | [`loss`] |
 //! | embed images with a trained network | [`model::Model`] |
+//! | start from trained weights, or give a network to another program | [`weights`] |
 //! | search embeddings exactly | [`retrieval::search`] |
+//! | keep a gallery that changes, or one of millions | [`retrieval::index`] |
 //! | measure retrieval | [`retrieval::eval`] |
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
@@ -39,6 +41,10 @@
 pub mod pages;
 
 pub use gallerist_data as data;
-pub use gallerist_learn::{Error, Result, checkpoint, loss, model, network, optim, pairwise, params, train};
+pub use gallerist_learn::{
+    Error, Result, checkpoint, loss, memory, miner, model, network, optim, pairwise, params, train, weights,
+};
+#[cfg(feature = "milvus")]
+pub use gallerist_milvus as milvus;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;

@@ -24,7 +24,7 @@ use gallerist_learn::{Error, Result};
 use gallerist_report::{
     Chart, Hit, Item, Metric, Picture, RankedList, RankedSection, Report, Scale, SearchPage, Series,
 };
-use gallerist_retrieval::eval::Evaluation;
+use gallerist_retrieval::eval::{Evaluation, Further};
 use gallerist_retrieval::search::{self, RankedLists, SearchOptions, self_search};
 use gallerist_retrieval::{EmbeddingSet, labels};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,9 @@ pub struct RunMetrics {
     /// The test metrics: protocol, values by name, queries, ties.
     #[serde(flatten)]
     pub evaluation: Evaluation,
+    /// What else `[evaluation]` asks for: intervals, re-ranking, clusters, pairs.
+    #[serde(flatten)]
+    pub further: Further,
     /// Which checkpoint was evaluated: `best` or `last`.
     pub checkpoint: String,
     /// Its step.
@@ -113,7 +116,7 @@ pub fn run_report(run: &RunDirectory) -> Result<Report> {
         report.summary = Some(format!(
             "{} trained with {} for {} steps; weights of step {}.",
             network_name(&config),
-            config.loss.name(),
+            config.loss,
             config.train.steps,
             metrics.step
         ));
@@ -132,6 +135,9 @@ pub fn run_report(run: &RunDirectory) -> Result<Report> {
             report.notices.extend(metrics.evaluation.notes.iter().cloned());
         }
         report.evaluations.push(evaluation("test classes", &metrics.evaluation));
+        for (name, row) in metrics.further.rows() {
+            report.evaluations.push(evaluation(&format!("test classes, {name}"), &row.evaluation));
+        }
     }
     if run.embeddings().exists() {
         let set = EmbeddingSet::load(run.embeddings())?;
@@ -153,7 +159,7 @@ fn facts(config: &RunConfig) -> Vec<(String, String)> {
         ("training images".into(), paths(&config.data.train)),
         ("test images".into(), paths(&config.data.test)),
         ("network".into(), network_name(config)),
-        ("loss".into(), config.loss.name().into()),
+        ("loss".into(), config.loss.to_string()),
         ("steps".into(), config.train.steps.to_string()),
         ("learning rate".into(), config.optimizer.learning_rate.to_string()),
         ("seed".into(), config.train.seed.to_string()),
@@ -197,6 +203,21 @@ fn charts(records: &[Record]) -> Vec<Chart> {
         charts.push(chart("Validation classes", Scale::Share, false, validations));
     }
     charts.extend([
+        chart(
+            "Mean distance in a batch",
+            Scale::Linear,
+            true,
+            vec![
+                series("positive pairs", &|s| f64::from(s.positive_distance)),
+                series("negative pairs", &|s| f64::from(s.negative_distance)),
+            ],
+        ),
+        chart(
+            "Dimensions that the embeddings fill (participation ratio)",
+            Scale::Linear,
+            true,
+            vec![series("dimensions", &|s| f64::from(s.rank))],
+        ),
         chart("Learning rate", Scale::Linear, false, vec![series("learning rate", &|s| s.learning_rate)]),
         chart(
             "Norm of the gradient",

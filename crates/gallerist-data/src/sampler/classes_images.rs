@@ -82,6 +82,15 @@ impl ClassesImages {
         let classes: Vec<_> = (0u32..).zip(members).filter(|(_, images)| images.len() >= needed).collect();
         Ok(ClassesImages { config: *config, left_out: all - classes.len(), classes })
     }
+
+    /// Class number and images of the classes that take part.
+    pub(super) fn classes(&self) -> &[(u32, Vec<u32>)] {
+        &self.classes
+    }
+
+    pub(super) fn config(&self) -> &ClassesImagesConfig {
+        &self.config
+    }
 }
 
 impl BatchSampler for ClassesImages {

@@ -1,13 +1,17 @@
 //! How the images of an epoch are grouped into batches.
 //!
-//! A sampler is a pure function of (labels, seed, epoch). All batches have the
+//! A sampler is a pure function of (labels, seed, epoch), and some of how the network sees the
+//! classes ([`ClassMeans`]). All batches have the
 //! same size; what does not fill a batch at the end of an epoch is left out of
 //! that epoch, and because every epoch has its own order, something else is
 //! left out of the next.
 
 pub(crate) mod classes_images;
+pub(crate) mod hard;
 pub(crate) mod n_group;
 pub(crate) mod random;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +19,7 @@ use crate::error::Error;
 use crate::random::Random;
 use crate::source::ImageSet;
 use classes_images::{ClassesImages, ClassesImagesConfig};
+use hard::{HardClasses, HardClassesConfig, HardIdentities, HardIdentitiesConfig};
 use n_group::{NGroup, NGroupConfig};
 use random::{RandomBatches, RandomBatchesConfig};
 
@@ -32,6 +37,64 @@ pub trait BatchSampler: Send + Sync {
     /// Classes that never appear because they have too few images.
     fn left_out_classes(&self) -> usize {
         0
+    }
+
+    /// How often, and from how many images, the class means want to be computed anew; nothing for a
+    /// sampler that needs none.
+    fn refresh(&self) -> Option<Refresh> {
+        None
+    }
+
+    /// The sampler with these class means; nothing for one that needs none.
+    fn with_means(&self, _means: Arc<ClassMeans>) -> Option<Arc<dyn BatchSampler>> {
+        None
+    }
+}
+
+/// When a sampler wants the class means anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// Steps between two computations; the first is before the first step.
+    pub every: usize,
+    /// Images of a class, at most, that its mean is taken over.
+    pub images_per_class: usize,
+}
+
+/// The mean embedding of every class, as the network sees it now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassMeans {
+    dimensions: usize,
+    values: Vec<f32>,
+}
+
+impl ClassMeans {
+    /// `values` holds one row of `dimensions` numbers per class, in the order of the class numbers.
+    ///
+    /// # Panics
+    ///
+    /// If `values` does not hold whole rows.
+    pub fn new(dimensions: usize, values: Vec<f32>) -> Self {
+        assert!(
+            dimensions > 0 && values.len().is_multiple_of(dimensions),
+            "{} values, {dimensions} a row",
+            values.len()
+        );
+        ClassMeans { dimensions, values }
+    }
+
+    /// Length of a row.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// All rows, one after the other.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// The mean of a class.
+    fn row(&self, class: u32) -> &[f32] {
+        &self.values[class as usize * self.dimensions..][..self.dimensions]
     }
 }
 
@@ -53,6 +116,10 @@ pub enum SamplerConfig {
     NGroup(NGroupConfig),
     /// Images in random order, whatever their class.
     Random(RandomBatchesConfig),
+    /// Hard identity mining: half of a batch's classes are hard to tell from its first.
+    HardIdentities(HardIdentitiesConfig),
+    /// Hard class mining of N-pair: every class is the nearest to one chosen before.
+    HardClasses(HardClassesConfig),
 }
 
 impl SamplerConfig {
@@ -72,6 +139,8 @@ impl SamplerConfig {
             SamplerConfig::ClassesImages(c) => Box::new(ClassesImages::new(c, labels()?)?),
             SamplerConfig::NGroup(c) => Box::new(NGroup::new(c, labels()?)?),
             SamplerConfig::Random(c) => Box::new(RandomBatches::new(c, set.len(), set.name())?),
+            SamplerConfig::HardIdentities(c) => Box::new(HardIdentities::new(c, labels()?)?),
+            SamplerConfig::HardClasses(c) => Box::new(HardClasses::new(c, labels()?)?),
         })
     }
 }
@@ -190,7 +259,7 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// `1 class`, `2 classes`.
-fn counted(n: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 

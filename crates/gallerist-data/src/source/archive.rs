@@ -56,12 +56,6 @@ impl Archive {
             if entry.is_dir() || is_ignored(path) {
                 continue;
             }
-            if ARCHIVES.contains(&extension(path).as_str()) {
-                return Err(fault(
-                    format!("it holds another archive, `{path}`"),
-                    Some("unpack it; archives inside archives are not read"),
-                ));
-            }
             numbers.insert(path.to_owned(), number);
         }
         Ok(Archive { name, zip, numbers })
@@ -70,6 +64,19 @@ impl Archive {
     /// All files but hidden ones, in no particular order.
     pub(super) fn list(&self) -> Vec<String> {
         self.numbers.keys().cloned().collect()
+    }
+
+    /// Refuses an archive with another inside, which may hold the images that were meant.
+    pub(super) fn refuse_nested(&self) -> Result<(), Error> {
+        let nested = self.numbers.keys().filter(|p| ARCHIVES.contains(&extension(p).as_str())).min();
+        match nested {
+            None => Ok(()),
+            Some(path) => Err(Error::Archive {
+                path: self.name.clone(),
+                problem: format!("it holds another archive, `{path}`"),
+                hint: Some("unpack it; archives inside archives are not read"),
+            }),
+        }
     }
 
     pub(super) fn contains(&self, path: &str) -> bool {

@@ -1,4 +1,4 @@
-//! CSV manifests: `path,label[,camera][,split]`.
+//! CSV manifests: `path,label[,camera][,split]`; a label `a|b` is a set of labels.
 
 use crate::error::Error;
 
@@ -61,10 +61,14 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Vec<Row>, Error> {
                 v => Ok(v),
             }
         };
+        let label = value(label, "label")?;
+        if let Some(label) = label.as_deref().filter(|l| super::labels::canonical(l).is_none()) {
+            return Err(fault(Some(line), format!("the label `{label}` has an empty part")));
+        }
         rows.push(Row {
             line,
             path: value(Some(path), "path")?.expect("the column is there"),
-            label: value(label, "label")?,
+            label,
             camera: value(camera, "camera")?,
             split: value(split, "split")?,
         });

@@ -1,8 +1,12 @@
 //! Tests through the public interface, in one program to link.
 
+mod augment;
 mod common;
 mod decode;
+mod inspect;
+mod layout;
 mod loader;
+mod one_shot;
 mod random;
 mod source;
 mod transform;

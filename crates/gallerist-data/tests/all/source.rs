@@ -89,6 +89,26 @@ fn images_beside_class_folders_are_refused() {
 }
 
 #[test]
+fn folders_called_train_and_test_above_the_classes_are_splits() {
+    let folder = tempfile::tempdir().unwrap();
+    let files: Vec<_> = ["train/a/1.png", "train/b/2.png", "test/a/3.png", "test/c/d/4.png"]
+        .map(|p| (format!("top/{p}"), png(picture(2, 2, 0))))
+        .into();
+    write_tree(folder.path(), &files);
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(set.class_names(), ["a", "b", "c/d"]);
+    assert_eq!((0..4).map(|i| set.split(i).unwrap()).collect::<Vec<_>>(), ["test", "test", "train", "train"]);
+    let options = OpenOptions { split: Some("train".to_owned()), ..OpenOptions::default() };
+    let train = ImageSet::open_with(&[folder.path()], &options).unwrap();
+    assert_eq!(paths(&train), ["top/train/a/1.png", "top/train/b/2.png"]);
+    // With a folder of another name beside them they are classes like any other.
+    write_tree(folder.path(), &[("top/more/a/5.png".to_owned(), png(picture(2, 2, 0)))]);
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(set.class_names(), ["more/a", "test/a", "test/c/d", "train/a", "train/b"]);
+    assert_eq!(set.split(0), None);
+}
+
+#[test]
 fn nothing_there_and_no_images_are_different_errors() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("nowhere");
@@ -176,9 +196,9 @@ fn manifests_give_labels_cameras_and_splits() {
     let train = ImageSet::open_with(&[&path], &split("train")).unwrap();
     assert_eq!(paths(&train), ["class00/00.png", "class00/01.png"]);
     let error = ImageSet::open_with(&[&path], &split("val")).unwrap_err().to_string();
-    assert!(error.ends_with("no row has the split `val`; there are `test` (1), `train` (2)"), "{error}");
+    assert!(error.ends_with("no image has the split `val`; there are `test` (1), `train` (2)"), "{error}");
     let error = ImageSet::open_with(&[folder.path()], &split("val")).unwrap_err().to_string();
-    assert!(error.ends_with("and only a manifest has splits"), "{error}");
+    assert!(error.ends_with("the split `val` was asked for, and there are no splits"), "{error}");
 
     // Called manifest.csv it speaks for its folder and for an archive of it.
     fs::rename(&path, folder.path().join("manifest.csv")).unwrap();
@@ -205,6 +225,10 @@ fn a_manifest_that_names_a_missing_or_repeated_file_is_refused_by_line() {
     };
     let missing = error("class00/00.png,a\nclass00/09.png,a\n");
     assert!(missing.ends_with("line 3: there is no file `class00/09.png`"), "{missing}");
+    let several = error("class00/00.png,a\n1.png,a\n2.png,a\n3.png,b\n4.png,b\n5.png,b\n");
+    let listed =
+        "line 3: there is no file `1.png`; 4 further files are missing: `2.png`, `3.png`, `4.png`, …";
+    assert!(several.ends_with(listed), "{several}");
     let twice = error("class00/00.png,a\nclass00/01.png,a\nclass00/00.png,b\n");
     assert!(twice.ends_with("line 4: `class00/00.png` is listed already, on line 2"), "{twice}");
     let none = error("");
@@ -232,7 +256,7 @@ fn limits_keep_the_first_classes_and_images() {
     let folder = tempfile::tempdir().unwrap();
     write_tree(folder.path(), &class_folders(5, 3));
     let open = |max_classes, max_images| {
-        let options = OpenOptions { max_classes, max_images, split: None };
+        let options = OpenOptions { max_classes, max_images, ..OpenOptions::default() };
         ImageSet::open_with(&[folder.path()], &options)
     };
     assert_eq!(open(Some(2), None).unwrap().labels().unwrap(), [0, 0, 0, 1, 1, 1]);
@@ -362,4 +386,43 @@ fn the_real_omniglot_archives_have_their_classes() {
         assert_eq!((image.width(), image.height(), image.channels()), (105, 105, 1));
         assert!(set.class_names()[0].ends_with("/character01"), "{}", set.class_names()[0]);
     }
+}
+
+#[test]
+fn labels_in_sets_are_shared_kept_by_subsets_and_split_by_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(3, 2));
+    let path = folder.path().join("list.csv");
+    let write = |labels: [&str; 6]| {
+        let rows: Vec<String> =
+            (0..6).map(|i| format!("class{:02}/{:02}.png,{}\n", i / 2, i % 2, labels[i])).collect();
+        fs::write(&path, format!("path,label\n{}", rows.concat())).unwrap();
+        ImageSet::open(&path)
+    };
+    let set = write(["red|dress", "dress|red", "red", "shoe", "shoe|blue", "hat"]).unwrap();
+    assert_eq!(set.label_names(), ["blue", "dress", "hat", "red", "shoe"]);
+    assert_eq!(set.label_sets().unwrap(), [vec![1, 3], vec![1, 3], vec![3], vec![4], vec![0, 4], vec![2]]);
+    assert_eq!(set.class_names(), ["blue|shoe", "dress|red", "hat", "red", "shoe"]);
+    assert_eq!(set.labels().unwrap(), [1, 1, 3, 4, 0, 2]);
+
+    let part = set.subset(&[5, 0]);
+    assert_eq!(part.label_names(), ["dress", "hat", "red"]);
+    assert_eq!(part.label_sets().unwrap(), [vec![1], vec![0, 2]]);
+
+    let turned = set.with_rotation_classes().unwrap();
+    assert_eq!(turned.label_names()[5], "blue@90");
+    assert_eq!(turned.label_sets().unwrap()[6 + 4], [5, 9]);
+
+    for seed in 0..10 {
+        let (rest, held) = set.split_classes(0.3, seed).unwrap();
+        assert_eq!(rest.len() + held.len(), 6);
+        assert!(held.label_names().iter().all(|l| !rest.label_names().contains(l)), "{held:?}");
+    }
+    let linked = write(["a|b", "b|c", "c", "a", "b", "c"]).unwrap();
+    let error = linked.split_classes(0.5, 1).unwrap_err().to_string();
+    assert!(error.ends_with("all are linked by labels they share"), "{error}");
+
+    assert!(write(["a", "b", "a", "b", "a", "b"]).unwrap().label_sets().is_none());
+    let error = write(["a", "b|", "a", "b", "a", "b"]).unwrap_err().to_string();
+    assert!(error.ends_with("line 3: the label `b|` has an empty part"), "{error}");
 }

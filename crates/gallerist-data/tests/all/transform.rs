@@ -241,6 +241,7 @@ fn a_constant_image_stays_constant_under_any_warp() {
         flip: 0.5,
         crop: CropConfig::Area { scale: [0.08, 1.0], ratio: [0.75, 1.33] },
         border: Some(Border::Value(0.6)),
+        ..AugmentConfig::default()
     };
     let config = ImageConfig {
         size: Size { height: 24, width: 12 },

@@ -18,6 +18,7 @@
 //! - Both sums are taken as logarithms, so that gamma 256 does not overflow.
 //! - Anchors without a positive or without a negative contribute 0 and are not counted in the mean.
 //! - Embeddings that are not of length 1 give finite values, but the margins mean nothing then.
+//! - With a miner (see [`crate::miner`]) positives and negatives are those in force.
 //!
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
@@ -25,12 +26,28 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, hinge, log_sum_exp, mean_among, softplus};
+use super::pairs::{Pairs, column, counts, hinge, log_sum_exp, mean_among, softplus};
 use super::rows::{self, CircleRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::miner::{self, MinerConfig};
 
 /// Parameters of [`Circle`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{CircleConfig, Labels, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = CircleConfig { margin: 0.4, gamma: 80.0, ..Default::default() }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CircleConfig {
@@ -38,11 +55,14 @@ pub struct CircleConfig {
     pub margin: f64,
     /// Scale. 256 (face recognition), 80 (fine-grained retrieval).
     pub gamma: f64,
+    /// Which pairs take part; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub miner: Option<MinerConfig>,
 }
 
 impl Default for CircleConfig {
     fn default() -> Self {
-        CircleConfig { margin: 0.25, gamma: 256.0 }
+        CircleConfig { margin: 0.25, gamma: 256.0, miner: None }
     }
 }
 
@@ -59,7 +79,8 @@ impl CircleConfig {
     /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, (-1.0..=1.0).contains(&self.margin), "from -1 to 1")?;
-        in_range("gamma", self.gamma, self.gamma > 0.0, "above 0")
+        in_range("gamma", self.gamma, self.gamma > 0.0, "above 0")?;
+        miner::validate(self.miner.as_ref())
     }
 }
 
@@ -70,15 +91,18 @@ pub struct Circle {
     config: CircleConfig,
 }
 
-impl RankingLoss for Circle {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for Circle {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let rows = CircleRows { margin: self.config.margin, gamma: self.config.gamma };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if self.config.miner.is_none()
+            && let Some(output) = rows::forward(&rows, lists)
+        {
             return output;
         }
-        let CircleConfig { margin, gamma } = self.config;
-        let pairs = Pairs::new(labels, &embeddings);
-        let similarity = embeddings.clone().matmul(embeddings.transpose());
+        let CircleConfig { margin, gamma, .. } = self.config;
+        let all = Pairs::new(lists);
+        let pairs = miner::in_force(self.config.miner.as_ref(), &all, lists, progress).pairs();
+        let similarity = lists.similarities();
         let held = similarity.clone().detach();
         let weight_p = hinge(held.clone().neg().add_scalar(1.0 + margin));
         let weight_n = hinge(held.add_scalar(margin));
@@ -88,15 +112,14 @@ impl RankingLoss for Circle {
         let lead = log_sum_exp(&logit_p, &pairs.positives) + log_sum_exp(&logit_n, &pairs.negatives);
         let per_query = softplus(lead) * both.clone();
         let losses = column(&per_query);
-        let counts = pairs.queries();
-        let mined = |all: &[u32]| {
-            all.iter().zip(&losses).map(|(&all, &loss)| if loss > 0.0 { all } else { 0 }).collect()
+        let active = |mask: &Tensor<2>| {
+            counts(mask).iter().zip(&losses).map(|(&all, &loss)| if loss > 0.0 { all } else { 0 }).collect()
         };
         let queries = Queries {
-            mined_positives: mined(&counts.positives),
-            mined_negatives: mined(&counts.negatives),
+            mined_positives: active(&pairs.positives),
+            mined_negatives: active(&pairs.negatives),
             loss: losses,
-            ..counts
+            ..all.queries()
         };
         LossOutput { value: mean_among(&per_query, &both), queries }
     }

@@ -143,7 +143,7 @@ pub(crate) fn classification(
         Denominator::OthersOnly => (gap.clone(), gap.detach().ones_like()),
     };
     let loss = (loss * targets.weights.clone()).mask_fill(alone_pairs.clone(), 0.0);
-    let value = loss.clone().sum().div_scalar(n as f64);
+    let value = loss.clone().sum().mul_scalar(1.0 / n as f64);
 
     // The derivative of the value by each logit, up to its sign: what is 0 takes no part.
     let weight = host(&(weight * targets.weights.clone()).mask_fill(alone_pairs, 0.0));

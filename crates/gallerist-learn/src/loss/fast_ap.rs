@@ -26,15 +26,28 @@
 //! Time and memory: `O(n^2 (d + bins))`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, hinge, mean_among};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Parameters of [`FastAp`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{FastApConfig, Labels, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = FastApConfig { bins: 20 }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FastApConfig {
@@ -71,10 +84,10 @@ pub struct FastAp {
     config: FastApConfig,
 }
 
-impl RankingLoss for FastAp {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let pairs = Pairs::new(labels, &embeddings);
-        let squared = distances(&embeddings, &embeddings).square();
+impl PairLoss for FastAp {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
+        let pairs = Pairs::new(lists);
+        let squared = lists.distances().square();
         let step = 4.0 / self.config.bins as f64;
         let others = pairs.positives.clone() + pairs.negatives.clone();
 

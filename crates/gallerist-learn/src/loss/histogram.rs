@@ -10,7 +10,8 @@
 //! L   = sum over r of h-_r sum over q <= r of h+_q
 //! ```
 //!
-//! Pairs are unordered. **Held constant**: nothing; the derivative is `-h-_r / D` over the number of positive
+//! Pairs are unordered; with the memory they count half as much as inside the batch, where a pair stands in
+//! two lists. **Held constant**: nothing; the derivative is `-h-_r / D` over the number of positive
 //! pairs at a positive pair between the nodes `r` and `r + 1`, and `h+_{r+1} / D` over the number of negative
 //! pairs at a negative one.
 //!
@@ -30,7 +31,7 @@ use burn::tensor::{Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::with_gradient;
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
 use crate::pairwise::host;
 
@@ -38,6 +39,21 @@ use crate::pairwise::host;
 const ROUNDING: f64 = 1e-5;
 
 /// Parameters of [`Histogram`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{HistogramConfig, Labels, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = HistogramConfig { bins: 101 }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HistogramConfig {
@@ -90,15 +106,18 @@ impl Histogram {
     }
 }
 
-impl RankingLoss for Histogram {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let [n, _] = embeddings.dims();
+impl PairLoss for Histogram {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
+        let [n, g] = lists.dims();
         let bins = self.config.bins;
-        let similarity = embeddings.clone().matmul(embeddings.transpose());
+        let similarity = lists.similarities();
         let values = host(&similarity);
 
+        // Each pair once: with a sample before, or with one of the memory, which stands in one list alone.
+        let partners = |i: usize| (0..i).chain(n..g);
+        let weight = |j: usize| if j < n { 1.0 } else { 0.5 };
         let mut histograms = [vec![0.0; bins], vec![0.0; bins]];
-        let mut pairs = [0u64; 2];
+        let mut pairs = [0f64; 2];
         let mut queries = Queries {
             loss: vec![0.0; n],
             positives: vec![0; n],
@@ -108,21 +127,23 @@ impl RankingLoss for Histogram {
             ..Queries::default()
         };
         for i in 0..n {
-            for j in 0..i {
-                let related = labels.related(i, j);
-                let place = self.place(values[i * n + j]);
+            for j in partners(i) {
+                let related = lists.related(i, j);
+                let place = self.place(values[i * g + j]);
                 let side = usize::from(!related);
-                histograms[side][place.lower] += 1.0 - place.upper_share;
-                histograms[side][place.lower + 1] += place.upper_share;
-                pairs[side] += 1;
+                histograms[side][place.lower] += weight(j) * (1.0 - place.upper_share);
+                histograms[side][place.lower + 1] += weight(j) * place.upper_share;
+                pairs[side] += weight(j);
                 let count = if related { &mut queries.positives } else { &mut queries.negatives };
                 count[i] += 1;
-                count[j] += 1;
+                if j < n {
+                    count[j] += 1;
+                }
             }
         }
-        let some = pairs[0] > 0 && pairs[1] > 0;
+        let some = pairs[0] > 0.0 && pairs[1] > 0.0;
         for (histogram, pairs) in histograms.iter_mut().zip(pairs) {
-            histogram.iter_mut().for_each(|h| *h /= pairs.max(1) as f64);
+            histogram.iter_mut().for_each(|h| *h /= if some { pairs } else { 1.0 });
         }
         let [positive, negative] = histograms;
         let below: Vec<f64> = positive
@@ -135,35 +156,39 @@ impl RankingLoss for Histogram {
         let value: f64 =
             if some { negative.iter().zip(&below).map(|(h, below)| h * below).sum() } else { 0.0 };
 
-        let mut gradient = vec![0.0; n * n];
+        let mut gradient = vec![0.0; n * g];
         let mut loss = vec![0.0f64; n];
         let inverse_step = 0.5 * (bins - 1) as f64;
         for i in 0..n {
-            for j in (0..i).filter(|_| some) {
-                let place = self.place(values[i * n + j]);
-                let related = labels.related(i, j);
+            for j in partners(i).filter(|_| some) {
+                let place = self.place(values[i * g + j]);
+                let related = lists.related(i, j);
                 let slope = if related { -negative[place.lower] } else { positive[place.lower + 1] };
                 if slope != 0.0 && place.moves {
                     // Entry (i, j) alone stands for the unordered pair.
-                    gradient[i * n + j] = slope * inverse_step / pairs[usize::from(!related)] as f64;
+                    gradient[i * g + j] = weight(j) * slope * inverse_step / pairs[usize::from(!related)];
                     let mined =
                         if related { &mut queries.mined_positives } else { &mut queries.mined_negatives };
                     mined[i] += 1;
-                    mined[j] += 1;
+                    if j < n {
+                        mined[j] += 1;
+                    }
                 }
                 if !related {
                     let cost = (1.0 - place.upper_share) * below[place.lower]
                         + place.upper_share * below[place.lower + 1];
-                    let share = 0.5 * n as f64 * cost / pairs[1] as f64;
+                    let share = 0.5 * n as f64 * cost / pairs[1];
                     loss[i] += share;
-                    loss[j] += share;
+                    if j < n {
+                        loss[j] += share;
+                    }
                 }
             }
         }
         queries.loss = loss.iter().map(|&v| v as f32).collect();
         let (device, dtype) = (similarity.device(), similarity.dtype());
         let value = Tensor::<1>::from_data(TensorData::new(vec![value], [1]), (&device, dtype));
-        let gradient = Tensor::<2>::from_data(TensorData::new(gradient, [n, n]), (&device, dtype));
+        let gradient = Tensor::<2>::from_data(TensorData::new(gradient, [n, g]), (&device, dtype));
         LossOutput { value: with_gradient(value, &similarity, gradient), queries }
     }
 }

@@ -17,6 +17,12 @@
 //! anchor and the weights; every sample is an anchor once, so every sample gets its share.
 //! `gradient = "autodiff"`: the true derivative of the value; nothing is held constant.
 //!
+//! With a memory, a pair of an anchor and a memory's row `x_j` would give no gradient at all if the anchor were
+//! held constant. It is given in the exchanged roles: with the same weights, `-x_j w_j` on the anchor where `j`
+//! is a positive and `+x_j w_j` where it is a negative, the memory's row held constant. So every sample gets a
+//! share from each pair it is in, as from the pairs inside the batch. The weights are normalised over the
+//! whole list.
+//!
 //! # Corner cases
 //!
 //! - The weights of the positives sum to 1/2 and so do those of the negatives, whatever the scale:
@@ -34,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, log_sum_exp, row_softmax, softplus, with_gradient};
 use super::rows::{self, IceRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
 
 /// Which gradient [`Ice`] gives.
@@ -49,6 +55,21 @@ pub enum IceGradient {
 }
 
 /// Parameters of [`Ice`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{IceConfig, Labels, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = IceConfig { scale: 48.0, ..Default::default() }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IceConfig {
@@ -87,20 +108,19 @@ pub struct Ice {
     config: IceConfig,
 }
 
-impl RankingLoss for Ice {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for Ice {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let paper_gradient = self.config.gradient == IceGradient::Paper;
         let rows = IceRows { scale: self.config.scale, paper_gradient };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let [n, _] = embeddings.dims();
-        let pairs = Pairs::new(labels, &embeddings);
-        let gallery = match self.config.gradient {
-            IceGradient::Paper => embeddings.clone().detach(),
-            IceGradient::Autodiff => embeddings.clone(),
+        let [n, _] = lists.dims();
+        let pairs = Pairs::new(lists);
+        let similarity = match self.config.gradient {
+            IceGradient::Paper => with_constant_anchors(lists),
+            IceGradient::Autodiff => lists.similarities(),
         };
-        let similarity = gallery.clone().matmul(embeddings.clone().transpose());
         let logits = similarity.clone().mul_scalar(self.config.scale);
         let both = pairs.both();
         // -log p(i | a) = softplus(log of the sum over the negatives - s x_a.x_i).
@@ -128,5 +148,19 @@ impl RankingLoss for Ice {
             ..counts
         };
         LossOutput { value, queries }
+    }
+}
+
+/// The similarities of anchors and gallery, `[n, n + m]`, tracked on one side: the gallery's where that is
+/// of the batch, the anchor's where the gallery is the memory.
+fn with_constant_anchors(lists: &Lists<'_>) -> Tensor<2> {
+    let embeddings = lists.embeddings();
+    let inside = embeddings.clone().detach().matmul(embeddings.clone().transpose());
+    match lists.memory() {
+        Some(memory) => {
+            let outside = embeddings.clone().matmul(memory.embeddings.clone().transpose());
+            Tensor::cat(vec![inside, outside], 1)
+        }
+        None => inside,
     }
 }

@@ -11,8 +11,12 @@
 //!      = 1 / (2 |P|) sum over P of [J_ij]_+        (the form printed in the ranked list loss papers)
 //! ```
 //!
+//! With a memory, the pairs are those of a query and a positive in its list (a pair inside the batch stands in
+//! two lists), and the mean is over them; the negatives of a memory's row are the batch's.
+//!
 //! **Held constant**: nothing. A query's own loss is half the mean of `[J_ij]_+^2` (or `[J_ij]_+`) over its
-//! positives.
+//! positives. With a miner (see [`crate::miner`]) `P` are the ordered pairs in force, twice `|P|` their number, and
+//! `N_i` the negatives in force.
 //!
 //! # Corner cases
 //!
@@ -29,11 +33,25 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, total};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
+use crate::miner::{self, MinerConfig};
 
 /// Parameters of [`Lifted`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, LiftedConfig, Progress, RankingLoss};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = LiftedConfig::default().init();
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LiftedConfig {
@@ -41,11 +59,14 @@ pub struct LiftedConfig {
     pub alpha: f64,
     /// Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers).
     pub squared: bool,
+    /// Which pairs take part; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub miner: Option<MinerConfig>,
 }
 
 impl Default for LiftedConfig {
     fn default() -> Self {
-        LiftedConfig { alpha: 1.0, squared: true }
+        LiftedConfig { alpha: 1.0, squared: true, miner: None }
     }
 }
 
@@ -61,7 +82,8 @@ impl LiftedConfig {
     ///
     /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
-        in_range("alpha", self.alpha, true, "a finite number")
+        in_range("alpha", self.alpha, true, "a finite number")?;
+        miner::validate(self.miner.as_ref())
     }
 }
 
@@ -72,38 +94,54 @@ pub struct Lifted {
     config: LiftedConfig,
 }
 
-impl RankingLoss for Lifted {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+impl PairLoss for Lifted {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
+        let [n, g] = lists.dims();
+        let all = Pairs::new(lists);
+        let pairs = miner::in_force(self.config.miner.as_ref(), &all, lists, progress).pairs();
+        let distance = lists.distances();
         let exponent = distance.clone().neg().add_scalar(self.config.alpha);
-        let (largest, sum) = scaled_sum_exp(&exponent, &pairs.negatives);
+        let own = sums(&exponent, &pairs.negatives);
+        // The negatives of the memory's rows are the batch's.
+        let of_memory = |x: &Tensor<2>| x.clone().slice([0..n, n..g]).transpose();
+        let partner = match g > n {
+            true => {
+                let (largest, sum) = sums(&of_memory(&exponent), &of_memory(&pairs.negatives));
+                (Tensor::cat(vec![own.0.clone(), largest], 0), Tensor::cat(vec![own.1.clone(), sum], 0))
+            }
+            false => own.clone(),
+        };
+        let partner = (partner.0.transpose(), partner.1.transpose());
 
-        // The two rows' sums, brought to the larger of their largest exponents. A row without negatives has
-        // none.
-        let empty = pairs.negatives.clone().max_dim(1).equal_scalar(0.0);
-        let largest = largest.mask_fill(empty, f32::NEG_INFINITY);
-        let pair_largest = largest.clone().max_pair(largest.clone().transpose());
-        let nothing = pair_largest.clone().equal_scalar(f32::NEG_INFINITY);
-        let pair_largest = pair_largest.mask_fill(nothing.clone(), 0.0);
-        let own = sum * (largest - pair_largest.clone()).exp();
-        let both = (own.clone() + own.transpose()).mask_fill(nothing.clone(), 1.0);
-        let excess =
-            hinge(both.log() + pair_largest + distance).mask_fill(nothing, 0.0) * pairs.positives.clone();
+        // The two samples' sums, brought to the larger of their largest exponents.
+        let largest = own.0.clone().max_pair(partner.0.clone());
+        let nothing = largest.clone().equal_scalar(f32::NEG_INFINITY);
+        let largest = largest.mask_fill(nothing.clone(), 0.0);
+        let both = own.1 * (own.0 - largest.clone()).exp() + partner.1 * (partner.0 - largest.clone()).exp();
+        let both = both.mask_fill(nothing.clone(), 1.0);
+        let excess = hinge(both.log() + largest + distance).mask_fill(nothing, 0.0) * pairs.positives.clone();
 
         let active = indicator(excess.clone().greater_scalar(0.0), &excess);
         let cost = if self.config.squared { excess.square() } else { excess };
         let halves = cost.clone().sum_dim(1).mul_scalar(0.5);
         let mined_positives = counts(&active);
-        let counts = pairs.queries();
+        let in_force = counts(&pairs.negatives);
         let mined_negatives =
-            (0..mined_positives.len()).map(|i| if mined_positives[i] > 0 { counts.negatives[i] } else { 0 });
+            (0..mined_positives.len()).map(|i| if mined_positives[i] > 0 { in_force[i] } else { 0 });
         let queries = Queries {
             loss: column(&(halves.clone() / pairs.positives.clone().sum_dim(1).clamp_min(1.0))),
             mined_negatives: mined_negatives.collect(),
             mined_positives,
-            ..counts
+            ..all.queries()
         };
         LossOutput { value: halves.sum().mul_scalar(1.0 / total(&pairs.positives).max(1.0)), queries }
     }
+}
+
+/// The largest exponent of each row inside `mask`, held constant, and the sum of `exp(exponent - largest)`. A
+/// row without any has minus infinity and 0.
+fn sums(exponent: &Tensor<2>, mask: &Tensor<2>) -> (Tensor<2>, Tensor<2>) {
+    let (largest, sum) = scaled_sum_exp(exponent, mask);
+    let empty = mask.clone().max_dim(1).equal_scalar(0.0);
+    (largest.mask_fill(empty, f32::NEG_INFINITY), sum)
 }

@@ -4,41 +4,36 @@
 //! Wu, Manmatha, Smola, Krähenbühl, "Sampling Matters in Deep Embedding Learning", ICCV 2017 (sections 4.1
 //! and 4.2).
 //!
-//! For every anchor `a` and each of its positives `p` one negative `n` is drawn with a probability
-//! proportional to `1 / q(max(d_an, near_cutoff))`, where `q` is the density of the distance between random
-//! points of the unit sphere in `D` dimensions, `q(d) ~ d^(D-2) (1 - d^2 / 4)^((D-3)/2)`. Negatives beyond
-//! `far_cutoff` are not drawn; where all are beyond it, each is drawn equally often.
+//! A miner chooses the pairs; the paper's, and the default, is
+//! [`distance_weighted`](crate::miner::DistanceWeightedConfig): for every anchor and each of its positives
+//! one negative is drawn. A negative drawn for several positives counts as often.
 //!
 //! ```text
-//! L = 1/M (sum over the triplets of [d_ap - beta + margin]_+ + [beta - d_an + margin]_+  + nu beta)
+//! L = 1/M (sum over the positive pairs of [d_ap - beta + margin]_+ + nu beta
+//!          + sum over the negative pairs of [beta - d_an + margin]_+)
 //! ```
 //!
 //! with `M` the number of hinges above 0, as in the authors' released code. The boundary `beta` is fixed,
-//! learnt, or learnt per class (that of the anchor's class counts). **Held constant**: the draw. A query's
-//! own loss is the mean over its triplets.
-//!
-//! The draw of an anchor is a function of (`seed`, the step, the anchor's row), so that a run repeats bit for
-//! bit.
+//! learnt, or learnt per class (that of the anchor's class counts). **Held constant**: the choice. A query's
+//! own loss is the mean over its positive pairs plus the mean over its negative pairs. With
+//! a memory, positives and negatives are of the whole list.
 //!
 //! # Corner cases
 //!
 //! - Hinges have slope 0 at the kink. Coincident rows cost what the equation says and have no direction.
-//! - Anchors without a positive or without a negative take no part. A batch without a hinge above 0 has the
-//!   value 0.
-//! - The densities are compared as logarithms: in 512 dimensions they span hundreds of orders of magnitude.
+//! - A batch without a hinge above 0 has the value 0.
 //! - `boundary = "per_class"` needs one class per sample.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 (d + k))` for `k` positives a sample.
+//! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData};
-use gallerist_data::Random;
+use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, total};
-use super::{Labels, LossOutput, LossShape, Progress, Queries, RankingLoss, in_range};
+use super::{Labels, Lists, LossOutput, LossShape, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::{distances, host};
+use crate::miner::{self, DistanceWeightedConfig, MinerConfig};
 
 /// Whether the boundary of [`Margin`] is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +49,22 @@ pub enum MarginBoundary {
 }
 
 /// Parameters of [`Margin`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, LossShape, MarginBoundary, MarginConfig, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let shape = LossShape { classes: 3, dimensions: 8 };
+/// let loss = MarginConfig { boundary: MarginBoundary::PerClass, ..Default::default() }.init(shape, &device);
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MarginConfig {
@@ -65,12 +76,8 @@ pub struct MarginConfig {
     pub boundary: MarginBoundary,
     /// Weight of the sum of boundaries, which keeps learnt ones small. 0 in the paper.
     pub nu: f64,
-    /// Distance below which negatives are not drawn more often still. 0.5 in the paper.
-    pub near_cutoff: f64,
-    /// Distance beyond which negatives are not drawn. 1.4 in the paper.
-    pub far_cutoff: f64,
-    /// Seed of the draws.
-    pub seed: u64,
+    /// Which pairs take part. `distance_weighted` in the paper.
+    pub miner: MinerConfig,
 }
 
 impl Default for MarginConfig {
@@ -80,9 +87,7 @@ impl Default for MarginConfig {
             beta: 1.2,
             boundary: MarginBoundary::Fixed,
             nu: 0.0,
-            near_cutoff: 0.5,
-            far_cutoff: 1.4,
-            seed: 0,
+            miner: MinerConfig::DistanceWeighted(DistanceWeightedConfig::default()),
         }
     }
 }
@@ -108,9 +113,7 @@ impl MarginConfig {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
         in_range("beta", self.beta, true, "a finite number")?;
         in_range("nu", self.nu, self.nu >= 0.0, "0 or more")?;
-        in_range("near_cutoff", self.near_cutoff, self.near_cutoff > 0.0, "above 0")?;
-        let far = self.far_cutoff;
-        in_range("far_cutoff", far, far > self.near_cutoff && far < 2.0, "above near_cutoff and below 2")
+        self.miner.validate()
     }
 }
 
@@ -123,33 +126,35 @@ pub struct Margin {
     config: MarginConfig,
 }
 
-impl RankingLoss for Margin {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+impl PairLoss for Margin {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let config = &self.config;
-        let [_, dimensions] = embeddings.dims();
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
-        let drawn = self.draw(&distance, labels, dimensions, progress);
-        let beta = self.boundaries(&embeddings, labels);
+        let pairs = Pairs::new(lists);
+        let mined = miner::in_force(Some(&config.miner), &pairs, lists, progress);
+        let distance = lists.distances();
+        let beta = self.boundaries(lists);
 
-        // Entry (a, p) of every matrix stands for the triplet (a, p, drawn[a, p]).
-        let taken = pairs.positives.clone() * pairs.both();
-        let cost_p = hinge((distance.clone() - beta.clone()).add_scalar(config.margin)) * taken.clone();
-        let cost_n = hinge((beta.clone() - distance.gather(1, drawn.clone())).add_scalar(config.margin))
-            * taken.clone();
-        let active = |cost: &Tensor<2>| indicator(cost.clone().greater_scalar(0.0), cost);
-        let (active_p, active_n) = (active(&cost_p), active(&cost_n));
+        let cost_p = hinge((distance.clone() - beta.clone()).add_scalar(config.margin));
+        let cost_n = hinge((beta.clone() - distance).add_scalar(config.margin));
+        let active = |cost: &Tensor<2>, weights: &Tensor<2>| {
+            indicator(cost.clone().greater_scalar(0.0), cost) * weights.clone()
+        };
+        let (active_p, active_n) = (active(&cost_p, &mined.positives), active(&cost_n, &mined.negatives));
         let number = total(&active_p) + total(&active_n);
-        let per_query = (cost_p + cost_n).sum_dim(1);
-        let price = (beta * taken.clone()).sum().mul_scalar(config.nu);
-        let value =
-            (per_query.clone().sum() + price).mul_scalar(if number > 0.0 { 1.0 / number } else { 0.0 });
+        let sums_p = (cost_p * mined.positives.clone()).sum_dim(1);
+        let sums_n = (cost_n * mined.negatives.clone()).sum_dim(1);
+        let price = (beta * mined.positives.clone()).sum().mul_scalar(config.nu);
+        let value = (sums_p.clone().sum() + sums_n.clone().sum() + price).mul_scalar(if number > 0.0 {
+            1.0 / number
+        } else {
+            0.0
+        });
 
-        let used_n = active_n.zeros_like().scatter(1, drawn, active_n, IndexingUpdateOp::Add);
+        let mean = |sums: Tensor<2>, weights: Tensor<2>| sums / weights.sum_dim(1).clamp_min(1.0);
         let queries = Queries {
-            loss: column(&(per_query / taken.sum_dim(1).clamp_min(1.0))),
+            loss: column(&(mean(sums_p, mined.positives) + mean(sums_n, mined.negatives))),
             mined_positives: counts(&active_p),
-            mined_negatives: counts(&active(&used_n)),
+            mined_negatives: counts(&active_n.clamp_max(1.0)),
             ..pairs.queries()
         };
         LossOutput { value, queries }
@@ -158,12 +163,12 @@ impl RankingLoss for Margin {
 
 impl Margin {
     /// The boundary of each anchor, `[n, 1]`.
-    fn boundaries(&self, embeddings: &Tensor<2>, labels: Labels<'_>) -> Tensor<2> {
-        let n = labels.len();
-        let (device, dtype) = (embeddings.device(), embeddings.dtype());
+    fn boundaries(&self, lists: &Lists<'_>) -> Tensor<2> {
+        let [n, _] = lists.dims();
+        let (device, dtype) = (lists.embeddings().device(), lists.embeddings().dtype());
         match (&self.beta, self.config.boundary) {
             (Some(beta), MarginBoundary::PerClass) => {
-                let Labels::Classes(classes) = labels else {
+                let Labels::Classes(classes) = lists.labels() else {
                     panic!("a boundary per class needs one class per sample")
                 };
                 let [count] = beta.dims();
@@ -178,61 +183,15 @@ impl Margin {
             (None, _) => Tensor::full([n, 1], self.config.beta, (&device, dtype)),
         }
     }
-
-    /// `[n, n]`: at a positive pair the negative drawn for it; 0 elsewhere.
-    fn draw(
-        &self,
-        distance: &Tensor<2>,
-        labels: Labels<'_>,
-        dimensions: usize,
-        progress: Progress,
-    ) -> Tensor<2, Int> {
-        let n = labels.len();
-        let distances = host(distance);
-        let mut drawn = vec![0i64; n * n];
-        for a in 0..n {
-            let negatives: Vec<usize> = (0..n).filter(|&j| j != a && !labels.related(a, j)).collect();
-            if negatives.is_empty() {
-                continue;
-            }
-            let row = &distances[a * n..][..n];
-            let cumulative = self.cumulative_weights(negatives.iter().map(|&j| row[j]), dimensions);
-            let all = cumulative[negatives.len() - 1];
-            let mut random = Random::new(self.config.seed, "loss/margin", progress.step as u64, a as u64);
-            for p in (0..n).filter(|&j| j != a && labels.related(a, j)) {
-                let at = random.unit() * all;
-                let choice = cumulative.partition_point(|&sum| sum <= at).min(negatives.len() - 1);
-                drawn[a * n + p] = negatives[choice] as i64;
-            }
-        }
-        Tensor::from_data(TensorData::new(drawn, [n, n]), &distance.device())
-    }
-
-    /// Running sums of the weights `1 / q(d)`, scaled so that the largest weight is 1.
-    fn cumulative_weights(&self, distances: impl Iterator<Item = f64>, dimensions: usize) -> Vec<f64> {
-        let d = dimensions as f64;
-        let exponents: Vec<f64> = distances
-            .map(|distance| {
-                if distance > self.config.far_cutoff {
-                    return f64::NEG_INFINITY;
-                }
-                let distance = distance.max(self.config.near_cutoff);
-                -((d - 2.0) * distance.ln() + 0.5 * (d - 3.0) * (1.0 - 0.25 * distance * distance).ln())
-            })
-            .collect();
-        let largest = exponents.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-        let weight = |e: f64| if largest == f64::NEG_INFINITY { 1.0 } else { (e - largest).exp() };
-        let sums = exponents.iter().scan(0.0, |sum, &e| {
-            *sum += weight(e);
-            Some(*sum)
-        });
-        sums.collect()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::TensorData;
+
+    use super::super::{Labels, RankingLoss};
     use super::*;
+    use crate::pairwise::host;
 
     /// Value and derivative with respect to the boundaries, on 12 points of 3 classes.
     fn run(config: MarginConfig) -> (f64, Vec<f64>) {

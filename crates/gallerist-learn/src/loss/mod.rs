@@ -4,8 +4,13 @@
 //! embeddings, so that `value.backward()` gives the gradient its paper defines. It also says what it saw:
 //! per query its value and how many positives and negatives took part ([`Queries`]).
 //!
-//! To add a loss: one file with its configuration and its [`RankingLoss`], one entry in `losses!`,
-//! its tests and its documentation.
+//! Losses that compare samples with each other ([`PairLoss`]) can look at a memory of earlier batches,
+//! too: [`RankingLoss::forward_against`].
+//! The losses that are sums over pairs or triplets take a miner, which chooses the pairs they look at:
+//! [`crate::miner`].
+//!
+//! To add a loss: one file with its configuration and its [`PairLoss`] (or [`RankingLoss`] where it compares
+//! no pairs), one entry in `losses!`, its tests and its documentation.
 //!
 //! # Example: a loss in a training loop of one's own
 //!
@@ -34,6 +39,7 @@ mod histogram;
 mod ice;
 mod init;
 mod lifted;
+mod lists;
 mod margin;
 mod multi_similarity;
 mod n_pair;
@@ -59,7 +65,7 @@ mod triplet_hard_negative;
 mod triplet_semihard;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use angular::{Angular, AngularConfig};
@@ -71,11 +77,13 @@ pub use fast_ap::{FastAp, FastApConfig};
 pub use histogram::{Histogram, HistogramConfig};
 pub use ice::{Ice, IceConfig, IceGradient};
 pub use lifted::{Lifted, LiftedConfig};
+pub use lists::{Lists, Memory, PairLoss};
 pub use margin::{Margin, MarginBoundary, MarginConfig};
 pub use multi_similarity::{MultiSimilarity, MultiSimilarityConfig};
 pub use n_pair::{NPair, NPairConfig};
 pub use norm_softmax::{NormSoftmax, NormSoftmaxConfig};
 pub use nra::{Nra, NraConfig};
+pub(crate) use pairs::Pairs;
 pub use proxy_anchor::{ProxyAnchor, ProxyAnchorConfig};
 pub use proxy_nca::{ProxyNca, ProxyNcaConfig};
 pub use rll::{QueryWeighting, Rll, RllConfig, RllForm};
@@ -118,29 +126,17 @@ impl Labels<'_> {
 
     /// Whether samples `i` and `j` belong together.
     pub fn related(&self, i: usize, j: usize) -> bool {
-        match self {
-            Labels::Classes(classes) => classes[i] == classes[j],
-            Labels::Sets(sets) => sets[i].iter().any(|label| sets[j].contains(label)),
-        }
+        lists::share_a_label(self.of(i), self.of(j))
     }
+}
 
-    /// `[n, n]` with 1 at the positives of each row's sample (itself excluded), and `[n, n]` with
-    /// 1 at its negatives.
-    pub(crate) fn masks(&self, like: &Tensor<2>) -> (Tensor<2>, Tensor<2>) {
-        let n = self.len();
-        let mut positives = vec![0f32; n * n];
-        let mut negatives = vec![0f32; n * n];
-        for i in 0..n {
-            for j in 0..n {
-                if i != j {
-                    let mask = if self.related(i, j) { &mut positives } else { &mut negatives };
-                    mask[i * n + j] = 1.0;
-                }
-            }
+impl<'a> Labels<'a> {
+    /// The labels of sample `i`.
+    pub(crate) fn of(self, i: usize) -> &'a [u32] {
+        match self {
+            Labels::Classes(classes) => &classes[i..=i],
+            Labels::Sets(sets) => &sets[i],
         }
-        let tensor =
-            |mask: Vec<f32>| Tensor::from_data(TensorData::new(mask, [n, n]), (&like.device(), like.dtype()));
-        (tensor(positives), tensor(negatives))
     }
 }
 
@@ -165,7 +161,7 @@ impl Default for Progress {
 pub struct Queries {
     /// The loss of each query, before the mean over the batch.
     pub loss: Vec<f32>,
-    /// Number of positives of each query.
+    /// Number of positives of each query, in batch and memory.
     pub positives: Vec<u32>,
     /// Number of negatives of each query.
     pub negatives: Vec<u32>,
@@ -225,6 +221,32 @@ pub trait RankingLoss {
     ///
     /// If `embeddings` and `labels` disagree about `n`.
     fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput;
+
+    /// The loss of a batch whose ranked lists go on with a memory of earlier batches ([`Memory`]). Without
+    /// one, or with an empty one, it is [`RankingLoss::forward`] to the last bit.
+    ///
+    /// # Panics
+    ///
+    /// As [`RankingLoss::forward`]; if the memory's dimensions are not the embeddings'; if there is a memory
+    /// and the loss takes none ([`RankingLoss::takes_memory`]).
+    fn forward_against(
+        &self,
+        embeddings: Tensor<2>,
+        labels: Labels<'_>,
+        memory: Option<Memory<'_>>,
+        progress: Progress,
+    ) -> LossOutput {
+        assert!(memory.is_none(), "a memory for a loss that compares no pairs");
+        self.forward(embeddings, labels, progress)
+    }
+
+    /// Whether the loss compares pairs, and so takes a memory.
+    fn takes_memory() -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
 }
 
 /// What the losses with learnt parameters need to know; the others ignore it.
@@ -275,9 +297,52 @@ macro_rules! losses {
                 }
             }
 
+            /// Whether the loss compares pairs, and so takes a cross-batch memory.
+            pub fn takes_memory(&self) -> bool {
+                match self {
+                    $(LossConfig::$variant(_) => <$loss>::takes_memory(),)*
+                }
+            }
+
+            /// Refuses a loss that takes no cross-batch memory.
+            ///
+            /// # Errors
+            ///
+            /// [`crate::Error::NoMemory`], whose hint names the losses that take one.
+            pub fn require_memory(&self) -> crate::Result<()> {
+                match self.takes_memory() {
+                    true => Ok(()),
+                    false => Err(crate::Error::NoMemory { loss: self.name() }),
+                }
+            }
+
+            /// The losses that take a cross-batch memory, by their names in the run file.
+            pub fn with_memory() -> Vec<&'static str> {
+                let all = [$(($name, <$loss>::takes_memory())),*];
+                all.into_iter().filter(|(_, takes)| *takes).map(|(name, _)| name).collect()
+            }
+
+            /// The losses that take `[loss.miner]`: those that are sums over pairs or triplets which a
+            /// miner can choose (see [`crate::miner`]).
+            pub const WITH_MINER: &[&str] = &[
+                "contrastive",
+                "triplet_all",
+                "margin",
+                "multi_similarity",
+                "lifted",
+                "circle",
+                "angular",
+                "sup_con",
+            ];
+
             /// The keys of `[loss]` as TOML.
             pub fn to_toml(&self) -> String {
                 toml::to_string(self).expect("parameters are plain data")
+            }
+
+            /// The parameters as `key = value`, the name left out.
+            pub fn parameters(&self) -> Vec<String> {
+                crate::train::config::parameters(self)
             }
 
             /// Checks the ranges of the parameters.
@@ -296,10 +361,20 @@ macro_rules! losses {
 
         impl RankingLoss for Loss {
             fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+                self.forward_against(embeddings, labels, None, progress)
+            }
+
+            fn forward_against(
+                &self,
+                embeddings: Tensor<2>,
+                labels: Labels<'_>,
+                memory: Option<Memory<'_>>,
+                progress: Progress,
+            ) -> LossOutput {
                 let [n, _] = embeddings.dims();
                 assert_eq!(n, labels.len(), "{n} embeddings and {} labels", labels.len());
                 match self {
-                    $(Loss::$variant(loss) => loss.forward(embeddings, labels, progress),)*
+                    $(Loss::$variant(loss) => loss.forward_against(embeddings, labels, memory, progress),)*
                 }
             }
         }

@@ -13,26 +13,42 @@
 //! L   = mean of L_i over all n
 //! ```
 //!
-//! **Held constant**: which pairs are kept.
+//! **Held constant**: which pairs are kept. Another miner than the paper's can choose them
+//! (see [`crate::miner`]).
 //!
 //! # Corner cases
 //!
 //! - With mining, an anchor without a positive or without a negative has nothing to be compared with and
-//!   contributes 0. Without mining (`mining = false`) each side counts by itself.
+//!   contributes 0. Without mining (`miner = { name = "all" }`) each side counts by itself.
 //! - The largest exponent is subtracted before `exp`; a sum far below 1 keeps its relative precision.
 //!
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, indicator, log_one_plus_sum_exp, row_max, row_min};
+use super::pairs::{Pairs, column, counts, log_one_plus_sum_exp};
 use super::rows::{self, MultiSimilarityRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::miner::{self, MinerConfig, MultiSimilarityMinerConfig};
 
 /// Parameters of [`MultiSimilarity`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, MultiSimilarityConfig, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = MultiSimilarityConfig { base: 0.7, ..Default::default() }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultiSimilarityConfig {
@@ -42,15 +58,14 @@ pub struct MultiSimilarityConfig {
     pub beta: f64,
     /// Similarity `lambda` around which pairs are weighed. 0.5, as in the authors' released code.
     pub base: f64,
-    /// Whether pairs are mined.
-    pub mining: bool,
-    /// Slack of the mining: the larger, the more pairs are kept. 0.1.
-    pub epsilon: f64,
+    /// Which pairs take part. The paper's own mining, `multi_similarity` with `epsilon` 0.1.
+    pub miner: MinerConfig,
 }
 
 impl Default for MultiSimilarityConfig {
     fn default() -> Self {
-        MultiSimilarityConfig { alpha: 2.0, beta: 50.0, base: 0.5, mining: true, epsilon: 0.1 }
+        let miner = MinerConfig::MultiSimilarity(MultiSimilarityMinerConfig::default());
+        MultiSimilarityConfig { alpha: 2.0, beta: 50.0, base: 0.5, miner }
     }
 }
 
@@ -69,7 +84,7 @@ impl MultiSimilarityConfig {
         in_range("alpha", self.alpha, self.alpha > 0.0, "above 0")?;
         in_range("beta", self.beta, self.beta > 0.0, "above 0")?;
         in_range("base", self.base, true, "a finite number")?;
-        in_range("epsilon", self.epsilon, true, "a finite number")
+        self.miner.validate()
     }
 }
 
@@ -80,26 +95,27 @@ pub struct MultiSimilarity {
     config: MultiSimilarityConfig,
 }
 
-impl RankingLoss for MultiSimilarity {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for MultiSimilarity {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let config = &self.config;
-        let rows = MultiSimilarityRows {
+        let rows = |epsilon| MultiSimilarityRows {
             alpha: config.alpha,
             beta: config.beta,
             base: config.base,
-            epsilon: config.mining.then_some(config.epsilon),
+            epsilon,
         };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        let output = match &config.miner {
+            MinerConfig::MultiSimilarity(miner) => rows::forward(&rows(Some(miner.epsilon)), lists),
+            MinerConfig::All(_) => rows::forward(&rows(None), lists),
+            _ => None,
+        };
+        if let Some(output) = output {
             return output;
         }
-        let [n, _] = embeddings.dims();
-        let pairs = Pairs::new(labels, &embeddings);
-        let similarity = embeddings.clone().matmul(embeddings.transpose());
-        let kept = if config.mining {
-            mine(&similarity.clone().detach(), &pairs, config.epsilon)
-        } else {
-            pairs.clone()
-        };
+        let [n, _] = lists.dims();
+        let pairs = Pairs::new(lists);
+        let kept = miner::in_force(Some(&config.miner), &pairs, lists, progress).pairs();
+        let similarity = lists.similarities();
         let offset = similarity.sub_scalar(config.base);
         let positive = log_one_plus_sum_exp(&offset.clone().mul_scalar(-config.alpha), &kept.positives);
         let negative = log_one_plus_sum_exp(&offset.mul_scalar(config.beta), &kept.negatives);
@@ -111,18 +127,5 @@ impl RankingLoss for MultiSimilarity {
             ..pairs.queries()
         };
         LossOutput { value: per_query.sum().mul_scalar(1.0 / n.max(1) as f64), queries }
-    }
-}
-
-/// The pairs that violate their anchor's order, or come within `epsilon` of it.
-fn mine(similarity: &Tensor<2>, pairs: &Pairs, epsilon: f64) -> Pairs {
-    let both = pairs.both();
-    let hardest_positive = row_min(similarity, &pairs.positives);
-    let hardest_negative = row_max(similarity, &pairs.negatives);
-    let near_p = similarity.clone().lower(hardest_negative.add_scalar(epsilon));
-    let near_n = similarity.clone().greater(hardest_positive.sub_scalar(epsilon));
-    Pairs {
-        positives: pairs.positives.clone() * indicator(near_p, similarity) * both.clone(),
-        negatives: pairs.negatives.clone() * indicator(near_n, similarity) * both,
     }
 }

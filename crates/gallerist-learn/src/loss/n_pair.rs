@@ -25,6 +25,8 @@
 //! - Samples without a partner are not used. A batch without a pair has the value 0; one pair alone costs
 //!   only its norms.
 //!
+//! The loss takes no cross-batch memory: its pairs are formed inside a batch.
+//!
 //! The embeddings are not normalised. Memory and time: `O(c^2)` and `O(c^2 d)` in the number `c` of classes.
 
 use std::collections::HashMap;
@@ -34,10 +36,24 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, log_one_plus_sum_exp};
-use super::{Labels, LossOutput, Progress, RankingLoss, in_range};
+use super::{Labels, Lists, LossOutput, Progress, RankingLoss, in_range};
 use crate::Result;
 
 /// Parameters of [`NPair`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, NPairConfig, Progress, RankingLoss};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = NPairConfig { l2: 0.02, ..Default::default() }.init();
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NPairConfig {
@@ -81,7 +97,7 @@ impl RankingLoss for NPair {
         let groups = groups(labels);
         let unused = !self.config.rounds && groups.iter().any(|group| group.len() > 2);
         let rounds = rounds(&groups, labels.len(), self.config.rounds);
-        let mut queries = Pairs::new(labels, &embeddings.clone().detach()).queries();
+        let mut queries = Pairs::new(&Lists::new(embeddings.clone().detach(), labels, None)).queries();
         if unused {
             queries.note =
                 Some("n_pair uses the first two images of each class; `rounds = true` pairs all of them");
@@ -136,11 +152,7 @@ fn groups(labels: Labels<'_>) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut at = HashMap::new();
     for i in 0..labels.len() {
-        let own = match labels {
-            Labels::Classes(classes) => &classes[i..=i],
-            Labels::Sets(sets) => &sets[i],
-        };
-        for label in own {
+        for label in labels.of(i) {
             let group = *at.entry(label).or_insert_with(|| {
                 groups.push(Vec::new());
                 groups.len() - 1

@@ -29,6 +29,22 @@ use crate::Result;
 use crate::pairwise::l2_normalize;
 
 /// Parameters of [`NormSoftmax`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, LossShape, NormSoftmaxConfig, Progress, RankingLoss};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let shape = LossShape { classes: 3, dimensions: 8 };
+/// let loss = NormSoftmaxConfig { temperature: 0.1 }.init(shape, 1, &device);
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NormSoftmaxConfig {
@@ -72,7 +88,7 @@ impl RankingLoss for NormSoftmax {
     fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
         let weight = l2_normalize(self.weight.val().cast(embeddings.dtype()));
         let targets = Targets::new(labels, weight.dims()[0], "weight", &embeddings);
-        let logits = embeddings.matmul(weight.transpose()).div_scalar(self.config.temperature);
+        let logits = embeddings.matmul(weight.transpose()).mul_scalar(1.0 / self.config.temperature);
         classification(targets.pick(&logits), logits, &targets, Denominator::WithOwn)
     }
 }

@@ -38,11 +38,24 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, indicator, mean_among, row_max, row_min};
 use super::rows::{self, NraRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Parameters of [`Nra`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, NraConfig, Progress, RankingLoss};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = NraConfig { alpha: 3.0, ..Default::default() }.init();
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NraConfig {
@@ -82,14 +95,14 @@ pub struct Nra {
     config: NraConfig,
 }
 
-impl RankingLoss for Nra {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for Nra {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let rows = NraRows { alpha: self.config.alpha, eps: self.config.eps };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+        let pairs = Pairs::new(lists);
+        let distance = lists.distances();
         let others = pairs.positives.clone() + pairs.negatives.clone();
         let largest = row_max(&distance, &others);
         let smallest = row_min(&distance, &others);

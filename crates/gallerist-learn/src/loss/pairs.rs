@@ -9,12 +9,12 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Tensor, TensorData};
 
-use super::{Labels, Queries};
+use super::{Lists, Queries};
 use crate::pairwise::host;
 
-/// The positives and the negatives of every query: `[n, m]` masks of 0 and 1.
+/// The positives and the negatives of every query: `[n, n + m]` masks of 0 and 1.
 #[derive(Clone)]
 pub(crate) struct Pairs {
     pub(crate) positives: Tensor<2>,
@@ -22,9 +22,21 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    pub(crate) fn new(labels: Labels<'_>, like: &Tensor<2>) -> Self {
-        let (positives, negatives) = labels.masks(like);
-        Pairs { positives, negatives }
+    /// 1 at the positives of each query (itself excluded), and 1 at its negatives.
+    pub(crate) fn new(lists: &Lists<'_>) -> Self {
+        let [n, g] = lists.dims();
+        let mut positives = vec![0f32; n * g];
+        let mut negatives = vec![0f32; n * g];
+        for i in 0..n {
+            for j in (0..g).filter(|&j| j != i) {
+                let mask = if lists.related(i, j) { &mut positives } else { &mut negatives };
+                mask[i * g + j] = 1.0;
+            }
+        }
+        let like = lists.embeddings();
+        let tensor =
+            |mask: Vec<f32>| Tensor::from_data(TensorData::new(mask, [n, g]), (&like.device(), like.dtype()));
+        Pairs { positives: tensor(positives), negatives: tensor(negatives) }
     }
 
     /// `[n, 1]`, 1 at the queries that have both a positive and a negative.

@@ -116,7 +116,7 @@ fn side(exponents: Tensor<2>, absent: &Tensor<2, Bool>, rows: Option<usize>) -> 
     let present = sum.empty.clone().bool_not();
     let rows = rows.unwrap_or_else(|| host(&present.float()).iter().sum::<f64>() as usize).max(1) as f64;
     let term = softplus(sum.value.clone()).mask_fill(sum.empty, 0.0);
-    let value = term.clone().sum().div_scalar(rows);
+    let value = term.clone().sum().mul_scalar(1.0 / rows);
     let weight = (exponents - sum.value.clone()).detach().mask_fill(absent.clone(), f32::NEG_INFINITY).exp();
     let shares =
         host(&(weight.clone() * term.detach()).sum_dim(0)).iter().map(|share| share / rows).collect();

@@ -33,8 +33,9 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use super::pairs::{Pairs, column, counts};
 use super::rows::{self, RllRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
 use crate::pairwise::{distances, host};
 
@@ -62,6 +63,21 @@ pub enum QueryWeighting {
 }
 
 /// Parameters of [`Rll`]. The default is RLL-Simpler for Stanford Online Products.
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, RllConfig};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = RllConfig { t_neg: 12.0, ..RllConfig::simpler() }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RllConfig {
@@ -149,7 +165,7 @@ impl RllConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] where a parameter is not finite or out of its range.
+    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
         in_range("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
@@ -192,12 +208,12 @@ fn side(hinge: Tensor<2>, mask: &Tensor<2>, temperature: f64) -> Side {
     let loss = (weights * hinge).sum_dim(1) / total.clone().mask_fill(empty, 1.0);
     let log_mass =
         host(&total).iter().zip(host(&largest)).map(|(total, largest)| total.ln() + largest).collect();
-    let mined = host(&mined.sum_dim(1)).iter().map(|&count| count as u32).collect();
+    let mined = counts(&mined);
     Side { loss, log_mass, mined }
 }
 
-impl RankingLoss for Rll {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+impl PairLoss for Rll {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let config = &self.config;
         let rows = RllRows {
             alpha: config.alpha(),
@@ -207,34 +223,31 @@ impl RankingLoss for Rll {
             parts: config.parts(),
             mass: config.query_weighting == QueryWeighting::Mass,
         };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let [n, _] = embeddings.dims();
+        let [n, _] = lists.dims();
         let (alpha, margin) = (config.alpha(), config.margin);
-        let distance = distances(&embeddings, &embeddings.clone().detach());
-        let (positive_mask, negative_mask) = labels.masks(&embeddings);
-        let count = |mask: &Tensor<2>| host(&mask.clone().sum_dim(1)).iter().map(|&c| c as u32).collect();
-        let positives = side(distance.clone().sub_scalar(alpha - margin), &positive_mask, config.t_pos);
-        let negatives = side(distance.neg().add_scalar(alpha), &negative_mask, config.t_neg_at(progress));
+        let distance = distances(lists.embeddings(), &lists.gallery().detach());
+        let pairs = Pairs::new(lists);
+        let positives = side(distance.clone().sub_scalar(alpha - margin), &pairs.positives, config.t_pos);
+        let negatives = side(distance.neg().add_scalar(alpha), &pairs.negatives, config.t_neg_at(progress));
         let (positive_part, negative_part) = config.parts();
         let per_query = positives.loss.mul_scalar(positive_part) + negatives.loss.mul_scalar(negative_part);
         let value = match config.query_weighting {
             QueryWeighting::Uniform => per_query.clone().sum().mul_scalar(1.0 / n.max(1) as f64),
             QueryWeighting::Mass => {
                 let share = mass_shares(&positives.log_mass, &negatives.log_mass);
-                let share =
-                    Tensor::<1>::from_data(share.as_slice(), (&embeddings.device(), embeddings.dtype()));
+                let options = (per_query.device(), per_query.dtype());
+                let share = Tensor::<1>::from_data(share.as_slice(), (&options.0, options.1));
                 (per_query.clone() * share.reshape([n, 1])).sum()
             }
         };
         let queries = Queries {
-            loss: host(&per_query).iter().map(|&v| v as f32).collect(),
-            positives: count(&positive_mask),
-            negatives: count(&negative_mask),
+            loss: column(&per_query),
             mined_positives: positives.mined,
             mined_negatives: negatives.mined,
-            ..Queries::default()
+            ..pairs.queries()
         };
         LossOutput { value, queries }
     }

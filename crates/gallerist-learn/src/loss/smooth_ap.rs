@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classify::count_nonzero;
 use super::pairs::{Pairs, column, with_gradient};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
 use crate::pairwise::host;
 
@@ -92,19 +92,21 @@ pub struct SmoothAp {
     config: SmoothApConfig,
 }
 
-impl RankingLoss for SmoothAp {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for SmoothAp {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let SmoothApConfig { temperature, include_query } = self.config;
-        let [n, _] = embeddings.dims();
-        let pairs = Pairs::new(labels, &embeddings);
+        let [n, _] = lists.dims();
+        let pairs = Pairs::new(lists);
         let queries = pairs.queries();
         let listed = match include_query {
             true => {
-                pairs.positives.clone() + Tensor::<2>::eye(n, &embeddings.device()).cast(embeddings.dtype())
+                let like = &pairs.positives;
+                let itself = Tensor::<2>::eye(n, &like.device()).cast(like.dtype());
+                like.clone().slice_assign([0..n, 0..n], like.clone().slice([0..n, 0..n]) + itself)
             }
             false => pairs.positives.clone(),
         };
-        let similarities = embeddings.clone().matmul(embeddings.transpose());
+        let similarities = lists.similarities();
         let Sums { losses, derivative } =
             sums(&similarities, &listed, &pairs.negatives, &queries.positives, temperature);
         let share = 1.0 / queries.positives.iter().filter(|&&count| count > 0).count().max(1) as f64;
@@ -123,7 +125,7 @@ impl RankingLoss for SmoothAp {
     }
 }
 
-/// `1 - AP` of each query, `[n, 1]`, and its derivative by that query's similarities, `[n, n]`.
+/// `1 - AP` of each query, `[n, 1]`, and its derivative by that query's similarities, `[n, n + m]`.
 struct Sums {
     losses: Tensor<2>,
     derivative: Tensor<2>,
@@ -138,27 +140,27 @@ fn sums(
     temperature: f64,
 ) -> Sums {
     let similarities = similarities.clone().detach();
-    let n = positives.len();
+    let [n, g] = similarities.dims();
     let options = (similarities.device(), similarities.dtype());
     let mask = host(listed);
-    let pairs: Vec<usize> = (0..n * n).filter(|&at| positives[at / n] > 0 && mask[at] > 0.0).collect();
-    let listed_counts: Vec<f64> = mask.chunks(n.max(1)).map(|row| row.iter().sum()).collect();
+    let pairs: Vec<usize> = (0..n * g).filter(|&at| positives[at / g] > 0 && mask[at] > 0.0).collect();
+    let listed_counts: Vec<f64> = mask.chunks(g.max(1)).map(|row| row.iter().sum()).collect();
     let ints = |values: Vec<i64>| {
         let length = values.len();
         Tensor::<1, Int>::from_data(TensorData::new(values, [length]), &options.0)
     };
-    let flat = similarities.clone().reshape([n * n]);
+    let flat = similarities.clone().reshape([n * g]);
     let mut losses = Tensor::<2>::zeros([n, 1], (&options.0, options.1));
-    let mut derivative = Tensor::<2>::zeros([n, n], (&options.0, options.1));
-    for block in pairs.chunks((BLOCK / n.max(1)).max(1)) {
+    let mut derivative = Tensor::<2>::zeros([n, g], (&options.0, options.1));
+    for block in pairs.chunks((BLOCK / g.max(1)).max(1)) {
         let m = block.len();
-        let queries = ints(block.iter().map(|at| (at / n) as i64).collect());
+        let queries = ints(block.iter().map(|at| (at / g) as i64).collect());
         let entries = ints(block.iter().map(|&at| at as i64).collect());
-        let weights: Vec<f64> = block.iter().map(|at| 1.0 / listed_counts[at / n]).collect();
+        let weights: Vec<f64> = block.iter().map(|at| 1.0 / listed_counts[at / g]).collect();
         let weights = Tensor::<2>::from_data(TensorData::new(weights, [m, 1]), (&options.0, options.1));
         let rows = |matrix: &Tensor<2>| matrix.clone().select(0, queries.clone());
         let own = flat.clone().select(0, entries.clone()).reshape([m, 1]);
-        let gap = (rows(&similarities) - own).div_scalar(temperature);
+        let gap = (rows(&similarities) - own).mul_scalar(1.0 / temperature);
         let above = activation::sigmoid(gap.clone());
         let (listed, negative) = (rows(listed), rows(negative));
         // The sum over the listed has the entry itself in it, with G(0) = 1/2.
@@ -169,14 +171,14 @@ fn sums(
         // 1 - rank_P / rank by each G: rank_P / rank^2 for a negative, -(rank - rank_P) / rank^2 for a positive.
         let by_step = (negative * rank_listed - listed * outranked) * weights / rank.square();
         let slope = above * activation::sigmoid(gap.neg());
-        let by_similarity = (by_step * slope).div_scalar(temperature);
+        let by_similarity = (by_step * slope).mul_scalar(1.0 / temperature);
         losses = losses.select_assign(0, queries.clone(), loss, IndexingUpdateOp::Add);
         let at_own = by_similarity.clone().sum_dim(1).neg().reshape([m]);
         derivative = derivative
             .select_assign(0, queries, by_similarity, IndexingUpdateOp::Add)
-            .reshape([n * n])
+            .reshape([n * g])
             .select_assign(0, entries, at_own, IndexingUpdateOp::Add)
-            .reshape([n, n]);
+            .reshape([n, g]);
     }
     Sums { losses, derivative }
 }

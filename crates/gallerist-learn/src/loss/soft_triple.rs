@@ -36,6 +36,22 @@ use crate::Result;
 use crate::pairwise::{host, l2_normalize};
 
 /// Parameters of [`SoftTriple`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, LossShape, Progress, RankingLoss, SoftTripleConfig};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let shape = LossShape { classes: 3, dimensions: 8 };
+/// let loss = SoftTripleConfig { centers: 2, ..Default::default() }.init(shape, 1, &device);
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftTripleConfig {
@@ -136,7 +152,7 @@ impl RankingLoss for SoftTriple {
         let classes = centers.dims()[0] / k;
         let targets = Targets::new(labels, classes, "centres", &embeddings);
         let similarities: Tensor<3> = embeddings.matmul(centers.clone().transpose()).reshape([n, classes, k]);
-        let weights = activation::softmax(similarities.clone().div_scalar(gamma), 2);
+        let weights = activation::softmax(similarities.clone().mul_scalar(1.0 / gamma), 2);
         let logits: Tensor<2> = (weights * similarities).sum_dim(2).reshape([n, classes]).mul_scalar(lambda);
         let own = targets.pick(&logits).sub_scalar(lambda * margin);
         let mut output = classification(own, logits, &targets, Denominator::WithOwn);

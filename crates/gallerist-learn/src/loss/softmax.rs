@@ -29,6 +29,21 @@ use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, init};
 use crate::Result;
 
 /// Parameters of [`Softmax`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, LossShape, Progress, RankingLoss, SoftmaxConfig};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let shape = LossShape { classes: 3, dimensions: 8 };
+/// let loss = SoftmaxConfig { bias: false }.init(shape, 1, &device);
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftmaxConfig {

@@ -13,7 +13,8 @@
 //! L    = mean over the anchors with a positive and a negative
 //! ```
 //!
-//! `k` runs over the whole batch: `j` itself counts 1/2, the anchor (at distance 0) counts. SRT is plain,
+//! `k` runs over the whole batch: `j` itself counts 1/2, the anchor (at distance 0) counts. With a memory of
+//! `m`, positives, negatives and `k` are of the whole list and `n + m` stands for `n`. SRT is plain,
 //! SRT-M has a margin, SRT-SM is `soft` (softplus for the first two hinges), SRT-H has the hard terms, and
 //! SRT-F is soft with the hard terms switched on at step `hard_from_step`.
 //!
@@ -44,9 +45,8 @@ use super::pairs::{
     Pairs, column, counts, hinge, indicator, row_blocks, row_max, softplus, total, with_gradient,
 };
 use super::rows::{self, SrtRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Which pairs the hard terms of [`Srt`] take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +61,20 @@ pub enum SrtHardest {
 }
 
 /// Parameters of [`Srt`]. The default is the plain loss.
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, SrtConfig};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = SrtConfig { soft: true, ..Default::default() }.init();
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SrtConfig {
@@ -125,14 +139,14 @@ pub struct Srt {
     config: SrtConfig,
 }
 
-/// One side's share of the loss: `[n, 1]` per query, and its derivative `[n, n]` with respect to the ranks.
+/// One side's share of the loss: `[n, 1]` per query, and its derivative `[n, n + m]` with respect to the ranks.
 struct Part {
     loss: Tensor<2>,
     slope: Tensor<2>,
 }
 
-impl RankingLoss for Srt {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+impl PairLoss for Srt {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let config = &self.config;
         let hard = config.hard_weight_at(progress);
         let rows = SrtRows {
@@ -142,11 +156,11 @@ impl RankingLoss for Srt {
             soft: config.soft,
             hard: (hard > 0.0).then_some((hard, config.hardest)),
         };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+        let pairs = Pairs::new(lists);
+        let distance = lists.distances();
         let scaled = distance.clone().detach().mul_scalar(1.0 / config.temperature);
         let rank = ranks(&scaled);
 
@@ -170,8 +184,8 @@ impl RankingLoss for Srt {
             let samples = positives.clone() + negatives.clone().add_scalar(1.0);
             let over = rank.clone() - positives.clone().mul_scalar(0.5);
             let under = (samples + positives.add_scalar(1.0)).mul_scalar(0.5) - rank.clone();
-            parts.push(extreme(over, &pairs.positives, largest, &weight_p.mul_scalar(hard), 1.0));
-            parts.push(extreme(under, &pairs.negatives, largest, &weight_n.mul_scalar(hard), -1.0));
+            parts.push(extreme(over, &pairs.positives, largest, &weight_p.clone().mul_scalar(hard), 1.0));
+            parts.push(extreme(under, &pairs.negatives, largest, &weight_n.clone().mul_scalar(hard), -1.0));
         }
         let sum =
             |tensors: Vec<Tensor<2>>| tensors.into_iter().reduce(|a, b| a + b).expect("two parts or four");
@@ -179,11 +193,15 @@ impl RankingLoss for Srt {
         let per_query = sum(parts.into_iter().map(|part| part.loss).collect());
         let value = per_query.clone().sum().mul_scalar(1.0 / anchors);
 
-        let used = indicator(slope.clone().not_equal_scalar(0.0), &rank);
+        // Softplus has a slope everywhere, even where it rounds to nothing.
+        let used = |mask: &Tensor<2>, weight: Tensor<2>| {
+            let slope = if config.soft { weight } else { slope.clone() };
+            counts(&(indicator(slope.not_equal_scalar(0.0), &rank) * mask.clone()))
+        };
         let queries = Queries {
             loss: column(&per_query),
-            mined_positives: counts(&(used.clone() * pairs.positives.clone())),
-            mined_negatives: counts(&(used * pairs.negatives.clone())),
+            mined_positives: used(&pairs.positives, weight_p),
+            mined_negatives: used(&pairs.negatives, weight_n),
             ..pairs.queries()
         };
         let value = if distance.is_tracked() {
@@ -199,15 +217,15 @@ impl RankingLoss for Srt {
 
 /// `R_ij = sum over k of sigmoid(scaled_ij - scaled_ik)`.
 fn ranks(scaled: &Tensor<2>) -> Tensor<2> {
-    let [n, _] = scaled.dims();
-    let blocks = row_blocks(n, n * n).map(|rows| differences(scaled, rows)).map(|z| sum_last(sigmoid(z)));
+    let [n, g] = scaled.dims();
+    let blocks = row_blocks(n, g * g).map(|rows| differences(scaled, rows)).map(|z| sum_last(sigmoid(z)));
     Tensor::cat(blocks.collect(), 0)
 }
 
 /// `sum over k of s'(scaled_ij - scaled_ik) (slope_ij - slope_ik)`.
 fn rank_gradient(scaled: &Tensor<2>, slope: &Tensor<2>) -> Tensor<2> {
-    let [n, _] = scaled.dims();
-    let blocks = row_blocks(n, n * n).map(|rows| {
+    let [n, g] = scaled.dims();
+    let blocks = row_blocks(n, g * g).map(|rows| {
         let s = sigmoid(differences(scaled, rows.clone()));
         let derivative = s.clone() * s.neg().add_scalar(1.0);
         sum_last(derivative * differences(slope, rows))

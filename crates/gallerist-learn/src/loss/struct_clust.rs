@@ -44,6 +44,21 @@ use crate::Result;
 use crate::pairwise::{distances, host};
 
 /// Parameters of [`StructClust`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, StructClustConfig};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = StructClustConfig { gamma: 0.5, ..Default::default() }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StructClustConfig {

@@ -15,7 +15,7 @@
 //! other positives out of the denominator, as pytorch-metric-learning's `NTXentLoss` does. The paper
 //! prints sums over the batch; the authors' released losses take the mean, and so is it done here.
 //!
-//! **Held constant**: nothing.
+//! **Held constant**: nothing. With a miner (see [`crate::miner`]) `P_i`, `N_i` and "all" are the pairs in force.
 //!
 //! # Corner cases
 //!
@@ -27,13 +27,14 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::activation;
 use serde::{Deserialize, Serialize};
 
 use super::classify::count_nonzero;
 use super::pairs::{Pairs, column, log_sum_exp, row_softmax, softplus, total};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::miner::{self, MinerConfig};
 
 /// What stands in the denominator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,21 @@ pub enum SupConForm {
 }
 
 /// Parameters of [`SupCon`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, SupConConfig};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = SupConConfig::nt_xent().init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SupConConfig {
@@ -54,11 +70,14 @@ pub struct SupConConfig {
     pub temperature: f64,
     /// What stands in the denominator.
     pub form: SupConForm,
+    /// Which pairs take part; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub miner: Option<MinerConfig>,
 }
 
 impl Default for SupConConfig {
     fn default() -> Self {
-        SupConConfig { temperature: 0.1, form: SupConForm::SupCon }
+        SupConConfig { temperature: 0.1, form: SupConForm::SupCon, miner: None }
     }
 }
 
@@ -79,7 +98,8 @@ impl SupConConfig {
     ///
     /// [`Error::Value`](crate::Error::Value) where the temperature is not above 0.
     pub fn validate(&self) -> Result<()> {
-        in_range("temperature", self.temperature, self.temperature > 0.0, "above 0")
+        in_range("temperature", self.temperature, self.temperature > 0.0, "above 0")?;
+        miner::validate(self.miner.as_ref())
     }
 }
 
@@ -90,12 +110,13 @@ pub struct SupCon {
     config: SupConConfig,
 }
 
-impl RankingLoss for SupCon {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let pairs = Pairs::new(labels, &embeddings);
+impl PairLoss for SupCon {
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
+        let pairs = Pairs::new(lists);
         let queries = pairs.queries();
-        let Pairs { positives, negatives } = pairs;
-        let logits = embeddings.clone().matmul(embeddings.transpose()).div_scalar(self.config.temperature);
+        let mined = miner::in_force(self.config.miner.as_ref(), &pairs, lists, progress);
+        let Pairs { positives, negatives } = mined.pairs();
+        let logits = lists.similarities().mul_scalar(1.0 / self.config.temperature);
         let counts = positives.clone().sum_dim(1).clamp_min(1.0);
         // `derivative`: of a query's loss by its row of logits, up to a factor above 0.
         let (value, per_query, derivative) = match self.config.form {
@@ -104,7 +125,7 @@ impl RankingLoss for SupCon {
                 let gaps = (log_sum_exp(&logits, &others) - logits.clone()) * positives.clone();
                 let per_query = gaps.sum_dim(1) / counts.clone();
                 let with_positive = positives.clone().max_dim(1);
-                let value = per_query.clone().sum().div_scalar(total(&with_positive).max(1.0));
+                let value = per_query.clone().sum().mul_scalar(1.0 / total(&with_positive).max(1.0));
                 let derivative =
                     (row_softmax(&logits.detach(), &others) - positives.clone() / counts) * with_positive;
                 (value, per_query, derivative)
@@ -114,7 +135,7 @@ impl RankingLoss for SupCon {
                 let counted = positives.clone() * negatives.clone().max_dim(1);
                 let pull = activation::sigmoid(gaps.clone().detach()) * counted.clone();
                 let terms = (softplus(gaps) * counted).sum_dim(1);
-                let value = terms.clone().sum().div_scalar(total(&positives).max(1.0));
+                let value = terms.clone().sum().mul_scalar(1.0 / total(&positives).max(1.0));
                 let push = row_softmax(&logits.detach(), &negatives) * pull.clone().sum_dim(1);
                 (value, terms / counts, push - pull)
             }

@@ -21,16 +21,28 @@
 //! `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, hinge, mean_among, row_softmax};
 use super::rows::{self, AdaptiveRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Parameters of [`TripletAdaptive`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, TripletAdaptiveConfig};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = TripletAdaptiveConfig::default().init();
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TripletAdaptiveConfig {
@@ -67,14 +79,14 @@ pub struct TripletAdaptive {
     config: TripletAdaptiveConfig,
 }
 
-impl RankingLoss for TripletAdaptive {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for TripletAdaptive {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let rows = AdaptiveRows { margin: self.config.margin };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+        let pairs = Pairs::new(lists);
+        let distance = lists.distances();
         let both = pairs.both();
         let positive = (row_softmax(&distance, &pairs.positives) * distance.clone()).sum_dim(1);
         let negative = (row_softmax(&distance.clone().neg(), &pairs.negatives) * distance).sum_dim(1);

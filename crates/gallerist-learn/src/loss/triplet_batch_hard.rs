@@ -20,16 +20,28 @@
 //! `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, mean_among, row_max, row_min, softplus};
 use super::rows::{self, BatchHardRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Parameters of [`TripletBatchHard`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, TripletBatchHardConfig};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = TripletBatchHardConfig { soft: true, ..Default::default() }.init();
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TripletBatchHardConfig {
@@ -69,14 +81,14 @@ pub struct TripletBatchHard {
     config: TripletBatchHardConfig,
 }
 
-impl RankingLoss for TripletBatchHard {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for TripletBatchHard {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let rows = BatchHardRows { margin: self.config.margin, soft: self.config.soft };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+        let pairs = Pairs::new(lists);
+        let distance = lists.distances();
         let both = pairs.both();
         let gap = row_max(&distance, &pairs.positives) - row_min(&distance, &pairs.negatives);
         let cost = if self.config.soft { softplus(gap) } else { hinge(gap.add_scalar(self.config.margin)) };

@@ -19,16 +19,29 @@
 //! The embeddings are L2-normalised by default. Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, row_min, total};
 use super::rows::{self, HardNegativeRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Parameters of [`TripletHardNegative`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, TripletHardNegativeConfig};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = TripletHardNegativeConfig { margin: 0.1 }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TripletHardNegativeConfig {
@@ -65,14 +78,14 @@ pub struct TripletHardNegative {
     config: TripletHardNegativeConfig,
 }
 
-impl RankingLoss for TripletHardNegative {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for TripletHardNegative {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let rows = HardNegativeRows { margin: self.config.margin };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+        let pairs = Pairs::new(lists);
+        let distance = lists.distances();
         let taken = pairs.positives.clone() * pairs.both();
         let nearest = row_min(&distance, &pairs.negatives);
         let excess = hinge((distance - nearest).add_scalar(self.config.margin)) * taken.clone();

@@ -26,11 +26,25 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, row_blocks, total};
 use super::rows::{self, SemihardRows};
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
+use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
-use crate::pairwise::distances;
 
 /// Parameters of [`TripletSemihard`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_learn::loss::{Labels, Progress, RankingLoss, TripletSemihardConfig};
+/// use gallerist_learn::pairwise::l2_normalize;
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let loss = TripletSemihardConfig { margin: 1.0 }.init();
+/// let output = loss.forward(l2_normalize(embeddings.clone()), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TripletSemihardConfig {
@@ -68,31 +82,31 @@ pub struct TripletSemihard {
     config: TripletSemihardConfig,
 }
 
-impl RankingLoss for TripletSemihard {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+impl PairLoss for TripletSemihard {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
         let rows = SemihardRows { margin: self.config.margin };
-        if let Some(output) = rows::forward(&rows, &embeddings, labels) {
+        if let Some(output) = rows::forward(&rows, lists) {
             return output;
         }
-        let [n, _] = embeddings.dims();
-        let pairs = Pairs::new(labels, &embeddings);
-        let distance = distances(&embeddings, &embeddings);
+        let [n, g] = lists.dims();
+        let pairs = Pairs::new(lists);
+        let distance = lists.distances();
         let held = distance.clone().detach();
 
         // at[a, p] is the negative chosen for (a, p).
-        let blocks = row_blocks(n, n * n).map(|rows| {
+        let blocks = row_blocks(n, g * g).map(|rows| {
             let b = rows.len();
-            let block = |x: &Tensor<2>| x.clone().slice([rows.clone(), 0..n]);
-            let positive = block(&held).reshape([b, n, 1]);
-            let outside = block(&pairs.negatives).equal_scalar(0.0).reshape([b, 1, n]);
+            let block = |x: &Tensor<2>| x.clone().slice([rows.clone(), 0..g]);
+            let positive = block(&held).reshape([b, g, 1]);
+            let outside = block(&pairs.negatives).equal_scalar(0.0).reshape([b, 1, g]);
             let farthest =
-                block(&held).reshape([b, 1, n]).mask_fill(outside.clone(), f32::NEG_INFINITY).argmax(2);
+                block(&held).reshape([b, 1, g]).mask_fill(outside.clone(), f32::NEG_INFINITY).argmax(2);
             let negative =
-                block(&held).reshape([b, 1, n]).mask_fill(outside, f32::NEG_INFINITY).expand([b, n, n]);
-            let near = negative.clone().lower_equal(positive.expand([b, n, n]));
+                block(&held).reshape([b, 1, g]).mask_fill(outside, f32::NEG_INFINITY).expand([b, g, g]);
+            let near = negative.clone().lower_equal(positive.expand([b, g, g]));
             let (nearest, at) = negative.mask_fill(near, f32::INFINITY).min_dim_with_indices(2);
             let none = nearest.equal_scalar(f32::INFINITY);
-            at.mask_where(none, farthest.expand([b, n, 1])).reshape([b, n])
+            at.mask_where(none, farthest.expand([b, g, 1])).reshape([b, g])
         });
         let at = Tensor::cat(blocks.collect(), 0);
 

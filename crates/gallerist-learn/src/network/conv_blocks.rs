@@ -5,15 +5,14 @@
 //! embedding. Four blocks of 64 channels on 28 x 28 images are the network that the few-shot
 //! literature uses on Omniglot (Vinyals et al. 2016).
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::InputShape;
-use super::layers::{BatchNorm, Conv, Init, Linear};
-use crate::{Error, Result};
+use super::graph::{Kernel, Network};
+use super::layers::{Activation, Pool};
+use super::{Setting, value};
+use crate::Result;
 
-/// Parameters of [`ConvBlocks`].
+/// Parameters of the network of convolution blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConvBlocksConfig {
@@ -32,73 +31,23 @@ impl Default for ConvBlocksConfig {
 }
 
 impl ConvBlocksConfig {
-    /// The network with fresh weights.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`] for no blocks, a block without channels, or 0 dimensions.
-    pub fn init(&self, input: InputShape, seed: u64, device: &Device) -> Result<ConvBlocks> {
-        let value = |key: &str, wanted: &str, found: String| Error::Value {
-            key: format!("network.{key}"),
-            wanted: wanted.into(),
-            found,
-        };
+    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         if self.channels.is_empty() || self.channels.contains(&0) {
             return Err(value("channels", "one positive number per block", format!("{:?}", self.channels)));
         }
         if self.dimensions == 0 {
             return Err(value("dimensions", "1 or more", "0".into()));
         }
-        if !(self.batch_norm_momentum > 0.0 && self.batch_norm_momentum <= 1.0) {
-            return Err(value(
-                "batch_norm_momentum",
-                "above 0 and at most 1",
-                self.batch_norm_momentum.to_string(),
-            ));
-        }
-        let init = Init::new(seed, device);
-        let (mut channels, mut height, mut width) = (input.channels, input.height, input.width);
-        let mut blocks = Vec::new();
+        let (mut b, mut x) = setting.builder(self.batch_norm_momentum, 1e-5)?;
         for (i, &out) in self.channels.iter().enumerate() {
-            let pool = height > 1 && width > 1;
-            blocks.push(Block {
-                conv: Conv::new(&init, &format!("blocks.{i}.conv"), [channels, out], 3, 1),
-                norm: BatchNorm::new(&init, out, self.batch_norm_momentum),
-                pool,
-            });
-            channels = out;
-            if pool {
-                (height, width) = (height / 2, width / 2);
+            x = b.conv(&format!("blocks.{i}.conv"), x, out, Kernel::new(3));
+            x = b.norm(&format!("blocks.{i}.norm"), x, Activation::Relu);
+            if b.area(x).iter().all(|&side| side > 1) {
+                x = b.max_pool(x, Pool::new(2, 2));
             }
         }
-        let head = Linear::new(&init, "head", channels * height * width, self.dimensions, true);
-        Ok(ConvBlocks { blocks, head })
-    }
-}
-
-/// One block: convolution, batch norm, ReLU, max pool.
-#[derive(Module, Debug)]
-struct Block {
-    conv: Conv,
-    norm: BatchNorm,
-    #[module(skip)]
-    pool: bool,
-}
-
-/// The network; see [`ConvBlocksConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct ConvBlocks {
-    blocks: Vec<Block>,
-    head: Linear,
-}
-
-impl ConvBlocks {
-    /// `[n, channels, height, width]` to `[n, dimensions]`, not normalised.
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let mut x = images;
-        for block in &self.blocks {
-            x = block.norm.forward_relu(block.conv.forward(x), block.pool);
-        }
-        self.head.forward(x.flatten(1, 3))
+        let row = b.flatten(x);
+        let head = b.linear("head", row, self.dimensions, true);
+        b.finish(&[head], setting.input)
     }
 }

@@ -2,10 +2,11 @@
 //! [`gallerist_kernels`].
 
 use burn::module::{Flag, Module, Param, RunningState};
-use burn::tensor::module::max_pool2d;
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
+use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::Random;
+
+use super::FreezeBatchNorm;
 
 /// Draws initial weights; each parameter has a generator of its own, so that adding a layer
 /// changes no other layer's weights.
@@ -29,37 +30,128 @@ impl<'a> Init<'a> {
         self.param(TensorData::new(values, shape))
     }
 
+    fn constant(&self, value: f32, length: usize) -> Param<Tensor<1>> {
+        self.param(full(value, length))
+    }
+
     fn param<const D: usize>(&self, data: TensorData) -> Param<Tensor<D>> {
         Param::from_tensor(Tensor::from_data(data, self.device))
     }
 }
 
-/// Convolution without bias, 3 x 3 or any odd size, padded to keep the size at stride 1.
+fn full(value: f32, length: usize) -> TensorData {
+    TensorData::new(vec![value; length], [length])
+}
+
+/// What is applied to every value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, 0), 6)`.
+    Relu6,
+}
+
+/// Square windows of a pooling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Height and width of a window.
+    pub size: usize,
+    /// Distance of two windows.
+    pub stride: usize,
+    /// Border on every side.
+    pub padding: usize,
+    /// Whether a last window that sticks out is kept (as Caffe does) or left out. What it lacks
+    /// counts for nothing, not even in the divisor of a mean.
+    pub ceil: bool,
+}
+
+impl Pool {
+    /// Without padding, the sizes rounded down.
+    pub const fn new(size: usize, stride: usize) -> Self {
+        Pool { size, stride, padding: 0, ceil: false }
+    }
+
+    /// Without padding, the sizes rounded up.
+    pub const fn ceil(size: usize, stride: usize) -> Self {
+        Pool { ceil: true, ..Pool::new(size, stride) }
+    }
+
+    /// With a border of `padding` on every side.
+    pub const fn padded(self, padding: usize) -> Self {
+        Pool { padding, ..self }
+    }
+
+    pub(super) fn max_options(self) -> MaxPoolOptions<2> {
+        MaxPoolOptions::new([self.size; 2])
+            .with_stride([self.stride; 2])
+            .with_padding([self.padding; 2])
+            .with_ceil_mode(self.ceil)
+    }
+
+    pub(super) fn average_options(self) -> AvgPoolOptions<2> {
+        AvgPoolOptions::new([self.size; 2])
+            .with_stride([self.stride; 2])
+            .with_padding([self.padding; 2])
+            .with_ceil_mode(self.ceil)
+    }
+}
+
+/// Convolution with a square window.
 #[derive(Module, Debug)]
 pub struct Conv {
-    /// `[channels_out, channels_in, size, size]`.
+    /// `[channels_out, channels_in / groups, size, size]`.
     pub weight: Param<Tensor<4>>,
+    /// `[channels_out]`.
+    pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
-    stride: usize,
+    pub(crate) stride: usize,
+    #[module(skip)]
+    pub(crate) padding: usize,
+    #[module(skip)]
+    pub(crate) groups: usize,
 }
 
 impl Conv {
-    /// Kaiming-uniform weights for ReLU (He et al. 2015): bound `sqrt(6 / fan_in)`.
-    pub fn new(init: &Init<'_>, path: &str, channels: [usize; 2], size: usize, stride: usize) -> Self {
-        let bound = (6.0 / (channels[0] * size * size) as f64).sqrt();
-        Conv { weight: init.uniform(path, [channels[1], channels[0], size, size], bound), stride }
+    /// Kaiming-uniform weights for ReLU (He et al. 2015): bound `sqrt(6 / fan_in)`. Stride 1, padded
+    /// to keep the size of an image for odd windows, no bias.
+    ///
+    /// `channels` are those of the input and of the output.
+    pub fn new(init: &Init<'_>, path: &str, channels: [usize; 2], size: usize, groups: usize) -> Self {
+        assert!(
+            groups > 0 && channels.iter().all(|count| count.is_multiple_of(groups)),
+            "{channels:?} channels in {groups} groups"
+        );
+        let inputs = channels[0] / groups;
+        let bound = (6.0 / (inputs * size * size) as f64).sqrt();
+        let weight = init.uniform(path, [channels[1], inputs, size, size], bound);
+        Conv { weight, bias: None, stride: 1, padding: size / 2, groups }
     }
 
-    /// `[n, channels_in, h, w]` to `[n, channels_out, ceil(h / stride), ceil(w / stride)]`.
+    /// With windows `stride` pixels apart.
+    pub fn with_stride(self, stride: usize) -> Self {
+        Conv { stride, ..self }
+    }
+
+    /// With a border of `padding` zeros on every side.
+    pub fn with_padding(self, padding: usize) -> Self {
+        Conv { padding, ..self }
+    }
+
+    /// With a bias, at first 0.
+    pub fn with_bias(self, init: &Init<'_>) -> Self {
+        let channels = self.weight.dims()[0];
+        Conv { bias: Some(init.constant(0.0, channels)), ..self }
+    }
+
+    /// `[n, channels_in, h, w]` to `[n, channels_out, h', w']` with
+    /// `h' = (h + 2 padding - size) / stride + 1`, rounded down.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let weight = self.weight.val();
-        let padding = weight.dims()[2] / 2;
-        gallerist_kernels::conv2d(
-            x,
-            weight,
-            None,
-            ConvOptions::new([self.stride; 2], [padding; 2], [1, 1], 1),
-        )
+        let options = ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups);
+        gallerist_kernels::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), options)
     }
 }
 
@@ -76,43 +168,79 @@ pub struct BatchNorm {
     pub running_mean: RunningState<Tensor<1>>,
     /// Running biased variance, `[c]`.
     pub running_var: RunningState<Tensor<1>>,
+    #[module(skip)]
     momentum: f64,
-    epsilon: f64,
+    #[module(skip)]
+    pub(crate) epsilon: f64,
+    #[module(skip)]
+    pub(crate) then: Activation,
+    /// Whether the maximum over 2 x 2 windows of stride 2 follows.
+    #[module(skip)]
+    pub(crate) max_pool2: bool,
 }
 
 impl BatchNorm {
     /// Scale 1, shift 0; `momentum` is the share of the new batch in the running statistics.
     pub fn new(init: &Init<'_>, channels: usize, momentum: f64) -> Self {
-        let full = |value: f32| TensorData::new(vec![value; channels], [channels]);
         BatchNorm {
-            gamma: init.param(full(1.0)),
-            beta: init.param(full(0.0)),
+            gamma: init.constant(1.0, channels),
+            beta: init.constant(0.0, channels),
             training: Param::from_bool(true),
-            running_mean: RunningState::new(Tensor::from_data(full(0.0), init.device)),
-            running_var: RunningState::new(Tensor::from_data(full(1.0), init.device)),
+            running_mean: RunningState::new(Tensor::from_data(full(0.0, channels), init.device)),
+            running_var: RunningState::new(Tensor::from_data(full(1.0, channels), init.device)),
             momentum,
             epsilon: 1e-5,
+            then: Activation::None,
+            max_pool2: false,
         }
     }
 
-    /// Batch norm followed by ReLU and, with `pool`, by the maximum over 2 x 2 windows of stride 2.
-    ///
-    /// `[n, c, h, w]` to the same shape or, with `pool`, to `[n, c, h / 2, w / 2]`.
-    pub fn forward_relu(&self, x: Tensor<4>, pool: bool) -> Tensor<4> {
+    /// With another constant under the root than 1e-5.
+    pub fn with_epsilon(self, epsilon: f64) -> Self {
+        BatchNorm { epsilon, ..self }
+    }
+
+    /// Followed by an activation.
+    pub fn with_activation(self, then: Activation) -> Self {
+        BatchNorm { then, ..self }
+    }
+
+    /// With statistics, or statistics, scale and shift that stay as they are in training.
+    pub fn frozen(self, freeze: FreezeBatchNorm) -> Self {
+        if freeze == FreezeBatchNorm::None {
+            return self;
+        }
+        let training = self.training.with_value(false);
+        let fixed = freeze == FreezeBatchNorm::All;
+        let set = |param: Param<Tensor<1>>| if fixed { param.set_require_grad(false) } else { param };
+        BatchNorm { gamma: set(self.gamma), beta: set(self.beta), training, ..self }
+    }
+
+    /// Lets the maximum over 2 x 2 windows of stride 2 follow; false where that does not go together.
+    pub(super) fn fuse_max_pool2(&mut self) -> bool {
+        let fits = self.then == Activation::Relu && !self.max_pool2;
+        self.max_pool2 |= fits;
+        fits
+    }
+
+    /// `[n, c, h, w]` to the same shape.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let (gamma, beta) = (self.gamma.val(), self.beta.val());
+        let relu = self.then != Activation::None;
         if x.device().is_autodiff() && self.training.is_enabled() {
-            let out = if pool {
-                gallerist_kernels::batch_norm_relu_max_pool2(x, gamma, beta, self.epsilon)
-            } else {
-                gallerist_kernels::batch_norm_relu(x, gamma, beta, self.epsilon)
+            let out = match (relu, self.max_pool2) {
+                (_, true) => gallerist_kernels::batch_norm_relu_max_pool2(x, gamma, beta, self.epsilon),
+                (true, false) => gallerist_kernels::batch_norm_relu(x, gamma, beta, self.epsilon),
+                (false, false) => gallerist_kernels::batch_norm(x, gamma, beta, self.epsilon),
             };
             self.update(&self.running_mean, out.mean);
             self.update(&self.running_var, out.variance);
-            return out.output;
+            return self.then.after_relu(out.output);
         }
         let (mean, variance) = (self.running_mean.value(), self.running_var.value());
-        let y = gallerist_kernels::batch_norm_fixed(x, gamma, beta, mean, variance, self.epsilon, true);
-        if pool { max_pool2d(y, MaxPoolOptions::new([2, 2])) } else { y }
+        let y = gallerist_kernels::batch_norm_fixed(x, gamma, beta, mean, variance, self.epsilon, relu);
+        let y = self.then.after_relu(y);
+        if self.max_pool2 { gallerist_kernels::max_pool2d(y, Pool::new(2, 2).max_options()) } else { y }
     }
 
     fn update(&self, state: &RunningState<Tensor<1>>, batch: Tensor<1>) {
@@ -139,7 +267,7 @@ impl Linear {
         let bound = (6.0 / (inputs + outputs) as f64).sqrt();
         Linear {
             weight: init.uniform(path, [inputs, outputs], bound),
-            bias: bias.then(|| init.param(TensorData::new(vec![0f32; outputs], [outputs]))),
+            bias: bias.then(|| init.constant(0.0, outputs)),
         }
     }
 
@@ -150,5 +278,37 @@ impl Linear {
             Some(bias) => y + bias.val().unsqueeze(),
             None => y,
         }
+    }
+}
+
+/// Generalised mean over all positions of a map (Radenović, Tolias & Chum 2019, equation 3):
+/// `(mean of max(x, 1e-6)^p)^(1/p)` with one learned `p`, at first 3.
+///
+/// `p = 1` is the mean; the larger `p`, the nearer is the result to the maximum.
+#[derive(Module, Debug)]
+pub struct Gem {
+    /// The exponent, `[1]`.
+    pub p: Param<Tensor<1>>,
+}
+
+impl Gem {
+    /// Values below take its place: the logarithm of 0 has no slope.
+    pub(crate) const LEAST: f64 = 1e-6;
+
+    /// With the exponent 3.
+    pub fn new(init: &Init<'_>) -> Self {
+        Gem { p: init.constant(3.0, 1) }
+    }
+
+    /// `[n, c, h, w]` to `[n, c]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<2> {
+        let p = self.p.val();
+        let [n, c, h, w] = x.dims();
+        let logs = x.clamp_min(Self::LEAST).log().reshape([n, c, h * w]);
+        // The largest term is taken out, so that no power over- or underflows.
+        let scaled = logs * p.clone().reshape([1, 1, 1]);
+        let largest = scaled.clone().detach().max_dim(2);
+        let mean = (scaled - largest.clone()).exp().mean_dim(2).log() + largest;
+        (mean.squeeze_dim::<2>(2) / p.reshape([1, 1])).exp()
     }
 }

@@ -1,35 +1,52 @@
 //! Networks: one file each, chosen by `kind` in the run file's `[network]`.
 //!
-//! A network maps images `[n, channels, height, width]` to embeddings `[n, d]` that are not normalised; whether
-//! they are is the loss's and the run file's decision.
+//! A network maps images `[n, channels, height, width]` to embeddings `[n, d]`, one per head, that are not
+//! normalised; whether they are is the loss's and the run file's decision.
 //!
-//! To add a network: one file with its configuration and its module, one variant in
-//! [`NetworkConfig`] and in [`Network`], its tests and its documentation.
+//! To add a network: one file with its configuration and its description (calls on the builder of
+//! the module `graph`), one variant in [`Architecture`], its tests and its documentation.
+//!
+//! # Example
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use gallerist_learn::network::{InputShape, NetworkConfig, ResNetConfig};
+//!
+//! let config = NetworkConfig::from(ResNetConfig { depth: 18, dimensions: 64, ..Default::default() });
+//! let input = InputShape { channels: 3, height: 64, width: 32 };
+//! let network = config.init(input, 1, &Device::flex())?;
+//! let embeddings = network.forward(Tensor::zeros([2, 3, 64, 32], &Device::flex()));
+//! assert_eq!(embeddings.len(), config.heads().len());
+//! assert_eq!(embeddings[0].dims(), [2, 64]);
+//! # Ok::<(), gallerist_learn::Error>(())
+//! ```
 
+mod bn_inception;
+mod config;
 mod conv_blocks;
+mod googlenet;
+pub(crate) mod graph;
+mod heads;
 pub mod layers;
+mod mobilenet_v2;
+mod resnet;
+mod two_conv;
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use serde::{Deserialize, Serialize};
+use burn::tensor::Device;
 
-pub use conv_blocks::{ConvBlocks, ConvBlocksConfig};
+pub use bn_inception::{BnInceptionConfig, InceptionHead};
+pub use config::{Architecture, FreezeBatchNorm, NetworkConfig};
+pub use conv_blocks::ConvBlocksConfig;
+pub use googlenet::GoogLeNetConfig;
+pub use graph::Network;
+pub(crate) use heads::place;
+pub use heads::{Combine, Head, HeadChoice};
+pub use mobilenet_v2::{Layout, MobileNetV2Config};
+pub use resnet::{GlobalPool, ResNetConfig};
+pub use two_conv::TwoConvConfig;
 
-use crate::Result;
-
-/// `[network]` of a run file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum NetworkConfig {
-    /// A stack of convolution blocks for small images.
-    ConvBlocks(ConvBlocksConfig),
-}
-
-impl Default for NetworkConfig {
-    fn default() -> Self {
-        NetworkConfig::ConvBlocks(ConvBlocksConfig::default())
-    }
-}
+use crate::{Error, Result};
+use graph::{Builder, Node};
 
 /// What a network is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,58 +59,27 @@ pub struct InputShape {
     pub width: usize,
 }
 
-impl NetworkConfig {
-    /// The network with fresh weights, drawn from `seed` alone: the same on every device and for
-    /// any number of threads.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where the configuration does not fit the input.
-    pub fn init(&self, input: InputShape, seed: u64, device: &Device) -> Result<Network> {
-        match self {
-            NetworkConfig::ConvBlocks(config) => Ok(Network::ConvBlocks(config.init(input, seed, device)?)),
-        }
-    }
+/// What a network's description is made for.
+#[derive(Clone, Copy)]
+struct Setting<'a> {
+    input: InputShape,
+    seed: u64,
+    device: &'a Device,
+    freeze: FreezeBatchNorm,
+}
 
-    /// The name in the run file.
-    pub fn name(&self) -> &'static str {
-        match self {
-            NetworkConfig::ConvBlocks(_) => "conv_blocks",
+impl<'a> Setting<'a> {
+    /// A builder whose batch norms have these parameters, and the images.
+    fn builder(self, momentum: f64, epsilon: f64) -> Result<(Builder<'a>, Node)> {
+        if !(momentum > 0.0 && momentum <= 1.0) {
+            return Err(value("batch_norm_momentum", "above 0 and at most 1", momentum.to_string()));
         }
-    }
-
-    /// Length of an embedding.
-    pub fn dimensions(&self) -> usize {
-        match self {
-            NetworkConfig::ConvBlocks(config) => config.dimensions,
-        }
+        let (mut builder, images) = Builder::new(layers::Init::new(self.seed, self.device), self.input);
+        builder.batch_norm(momentum, epsilon, self.freeze);
+        Ok((builder, images))
     }
 }
 
-/// Any network of this crate.
-#[derive(Module, Debug)]
-pub enum Network {
-    /// A stack of convolution blocks.
-    ConvBlocks(ConvBlocks),
-}
-
-impl Network {
-    /// Embeddings of a batch, not normalised.
-    ///
-    /// # Shapes
-    ///
-    /// `[n, channels, height, width]` to `[n, dimensions]`.
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        match self {
-            Network::ConvBlocks(network) => network.forward(images),
-        }
-    }
-
-    /// Whether a parameter belongs to the embedding head, the layer that is always new (its learning rate is
-    /// `optimizer.head_factor` times the base rate).
-    ///
-    /// `path` is the parameter's dotted path in the network, e.g. `head.weight`.
-    pub fn is_head(path: &str) -> bool {
-        path.starts_with("head.")
-    }
+fn value(key: &str, wanted: &str, found: String) -> Error {
+    Error::Value { key: format!("network.{key}"), wanted: wanted.into(), found }
 }

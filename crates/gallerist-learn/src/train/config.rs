@@ -3,12 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{
-    AugmentConfig, ClassesImagesConfig, ImageConfig, SamplerConfig, SmallClasses, Transform,
+    AugmentConfig, ClassesImagesConfig, ImageConfig, Layout, OpenOptions, SamplerConfig, SmallClasses,
+    Transform,
 };
+use gallerist_retrieval::cluster::Preset;
+use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, VerificationOptions};
+use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use serde::{Deserialize, Serialize};
 
+use super::LossTerms;
 use crate::loss::{LossConfig, preset};
-use crate::network::NetworkConfig;
+use crate::memory::XbmConfig;
+use crate::network::{Combine, HeadChoice, NetworkConfig};
 use crate::optim::{OptimizerConfig, ScheduleConfig};
 use crate::{Error, Result};
 
@@ -33,8 +39,11 @@ pub struct RunConfig {
     pub sampler: SamplerConfig,
     /// The network.
     pub network: NetworkConfig,
-    /// The loss.
-    pub loss: LossConfig,
+    /// The loss, or the losses whose weighted sum is minimised.
+    pub loss: LossTerms,
+    /// Cross-batch memory; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xbm: Option<XbmConfig>,
     /// The optimiser.
     pub optimizer: OptimizerConfig,
     /// The learning rate over the steps.
@@ -59,7 +68,8 @@ impl Default for RunConfig {
                 small_classes: SmallClasses::Repeat,
             }),
             network: NetworkConfig::default(),
-            loss: LossConfig::default(),
+            loss: LossTerms::default(),
+            xbm: None,
             optimizer: OptimizerConfig::default(),
             schedule: ScheduleConfig::default(),
             evaluation: EvaluationConfig::default(),
@@ -87,6 +97,11 @@ pub struct TrainConfig {
     pub normalize: Option<bool>,
     /// A checkpoint is written every so many steps; 0: only at the end.
     pub checkpoint_every: usize,
+    /// Batches whose mean gradient makes one step.
+    pub accumulate: usize,
+    /// Decay of a moving average of the weights, which then embeds in place of them; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_decay: Option<f64>,
 }
 
 impl Default for TrainConfig {
@@ -99,6 +114,8 @@ impl Default for TrainConfig {
             prefetch: 4,
             normalize: None,
             checkpoint_every: 500,
+            accumulate: 1,
+            average_decay: None,
         }
     }
 }
@@ -120,12 +137,18 @@ pub struct DataConfig {
     pub train: Vec<PathBuf>,
     /// Test images, whose classes take no part in training; absent: nothing is evaluated at the end.
     pub test: Vec<PathBuf>,
-    /// Of a manifest with a `split` column, the rows to train on; absent: all.
+    /// How the images are laid out; absent: told by the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+    /// The split to train on, as the layout, the `split` column of a manifest or the names of folders have
+    /// it; absent: `train` where the layout is a published data set's, else all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_split: Option<String>,
-    /// Of a manifest with a `split` column, the rows to test on; absent: all.
+    /// The split to test on; absent: `test` where the layout is a published data set's, else all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_split: Option<String>,
+    /// Images cut to their bounding boxes, in training and test, where the annotations have them.
+    pub crop_boxes: bool,
     /// At most so many training classes, the first in the order of the set; 0: all.
     pub max_train_classes: usize,
     /// At most so many test classes; 0: all.
@@ -141,12 +164,38 @@ impl Default for DataConfig {
         DataConfig {
             train: Vec::new(),
             test: Vec::new(),
+            layout: None,
             train_split: None,
             test_split: None,
+            crop_boxes: false,
             max_train_classes: 0,
             max_test_classes: 0,
             rotation_classes: false,
             cache_mib: 1024,
+        }
+    }
+}
+
+impl DataConfig {
+    /// How the training images are opened.
+    pub fn train_options(&self) -> OpenOptions {
+        self.options(&self.train_split, "train", self.max_train_classes)
+    }
+
+    /// How the test images are opened.
+    pub fn test_options(&self) -> OpenOptions {
+        self.options(&self.test_split, "test", self.max_test_classes)
+    }
+
+    fn options(&self, split: &Option<String>, default: &str, max_classes: usize) -> OpenOptions {
+        OpenOptions {
+            layout: self.layout,
+            split: split.clone(),
+            default_split: Some(default.to_owned()),
+            crop_boxes: self.crop_boxes,
+            // 0 means no limit.
+            max_classes: (max_classes > 0).then_some(max_classes),
+            max_images: None,
         }
     }
 }
@@ -182,6 +231,41 @@ pub struct EvaluationConfig {
     pub batch_size: usize,
     /// Which weights are evaluated on the test set: `last` or `best` (on the validation classes).
     pub checkpoint: Which,
+    /// The network's heads that make the embedding; empty: all.
+    pub heads: Vec<String>,
+    /// How several heads become one embedding.
+    pub combine: Combine,
+    /// The benchmark whose metrics are measured; absent: Recall@K of `recall_at`, precision@1, MAP@R and
+    /// R-precision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// What is measured in place of those; empty: those.
+    pub metrics: Vec<String>,
+    /// The k-means for NMI, AMI and pair F1; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Preset>,
+    /// Measured again after re-ranking; absent: not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<KReciprocal>,
+    /// Measured again with expanded queries; absent: not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_expansion: Option<QueryExpansion>,
+    /// The true accept rates over all pairs; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<VerificationOptions>,
+    /// Retrieval in small galleries; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot: Option<FewShotOptions>,
+    /// Confidence intervals; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<Bootstrap>,
+}
+
+impl EvaluationConfig {
+    /// Which heads make the embedding, and how.
+    pub fn head_choice(&self) -> HeadChoice {
+        HeadChoice { heads: self.heads.clone(), combine: self.combine }
+    }
 }
 
 /// One of a run's two checkpoints.
@@ -207,7 +291,21 @@ impl Which {
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        EvaluationConfig { recall_at: vec![1, 2, 4, 8], batch_size: 256, checkpoint: Which::Best }
+        EvaluationConfig {
+            recall_at: vec![1, 2, 4, 8],
+            batch_size: 256,
+            checkpoint: Which::Best,
+            heads: Vec::new(),
+            combine: Combine::default(),
+            protocol: None,
+            metrics: Vec::new(),
+            rerank: None,
+            query_expansion: None,
+            cluster: None,
+            verification: None,
+            few_shot: None,
+            bootstrap: None,
+        }
     }
 }
 
@@ -251,7 +349,9 @@ impl RunConfig {
         })?;
         let mut config = Self::parse(&text, &format!("`{}`", path.display()), settings)?;
         let base = path.parent().unwrap_or(Path::new(""));
-        for data in config.data.train.iter_mut().chain(&mut config.data.test) {
+        let files =
+            config.data.train.iter_mut().chain(&mut config.data.test).chain(&mut config.network.weights);
+        for data in files {
             let beside = base.join(&*data);
             if data.is_relative() && !data.exists() && beside.exists() {
                 *data = beside;
@@ -278,8 +378,11 @@ impl RunConfig {
         let error =
             |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
         let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
+        for loss in losses(&mut table) {
+            refuse_miner(loss).map_err(|(reason, hint)| error(reason, hint))?;
+        }
         // Deserialised from the text first: its errors know the line. A preset is expanded below.
-        let has_preset = table.get("loss").is_some_and(|loss| loss.get("preset").is_some());
+        let has_preset = losses(&mut table).any(|loss| loss.contains_key("preset"));
         if !has_preset
             && let Err(e) = toml::from_str::<RunConfig>(text)
             && !e.message().starts_with("missing field")
@@ -293,7 +396,7 @@ impl RunConfig {
                 hint: Some(hint),
             })?;
         }
-        if let Some(toml::Value::Table(loss)) = table.get_mut("loss") {
+        for loss in losses(&mut table) {
             expand_preset(loss).map_err(|(reason, hint)| error(reason, hint))?;
         }
         fill_in_defaults(&mut table);
@@ -316,13 +419,21 @@ impl RunConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] naming the key, what it may be and what was found.
+    /// [`Error::Value`] naming the key, what it may be and what was found; [`Error::Retrieval`] for an
+    /// evaluation that cannot be run.
     pub fn validate(&self) -> Result<()> {
         let error = |key: &str, wanted: &str, found: String| {
             Err(Error::Value { key: key.into(), wanted: wanted.into(), found })
         };
         if self.train.steps == 0 {
             return error("train.steps", "1 or more", "0".into());
+        }
+        if self.train.accumulate == 0 {
+            return error("train.accumulate", "1 or more", "0".into());
+        }
+        if let Some(decay) = self.train.average_decay {
+            let fits = (0.0..1.0).contains(&decay);
+            Error::unless_fits("train.average_decay".into(), decay, fits, "from 0 to below 1")?;
         }
         if self.train.prefetch == 0 {
             return error("train.prefetch", "1 or more", "0".into());
@@ -350,17 +461,24 @@ impl RunConfig {
         if self.evaluation.batch_size == 0 {
             return error("evaluation.batch_size", "1 or more", "0".into());
         }
-        self.loss.validate()?;
+        self.evaluation.plan()?;
+        self.evaluation.head_choice().places(&self.network.heads())?;
+        self.loss.validate(&self.network.heads(), self.xbm.as_ref())?;
         self.optimizer.validate()?;
         self.schedule.validate()?;
         Transform::training(&self.image, &self.augment)?;
         Ok(())
     }
+}
 
-    /// Whether embeddings are normalised before the loss.
-    pub fn normalize(&self) -> bool {
-        self.train.normalize.unwrap_or(self.loss.normalized())
-    }
+/// The tables `[loss]` or `[[loss]]`.
+fn losses(table: &mut toml::Table) -> impl Iterator<Item = &mut toml::Table> {
+    let losses = match table.get_mut("loss") {
+        Some(toml::Value::Array(several)) => several.iter_mut().collect(),
+        Some(only) => vec![only],
+        None => Vec::new(),
+    };
+    losses.into_iter().filter_map(toml::Value::as_table_mut)
 }
 
 /// Puts the keys of `preset = "…"` in its place; keys given beside it stay.
@@ -380,6 +498,17 @@ fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Opt
         loss.entry(key).or_insert(value);
     }
     Ok(())
+}
+
+/// Refuses a miner where the loss takes none.
+fn refuse_miner(loss: &toml::Table) -> std::result::Result<(), (String, Option<String>)> {
+    let name = loss.get("name").and_then(|name| name.as_str()).unwrap_or("rll");
+    let takes_one = LossConfig::WITH_MINER.contains(&name) || !LossConfig::NAMES.contains(&name);
+    if takes_one || !loss.contains_key("miner") {
+        return Ok(());
+    }
+    let known = LossConfig::WITH_MINER.join(", ");
+    Err((format!("`{name}` takes no miner"), Some(format!("these losses do: {known}"))))
 }
 
 /// A loss from its name or a preset, and `key=value` settings: what `[loss]` would say.
@@ -416,11 +545,27 @@ pub fn loss_from_settings(
         })?;
     }
     expand_preset(&mut table).map_err(|(reason, hint)| error(reason, hint))?;
+    refuse_miner(&table).map_err(|(reason, hint)| error(reason, hint))?;
     let config: LossConfig = table
         .try_into()
         .map_err(|e: toml::de::Error| error(one_line(e.message()), nearest_key(e.message())))?;
     config.validate()?;
     Ok(config)
+}
+
+/// The keys of a section that is chosen by name, as `key = value` in their order, without the name; a
+/// section inside it as an inline table.
+pub(crate) fn parameters(of: &impl Serialize) -> Vec<String> {
+    let text = toml::to_string(of).expect("parameters are plain data");
+    let mut sections = text.split("\n[");
+    let keys = |section: &str| section.lines().filter(|line| !line.is_empty()).map(str::to_string).collect();
+    let mut parameters: Vec<String> = sections.next().map_or(Vec::new(), keys);
+    parameters.retain(|line| !line.starts_with("name = "));
+    for (name, inner) in sections.filter_map(|section| section.split_once(']')) {
+        let inner: Vec<String> = keys(inner);
+        parameters.push(format!("{name} = {{ {} }}", inner.join(", ")));
+    }
+    parameters
 }
 
 /// The message of a TOML error with its line.
@@ -434,19 +579,22 @@ fn at_line(text: &str, e: &toml::de::Error) -> String {
 /// the default of the same choice; without a choice, the default's.
 fn fill_in_defaults(table: &mut toml::Table) {
     let defaults = toml::Table::try_from(RunConfig::default()).expect("a run file is plain data");
-    for (section, choice) in
-        [("image", None), ("sampler", Some("kind")), ("network", Some("kind")), ("loss", Some("name"))]
-    {
-        let (Some(toml::Value::Table(given)), toml::Value::Table(default)) =
-            (table.get_mut(section), &defaults[section])
-        else {
-            continue;
-        };
-        let same = choice.is_none_or(|key| given.get(key).is_none_or(|name| *name == default[key]));
-        if same {
-            for (key, value) in default {
-                given.entry(key.clone()).or_insert_with(|| value.clone());
-            }
+    for (section, choice) in [("image", None), ("sampler", Some("kind")), ("network", Some("kind"))] {
+        if let Some(toml::Value::Table(given)) = table.get_mut(section) {
+            fill_in(given, &defaults[section], choice);
+        }
+    }
+    for given in losses(table) {
+        fill_in(given, &defaults["loss"], Some("name"));
+    }
+}
+
+/// Gives a table the keys it lacks from `default`, where both make the same `choice`.
+fn fill_in(given: &mut toml::Table, default: &toml::Value, choice: Option<&str>) {
+    let default = default.as_table().expect("a section is a table");
+    if choice.is_none_or(|key| given.get(key).is_none_or(|name| *name == default[key])) {
+        for (key, value) in default {
+            given.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
 }
@@ -470,11 +618,24 @@ fn set(table: &mut toml::Table, setting: &str) -> std::result::Result<(), (Strin
     }
     let (last, sections) = parts.split_last().expect("split gives one part at least");
     let mut table = table;
-    for section in sections {
+    let mut sections = sections.iter();
+    while let Some(section) = sections.next() {
         let entry =
             table.entry(section.to_string()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
         table = match entry {
             toml::Value::Table(inner) => inner,
+            toml::Value::Array(several) => {
+                let count = several.len();
+                let place = sections.next().and_then(|place| place.parse::<usize>().ok());
+                let Some(inner) =
+                    place.and_then(|place| several.get_mut(place)).and_then(toml::Value::as_table_mut)
+                else {
+                    let example =
+                        format!("name the table by its place, e.g. --set {section}.0.{last}={value}");
+                    return Err((format!("`{section}` is a list of {count}"), example));
+                };
+                inner
+            }
             _ => return Err((format!("`{section}` is a value, not a section"), example.into())),
         };
     }

@@ -58,8 +58,11 @@ pub struct Step {
     pub step: usize,
     /// The sampler's epoch, from 0.
     pub epoch: usize,
-    /// The loss before the step.
+    /// The loss before the step: the weighted sum, where there are several.
     pub loss: f32,
+    /// Of several losses the value of each, not weighted; empty where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<f32>,
     /// Share of positive pairs that are non-trivial.
     pub positive_share: f32,
     /// Share of negative pairs that are non-trivial.
@@ -71,6 +74,17 @@ pub struct Step {
     /// Share of the loss's terms that cost something and have no gradient; 0 for losses without such terms.
     #[serde(default)]
     pub dead_share: f32,
+    /// Mean Euclidean distance of the batch's positive pairs, as the loss sees them; of several heads, the
+    /// first loss's.
+    #[serde(default)]
+    pub positive_distance: f32,
+    /// The same for the negative pairs.
+    #[serde(default)]
+    pub negative_distance: f32,
+    /// Dimensions that the batch's embeddings fill: the participation ratio of their covariance, from 1
+    /// to d.
+    #[serde(default)]
+    pub rank: f32,
     /// Norm of the whole gradient, before clipping.
     pub gradient_norm: f32,
     /// Mean norm of the embeddings before normalisation.
@@ -81,6 +95,31 @@ pub struct Step {
     pub seconds: f64,
     /// Seconds the step waited for its images.
     pub waited: f64,
+}
+
+impl Step {
+    /// The record of a step of several batches: the mean of what they saw, the sum of their waiting.
+    pub(super) fn mean(batches: &[Step]) -> Step {
+        let mean = |of: fn(&Step) -> f32| batches.iter().map(of).sum::<f32>() / batches.len() as f32;
+        let mut step = batches.last().cloned().unwrap_or_default();
+        for (i, loss) in step.losses.iter_mut().enumerate() {
+            *loss = batches.iter().map(|batch| batch.losses[i]).sum::<f32>() / batches.len() as f32;
+        }
+        Step {
+            loss: mean(|s| s.loss),
+            positive_share: mean(|s| s.positive_share),
+            negative_share: mean(|s| s.negative_share),
+            mined_positives: mean(|s| s.mined_positives),
+            mined_negatives: mean(|s| s.mined_negatives),
+            dead_share: mean(|s| s.dead_share),
+            positive_distance: mean(|s| s.positive_distance),
+            negative_distance: mean(|s| s.negative_distance),
+            rank: mean(|s| s.rank),
+            embedding_norm: mean(|s| s.embedding_norm),
+            waited: batches.iter().map(|batch| batch.waited).sum(),
+            ..step
+        }
+    }
 }
 
 /// The log's file, appended to line by line.

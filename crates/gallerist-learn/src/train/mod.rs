@@ -11,9 +11,14 @@
 //! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
 //! | `metrics.json` | the test metrics |
 
+mod average;
 pub mod config;
+mod diagnostics;
 mod directory;
+mod evaluation;
 pub mod log;
+mod means;
+mod objective;
 mod trainer;
 
 pub use config::{
@@ -21,4 +26,6 @@ pub use config::{
     nearest,
 };
 pub use directory::RunDirectory;
+pub use evaluation::{measures, protocol};
+pub use objective::{LossTerm, LossTerms};
 pub use trainer::{Observer, Outcome, Trainer, open_test};

@@ -1,29 +1,34 @@
 //! The training loop.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::optim::GradientsParams;
+use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
-    Batch, BatchPlan, BatchSampler, Broken, ImageSet, ImageStore, Loader, LoaderOptions, OpenOptions,
+    Batch, BatchPlan, BatchSampler, Broken, ClassMeans, ImageSet, ImageStore, Loader, LoaderOptions,
     Transform,
 };
-use gallerist_retrieval::eval::{self, EvalOptions, Evaluation};
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::eval::{EvalOptions, Evaluation, Labelled, Plan};
 
+use super::average::Average;
 use super::config::threads;
+use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
-use super::{DataConfig, RunConfig, RunDirectory, Which};
+use super::objective::{Memories, Objective};
+use super::{RunConfig, RunDirectory, Which, means};
 use crate::checkpoint::{Best, Checkpoint, Header};
-use crate::loss::{Labels, Loss, LossShape, Progress, RankingLoss};
+use crate::loss::{Labels, Progress, Queries};
 use crate::model::{Model, description};
 use crate::network::{InputShape, Network};
 use crate::optim::{Optimizer, Part, clip_by_global_norm};
-use crate::pairwise::{host, l2_normalize};
-use crate::{Error, Result, checkpoint, params};
+use crate::pairwise::host;
+use crate::{Error, Result, checkpoint, params, weights};
 
 /// Watches a run; every method has an empty default.
 pub trait Observer {
@@ -68,7 +73,10 @@ pub struct Trainer {
     sampler: Arc<dyn BatchSampler>,
     validation: Option<Arc<ImageStore>>,
     network: Network,
-    loss: Loss,
+    average: Option<Average>,
+    objective: Objective,
+    memories: Memories,
+    class_means: Option<Arc<ClassMeans>>,
     optimizer: Optimizer,
     log: Log,
     step: usize,
@@ -76,6 +84,7 @@ pub struct Trainer {
     seconds: f64,
     broken: Vec<Broken>,
     warned: Warned,
+    pretrained: Option<weights::Report>,
 }
 
 /// What has been warned of, each once.
@@ -98,9 +107,15 @@ impl Trainer {
         config.validate()?;
         // Everything that can fail for the user's reasons fails before the directory is made.
         let (train, validation) = open_training(config)?;
-        let parts = Parts::new(config, train, validation)?;
+        let mut parts = Parts::new(config, train, validation)?;
+        let mut pretrained = None;
+        if let Some(path) = &config.network.weights {
+            let (network, report) = weights::load(parts.network, weights::read(path)?)?;
+            (parts.network, pretrained) = (network, Some(report));
+        }
         let directory = RunDirectory::create(directory, config)?;
         let mut trainer = parts.into_trainer(config, directory, 0)?;
+        trainer.pretrained = pretrained;
         trainer.save(Which::Last)?;
         Ok(trainer)
     }
@@ -123,15 +138,23 @@ impl Trainer {
         let (train, validation) = open_training(&config)?;
         let parts = Parts::new(&config, train, validation)?;
         let mut trainer = parts.into_trainer(&config, directory, last.header.step)?;
+        if let Some(average) = &mut trainer.average {
+            average.restore(&mut last.network, &mut last.state);
+        }
         let (network, mismatch) = params::load(trainer.network, std::mem::take(&mut last.network));
         if !mismatch.is_empty() {
             return Err(bad(format!("network: {mismatch}")));
         }
-        let (loss, mismatch) = params::load(trainer.loss, std::mem::take(&mut last.loss));
+        let (objective, mismatch) = params::load(trainer.objective, std::mem::take(&mut last.loss));
         if !mismatch.is_empty() {
             return Err(bad(format!("loss: {mismatch}")));
         }
-        (trainer.network, trainer.loss) = (network, loss);
+        (trainer.network, trainer.objective) = (network, objective);
+        trainer.memories.restore(&mut last.state, &trainer.device).map_err(bad)?;
+        if let Some(class_means) = means::restore(&mut last.state, trainer.training_set().class_names().len())
+        {
+            trainer.take_means(class_means);
+        }
         let state = last.take_optimizer();
         trainer
             .optimizer
@@ -154,30 +177,16 @@ impl Trainer {
         let options =
             LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
         let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
-        let mut loader = Loader::new(self.store.clone(), self.plan(), options)?;
         while self.step < self.config.train.steps {
-            if stop.load(Ordering::Relaxed) {
-                self.save(Which::Last)?;
-                return Ok(Outcome::Interrupted);
-            }
-            let start = Instant::now();
-            let mut batch = loader.next().expect("the plan has a batch for every step")?;
-            let broken = std::mem::take(&mut batch.broken);
-            let mut record = self.train_on(batch, observer)?;
-            record.seconds = start.elapsed().as_secs_f64();
-            self.seconds += record.seconds;
-            self.step = record.step;
-            observer.step(&record);
-            self.log.write(&Record::Step(record))?;
-            self.report_broken(broken, observer)?;
-
-            let last = self.step == self.config.train.steps;
-            if self.validation.is_some() && (last || self.step.is_multiple_of(self.config.validation.every)) {
-                self.validate(observer)?;
-            }
-            let every = self.config.train.checkpoint_every;
-            if last || (every > 0 && self.step.is_multiple_of(every)) {
-                self.save(Which::Last)?;
+            let end = self.refresh_sampler()?;
+            // The loader works ahead; up to `end` it knows what the batches will be.
+            let mut loader = Loader::new(self.store.clone(), self.plan(end), options)?;
+            while self.step < end {
+                if stop.load(Ordering::Relaxed) {
+                    self.save(Which::Last)?;
+                    return Ok(Outcome::Interrupted);
+                }
+                self.one_step(&mut loader, observer)?;
             }
         }
         if self.validation.is_none() {
@@ -186,30 +195,91 @@ impl Trainer {
         Ok(Outcome::Finished)
     }
 
-    /// The batches from the next step to the last.
-    fn plan(&self) -> impl Iterator<Item = BatchPlan> + Send + 'static {
-        let (sampler, seed, steps) = (self.sampler.clone(), self.config.train.seed, self.config.train.steps);
-        let batches = (0u64..).flat_map(move |epoch| BatchPlan::epoch(epoch, sampler.epoch(seed, epoch)));
-        batches.take(steps).skip(self.step)
+    /// One step with all that follows it: the log, a validation, a checkpoint.
+    fn one_step(&mut self, loader: &mut Loader, observer: &mut dyn Observer) -> Result<()> {
+        let start = Instant::now();
+        let mut broken = Vec::new();
+        let mut record = self.train_on(
+            &mut || {
+                let mut batch = loader.next().expect("the plan has batches for every step")?;
+                broken.append(&mut batch.broken);
+                Ok(batch)
+            },
+            observer,
+        )?;
+        record.seconds = start.elapsed().as_secs_f64();
+        self.seconds += record.seconds;
+        self.step = record.step;
+        observer.step(&record);
+        self.log.write(&Record::Step(record))?;
+        self.report_broken(broken, observer)?;
+
+        let last = self.step == self.config.train.steps;
+        if self.validation.is_some() && (last || self.step.is_multiple_of(self.config.validation.every)) {
+            self.validate(observer)?;
+        }
+        let every = self.config.train.checkpoint_every;
+        if last || (every > 0 && self.step.is_multiple_of(every)) {
+            self.save(Which::Last)?;
+        }
+        Ok(())
     }
 
-    /// Forward, backward and one optimiser step.
-    fn train_on(&mut self, batch: Batch, observer: &mut dyn Observer) -> Result<Step> {
-        let step = self.step + 1;
-        let shape = batch.shape();
-        let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.device);
-        let raw = self.network.forward(images);
-        let embedding_norm = mean_norm(&raw);
-        let embeddings = if self.config.normalize() { l2_normalize(raw) } else { raw };
-        let progress = Progress { step: self.step, steps: self.config.train.steps };
-        let output = self.loss.forward(embeddings.clone(), Labels::Classes(&batch.labels), progress);
-        let loss = output.value.clone().into_scalar::<f32>();
-        if !loss.is_finite() {
-            return Err(self.diverged(step, loss));
+    /// Computes the class means anew where the sampler wants them now, and returns the step up to which its
+    /// batches are known.
+    fn refresh_sampler(&mut self) -> Result<usize> {
+        let steps = self.config.train.steps;
+        let Some(refresh) = self.sampler.refresh() else { return Ok(steps) };
+        if self.class_means.is_none() || self.step.is_multiple_of(refresh.every) {
+            let start = Instant::now();
+            let model = self.model();
+            let set = self.store.set().clone();
+            let found = means::compute(&model, &set, &self.config, refresh.images_per_class, self.step)?;
+            self.take_means(found);
+            self.seconds += start.elapsed().as_secs_f64();
         }
-        let mut gradients = output.value.backward();
-        let mut of_network = GradientsParams::from_module(&mut gradients, &self.network);
-        let of_loss = GradientsParams::from_module(&mut gradients, &self.loss);
+        Ok((self.step / refresh.every + 1).saturating_mul(refresh.every).min(steps))
+    }
+
+    fn take_means(&mut self, class_means: ClassMeans) {
+        let class_means = Arc::new(class_means);
+        if let Some(sampler) = self.sampler.with_means(class_means.clone()) {
+            self.sampler = sampler;
+        }
+        self.class_means = Some(class_means);
+    }
+
+    /// The batches of the steps from the next one to the `end`-th.
+    fn plan(&self, end: usize) -> impl Iterator<Item = BatchPlan> + Send + 'static {
+        let (sampler, seed) = (self.sampler.clone(), self.config.train.seed);
+        let batches = (0u64..).flat_map(move |epoch| BatchPlan::epoch(epoch, sampler.epoch(seed, epoch)));
+        let accumulate = self.config.train.accumulate;
+        batches.take(end * accumulate).skip(self.step * accumulate)
+    }
+
+    /// Forward and backward of every batch of a step, and one optimiser step.
+    fn train_on(
+        &mut self,
+        next: &mut dyn FnMut() -> Result<Batch>,
+        observer: &mut dyn Observer,
+    ) -> Result<Step> {
+        let step = self.step + 1;
+        let count = self.config.train.accumulate;
+        let mut network_gradients = GradientsAccumulator::new();
+        let mut objective_gradients = GradientsAccumulator::new();
+        let mut records = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (record, value) = self.forward(next()?, observer)?;
+            records.push(record);
+            // The gradient of a single batch goes on as it is, to the last bit.
+            let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
+            let mut gradients = value.backward();
+            let of_network = GradientsParams::from_module(&mut gradients, &self.network);
+            network_gradients.accumulate(&self.network, of_network);
+            let of_objective = GradientsParams::from_module(&mut gradients, &self.objective);
+            objective_gradients.accumulate(&self.objective, of_objective);
+        }
+        let (mut of_network, of_objective) = (network_gradients.grads(), objective_gradients.grads());
         let gradient_norm =
             clip_by_global_norm(&mut of_network, &self.network, self.config.optimizer.clip_norm) as f32;
         if !gradient_norm.is_finite() {
@@ -218,24 +288,57 @@ impl Trainer {
         let factor = self.config.schedule.factor(self.step, self.config.train.steps);
         let rate = self.config.optimizer.learning_rate * factor;
         self.network = self.optimizer.step(rate, Part::Network, self.network.clone(), of_network);
-        self.loss = self.optimizer.step(rate, Part::Loss, self.loss.clone(), of_loss);
-        self.watch(step, &embeddings, &output.queries, observer)?;
+        self.objective = self.optimizer.step(rate, Part::Loss, self.objective.clone(), of_objective);
+        if let Some(average) = &mut self.average {
+            average.update(step, &self.network);
+        }
+        Ok(Step { gradient_norm, learning_rate: rate, ..Step::mean(&records) })
+    }
+
+    /// What the objective says of a batch, and its value, connected to the network.
+    fn forward(&mut self, batch: Batch, observer: &mut dyn Observer) -> Result<(Step, Tensor<1>)> {
+        let step = self.step + 1;
+        let shape = batch.shape();
+        let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.device);
+        let outputs = self.network.forward(images);
+        let embedding_norm = outputs.iter().map(mean_norm).sum::<f32>() / outputs.len() as f32;
+        let sets: Option<Vec<Vec<u32>>> = self
+            .store
+            .set()
+            .label_sets()
+            .map(|sets| batch.items.iter().map(|&item| sets[item as usize].clone()).collect());
+        let labels = sets.as_deref().map_or(Labels::Classes(&batch.labels), Labels::Sets);
+        let progress = Progress { step: self.step, steps: self.config.train.steps };
+        let output = self.objective.forward(&outputs, labels, &self.memories, progress);
+        let loss = output.value.clone().into_scalar::<f32>();
+        if !loss.is_finite() {
+            return Err(self.diverged(step, loss));
+        }
+        self.memories.push(self.step, &output.embeddings, labels);
+        let seen = Diagnostics::of(&output.embeddings[0], labels);
+        self.watch(step, &seen, &output.queries, observer)?;
+        let mean = |of: &dyn Fn(&Queries) -> f32| {
+            output.queries.iter().map(of).sum::<f32>() / output.queries.len() as f32
+        };
         let per_query = |counts: &[u32]| counts.iter().sum::<u32>() as f32 / counts.len().max(1) as f32;
-        Ok(Step {
+        let record = Step {
             step,
             epoch: batch.epoch as usize,
             loss,
-            positive_share: output.queries.positive_share(),
-            negative_share: output.queries.negative_share(),
-            mined_positives: per_query(&output.queries.mined_positives),
-            mined_negatives: per_query(&output.queries.mined_negatives),
-            dead_share: output.queries.dead_share(),
-            gradient_norm,
+            positive_share: mean(&Queries::positive_share),
+            negative_share: mean(&Queries::negative_share),
+            mined_positives: mean(&|queries| per_query(&queries.mined_positives)),
+            mined_negatives: mean(&|queries| per_query(&queries.mined_negatives)),
+            dead_share: mean(&Queries::dead_share),
+            losses: if output.values.len() > 1 { output.values } else { Vec::new() },
+            positive_distance: seen.positive_distance,
+            negative_distance: seen.negative_distance,
+            rank: seen.rank,
             embedding_norm,
-            learning_rate: rate,
-            seconds: 0.0,
             waited: batch.waited.as_secs_f64(),
-        })
+            ..Step::default()
+        };
+        Ok((record, output.value))
     }
 
     fn diverged(&self, step: usize, value: f32) -> Error {
@@ -251,19 +354,20 @@ impl Trainer {
     fn watch(
         &mut self,
         step: usize,
-        embeddings: &Tensor<2>,
-        queries: &crate::loss::Queries,
+        seen: &Diagnostics,
+        queries: &[Queries],
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let mut messages = Vec::new();
-        if !self.warned.collapsed && spread(embeddings) < 1e-6 {
+        if !self.warned.collapsed && seen.collapsed() {
             self.warned.collapsed = true;
             messages.push(
                 "all embeddings of a batch are (nearly) the same point; lower optimizer.learning_rate, or use a \
                  longer warm-up (schedule.warmup_steps)",
             );
         }
-        let trivial = queries.mined_positives.iter().chain(&queries.mined_negatives).all(|&mined| mined == 0);
+        let mut mined = queries.iter().flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives));
+        let trivial = mined.all(|&mined| mined == 0);
         self.warned.trivial_steps = if trivial { self.warned.trivial_steps + 1 } else { 0 };
         if !self.warned.trivial && self.warned.trivial_steps == 20 {
             self.warned.trivial = true;
@@ -272,7 +376,7 @@ impl Trainer {
                  a wider margin (loss.margin)",
             );
         }
-        if let (false, Some(note)) = (self.warned.note, queries.note) {
+        if let (false, Some(note)) = (self.warned.note, queries.iter().find_map(|q| q.note)) {
             self.warned.note = true;
             messages.push(note);
         }
@@ -298,9 +402,11 @@ impl Trainer {
         let Some(store) = &self.validation else { return Ok(()) };
         let model = self.model();
         let embedded = model.embed_store(store, self.config.train.loader_threads, &mut |_, _| {})?;
-        let labels = embedded.label_ids()?;
+        // Cameras are for queries and a gallery; labels may be sets.
+        let set = EmbeddingSet { cameras: None, ..embedded.set };
         let options = EvalOptions::recall_at(&self.config.evaluation.recall_at);
-        let evaluation = eval::evaluate(&embedded.set.embeddings, &labels, &options)?;
+        let plan = Plan { options, ..Plan::default() };
+        let evaluation = plan.run(&Labelled::from_set(set, Path::new("validation"))?, None)?.evaluation;
         let metric = &self.config.validation.metric;
         let value = evaluation.metrics[metric.as_str()];
         let best = self.best.as_ref().is_none_or(|best| value > best.value);
@@ -316,12 +422,23 @@ impl Trainer {
 
     /// The network as it is now, ready to embed.
     fn model(&self) -> Model {
-        Model::new(self.config.clone(), self.input, self.network.valid())
+        let network = match &self.average {
+            Some(average) => average.network(&self.network),
+            None => self.network.valid(),
+        };
+        Model::new(self.config.clone(), self.input, network)
+            .with_heads(self.config.evaluation.head_choice())
+            .expect("the run file was checked")
     }
 
     /// Writes a checkpoint.
     fn save(&mut self, which: Which) -> Result<()> {
+        let mut remembered = BTreeMap::new();
         let network = params::collect(&self.network);
+        let network = match &self.average {
+            Some(average) => average.save(network, &mut remembered),
+            None => network,
+        };
         let state = self.optimizer.state();
         let header = Header {
             step: self.step,
@@ -334,8 +451,13 @@ impl Trainer {
             seconds: self.seconds,
             ..Header::default()
         };
-        let loss = params::collect(&self.loss);
-        Checkpoint { header, network, loss, optimizer: state.tensors }.save(&self.directory.checkpoint(which))
+        let loss = params::collect(&self.objective);
+        if let Some(class_means) = &self.class_means {
+            means::save(class_means, &mut remembered);
+        }
+        self.memories.save(&mut remembered);
+        Checkpoint { header, network, loss, optimizer: state.tensors, state: remembered }
+            .save(&self.directory.checkpoint(which))
     }
 
     /// Steps done.
@@ -358,6 +480,11 @@ impl Trainer {
         &self.broken
     }
 
+    /// What became of the tensors of `network.weights`, where the run was started from them just now.
+    pub fn pretrained(&self) -> Option<&weights::Report> {
+        self.pretrained.as_ref()
+    }
+
     /// The run's directory.
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
@@ -378,6 +505,11 @@ impl Trainer {
         &*self.sampler
     }
 
+    /// Images that one step sees.
+    pub fn images_per_step(&self) -> usize {
+        self.sampler.batch_size() * self.config.train.accumulate
+    }
+
     /// Trainable numbers of the network, running statistics of batch norm included.
     pub fn parameter_count(&self) -> usize {
         self.network.num_params()
@@ -392,7 +524,7 @@ struct Parts {
     sampler: Arc<dyn BatchSampler>,
     validation: Option<Arc<ImageStore>>,
     network: Network,
-    loss: Loss,
+    objective: Objective,
 }
 
 impl Parts {
@@ -411,10 +543,8 @@ impl Parts {
             }
             None => None,
         };
-        let shape =
-            LossShape { classes: store.set().class_names().len(), dimensions: config.network.dimensions() };
-        let loss = config.loss.init(shape, config.train.seed, &device);
-        Ok(Parts { device, input, store, sampler, validation, network, loss })
+        let objective = Objective::new(config, store.set().label_names().len(), &device)?;
+        Ok(Parts { device, input, store, sampler, validation, network, objective })
     }
 
     fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {
@@ -428,14 +558,18 @@ impl Parts {
             store: self.store,
             sampler: self.sampler,
             validation: self.validation,
+            average: config.train.average_decay.map(|decay| Average::new(decay, &self.network)),
             network: self.network,
-            loss: self.loss,
+            memories: Memories::new(config, &self.objective),
+            objective: self.objective,
+            class_means: None,
             log,
             step,
             best: None,
             seconds: 0.0,
             broken: Vec::new(),
             warned: Warned::default(),
+            pretrained: None,
         })
     }
 }
@@ -449,13 +583,7 @@ fn open_training(config: &RunConfig) -> Result<(ImageSet, Option<ImageSet>)> {
             found: "empty".into(),
         });
     }
-    let DataConfig { train_split, max_train_classes, .. } = &config.data;
-    let options = OpenOptions {
-        split: train_split.clone(),
-        max_classes: limit(*max_train_classes),
-        ..Default::default()
-    };
-    let set = ImageSet::open_with(&config.data.train, &options)?;
+    let set = ImageSet::open_with(&config.data.train, &config.data.train_options())?;
     let (train, validation) = if config.validation.fraction > 0.0 {
         let (train, validation) = set.split_classes(config.validation.fraction, config.validation.seed)?;
         (train, Some(validation))
@@ -475,18 +603,7 @@ pub fn open_test(config: &RunConfig) -> Result<Option<ImageSet>> {
     if config.data.test.is_empty() {
         return Ok(None);
     }
-    let DataConfig { test_split, max_test_classes, .. } = &config.data;
-    let options = OpenOptions {
-        split: test_split.clone(),
-        max_classes: limit(*max_test_classes),
-        ..Default::default()
-    };
-    Ok(Some(ImageSet::open_with(&config.data.test, &options)?))
-}
-
-/// 0 means no limit.
-fn limit(count: usize) -> Option<usize> {
-    (count > 0).then_some(count)
+    Ok(Some(ImageSet::open_with(&config.data.test, &config.data.test_options())?))
 }
 
 /// Mean length of the rows.
@@ -495,20 +612,4 @@ fn mean_norm(x: &Tensor<2>) -> f32 {
     let values = host(x);
     let norms = values.chunks(d.max(1)).map(|row| row.iter().map(|v| v * v).sum::<f64>().sqrt());
     (norms.sum::<f64>() / n.max(1) as f64) as f32
-}
-
-/// Mean squared distance of the rows from their mean, over the mean squared norm: 0 when all rows are the same.
-fn spread(x: &Tensor<2>) -> f64 {
-    let [n, d] = x.dims();
-    let values = host(x);
-    let mut mean = vec![0.0; d];
-    for row in values.chunks(d.max(1)) {
-        for (m, v) in mean.iter_mut().zip(row) {
-            *m += v / n as f64;
-        }
-    }
-    let square = |it: &mut dyn Iterator<Item = f64>| it.map(|v| v * v).sum::<f64>();
-    let total = square(&mut values.iter().copied());
-    let off = square(&mut values.iter().enumerate().map(|(i, v)| v - mean[i % d]));
-    if n < 2 || total == 0.0 { 1.0 } else { off / total }
 }

@@ -1,15 +1,16 @@
 //! Lloyd's k-means on the exact search.
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::matrix::squared_distance;
+use crate::random::{below, different, generator, unit};
 use crate::search::{Metric, SearchOptions, search};
 use crate::{Error, Matrix, Result};
 
 /// How the first centres are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
     /// Different rows, drawn without preference.
@@ -20,7 +21,7 @@ pub enum Start {
 }
 
 /// What k-means runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KMeans {
     /// Number of clusters.
     pub clusters: usize,
@@ -45,6 +46,27 @@ impl KMeans {
     /// (scikit-learn tries several candidates per centre; this is the plain form.)
     pub fn sklearn10(clusters: usize, seed: u64) -> Self {
         Self { clusters, starts: 10, iterations: 300, start: Start::PlusPlus, seed }
+    }
+}
+
+/// One of the two k-means that the literature's figures come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// [`KMeans::faiss20`].
+    #[default]
+    Faiss20,
+    /// [`KMeans::sklearn10`].
+    Sklearn10,
+}
+
+impl Preset {
+    /// The k-means of this preset.
+    pub fn options(self, clusters: usize, seed: u64) -> KMeans {
+        match self {
+            Self::Faiss20 => KMeans::faiss20(clusters, seed),
+            Self::Sklearn10 => KMeans::sklearn10(clusters, seed),
+        }
     }
 }
 
@@ -82,8 +104,7 @@ pub fn kmeans(rows: &Matrix, options: &KMeans) -> Result<Clustering> {
     }
     let mut best: Option<Clustering> = None;
     for start in 0..options.starts {
-        let mut random = ChaCha8Rng::seed_from_u64(options.seed);
-        random.set_stream(start as u64);
+        let mut random = generator(options.seed, start as u64);
         let found = lloyd(rows, options, &mut random)?;
         // The first of equals is kept.
         if best.as_ref().is_none_or(|best| found.mean_squared_distance < best.mean_squared_distance) {
@@ -95,7 +116,7 @@ pub fn kmeans(rows: &Matrix, options: &KMeans) -> Result<Clustering> {
 
 fn lloyd(rows: &Matrix, options: &KMeans, random: &mut ChaCha8Rng) -> Result<Clustering> {
     let first = match options.start {
-        Start::Rows => different_rows(rows.rows(), options.clusters, random),
+        Start::Rows => different(rows.rows(), options.clusters, random),
         Start::PlusPlus => plus_plus(rows, options.clusters, random),
     };
     let mut centres = rows.select(&first);
@@ -143,16 +164,6 @@ fn means(rows: &Matrix, assignments: &[u32], distances: &[f64], clusters: usize)
     Matrix::new(clusters, cols, data.concat()).expect("one centre per cluster")
 }
 
-/// The first `count` places of a shuffle.
-fn different_rows(rows: usize, count: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..rows).collect();
-    for at in 0..count {
-        order.swap(at, at + below(rows - at, random));
-    }
-    order.truncate(count);
-    order
-}
-
 fn plus_plus(rows: &Matrix, count: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
     let mut chosen = vec![below(rows.rows(), random)];
     let mut nearest = vec![f64::INFINITY; rows.rows()];
@@ -176,32 +187,10 @@ fn plus_plus(rows: &Matrix, count: usize, random: &mut ChaCha8Rng) -> Vec<usize>
     chosen
 }
 
-fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    let mut sums = [0.0f64; 8];
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..8 {
-            let difference = f64::from(a[lane]) - f64::from(b[lane]);
-            sums[lane] += difference * difference;
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2));
-    sums.iter().sum::<f64>() + rest.sum::<f64>()
-}
-
-/// A number below `bound`. The bias of the multiplication is below 2^-32 for any count of rows.
-fn below(bound: usize, random: &mut ChaCha8Rng) -> usize {
-    ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
-}
-
-/// A number from 0 to 1, 1 excluded.
-fn unit(random: &mut ChaCha8Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
 #[cfg(test)]
 mod tests {
+    use rand_chacha::rand_core::SeedableRng;
+
     use super::*;
     use crate::cluster::{agreement, normalized_mutual_information};
 

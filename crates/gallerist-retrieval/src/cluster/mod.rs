@@ -7,16 +7,16 @@
 mod agreement;
 mod kmeans;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::search::Metric;
 use crate::{Error, Matrix, Result, labels};
 
 pub use agreement::{adjusted_mutual_information, normalized_mutual_information, pair_f1};
-pub use kmeans::{Clustering, KMeans, Start, kmeans};
+pub use kmeans::{Clustering, KMeans, Preset, Start, kmeans};
 
 /// How well a k-means clustering agrees with the classes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     /// [`normalized_mutual_information`].
     pub nmi: f64,

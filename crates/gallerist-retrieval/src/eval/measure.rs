@@ -4,15 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    RelevantRanks, average_precision, average_precision_trapezoid, cmc_at_k, map_at_r, ndcg, precision_at_k,
-    r_precision, recall_at_k, reciprocal_rank,
+    Gain, RelevantRanks, average_precision, average_precision_trapezoid, cmc_at_k, map_at_r, ndcg_at,
+    precision_at_k, r_precision, recall_at_k, reciprocal_rank,
 };
 use crate::{Error, Result};
 
 /// One number per query, from the ranks of its relevant items.
 ///
 /// The text form is the name in reports: `recall@1`, `precision@1`, `map@r`, `r_precision`,
-/// `map`, `map_trapezoid`, `mrr`, `ndcg`, `cmc@1`.
+/// `map`, `map_trapezoid`, `mrr`, `ndcg`, `ndcg@10`, `ndcg_exp`, `ndcg_exp@10`, `cmc@1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// [`recall_at_k`].
@@ -29,8 +29,8 @@ pub enum Measure {
     MapTrapezoid,
     /// [`reciprocal_rank`].
     ReciprocalRank,
-    /// [`ndcg`] with relevance 0 or 1.
-    Ndcg,
+    /// [`ndcg_at`]: the gain of a grade, and the last rank that counts, where there is one.
+    Ndcg(Gain, Option<usize>),
     /// [`cmc_at_k`].
     Cmc(usize),
 }
@@ -46,7 +46,7 @@ impl Measure {
             Self::Map => average_precision(ranks),
             Self::MapTrapezoid => average_precision_trapezoid(ranks),
             Self::ReciprocalRank => reciprocal_rank(ranks),
-            Self::Ndcg => ndcg(ranks),
+            Self::Ndcg(gain, k) => ndcg_at(ranks, gain, k),
             Self::Cmc(k) => cmc_at_k(ranks, k),
         }
     }
@@ -56,13 +56,31 @@ impl Measure {
         matches!(self, Self::Recall(_) | Self::Precision(_) | Self::ReciprocalRank)
     }
 
+    /// The names of all measures, `K` standing for a number of 1 or more.
+    pub const NAMES: [&str; 12] = [
+        "recall@K",
+        "precision@K",
+        "map@r",
+        "r_precision",
+        "map",
+        "map_trapezoid",
+        "mrr",
+        "ndcg",
+        "ndcg@K",
+        "ndcg_exp",
+        "ndcg_exp@K",
+        "cmc@K",
+    ];
+
     pub(super) fn check(self) -> Result<()> {
         match self {
-            Self::Recall(0) | Self::Precision(0) | Self::Cmc(0) => Err(Error::Option {
-                option: "the K of a metric",
-                wanted: "at least 1",
-                found: self.to_string(),
-            }),
+            Self::Recall(0) | Self::Precision(0) | Self::Cmc(0) | Self::Ndcg(_, Some(0)) => {
+                Err(Error::Option {
+                    option: "the K of a metric",
+                    wanted: "at least 1",
+                    found: self.to_string(),
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -78,7 +96,10 @@ impl fmt::Display for Measure {
             Self::Map => f.write_str("map"),
             Self::MapTrapezoid => f.write_str("map_trapezoid"),
             Self::ReciprocalRank => f.write_str("mrr"),
-            Self::Ndcg => f.write_str("ndcg"),
+            Self::Ndcg(gain, k) => {
+                f.write_str(if *gain == Gain::Linear { "ndcg" } else { "ndcg_exp" })?;
+                k.map_or(Ok(()), |k| write!(f, "@{k}"))
+            }
             Self::Cmc(k) => write!(f, "cmc@{k}"),
         }
     }
@@ -95,16 +116,19 @@ impl FromStr for Measure {
             "map" => Some(Self::Map),
             "map_trapezoid" => Some(Self::MapTrapezoid),
             "mrr" => Some(Self::ReciprocalRank),
-            "ndcg" => Some(Self::Ndcg),
+            "ndcg" => Some(Self::Ndcg(Gain::Linear, None)),
+            "ndcg_exp" => Some(Self::Ndcg(Gain::Exponential, None)),
             _ => None
                 .or_else(|| at("recall@").map(Self::Recall))
                 .or_else(|| at("precision@").map(Self::Precision))
-                .or_else(|| at("cmc@").map(Self::Cmc)),
+                .or_else(|| at("cmc@").map(Self::Cmc))
+                .or_else(|| at("ndcg@").map(|k| Self::Ndcg(Gain::Linear, Some(k))))
+                .or_else(|| at("ndcg_exp@").map(|k| Self::Ndcg(Gain::Exponential, Some(k)))),
         };
         let measure = measure.ok_or_else(|| Error::Option {
             option: "a metric",
             wanted: "one of recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, \
-                     ndcg, cmc@K",
+                     ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K",
             found: format!("`{text}`"),
         })?;
         measure.check()?;
@@ -126,12 +150,18 @@ mod tests {
             Measure::Map,
             Measure::MapTrapezoid,
             Measure::ReciprocalRank,
-            Measure::Ndcg,
+            Measure::Ndcg(Gain::Linear, None),
+            Measure::Ndcg(Gain::Linear, Some(10)),
+            Measure::Ndcg(Gain::Exponential, None),
+            Measure::Ndcg(Gain::Exponential, Some(3)),
             Measure::Cmc(5),
         ] {
             assert_eq!(measure.to_string().parse::<Measure>().unwrap(), measure);
         }
-        for name in ["recall", "recall@", "recall@0", "recall@x", "cmc@-1", "MAP@R", ""] {
+        for name in Measure::NAMES {
+            assert!(name.replace('K', "7").parse::<Measure>().is_ok(), "{name}");
+        }
+        for name in ["recall", "ndcg@0", "recall@", "recall@0", "recall@x", "cmc@-1", "MAP@R", ""] {
             assert!(name.parse::<Measure>().is_err(), "{name}");
         }
     }
@@ -148,6 +178,7 @@ mod tests {
             "map_trapezoid",
             "mrr",
             "ndcg",
+            "ndcg_exp@3",
             "cmc@3",
         ] {
             assert_eq!(name.parse::<Measure>().unwrap().of(&none), 0.0, "{name}");

@@ -1,5 +1,10 @@
 //! Retrieval metrics.
 //!
+//! [`evaluate`] and [`evaluate_split`] are the short ways; a [`Task`] is the long one, for cameras,
+//! label sets, re-ranking and the value of each query, of which [`Bootstrap`] makes intervals. Beside the
+//! rankings stand [`verify`] (pairs), [`few_shot`] and [`one_shot`] (episodes). A [`Protocol`] is what a benchmark
+//! asks for, and a [`Plan`] runs all of it.
+//!
 //! Everything follows from the ranks of a query's relevant items. Those are found by counting,
 //! for each relevant item, the gallery items that come before it; nothing is sorted and no list is
 //! cut off. The order is the search's: distance, then the lower index.
@@ -16,33 +21,55 @@
 //!   order of the files gives it, which is about chance, and one tie per query.
 
 mod average_precision;
+mod bootstrap;
+mod by_rows;
 mod cmc;
+mod few_shot;
+mod listed;
 mod map_at_r;
 mod measure;
+mod multi_query;
 mod ndcg;
+mod one_shot;
+mod plan;
 mod precision;
+mod protocol;
+mod query_values;
 mod r_precision;
 mod ranks;
 mod recall;
 mod reciprocal_rank;
+mod relevance;
 mod report;
+mod task;
+mod verification;
 
 use crate::search::Metric;
-use crate::{Error, Matrix, MatrixView, Result};
+use crate::{Matrix, Result};
 
 pub use average_precision::{average_precision, average_precision_trapezoid};
+pub use bootstrap::{Bootstrap, Interval, Intervals, Over};
+pub(crate) use by_rows::Rescore;
 pub use cmc::cmc_at_k;
+pub use few_shot::{FewShot, FewShotOptions, few_shot};
+pub use listed::{Listed, evaluate_index};
 pub use map_at_r::map_at_r;
 pub use measure::Measure;
-pub use ndcg::ndcg;
+pub use multi_query::{Pooled, Pooling, pool_queries};
+pub use ndcg::{Gain, ndcg, ndcg_at};
+pub use one_shot::{OneShot, Trial, one_shot};
+pub use plan::{Further, Labelled, Plan, Report, Row};
 pub use precision::precision_at_k;
+pub use protocol::{PROTOCOLS, Protocol, Setting};
+pub use query_values::QueryValues;
 pub use r_precision::r_precision;
 pub use ranks::RelevantRanks;
 pub use recall::recall_at_k;
 pub use reciprocal_rank::reciprocal_rank;
+pub use relevance::{Relevance, SharedLabels};
 pub use report::{Evaluation, Metrics};
-
-use ranks::{Problem, Side};
+pub use task::{Labels, Measured, Side, Task, evaluate_graded};
+pub use verification::{Operating, Verification, VerificationOptions, verify};
 
 /// What to measure, and how rows are compared.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +94,12 @@ impl EvalOptions {
         measures.extend([Measure::Precision(1), Measure::MapAtR, Measure::RPrecision]);
         Self { metric: Metric::Cosine, measures }
     }
+
+    fn fill(&self, ranks: &RelevantRanks, out: &mut [f64]) {
+        for (measure, out) in self.measures.iter().zip(out) {
+            *out = measure.of(ranks);
+        }
+    }
 }
 
 /// Measures `embeddings` with every row as a query against all the others.
@@ -76,12 +109,10 @@ impl EvalOptions {
 /// memory that of one packed copy of the embeddings beside them.
 ///
 /// # Errors
-/// [`Error::Count`] when there is not one label per row, [`Error::Empty`], [`Error::NonFinite`],
-/// [`Error::TooLong`], and [`Error::Option`] for a measure at 0.
+/// [`Error::Count`](crate::Error::Count) when there is not one label per row, [`Error::Empty`](crate::Error::Empty), [`Error::NonFinite`](crate::Error::NonFinite),
+/// [`Error::TooLong`](crate::Error::TooLong), and [`Error::Option`](crate::Error::Option) for a measure at 0.
 pub fn evaluate(embeddings: &Matrix, labels: &[u32], options: &EvalOptions) -> Result<Evaluation> {
-    let side = Side { embeddings: embeddings.view(), labels, cameras: None };
-    let problem = Problem { queries: side, gallery: side, same: true, junk: None };
-    run("every image against the rest", &problem, options)
+    Ok(Task::every_row(Side::classes(embeddings, labels)).measure(options)?.evaluation)
 }
 
 /// Measures queries against a gallery of other images, as In-shop Clothes does.
@@ -90,7 +121,7 @@ pub fn evaluate(embeddings: &Matrix, labels: &[u32], options: &EvalOptions) -> R
 /// ([`labels::encode_both`](crate::labels::encode_both) numbers both alike).
 ///
 /// # Errors
-/// As [`evaluate`], and [`Error::Dimensions`].
+/// As [`evaluate`], and [`Error::Dimensions`](crate::Error::Dimensions).
 pub fn evaluate_split(
     queries: &Matrix,
     query_labels: &[u32],
@@ -98,9 +129,8 @@ pub fn evaluate_split(
     gallery_labels: &[u32],
     options: &EvalOptions,
 ) -> Result<Evaluation> {
-    let queries = Side { embeddings: queries.view(), labels: query_labels, cameras: None };
-    let gallery = Side { embeddings: gallery.view(), labels: gallery_labels, cameras: None };
-    run("queries against a gallery", &Problem { queries, gallery, same: false, junk: None }, options)
+    let task = Task::split(Side::classes(queries, query_labels), Side::classes(gallery, gallery_labels));
+    Ok(task.measure(options)?.evaluation)
 }
 
 /// Embeddings of a re-identification set: an identity and a camera for each.
@@ -112,6 +142,13 @@ pub struct Sightings<'a> {
     pub identities: &'a [u32],
     /// The camera of each row.
     pub cameras: &'a [u32],
+}
+
+impl<'a> Sightings<'a> {
+    /// The same as one side of a [`Task`].
+    pub fn side(self) -> Side<'a> {
+        Side::classes(self.embeddings, self.identities).with_cameras(self.cameras)
+    }
 }
 
 /// Measures re-identification as the Market-1501 script does.
@@ -128,107 +165,6 @@ pub fn evaluate_across_cameras(
     junk: Option<u32>,
     options: &EvalOptions,
 ) -> Result<Evaluation> {
-    let side = |sightings: Sightings<'_>| {
-        if sightings.cameras.len() != sightings.embeddings.rows() {
-            return Err(Error::Count {
-                what: "cameras",
-                rows: "embeddings",
-                wanted: sightings.embeddings.rows(),
-                found: sightings.cameras.len(),
-            });
-        }
-        Ok(())
-    };
-    side(queries)?;
-    side(gallery)?;
-    let problem = Problem {
-        queries: Side {
-            embeddings: queries.embeddings.view(),
-            labels: queries.identities,
-            cameras: Some(queries.cameras),
-        },
-        gallery: Side {
-            embeddings: gallery.embeddings.view(),
-            labels: gallery.identities,
-            cameras: Some(gallery.cameras),
-        },
-        same: false,
-        junk,
-    };
-    run("queries against the other cameras' images", &problem, options)
-}
-
-fn run(protocol: &str, problem: &Problem, options: &EvalOptions) -> Result<Evaluation> {
-    let measures = &options.measures;
-    for measure in measures {
-        measure.check()?;
-    }
-    problem.check()?;
-    let per_query = ranks::measure_queries(problem, options.metric, measures.len(), |ranks, out| {
-        for (measure, out) in measures.iter().zip(out) {
-            *out = measure.of(ranks);
-        }
-    })?;
-
-    let mut metrics = Metrics::default();
-    for (at, measure) in measures.iter().enumerate() {
-        let (mut sum, mut count) = (0.0, 0usize);
-        for (row, query) in per_query.queries.iter().enumerate() {
-            if query.has_match || measure.counts_queries_without_match() {
-                sum += per_query.values[row * measures.len() + at];
-                count += 1;
-            }
-        }
-        // No query to measure: the metric does not exist, and says 0 beside the count.
-        metrics.push(measure.to_string(), if count == 0 { 0.0 } else { sum / count as f64 });
-    }
-    let queries = per_query.queries.len();
-    let ties = per_query.queries.iter().filter(|query| query.tied).count();
-    let mut notes = Vec::new();
-    if ties > 0 {
-        notes.push(format!(
-            "{ties} of {queries} queries have an irrelevant item exactly as close as a relevant \
-             one; the lower index decides, which says nothing about the embedding"
-        ));
-    }
-    let zero_rows = |matrix: MatrixView| {
-        let zero = |row: &usize| matrix.row(*row).iter().all(|&value| value == 0.0);
-        (0..matrix.rows()).filter(zero).count()
-    };
-    Ok(Evaluation {
-        protocol: protocol.to_owned(),
-        metric: options.metric,
-        metrics,
-        queries,
-        gallery: per_query.gallery,
-        queries_without_match: per_query.queries.iter().filter(|query| !query.has_match).count(),
-        ties,
-        zero_rows: zero_rows(problem.gallery.embeddings)
-            + if problem.same { 0 } else { zero_rows(problem.queries.embeddings) },
-        notes,
-    })
-}
-
-impl Problem<'_> {
-    fn check(&self) -> Result<()> {
-        for (rows, side) in [("queries", &self.queries), ("gallery rows", &self.gallery)] {
-            let (matrix, labels) = (side.embeddings, side.labels);
-            if matrix.rows() == 0 {
-                return Err(Error::Empty { what: rows.trim_end_matches(" rows") });
-            }
-            if matrix.rows() != labels.len() {
-                return Err(Error::Count {
-                    what: "labels",
-                    rows: if self.same { "embeddings" } else { rows },
-                    wanted: matrix.rows(),
-                    found: labels.len(),
-                });
-            }
-        }
-        let (queries, gallery) = (self.queries.embeddings.cols(), self.gallery.embeddings.cols());
-        if queries != gallery {
-            return Err(Error::Dimensions { queries, gallery });
-        }
-        Ok(())
-    }
+    let task = Task::split(queries.side(), gallery.side()).without(junk);
+    Ok(task.measure(options)?.evaluation)
 }

@@ -9,11 +9,17 @@ use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
 use crate::search::{Metric, Scorer, pack_rows, panels_per_block, rank_key, rounds, score_of};
 use crate::{MatrixView, Result};
 
-/// The ranks, from 1, of all items relevant to one query, rising.
+/// The ranks, from 1, of all items relevant to one query, rising; where relevance has grades,
+/// the grade of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelevantRanks<'a>(&'a [u32]);
+pub struct RelevantRanks<'a> {
+    ranks: &'a [u32],
+    grades: Option<&'a [u32]>,
+}
 
 impl<'a> RelevantRanks<'a> {
+    /// Items that are all relevant alike: grade 1.
+    ///
     /// # Panics
     /// When the ranks do not rise, or start below 1.
     pub fn new(ranks: &'a [u32]) -> Self {
@@ -21,33 +27,52 @@ impl<'a> RelevantRanks<'a> {
             ranks.first() != Some(&0) && ranks.is_sorted_by(|a, b| a < b),
             "ranks rise and start at 1: {ranks:?}"
         );
-        Self(ranks)
+        Self { ranks, grades: None }
+    }
+
+    /// Items of which each has a grade of at least 1.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new), and when there is not one grade per rank.
+    pub fn graded(ranks: &'a [u32], grades: &'a [u32]) -> Self {
+        assert!(
+            ranks.len() == grades.len() && !grades.contains(&0),
+            "one grade of at least 1 for each of {} ranks: {grades:?}",
+            ranks.len()
+        );
+        Self { grades: Some(grades), ..Self::new(ranks) }
     }
 
     /// R: the number of relevant items.
     pub fn relevant(&self) -> usize {
-        self.0.len()
+        self.ranks.len()
     }
 
     /// The rank of the first relevant item.
     pub fn first(&self) -> Option<u32> {
-        self.0.first().copied()
+        self.ranks.first().copied()
     }
 
     /// The relevant items among the first `k`.
     pub fn hits_within(&self, k: usize) -> usize {
-        self.0.partition_point(|&rank| rank as usize <= k)
+        self.ranks.partition_point(|&rank| rank as usize <= k)
     }
 
     /// The ranks, rising.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
-        self.0.iter().copied()
+        self.ranks.iter().copied()
+    }
+
+    /// The grades in the order of the ranks; all 1 where relevance has no grades.
+    pub fn grades(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
+        let grades = self.grades;
+        (0..self.ranks.len()).map(move |at| grades.map_or(1, |grades| grades[at]))
     }
 }
 
 /// Embeddings with what decides their relevance.
 #[derive(Clone, Copy)]
-pub(super) struct Side<'a> {
+pub(super) struct Classed<'a> {
     pub(super) embeddings: MatrixView<'a>,
     pub(super) labels: &'a [u32],
     pub(super) cameras: Option<&'a [u32]>,
@@ -56,17 +81,19 @@ pub(super) struct Side<'a> {
 /// Queries, a gallery and what is relevant to what: gallery items with the query's label, except
 /// those that are skipped.
 pub(super) struct Problem<'a> {
-    pub(super) queries: Side<'a>,
-    pub(super) gallery: Side<'a>,
-    /// Queries are the gallery: row i is skipped for query i.
+    pub(super) queries: Classed<'a>,
+    pub(super) gallery: Classed<'a>,
+    /// Queries and gallery show the same images: row i is skipped for query i.
     pub(super) same: bool,
+    /// They are the same rows, too.
+    pub(super) symmetric: bool,
     /// Gallery items of this label are skipped for every query.
     pub(super) junk: Option<u32>,
 }
 
 impl Problem<'_> {
     /// Whether a gallery item with the query's label takes up no rank for it.
-    fn skips(&self, query: usize, item: usize) -> bool {
+    pub(super) fn skips(&self, query: usize, item: usize) -> bool {
         let same_camera = || match (self.queries.cameras, self.gallery.cameras) {
             (Some(queries), Some(gallery)) => queries[query] == gallery[item],
             _ => false,
@@ -123,7 +150,7 @@ pub(super) fn measure_queries(
             measure(&RelevantRanks::new(&ranks), &mut per_query.values[row * width..][..width]);
         }
     };
-    let undecided = if problem.same && query_order == item_order {
+    let undecided = if problem.symmetric && query_order == item_order {
         let counting = Counting::new(problem, metric, (&items, &query_order), (&items, &item_order));
         if counting.largest_class() <= LARGEST_CLASS_TO_COUNT {
             let counts = counting.count_symmetric();
@@ -157,19 +184,25 @@ const LARGEST_CLASS_TO_COUNT: usize = 32;
 
 /// For one query, its relevant items and how many irrelevant ones come before each.
 #[derive(Default)]
-struct Counts {
+pub(super) struct Counts {
     /// The rank keys of the relevant items, the best first.
     relevant: Vec<u64>,
     /// Irrelevant items before relevant item i and after item i - 1.
     between: Vec<u32>,
-    tied: bool,
+    pub(super) tied: bool,
     /// Some item's place was not decided by counting.
     undecided: bool,
 }
 
 impl Counts {
+    /// No item counted yet; the keys of the relevant items fall.
+    pub(super) fn new(relevant: Vec<u64>) -> Self {
+        let between = vec![0; relevant.len()];
+        Self { relevant, between, ..Self::default() }
+    }
+
     /// Counts an irrelevant item.
-    fn add(&mut self, score: f32, item: u32) {
+    pub(super) fn add(&mut self, score: f32, item: u32) {
         let key = rank_key(score, item);
         let before = self.relevant.partition_point(|&relevant| relevant > key);
         if let Some(count) = self.between.get_mut(before) {
@@ -179,7 +212,7 @@ impl Counts {
         self.tied |= ties(before) || before > 0 && ties(before - 1);
     }
 
-    fn ranks(&self, into: &mut Vec<u32>) {
+    pub(super) fn ranks(&self, into: &mut Vec<u32>) {
         into.clear();
         let mut rank = 0;
         into.extend(self.between.iter().map(|between| {

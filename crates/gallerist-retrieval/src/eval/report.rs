@@ -1,6 +1,7 @@
 //! What an evaluation reports.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Index;
 
 use serde::de::{MapAccess, Visitor};
@@ -32,22 +33,28 @@ pub struct Evaluation {
 }
 
 /// Values by name, in the order in which they were asked for. In JSON, one flat object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metrics(Vec<(String, f64)>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics<T = f64>(Vec<(String, T)>);
 
-impl Metrics {
+impl<T> Default for Metrics<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy> Metrics<T> {
     /// The value called `name`.
-    pub fn get(&self, name: &str) -> Option<f64> {
+    pub fn get(&self, name: &str) -> Option<T> {
         self.0.iter().find(|(known, _)| known == name).map(|&(_, value)| value)
     }
 
     /// Names and values in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, T)> {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
     /// Adds a value; one of the same name is replaced.
-    pub fn push(&mut self, name: impl Into<String>, value: f64) {
+    pub fn push(&mut self, name: impl Into<String>, value: T) {
         let name = name.into();
         match self.0.iter_mut().find(|(known, _)| *known == name) {
             Some((_, old)) => *old = value,
@@ -56,12 +63,12 @@ impl Metrics {
     }
 }
 
-impl Index<&str> for Metrics {
-    type Output = f64;
+impl<T> Index<&str> for Metrics<T> {
+    type Output = T;
 
     /// # Panics
     /// When no value has that name.
-    fn index(&self, name: &str) -> &f64 {
+    fn index(&self, name: &str) -> &T {
         match self.0.iter().find(|(known, _)| known == name) {
             Some((_, value)) => value,
             None => panic!("no metric is called `{name}`"),
@@ -69,30 +76,30 @@ impl Index<&str> for Metrics {
     }
 }
 
-impl Serialize for Metrics {
+impl<T: Copy + Serialize> Serialize for Metrics<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl<'de> Deserialize<'de> for Metrics {
+impl<'de, T: Copy + Deserialize<'de>> Deserialize<'de> for Metrics<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Values;
-        impl<'de> Visitor<'de> for Values {
-            type Value = Metrics;
+        struct Values<T>(PhantomData<T>);
+        impl<'de, T: Copy + Deserialize<'de>> Visitor<'de> for Values<T> {
+            type Value = Metrics<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an object of numbers")
+                f.write_str("an object of values by name")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metrics, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metrics<T>, M::Error> {
                 let mut metrics = Metrics::default();
-                while let Some((name, value)) = map.next_entry::<String, f64>()? {
+                while let Some((name, value)) = map.next_entry::<String, T>()? {
                     metrics.push(name, value);
                 }
                 Ok(metrics)
             }
         }
-        deserializer.deserialize_map(Values)
+        deserializer.deserialize_map(Values(PhantomData))
     }
 }

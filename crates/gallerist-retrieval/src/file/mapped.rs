@@ -2,25 +2,73 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors};
 
+use super::tensors::{self, Stored};
 use super::{Format, format_of, npy};
-use crate::{Error, MatrixView, Result};
+use crate::compact::Values;
+use crate::{CompactMatrix, Error, MatrixView, Result};
+
+/// A file whose pages are read as they are needed.
+struct MappedFile {
+    map: Mmap,
+    path: PathBuf,
+}
+
+impl MappedFile {
+    fn open(path: &Path) -> Result<(Self, File)> {
+        let failed = |source| Error::io("read", path, source);
+        let file = File::open(path).map_err(failed)?;
+        // SAFETY: the map is read-only. That nobody changes the file meanwhile cannot be enforced;
+        // the documentation asks for it, as every memory-mapped reader does. Any bytes are valid
+        // numbers, so that a change can give wrong ones, or a signal when the file is cut short.
+        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        Ok((Self { map, path: path.to_owned() }, file))
+    }
+
+    /// Where in the file `part`, a slice of it, is.
+    fn span(&self, part: &[u8]) -> Range<usize> {
+        let start = part.as_ptr().addr() - self.map.as_ptr().addr();
+        start..start + part.len()
+    }
+
+    /// The numbers in a part of the file; nothing where they cannot be used in place.
+    fn numbers<T: Number>(&self, span: &Range<usize>) -> Option<&[T]> {
+        let bytes = self.map.get(span.clone())?;
+        // SAFETY: every bit pattern is a valid number, and `align_to` takes care of alignment and length.
+        let (before, values, after) = unsafe { bytes.align_to::<T>() };
+        let usable = size_of::<T>() == 1 || cfg!(target_endian = "little");
+        (before.is_empty() && after.is_empty() && usable).then_some(values)
+    }
+
+    fn verify(&self) -> Result<bool> {
+        match format_of(&self.path)? {
+            Format::Npy => Ok(false),
+            Format::Safetensors => tensors::verify(&self.path, &self.map),
+        }
+    }
+}
+
+/// Numbers of which every bit pattern is valid.
+trait Number {}
+impl Number for f32 {}
+impl Number for u16 {}
+impl Number for i8 {}
 
 /// The embeddings of a `.npy` or `.safetensors` file, read page by page as they are needed: the
 /// file may be larger than memory.
 ///
-/// Only little-endian f32 in C order can be mapped. The checksum of a `.safetensors` file is not
-/// checked, because that would read all of it.
+/// Only little-endian f32 in C order can be mapped; [`MappedCompact`] maps bf16 and int8. The
+/// checksum of a `.safetensors` file is checked by [`verify`](Self::verify) only, because that reads
+/// all of it.
 ///
 /// The file must not be changed or cut short while it is mapped. Files written by
 /// [`write_atomically`](super::write_atomically) are safe: they are replaced, and the map keeps the
 /// old content.
 pub struct MappedMatrix {
-    map: Mmap,
+    file: MappedFile,
     values: Range<usize>,
     rows: usize,
     cols: usize,
@@ -35,21 +83,18 @@ impl MappedMatrix {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let format = format_of(path)?;
-        let failed = |source| Error::io("read", path, source);
-        let mut file = File::open(path).map_err(failed)?;
-        let from_npy = match format {
-            Format::Npy => Some(npy::locate(path, &mut file)?),
-            Format::Safetensors => None,
+        let (file, mut handle) = MappedFile::open(path)?;
+        let (rows, cols, values) = match format {
+            Format::Npy => npy::locate(path, &mut handle)?,
+            Format::Safetensors => {
+                let (tensors, _) = tensors::open(path, &file.map)?;
+                match tensors::embeddings(path, &tensors)? {
+                    (rows, cols, Stored::F32(bytes)) => (rows, cols, file.span(bytes)),
+                    (_, _, other) => return Err(wanted(path, "F32", &other)),
+                }
+            }
         };
-        // SAFETY: the map is read-only. That nobody changes the file meanwhile cannot be enforced;
-        // the documentation asks for it, as every memory-mapped reader does. Any bytes are valid
-        // f32, so that a change can give wrong numbers, or a signal when the file is cut short.
-        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        let (rows, cols, values) = match from_npy {
-            Some(located) => located,
-            None => locate_tensor(path, &map)?,
-        };
-        let mapped = Self { map, values, rows, cols };
+        let mapped = Self { file, values, rows, cols };
         if mapped.values().is_none() {
             return Err(refuse(path, "its values are not aligned to 4 bytes".to_owned()));
         }
@@ -62,12 +107,18 @@ impl MappedMatrix {
         MatrixView::new(self.rows, self.cols, values).expect("checked when the file was opened")
     }
 
+    /// Reads all of the file and compares it with its checksum; false when it carries none, as a
+    /// `.npy` file or a file of another program.
+    ///
+    /// # Errors
+    /// [`Error::Format`] when a bit has changed.
+    pub fn verify(&self) -> Result<bool> {
+        self.file.verify()
+    }
+
     fn values(&self) -> Option<&[f32]> {
-        let bytes = self.map.get(self.values.clone())?;
-        // SAFETY: every 4 bytes are a valid f32, and `align_to` takes care of alignment and length.
-        let (before, values, after) = unsafe { bytes.align_to::<f32>() };
-        let whole = before.is_empty() && after.is_empty();
-        (whole && cfg!(target_endian = "little") && values.len() == self.rows * self.cols).then_some(values)
+        let values = self.file.numbers(&self.values)?;
+        (Some(values.len()) == self.rows.checked_mul(self.cols)).then_some(values)
     }
 }
 
@@ -77,34 +128,107 @@ impl<'a> From<&'a MappedMatrix> for MatrixView<'a> {
     }
 }
 
+/// The bf16 or int8 embeddings of a `.safetensors` file, as
+/// [`save_compact`](super::EmbeddingSet::save_compact) writes it, read page by page as they are
+/// needed. What is said of changes to the file and of its checksum at [`MappedMatrix`] holds here too.
+///
+/// ```
+/// use gallerist_retrieval::file::MappedCompact;
+/// use gallerist_retrieval::search::{CompactGallery, Metric, SearchOptions};
+/// use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("gallery.safetensors");
+/// let rows = Matrix::new(2, 2, vec![1.0, 0.0, 0.0, 1.0])?;
+/// EmbeddingSet::from(rows.clone()).save_compact(&path, Code::Bf16)?;
+///
+/// let mapped = MappedCompact::open(&path)?;
+/// assert!(mapped.verify()?, "the file carries a checksum");
+/// let gallery = CompactGallery::new(mapped.view(), Metric::Cosine)?;
+/// assert_eq!(gallery.search(&rows, &SearchOptions::new(1))?.indices(1), [1]);
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+pub struct MappedCompact {
+    file: MappedFile,
+    values: Range<usize>,
+    /// Of int8 rows.
+    scales: Option<Range<usize>>,
+    rows: usize,
+    cols: usize,
+}
+
+impl MappedCompact {
+    /// Maps the embeddings of `path`.
+    ///
+    /// # Errors
+    /// As [`MappedMatrix::open`]; the file must hold bf16 or int8.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let Format::Safetensors = format_of(path)? else {
+            return Err(Error::Extension { path: path.to_owned(), wanted: "`.safetensors`" });
+        };
+        let (file, _) = MappedFile::open(path)?;
+        let (tensors, _) = tensors::open(path, &file.map)?;
+        let (rows, cols, values, scales) = match tensors::embeddings(path, &tensors)? {
+            (rows, cols, Stored::Bf16(bytes)) => (rows, cols, file.span(bytes), None),
+            (rows, cols, Stored::Int8 { values, scales }) => {
+                (rows, cols, file.span(values), Some(file.span(scales)))
+            }
+            (_, _, other) => return Err(wanted(path, "BF16 or I8", &other)),
+        };
+        let mapped = Self { file, values, scales, rows, cols };
+        let Some(stored) = mapped.values() else {
+            return Err(refuse(path, "its values are not aligned to their size".to_owned()));
+        };
+        CompactMatrix::new(rows, cols, stored)?;
+        Ok(mapped)
+    }
+
+    /// The embeddings.
+    pub fn view(&self) -> CompactMatrix<'_> {
+        let values = self.values().expect("checked when the file was opened");
+        CompactMatrix::new(self.rows, self.cols, values).expect("checked when the file was opened")
+    }
+
+    /// As [`MappedMatrix::verify`].
+    ///
+    /// # Errors
+    /// [`Error::Format`] when a bit has changed.
+    pub fn verify(&self) -> Result<bool> {
+        self.file.verify()
+    }
+
+    fn values(&self) -> Option<Values<'_>> {
+        Some(match &self.scales {
+            None => Values::Bf16(self.file.numbers(&self.values)?.into()),
+            Some(scales) => Values::Int8 {
+                values: self.file.numbers(&self.values)?.into(),
+                scales: self.file.numbers(scales)?.into(),
+            },
+        })
+    }
+}
+
 fn refuse(path: &Path, problem: String) -> Error {
     let hint = Some("load the file instead of mapping it".to_owned());
     Error::Format { path: path.to_owned(), format: "a mapped gallery", problem, hint }
 }
 
-fn locate_tensor(path: &Path, bytes: &[u8]) -> Result<(usize, usize, Range<usize>)> {
-    let tensors = SafeTensors::deserialize(bytes)
-        .map_err(|error| refuse(path, format!("it is cut short or damaged ({error})")))?;
-    let tensor = tensors
-        .tensor("embeddings")
-        .map_err(|_| refuse(path, "wanted a tensor `embeddings`, found none".to_owned()))?;
-    match (tensor.dtype(), tensor.shape()) {
-        (Dtype::F32, &[rows, cols]) => {
-            let start = tensor.data().as_ptr().addr() - bytes.as_ptr().addr();
-            Ok((rows, cols, start..start + tensor.data().len()))
-        }
-        (dtype, shape) => {
-            let problem = format!("wanted F32 of 2 dimensions, found {dtype} of {}", shape.len());
-            Err(refuse(path, problem))
-        }
-    }
+fn wanted(path: &Path, wanted: &str, found: &Stored) -> Error {
+    let found = match found {
+        Stored::F32(_) => "F32",
+        Stored::F64(_) => "F64",
+        Stored::Bf16(_) => "BF16",
+        Stored::Int8 { .. } => "I8",
+    };
+    refuse(path, format!("wanted `embeddings` of type {wanted}, found {found}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::{Metric, SearchOptions, search};
-    use crate::{EmbeddingSet, Matrix};
+    use crate::search::{CompactGallery, Metric, SearchOptions, search};
+    use crate::{Code, EmbeddingSet, Matrix};
 
     #[test]
     fn a_mapped_gallery_is_searched_as_one_in_memory() {
@@ -139,5 +263,58 @@ mod tests {
                 assert!(MappedMatrix::open(&path).is_err(), "{name} cut to {length}");
             }
         }
+    }
+
+    #[test]
+    fn a_mapped_compact_gallery_is_searched_as_its_decoded_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("set.safetensors");
+        let values = (0..301 * 5).map(|i| ((i * 7919) % 1009) as f32 / 7.0).collect();
+        let matrix = Matrix::new(301, 5, values).unwrap();
+        let set = EmbeddingSet { labels: Some(vec!["a".into(); 301]), ..matrix.clone().into() };
+        let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(9) };
+        for code in [Code::Bf16, Code::Int8] {
+            set.save_compact(&path, code).unwrap();
+            let mapped = MappedCompact::open(&path).unwrap();
+            assert_eq!(mapped.view(), CompactMatrix::encode(&matrix, code).unwrap());
+            assert!(mapped.verify().unwrap());
+            let gallery = CompactGallery::new(mapped.view(), options.metric).unwrap();
+            let wanted = search(&matrix, &EmbeddingSet::load(&path).unwrap().embeddings, &options).unwrap();
+            assert_eq!(gallery.search(&matrix, &options).unwrap(), wanted);
+            let error = MappedMatrix::open(&path).err().unwrap().to_string();
+            assert!(error.contains("wanted `embeddings` of type F32, found"), "{error}");
+        }
+        set.save(&path).unwrap();
+        assert!(MappedCompact::open(&path).is_err());
+    }
+
+    #[test]
+    fn a_changed_bit_is_found_on_demand_and_a_cut_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("set.safetensors");
+        let set = EmbeddingSet::from(Matrix::new(2, 2, vec![1.0, 2.0, 3.0, 4.0]).unwrap());
+        for code in [None, Some(Code::Bf16), Some(Code::Int8)] {
+            match code {
+                None => set.save(&path).unwrap(),
+                Some(code) => set.save_compact(&path, code).unwrap(),
+            }
+            let verified = |path: &Path| match code {
+                None => MappedMatrix::open(path).and_then(|mapped| mapped.verify()),
+                Some(_) => MappedCompact::open(path).and_then(|mapped| mapped.verify()),
+            };
+            assert!(verified(&path).unwrap());
+            let whole = std::fs::read(&path).unwrap();
+            for at in (0..whole.len()).step_by(5) {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1;
+                std::fs::write(&path, damaged).unwrap();
+                assert!(verified(&path).is_err(), "byte {at}");
+                std::fs::write(&path, &whole[..at]).unwrap();
+                assert!(verified(&path).is_err(), "cut to {at} bytes");
+            }
+        }
+        let array = folder.path().join("set.npy");
+        set.save(&array).unwrap();
+        assert!(!MappedMatrix::open(&array).unwrap().verify().unwrap(), "a .npy file has no checksum");
     }
 }

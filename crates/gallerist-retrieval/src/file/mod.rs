@@ -5,20 +5,21 @@ mod atomic;
 mod label_list;
 mod mapped;
 pub mod npy;
-mod tensors;
+pub(crate) mod tensors;
 
 use std::path::Path;
 
-use crate::{Error, Matrix, Result};
+use crate::{Code, Error, Matrix, Result};
 
 pub use atomic::{sweep_stray_files, write_atomically};
 pub use label_list::load_labels;
-pub use mapped::MappedMatrix;
+pub use mapped::{MappedCompact, MappedMatrix};
 
 /// Embeddings and what is known about each row.
 ///
 /// # The `.safetensors` file
-/// - tensor `embeddings`, f32 `[rows, dimension]` (f64 is read too and rounded to f32);
+/// - tensor `embeddings` `[rows, dimension]`: f32, bf16, or i8 with a tensor `scales`, f32
+///   `[rows]`, by which the rows are multiplied (f64 is read too and rounded to f32);
 /// - tensors `labels`, `paths`, `cameras`, each optional: u8 `[bytes]`, a JSON list with one
 ///   string per row;
 /// - metadata `format` = `gallerist-embeddings`, `format_version` = `1`, and, where known, `model`
@@ -93,8 +94,78 @@ impl EmbeddingSet {
         self.check_counts()?;
         match format {
             Format::Npy => npy::write_f32(path, &self.embeddings),
-            Format::Safetensors => tensors::save(path, self),
+            Format::Safetensors => tensors::save(path, self, None),
         }
+    }
+
+    /// Writes a `.safetensors` file with the embeddings in bf16 or int8: half or a quarter of the
+    /// bytes. [`load`](Self::load) reads it like any other, and decodes the embeddings;
+    /// [`MappedCompact`] leaves them as they are.
+    ///
+    /// # Errors
+    /// As [`save`](Self::save), and [`Error::NonFinite`] and [`Error::Option`] for what
+    /// [`CompactMatrix::encode`](crate::CompactMatrix::encode) refuses.
+    pub fn save_compact(&self, path: impl AsRef<Path>, code: Code) -> Result<()> {
+        let path = path.as_ref();
+        self.check_counts()?;
+        match format_of(path)? {
+            Format::Npy => Err(Error::Extension {
+                path: path.to_owned(),
+                wanted: "`.safetensors`, the format that holds bf16 and int8",
+            }),
+            Format::Safetensors => tensors::save(path, self, Some(code)),
+        }
+    }
+
+    /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
+    /// left out, as is a source or run that differs.
+    ///
+    /// Distances between embeddings of different networks mean nothing: sets that name different
+    /// models, or of which only some name one, are refused unless `mix_models`, and the result then
+    /// names none.
+    ///
+    /// ```
+    /// use gallerist_retrieval::{EmbeddingSet, Matrix};
+    ///
+    /// let one = EmbeddingSet { model: Some("a1".into()), ..Matrix::new(1, 1, vec![1.0])?.into() };
+    /// let two = EmbeddingSet { model: Some("b2".into()), ..one.clone() };
+    /// assert!(EmbeddingSet::concat(vec![one.clone(), two.clone()], false).is_err());
+    /// assert_eq!(EmbeddingSet::concat(vec![one, two], true)?.embeddings.rows(), 2);
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without sets, [`Error::Dimensions`], [`Error::Models`], [`Error::Count`].
+    pub fn concat(sets: Vec<Self>, mix_models: bool) -> Result<Self> {
+        let mut sets = sets.into_iter();
+        let mut all = sets.next().ok_or(Error::Empty { what: "the list of sets" })?;
+        all.check_counts()?;
+        let (mut rows, cols) = (all.embeddings.rows(), all.embeddings.cols());
+        let mut values = all.embeddings.into_vec();
+        for set in sets {
+            set.check_counts()?;
+            if set.embeddings.cols() != cols {
+                return Err(Error::Dimensions { queries: set.embeddings.cols(), gallery: cols });
+            }
+            if set.model != all.model {
+                if !mix_models {
+                    return Err(Error::Models { first: all.model, other: set.model });
+                }
+                all.model = None;
+            }
+            let join = |all: &mut Option<Vec<String>>, more: Option<Vec<String>>| match (&mut *all, more) {
+                (Some(all), Some(more)) => all.extend(more),
+                _ => *all = None,
+            };
+            join(&mut all.labels, set.labels);
+            join(&mut all.paths, set.paths);
+            join(&mut all.cameras, set.cameras);
+            all.source = all.source.filter(|source| set.source.as_ref() == Some(source));
+            all.run = all.run.filter(|run| set.run.as_ref() == Some(run));
+            rows += set.embeddings.rows();
+            values.extend(set.embeddings.into_vec());
+        }
+        Ok(Self { embeddings: Matrix::new(rows, cols, values)?, ..all })
     }
 
     /// Refuses a set whose labels, paths or cameras are not one per embedding.
@@ -116,5 +187,60 @@ impl EmbeddingSet {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(values: Vec<f32>, model: Option<&str>, labels: Option<&[&str]>) -> EmbeddingSet {
+        EmbeddingSet {
+            model: model.map(str::to_owned),
+            labels: labels.map(|labels| labels.iter().map(|&label| label.to_owned()).collect()),
+            source: Some("photos".to_owned()),
+            ..Matrix::new(values.len() / 2, 2, values).unwrap().into()
+        }
+    }
+
+    #[test]
+    fn sets_of_one_model_are_joined_in_order() {
+        let one = set(vec![1.0, 2.0], Some("a"), Some(&["x"]));
+        let two = set(vec![3.0, 4.0, 5.0, 6.0], Some("a"), Some(&["y", "z"]));
+        let all = EmbeddingSet::concat(vec![one.clone(), two.clone()], false).unwrap();
+        assert_eq!(all, set(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], Some("a"), Some(&["x", "y", "z"])));
+        let two = EmbeddingSet { labels: None, source: None, ..two };
+        let all = EmbeddingSet::concat(vec![one, two], false).unwrap();
+        assert_eq!((all.labels, all.source), (None, None));
+    }
+
+    #[test]
+    fn sets_of_two_models_are_refused_unless_asked_for() {
+        let (a, b, none) = ("a1".repeat(32), "b2".repeat(32), None);
+        let named = |model| set(vec![1.0, 2.0], model, None);
+        let error = EmbeddingSet::concat(vec![named(Some(&a)), named(Some(&b))], false).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "one set was embedded with the network a1a1a1a1a1a1a1a1, another with b2b2b2b2b2b2b2b2"
+        );
+        assert!(error.hint().is_some());
+        let error = EmbeddingSet::concat(vec![named(none), named(Some(&b))], false).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "one set was embedded with an unknown network, another with b2b2b2b2b2b2b2b2"
+        );
+        let all = EmbeddingSet::concat(vec![named(Some(&a)), named(Some(&b)), named(Some(&a))], true);
+        let all = all.unwrap();
+        assert_eq!((all.embeddings.rows(), all.model), (3, None));
+    }
+
+    #[test]
+    fn sets_that_do_not_fit_are_refused() {
+        let narrow = EmbeddingSet::from(Matrix::new(1, 1, vec![1.0]).unwrap());
+        let wide = set(vec![1.0, 2.0], None, None);
+        assert!(EmbeddingSet::concat(vec![wide.clone(), narrow], false).is_err());
+        assert!(EmbeddingSet::concat(vec![], false).is_err());
+        let short = EmbeddingSet { labels: Some(vec![]), ..wide.clone() };
+        assert!(EmbeddingSet::concat(vec![wide, short], false).is_err());
     }
 }

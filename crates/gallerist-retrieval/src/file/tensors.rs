@@ -1,7 +1,8 @@
 //! Embedding sets as `.safetensors` files.
 
+use std::collections::HashMap;
 use std::fs;
-use std::io::Write;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -10,15 +11,16 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{EmbeddingSet, write_atomically};
-use crate::{Error, Matrix, Result};
+use crate::compact::Values;
+use crate::{Code, CompactMatrix, Error, Matrix, Result};
 
 const FORMAT: &str = "gallerist-embeddings";
 const VERSION: &str = "1";
-const AGAIN: &str = "copy or write the file again";
+pub(crate) const AGAIN: &str = "copy or write the file again";
 /// What stands before the checksum in the header. Inside a JSON string the quotes would be
 /// escaped, so it stands there once.
 const CHECKSUM_KEY: &[u8] = b"\"sha256\":\"";
-const CHECKSUM_DIGITS: usize = 64;
+pub(crate) const CHECKSUM_DIGITS: usize = 64;
 
 fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>) -> Error {
     Error::Format {
@@ -29,36 +31,54 @@ fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>) -> Error 
     }
 }
 
-pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
-    let bytes = fs::read(path).map_err(|source| Error::io("read", path, source))?;
+/// The tensors and the metadata of a file that is whole, as far as it says.
+pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(SafeTensors<'a>, HashMap<String, String>)> {
     // `deserialize` checks every offset and shape against the bytes that are there.
-    let tensors = SafeTensors::deserialize(&bytes)
+    let tensors = SafeTensors::deserialize(bytes)
         .map_err(|error| refuse(path, format!("it is cut short or damaged ({error})"), Some(AGAIN)))?;
-    let (header_size, metadata) = SafeTensors::read_metadata(&bytes)
+    let (_, metadata) = SafeTensors::read_metadata(bytes)
         .map_err(|error| refuse(path, format!("its header is damaged ({error})"), Some(AGAIN)))?;
     let metadata = metadata.metadata().clone().unwrap_or_default();
-
-    let ours = metadata.get("format").is_some_and(|format| format == FORMAT);
-    if ours || metadata.contains_key("sha256") {
-        let (header, values) = bytes[8..].split_at(header_size);
-        let found = checksum_span(header).map(|span| {
-            let mut blank = header.to_vec();
-            blank[span].fill(b'0');
-            hex(&Sha256::new().chain_update(&blank).chain_update(values).finalize())
-        });
-        if found.is_none() || metadata.get("sha256") != found.as_ref() {
-            let problem = "its checksum is not the one it was written with";
-            return Err(refuse(path, problem, Some(AGAIN)));
-        }
-    }
-    if ours {
+    if is_ours(&metadata) {
         let found = metadata.get("format_version").map_or("none", String::as_str);
         if found != VERSION {
             let problem = format!("wanted format version {VERSION}, found {found}");
             return Err(refuse(path, problem, None));
         }
     }
+    Ok((tensors, metadata))
+}
 
+fn is_ours(metadata: &HashMap<String, String>) -> bool {
+    metadata.get("format").is_some_and(|format| format == FORMAT)
+}
+
+/// Refuses a file that is not the one it was written as; false when it carries no checksum.
+pub(super) fn verify(path: &Path, bytes: &[u8]) -> Result<bool> {
+    let (header_size, metadata) = SafeTensors::read_metadata(bytes)
+        .map_err(|error| refuse(path, format!("its header is damaged ({error})"), Some(AGAIN)))?;
+    let metadata = metadata.metadata().clone().unwrap_or_default();
+    if !is_ours(&metadata) && !metadata.contains_key("sha256") {
+        return Ok(false);
+    }
+    let (header, values) = bytes[8..].split_at(header_size);
+    if !checksum_holds(header, values, metadata.get("sha256")) {
+        let problem = "its checksum is not the one it was written with";
+        return Err(refuse(path, problem, Some(AGAIN)));
+    }
+    Ok(true)
+}
+
+/// Where the embeddings of an opened file are.
+pub(super) enum Stored<'a> {
+    F32(&'a [u8]),
+    F64(&'a [u8]),
+    Bf16(&'a [u8]),
+    Int8 { values: &'a [u8], scales: &'a [u8] },
+}
+
+/// Rows, columns and bytes of the embeddings.
+pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(usize, usize, Stored<'a>)> {
     let tensor = tensors.tensor("embeddings").map_err(|_| {
         let names = tensors.names().iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
         let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -68,15 +88,59 @@ pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
         let found = tensor.shape().len();
         return Err(refuse(path, format!("wanted `embeddings` of 2 dimensions, found {found}"), None));
     };
-    let values = match tensor.dtype() {
-        Dtype::F32 => tensor.data().as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect(),
-        Dtype::F64 => tensor.data().as_chunks().0.iter().map(|&b| f64::from_le_bytes(b) as f32).collect(),
+    let stored = match tensor.dtype() {
+        Dtype::F32 => Stored::F32(tensor.data()),
+        Dtype::F64 => Stored::F64(tensor.data()),
+        Dtype::BF16 => Stored::Bf16(tensor.data()),
+        Dtype::I8 => {
+            let problem = "wanted a tensor `scales` beside `embeddings` of type I8, found none";
+            let scales = tensors.tensor("scales").map_err(|_| refuse(path, problem, None))?;
+            if scales.dtype() != Dtype::F32 || scales.shape() != [rows] {
+                let (dtype, shape) = (scales.dtype(), scales.shape());
+                let problem =
+                    format!("wanted `scales` of type F32 and shape [{rows}], found {dtype} {shape:?}");
+                return Err(refuse(path, problem, None));
+            }
+            Stored::Int8 { values: tensor.data(), scales: scales.data() }
+        }
         other => {
             return Err(refuse(
                 path,
-                format!("wanted `embeddings` of type F32 or F64, found {other}"),
+                format!("wanted `embeddings` of type F32, F64, BF16 or I8, found {other}"),
                 Some("save them in single precision"),
             ));
+        }
+    };
+    Ok((rows, cols, stored))
+}
+
+pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
+    let bytes = fs::read(path).map_err(|source| Error::io("read", path, source))?;
+    parse(path, &bytes)
+}
+
+/// The set in the bytes of the file `path`.
+fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
+    let (tensors, metadata) = open(path, bytes)?;
+    verify(path, bytes)?;
+    let (rows, cols, stored) = embeddings(path, &tensors)?;
+    let f32s = |bytes: &[u8]| -> Vec<f32> {
+        bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+    };
+    let embeddings = match stored {
+        Stored::F32(bytes) => Matrix::new(rows, cols, f32s(bytes))?,
+        Stored::F64(bytes) => {
+            let values = bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes) as f32);
+            Matrix::new(rows, cols, values.collect())?
+        }
+        Stored::Bf16(bytes) => {
+            let values = bytes.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes)).collect();
+            CompactMatrix::new(rows, cols, Values::Bf16(values))?.decode()
+        }
+        Stored::Int8 { values, scales } => {
+            let values = values.iter().map(|&byte| byte as i8).collect();
+            let values = Values::Int8 { values, scales: f32s(scales).into() };
+            CompactMatrix::new(rows, cols, values)?.decode()
         }
     };
     let list = |name: &str| -> Result<Option<Vec<String>>> {
@@ -90,7 +154,7 @@ pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
         Ok(Some(list))
     };
     let set = EmbeddingSet {
-        embeddings: Matrix::new(rows, cols, values)?,
+        embeddings,
         labels: list("labels")?,
         paths: list("paths")?,
         cameras: list("cameras")?,
@@ -104,13 +168,27 @@ pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
 
 /// The header is written here and not by the `safetensors` crate, whose metadata is a hash map:
 /// the same set gives the same bytes.
-pub(super) fn save(path: &Path, set: &EmbeddingSet) -> Result<()> {
+pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Result<()> {
     let matrix = &set.embeddings;
+    let compact = code.map(|code| CompactMatrix::encode(matrix, code)).transpose()?;
+    let (dtype, parts) = match compact.as_ref().map(CompactMatrix::values) {
+        None => ("F32", vec![Part::F32(matrix.as_slice())]),
+        Some(Values::Bf16(values)) => ("BF16", vec![Part::Bf16(values)]),
+        // The scales come first, so that they are aligned where the file is mapped.
+        Some(Values::Int8 { values, scales }) => ("I8", vec![Part::F32(scales), Part::Int8(values)]),
+    };
     let mut header = Map::new();
-    let mut end = size_of_val(matrix.as_slice());
+    let mut end = 0;
+    if let [scales, _] = &parts[..] {
+        end = scales.bytes();
+        let shape = [matrix.rows()];
+        header.insert("scales".to_owned(), json!({"dtype": "F32", "shape": shape, "data_offsets": [0, end]}));
+    }
+    let start = end;
+    end += parts.last().expect("there are embeddings").bytes();
     header.insert(
         "embeddings".to_owned(),
-        json!({"dtype": "F32", "shape": [matrix.rows(), matrix.cols()], "data_offsets": [0, end]}),
+        json!({"dtype": dtype, "shape": [matrix.rows(), matrix.cols()], "data_offsets": [start, end]}),
     );
     let mut lists = Vec::new();
     for (name, list) in [("labels", &set.labels), ("paths", &set.paths), ("cameras", &set.cameras)] {
@@ -140,33 +218,85 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet) -> Result<()> {
     }
     header.insert("__metadata__".to_owned(), Value::Object(metadata));
 
-    let mut header = serde_json::to_vec(&header).expect("a header is valid JSON");
+    write_sealed(path, &header, |take| {
+        parts.iter().try_for_each(|part| part.encode(take))?;
+        lists.iter().try_for_each(|list| take(list))
+    })
+}
+
+/// The values of a tensor.
+enum Part<'a> {
+    F32(&'a [f32]),
+    Bf16(&'a [u16]),
+    Int8(&'a [i8]),
+}
+
+impl Part<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => size_of_val(*values),
+            Self::Bf16(values) => size_of_val(*values),
+            Self::Int8(values) => size_of_val(*values),
+        }
+    }
+
+    /// Hands the little-endian bytes to `take`, a block at a time.
+    fn encode(&self, take: &mut Take) -> io::Result<()> {
+        match self {
+            Self::F32(values) => encode(values, f32::to_le_bytes, take),
+            Self::Bf16(values) => encode(values, u16::to_le_bytes, take),
+            Self::Int8(values) => encode(values, i8::to_le_bytes, take),
+        }
+    }
+}
+
+/// What takes the bytes of a file, a block at a time.
+pub(crate) type Take<'a> = dyn FnMut(&[u8]) -> io::Result<()> + 'a;
+
+/// Writes a `.safetensors` file whose header holds 64 zeros as `sha256`: they become the checksum.
+/// `values` hands over the tensors' bytes, twice the same.
+pub(crate) fn write_sealed(
+    path: &Path,
+    header: &Map<String, Value>,
+    values: impl Fn(&mut Take) -> io::Result<()>,
+) -> Result<()> {
+    let mut header = serde_json::to_vec(header).expect("a header is valid JSON");
     header.resize(header.len().next_multiple_of(8), b' ');
     let mut checksum = Sha256::new_with_prefix(&header);
-    encode(matrix.as_slice(), |bytes| {
+    values(&mut |bytes| {
         checksum.update(bytes);
         Ok(())
     })
     .expect("a checksum takes every byte");
-    lists.iter().for_each(|list| checksum.update(list));
     let span = checksum_span(&header).expect("the checksum stands in the header");
     header[span].copy_from_slice(hex(&checksum.finalize()).as_bytes());
     write_atomically(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
-        encode(matrix.as_slice(), |bytes| file.write_all(bytes))?;
-        lists.iter().try_for_each(|list| file.write_all(list))
+        values(&mut |bytes| file.write_all(bytes))
     })
 }
 
-/// Hands the little-endian bytes of `values` to `take`, a block at a time.
-fn encode(values: &[f32], mut take: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
-    let mut block = Vec::with_capacity(1 << 16);
+/// True when the checksum of a header and the bytes behind it is the one that is stated.
+pub(crate) fn checksum_holds(header: &[u8], values: &[u8], stated: Option<&String>) -> bool {
+    let found = checksum_span(header).map(|span| {
+        let mut blank = header.to_vec();
+        blank[span].fill(b'0');
+        hex(&Sha256::new().chain_update(&blank).chain_update(values).finalize())
+    });
+    found.is_some() && stated == found.as_ref()
+}
+
+/// Hands the bytes of `values` to `take`, a block at a time.
+pub(crate) fn encode<T: Copy, const N: usize>(
+    values: &[T],
+    bytes: impl Fn(T) -> [u8; N],
+    take: &mut Take,
+) -> io::Result<()> {
+    let mut block = Vec::with_capacity(N << 14);
     for values in values.chunks(1 << 14) {
         block.clear();
-        for value in values {
-            block.write_all(&value.to_le_bytes())?;
-        }
+        values.iter().for_each(|&value| block.extend_from_slice(&bytes(value)));
         take(&block)?;
     }
     Ok(())
@@ -199,18 +329,24 @@ mod tests {
         }
     }
 
+    const CODES: [Option<Code>; 3] = [None, Some(Code::Bf16), Some(Code::Int8)];
+
     fn saved(set: &EmbeddingSet) -> Vec<u8> {
+        saved_as(set, None)
+    }
+
+    fn saved_as(set: &EmbeddingSet, code: Option<Code>) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("set.safetensors");
-        set.save(&path).unwrap();
+        match code {
+            None => set.save(&path).unwrap(),
+            Some(code) => set.save_compact(&path, code).unwrap(),
+        }
         fs::read(path).unwrap()
     }
 
     fn read(bytes: &[u8]) -> Result<EmbeddingSet> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("set.safetensors");
-        fs::write(&path, bytes).unwrap();
-        EmbeddingSet::load(path)
+        parse(Path::new("set.safetensors"), bytes)
     }
 
     fn foreign(dtype: &str, shape: &str, values: &[u8]) -> Vec<u8> {
@@ -227,7 +363,10 @@ mod tests {
     #[test]
     fn a_set_comes_back_as_it_was_and_the_same_set_gives_the_same_bytes() {
         let set = example();
-        assert_eq!(read(&saved(&set)).unwrap(), set);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("set.safetensors");
+        set.save(&path).unwrap();
+        assert_eq!(EmbeddingSet::load(&path).unwrap(), set);
         assert_eq!(saved(&set), saved(&set));
         let bare = EmbeddingSet::from(Matrix::new(0, 5, vec![]).unwrap());
         assert_eq!(read(&saved(&bare)).unwrap(), bare);
@@ -245,7 +384,7 @@ mod tests {
     #[test]
     fn what_cannot_be_embeddings_is_refused_with_what_was_found() {
         for (bytes, message) in [
-            (foreign("F16", "[1,2]", &[0; 4]), "wanted `embeddings` of type F32 or F64, found F16"),
+            (foreign("F16", "[1,2]", &[0; 4]), "wanted `embeddings` of type F32, F64, BF16 or I8, found F16"),
             (foreign("F32", "[2]", &[0; 8]), "wanted `embeddings` of 2 dimensions, found 1"),
             (b"\x02\0\0\0\0\0\0\0{}".to_vec(), "wanted a tensor `embeddings`, found none"),
         ] {
@@ -257,15 +396,41 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_flipped_bit_is_refused() {
-        let whole = saved(&example());
-        for length in 0..whole.len() {
-            assert!(read(&whole[..length]).is_err(), "cut to {length} bytes");
+        for code in CODES {
+            let whole = saved_as(&example(), code);
+            for length in 0..whole.len() {
+                assert!(read(&whole[..length]).is_err(), "cut to {length} bytes");
+            }
+            for at in 0..whole.len() {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1;
+                assert!(read(&damaged).is_err(), "byte {at}");
+            }
         }
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            assert!(read(&damaged).is_err(), "byte {at}");
+    }
+
+    #[test]
+    fn a_compact_set_comes_back_decoded_and_takes_a_half_or_a_quarter() {
+        let values = (0..64 * 100).map(|i| (i as f32).sin()).collect();
+        let set = EmbeddingSet { embeddings: Matrix::new(64, 100, values).unwrap(), ..example() };
+        let set = EmbeddingSet { labels: None, paths: None, ..set };
+        let whole = saved(&set).len();
+        for (code, most) in [(Code::Bf16, whole / 2 + 300), (Code::Int8, whole / 4 + 600)] {
+            let bytes = saved_as(&set, Some(code));
+            assert!(bytes.len() <= most, "{code}: {} of {whole} bytes", bytes.len());
+            let decoded = CompactMatrix::encode(&set.embeddings, code).unwrap().decode();
+            assert_eq!(read(&bytes).unwrap(), EmbeddingSet { embeddings: decoded, ..set.clone() });
         }
+        let nan = EmbeddingSet::from(Matrix::new(1, 1, vec![f32::NAN]).unwrap());
+        assert!(nan.save_compact("unwritten.safetensors", Code::Bf16).is_err());
+    }
+
+    #[test]
+    fn int8_of_other_programs_needs_a_scale_for_each_row() {
+        let error = read(&foreign("I8", "[2,2]", &[1, 2, 3, 4])).unwrap_err().to_string();
+        assert!(error.ends_with("wanted a tensor `scales` beside `embeddings` of type I8, found none"));
+        let bf16 = read(&foreign("BF16", "[1,2]", &[0x80, 0x3f, 0, 0xc0])).unwrap();
+        assert_eq!(bf16.embeddings.as_slice(), [1.0, -2.0]);
     }
 
     #[test]

@@ -2,15 +2,17 @@
 //! and the rows broadcast from memory.
 
 use std::arch::x86_64::{
-    __m512, _CMP_GE_OQ, _mm512_add_epi32, _mm512_add_ps, _mm512_cmp_ps_mask, _mm512_fmadd_ps,
-    _mm512_loadu_epi32, _mm512_loadu_ps, _mm512_mask_add_epi32, _mm512_set1_epi32, _mm512_set1_ps,
-    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_epi32, _mm512_storeu_ps,
+    __m512, _CMP_GE_OQ, _MM_HINT_T0, _mm_prefetch, _mm512_add_epi32, _mm512_add_ps, _mm512_cmp_ps_mask,
+    _mm512_fmadd_ps, _mm512_loadu_epi32, _mm512_loadu_ps, _mm512_mask_add_epi32, _mm512_set1_epi32,
+    _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_epi32, _mm512_storeu_ps,
 };
 
 use super::{Bits, GROUPS, LANES, Panel, ROWS, Tile};
 
 const WIDTH: usize = 16;
 const PARTS: usize = LANES / WIDTH;
+/// Values ahead of those multiplied that are asked for from memory: 12 KiB.
+const AHEAD: usize = 64 * LANES;
 
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -53,6 +55,12 @@ pub(super) fn product<const R: usize>(
     }
     for (a, b) in a.iter().zip(b) {
         let a = &a.as_chunks::<ROWS>().0[group];
+        if R <= 2 {
+            // One or two rows wait for memory: the panels follow each other there.
+            for part in 0..PARTS {
+                _mm_prefetch::<_MM_HINT_T0>(b.as_ptr().wrapping_add(AHEAD + part * WIDTH).cast());
+            }
+        }
         let b = load_lanes(b);
         for row in 0..R {
             let a = _mm512_set1_ps(a[row]);

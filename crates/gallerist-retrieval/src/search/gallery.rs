@@ -64,14 +64,8 @@ impl Gallery {
         options: &SearchOptions,
     ) -> Result<RankedLists> {
         let queries = queries.into();
-        check_query(queries, self.cols(), options)?;
-        if options.metric != self.metric {
-            return Err(Error::Option {
-                option: "the metric",
-                wanted: "the one the gallery was packed for",
-                found: "another one".to_owned(),
-            });
-        }
+        check_query(queries, self.cols(), options.k)?;
+        self.metric.check_same(options.metric)?;
         let queries = pack(queries, "queries", self.metric)?;
         let whole = std::iter::once(Ok((0, Cow::Borrowed(&self.panels))));
         split::search(&queries, self.rows(), whole, options)

@@ -1,6 +1,6 @@
 //! What a search returns.
 
-use super::best::Best;
+use super::best::{Best, unrank_key};
 
 /// For every query the indices and scores of the best rows of the gallery, the best first.
 ///
@@ -32,6 +32,25 @@ impl RankedLists {
                 }
                 ranked.ends.push(ranked.indices.len());
             }
+        }
+        ranked
+    }
+
+    /// Takes the sorted rank keys of one query after the other, and frees them.
+    pub(crate) fn from_keys(k: usize, lists: Vec<Vec<u64>>, present: impl Fn(f32) -> f32) -> Self {
+        let results = lists.iter().map(Vec::len).sum();
+        let mut ranked = Self {
+            k,
+            ends: Vec::with_capacity(lists.len()),
+            indices: Vec::with_capacity(results),
+            scores: Vec::with_capacity(results),
+        };
+        for list in lists {
+            for (score, index) in list.into_iter().map(unrank_key) {
+                ranked.indices.push(index);
+                ranked.scores.push(present(score));
+            }
+            ranked.ends.push(ranked.indices.len());
         }
         ranked
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::matrix::{normalize, squared_length};
@@ -29,19 +30,40 @@ pub enum Metric {
 const MAX_SQUARED_LENGTH: f64 = 1e37;
 
 impl Metric {
-    /// Refuses what cannot be scored among `rows`, with the row named.
+    /// Refuses what cannot be scored among `rows`, with the first such row named.
     pub(crate) fn check(self, matrix: MatrixView, rows: Range<usize>, what: &'static str) -> Result<()> {
-        for row in rows {
-            let squared_length = squared_length(matrix.row(row));
-            if !squared_length.is_finite() {
-                // The squares of finite f32 cannot overflow f64.
-                matrix.check_finite(what)?;
-            }
-            if self != Self::Cosine && squared_length > MAX_SQUARED_LENGTH {
-                return Err(Error::TooLong { what, row, squared_length });
-            }
+        let first = rows
+            .into_par_iter()
+            .with_min_len(256)
+            .find_map_first(|row| self.check_row(matrix.row(row), row, what).err());
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Refuses a row that cannot be scored; `index` names it.
+    pub(crate) fn check_row(self, row: &[f32], index: usize, what: &'static str) -> Result<()> {
+        let squared_length = squared_length(row);
+        // The squares of finite f32 cannot overflow f64.
+        if !squared_length.is_finite()
+            && let Some(col) = row.iter().position(|value| !value.is_finite())
+        {
+            return Err(Error::NonFinite { what, row: index, col, value: row[col] });
+        }
+        if self != Self::Cosine && squared_length > MAX_SQUARED_LENGTH {
+            return Err(Error::TooLong { what, row: index, squared_length });
         }
         Ok(())
+    }
+
+    /// Refuses a search by another metric than the gallery was made for.
+    pub(super) fn check_same(self, asked: Self) -> Result<()> {
+        if asked == self {
+            return Ok(());
+        }
+        Err(Error::Option {
+            option: "the metric",
+            wanted: "the one the gallery was packed for",
+            found: "another one".to_owned(),
+        })
     }
 
     /// Brings a row into the form that is multiplied.

@@ -111,8 +111,13 @@ impl SearchOptions<'_> {
     #[inline]
     pub(super) fn offer(&self, best: &mut Best, slot: usize, query: usize, item: usize, score: f32) -> bool {
         best.admits(slot, score, item as u32)
-            && !(self.exclude_self && item == query)
-            && self.filter.is_none_or(|filter| filter(query, item))
+            && self.admits(query, item)
             && best.push(slot, score, item as u32)
+    }
+
+    /// Whether the pair may be ranked.
+    #[inline]
+    pub(super) fn admits(&self, query: usize, item: usize) -> bool {
+        !(self.exclude_self && item == query) && self.filter.is_none_or(|filter| filter(query, item))
     }
 }

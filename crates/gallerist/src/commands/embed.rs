@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use gallerist::data::{ImageSet, OpenOptions};
+use gallerist::data::ImageSet;
 use serde::Serialize;
 
-use super::{Failure, Outcome, embed_with_bar, model_of};
+use super::{Outcome, check_embeddings_file, embed_with_bar, model_of, save_embeddings, with_heads};
 use crate::args::Embed;
 use crate::printer;
 
@@ -21,25 +21,16 @@ struct Summary {
 }
 
 pub(super) fn run(args: Embed) -> Outcome {
-    let known = args.out.extension().is_some_and(|e| e == "npy" || e == "safetensors");
-    if !known {
-        let message = format!(
-            "cannot write embeddings to `{}`\n  its name ends in neither .safetensors nor .npy",
-            args.out.display()
-        );
-        return Err(Failure::new(
-            message,
-            Some("give --out FILE.safetensors (with labels and paths) or --out FILE.npy"),
-        ));
-    }
+    check_embeddings_file(&args.out, args.precision)?;
     let model = model_of(&args.model.run, args.model.checkpoint.into())?;
     super::set_threads(model.config().train.threads);
     let model = if args.raw { model.raw() } else { model };
-    let set = ImageSet::open_with(&args.images, &OpenOptions { split: args.split, ..Default::default() })?;
+    let model = with_heads(model, args.head, args.combine)?;
+    let set = ImageSet::open_with(&args.images, &args.part.options())?;
     let mut embedded = embed_with_bar(&model, set, "embedding")?;
     let run = std::path::absolute(&args.model.run).unwrap_or(args.model.run);
     embedded.set.run = Some(run.to_string_lossy().into_owned());
-    embedded.set.save(&args.out)?;
+    save_embeddings(&embedded.set, &args.out, args.precision)?;
     let summary = Summary {
         file: args.out.display().to_string(),
         images: embedded.set.embeddings.rows(),

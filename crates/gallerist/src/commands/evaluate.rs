@@ -1,84 +1,161 @@
 //! `gallerist evaluate`.
 
+mod input;
+mod lists;
+mod shown;
+
 use std::path::Path;
 use std::process::ExitCode;
 
-use gallerist::pages;
-use gallerist::retrieval::eval::{self, EvalOptions, Evaluation};
+use gallerist::data::OneShotRuns;
+use gallerist::model::Model;
+use gallerist::retrieval::cluster::Preset;
+use gallerist::retrieval::eval::{
+    self, Bootstrap, EvalOptions, FewShotOptions, Labelled, OneShot, Plan, Report, Trial, VerificationOptions,
+};
+use gallerist::retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist::retrieval::search::Metric as Compare;
-use gallerist::retrieval::{EmbeddingSet, labels};
-use gallerist::train::RunDirectory;
+use gallerist::train;
+use serde::Serialize;
 
-use super::{Failure, Outcome, embed_with_bar, labels_of, model_of};
-use crate::args::{Evaluate, Metric};
-use crate::printer::{self, Table};
+use super::remote::is_remote;
+use super::{Failure, Outcome, embed_with_bar};
+use crate::args::{Evaluate, KMeans, Metric, Over, Pooling, Rerank};
+use crate::printer;
+use input::Input;
+pub(super) use shown::{table, warn_of_ties};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_shot: Option<&'a OneShot>,
+}
 
 pub(super) fn run(args: Evaluate) -> Outcome {
     if args.recall_at.contains(&0) {
         return Err(Failure::new("--recall-at must be numbers of 1 or more, not 0", None));
     }
-    let mut options = EvalOptions::recall_at(&args.recall_at);
-    options.metric = match args.metric {
-        Metric::Cosine => Compare::Cosine,
-        Metric::Euclidean => Compare::Euclidean,
-    };
-    let mut broken = 0;
-    let (set, from_run) = match (&args.run, &args.embeddings) {
-        (Some(run), _) => {
-            RunDirectory::open(run)?;
-            let model = model_of(run, args.checkpoint.into())?;
-            super::set_threads(model.config().train.threads);
-            let Some(test) = pages::open_test(model.config())? else {
-                let hint = "embed a set with `gallerist embed` and give it as --embeddings FILE";
-                return Err(Failure::new(
-                    format!("the run `{}` has no test images (data.test)", run.display()),
-                    Some(hint),
-                ));
-            };
-            let embedded = embed_with_bar(&model, test, "embedding the test images")?;
-            broken = embedded.broken.len();
-            (embedded.set, true)
+    let given = plan(&args, None)?;
+    if let Some(gallery) = &args.gallery {
+        if is_remote(gallery) {
+            return lists::run(&args, gallery, given);
         }
-        (None, Some(file)) => (EmbeddingSet::load(file)?, false),
-        (None, None) => unreachable!("clap asks for one of them"),
+        if args.embeddings.is_some() {
+            return Err(Failure::new(
+                "--embeddings are compared with each other and have no --gallery",
+                Some("give the queries as --query FILE"),
+            ));
+        }
+    }
+    let Input { queries, gallery, broken, model } = input::read(&args)?;
+    let plan = match &model {
+        Some(model) => plan(&args, Some(model))?,
+        None => given,
     };
-    let file = args.embeddings.as_deref().unwrap_or(Path::new("")).display().to_string();
-    let names = labels_of(args.labels.as_deref(), set.labels, "evaluation", &file)?;
-    let evaluation = eval::evaluate(&set.embeddings, &labels::encode(&names).ids, &options)?;
+    let report = plan.run(&queries, gallery.as_ref())?;
+    let one_shot = match (&args.one_shot, &model) {
+        (Some(path), Some(model)) => Some(one_shot(path, model, plan.options.metric)?),
+        _ => None,
+    };
     if args.json {
-        printer::json(&evaluation)?;
+        printer::json(&Printed { report: &report, one_shot: one_shot.as_ref() })?;
     } else {
-        printer::out(&table(&evaluation))?;
-    }
-    warn_of_ties(&evaluation);
-    // A collapsed embedding or unreadable images are something to look at.
-    Ok(ExitCode::from(u8::from(from_run && broken > 0)))
-}
-
-/// A tie here and there is in the table; many of them are worth a warning.
-pub(super) fn warn_of_ties(evaluation: &Evaluation) {
-    if pages::ties_matter(evaluation) {
-        for note in &evaluation.notes {
-            printer::warning(note);
+        printer::out(&table(&report.evaluation, &report.further))?;
+        if let Some(one_shot) = &one_shot {
+            printer::out(&shown::one_shot(one_shot))?;
         }
     }
+    warn_of_ties(&report.evaluation);
+    // Unreadable images are something to look at.
+    Ok(ExitCode::from(u8::from(broken > 0)))
 }
 
-/// The metrics as the terminal shows them.
-pub(super) fn table(evaluation: &Evaluation) -> String {
-    let mut table = Table::new(&["metric", "value"], &[false, true]);
-    for (name, value) in evaluation.metrics.iter() {
-        table.row(vec![name.to_string(), format!("{value:.4}")]);
+/// What is asked for: by the run's `[evaluation]`, where there is a run, and by the options over it.
+fn plan(args: &Evaluate, model: Option<&Model>) -> Result<Plan, Failure> {
+    let of_run = model.map(|model| model.config().evaluation.plan()).transpose()?.unwrap_or_default();
+    let mut plan = match &args.protocol {
+        Some(name) => {
+            let Plan { protocol, options, .. } = Plan::of(train::protocol(name)?);
+            Plan { protocol, options, ..of_run }
+        }
+        None => of_run,
+    };
+    if !args.recall_at.is_empty() {
+        plan.options = EvalOptions { metric: plan.options.metric, ..EvalOptions::recall_at(&args.recall_at) };
     }
-    let mut text =
-        format!("{table}\n  {}: {}", evaluation.protocol, printer::count(evaluation.queries, "query"));
-    if evaluation.gallery != evaluation.queries {
-        text += &format!(" against {}", printer::count(evaluation.gallery, "image"));
+    if !args.metrics.is_empty() {
+        plan.options.measures = train::measures(&args.metrics)?;
     }
-    text += &format!(
-        "; {} without a match, {} with ties\n",
-        printer::grouped(evaluation.queries_without_match),
-        printer::grouped(evaluation.ties)
-    );
-    text
+    match args.metric {
+        None => {}
+        Some(Metric::Cosine) => plan.options.metric = Compare::Cosine,
+        Some(Metric::Euclidean) => plan.options.metric = Compare::Euclidean,
+    }
+    let rerank =
+        args.rerank.map(|Rerank::KReciprocal| KReciprocal { k1: args.k1, k2: args.k2, lambda: args.lambda });
+    let expansion = args.query_expansion.map(|neighbours| QueryExpansion { neighbours, alpha: args.alpha });
+    let multi_query = args.multi_query.map(|pooling| match pooling {
+        Pooling::Average => eval::Pooling::Average,
+        Pooling::Max => eval::Pooling::Max,
+    });
+    let cluster = args.cluster.then_some(match args.kmeans {
+        KMeans::Faiss20 => Preset::Faiss20,
+        KMeans::Sklearn10 => Preset::Sklearn10,
+    });
+    let verification = args.verification.then(|| VerificationOptions { fars: args.far.clone() });
+    let few_shot = args.few_shot.map(|of| FewShotOptions {
+        ways: of.ways,
+        shots: of.shots,
+        queries: args.episode_queries,
+        episodes: args.episodes,
+        seed: args.seed,
+    });
+    let over = match args.bootstrap_over {
+        Over::Queries => eval::Over::Queries,
+        Over::Classes => eval::Over::Classes,
+    };
+    let bootstrap = args.bootstrap.map(|resamples| Bootstrap { resamples, over, seed: args.seed });
+    Ok(Plan {
+        rerank: rerank.or(plan.rerank),
+        expansion: expansion.or(plan.expansion),
+        multi_query,
+        cluster: cluster.or(plan.cluster),
+        verification: verification.or(plan.verification),
+        few_shot: few_shot.or(plan.few_shot),
+        bootstrap: bootstrap.or(plan.bootstrap),
+        seed: args.seed,
+        ..plan
+    })
+}
+
+/// Names the test images of each run by the nearest training image.
+fn one_shot(path: &Path, model: &Model, metric: Compare) -> Result<OneShot, Failure> {
+    let OneShotRuns { images, runs } = OneShotRuns::open(path)?;
+    let embedded = embed_with_bar(model, images, "embedding the one-shot runs")?;
+    if let Some(first) = embedded.broken.first() {
+        return Err(Failure::new(
+            format!("the one-shot runs `{}` are not whole\n  {first}", path.display()),
+            Some("a run without one of its images is another test; copy or download the file again"),
+        ));
+    }
+    let rows =
+        |of: &[u32]| embedded.set.embeddings.select(&of.iter().map(|&i| i as usize).collect::<Vec<_>>());
+    let trials: Vec<Trial> = runs
+        .into_iter()
+        .map(|run| Trial {
+            classes: rows(&run.training),
+            tests: rows(&run.tests),
+            name: run.name,
+            answers: run.answers,
+        })
+        .collect();
+    Ok(eval::one_shot(&trials, metric)?)
+}
+
+/// Labelled images without their cameras.
+fn without_cameras(images: Labelled) -> Labelled {
+    Labelled { cameras: None, ..images }
 }

@@ -1,10 +1,16 @@
 //! `gallerist loss`.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist::loss::{Labels, LossConfig, LossShape, Progress, RankingLoss, preset};
+use gallerist::loss::{
+    ContrastiveConfig, Labels, LossConfig, LossShape, Memory, Progress, RankingLoss, preset,
+};
+use gallerist::miner::MinerConfig;
 use gallerist::pairwise::l2_normalize;
+use gallerist::params;
 use gallerist::retrieval::file::npy;
 use gallerist::retrieval::{EmbeddingSet, Matrix, labels};
 use gallerist::train::config::loss_from_settings;
@@ -21,6 +27,7 @@ struct Summary {
     parameters: LossConfig,
     value: f64,
     samples: usize,
+    memory: usize,
     dimensions: usize,
     queries_without_positive: usize,
     positive_share: f32,
@@ -43,46 +50,43 @@ pub(super) fn run(args: Loss) -> Outcome {
         printer::out(&list())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = loss_from_settings(args.loss.as_deref(), args.preset.as_deref(), &args.set)?;
+    let config = loss_from_settings(args.loss.as_deref(), args.preset.as_deref(), &settings(&args))?;
     let file = args.embeddings.expect("clap asks for it");
-    let name = file.display().to_string();
-    // Files of f64 are computed in f64.
-    let (values, [n, d], dtype, of_file) = if file.extension().is_some_and(|e| e == "npy") {
-        let array = npy::read_f64(&file)?;
-        let [n, d] = array.shape[..] else {
-            let message =
-                format!("`{name}` has {} dimensions; embeddings have 2 (rows x values)", array.shape.len());
-            return Err(Failure::new(message, None));
-        };
-        let dtype = if array.wide { DType::F64 } else { DType::F32 };
-        (array.values, [n, d], dtype, None)
-    } else {
-        let set = EmbeddingSet::load(&file)?;
-        let shape = [set.embeddings.rows(), set.embeddings.cols()];
-        let values = set.embeddings.as_slice().iter().map(|&v| f64::from(v)).collect();
-        (values, shape, DType::F32, set.labels)
+    let Rows { values, shape: [n, d], dtype, labels: mut names } =
+        read(&file, args.labels.as_deref(), "--labels")?;
+    let memory = match &args.memory {
+        Some(file) => {
+            config.require_memory()?;
+            Some(read_memory(file, args.memory_labels.as_deref(), d)?)
+        }
+        None => None,
     };
-    if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-        let message = format!("row {} of `{name}` holds {}, which is no finite number", at / d, values[at]);
-        return Err(Failure::new(message, Some("rows are counted from 0")));
-    }
-    let names = labels_of(args.labels.as_deref(), of_file, "a loss", &name)?;
-    if names.len() != n {
-        return Err(Failure::new(
-            format!("`{name}` has {n} rows, and there are {} labels", names.len()),
-            Some("one label a row is needed"),
-        ));
-    }
+    names.extend(memory.iter().flat_map(|memory| memory.labels.iter().cloned()));
     let encoded = labels::encode(&names);
     let sets = label_sets(&names);
-    let target = sets.as_ref().map_or(Labels::Classes(&encoded.ids), |sets| Labels::Sets(&sets.ids));
+    let (target, of_memory) = match &sets {
+        Some(sets) => (Labels::Sets(&sets.ids[..n]), Labels::Sets(&sets.ids[n..])),
+        None => (Labels::Classes(&encoded.ids[..n]), Labels::Classes(&encoded.ids[n..])),
+    };
     let classes = sets.as_ref().map_or(encoded.names.len(), |sets| sets.classes);
 
     let device = Device::flex().autodiff();
-    let loss = config.init(LossShape { classes, dimensions: d }, args.seed, &device);
-    let x = Tensor::<2>::from_data(TensorData::new(values, [n, d]), (&device, dtype)).require_grad();
-    let input = if args.normalize { l2_normalize(x.clone()) } else { x.clone() };
-    let output = loss.forward(input, target, Progress { step: args.step, steps: args.step.max(1) });
+    let mut loss = config.init(LossShape { classes, dimensions: d }, args.seed, &device);
+    if let Some(path) = &args.parameters {
+        loss = with_parameters(loss, path)?;
+    }
+    if let Some(path) = &args.save_parameters {
+        params::write(path, &params::collect(&loss))?;
+    }
+    let tensor = |values, n| Tensor::<2>::from_data(TensorData::new(values, [n, d]), (&device, dtype));
+    let prepared = |rows| if args.normalize { l2_normalize(rows) } else { rows };
+    let x = tensor(values, n).require_grad();
+    let memory = memory.map(|memory| Memory {
+        embeddings: prepared(tensor(memory.values, memory.shape[0])),
+        labels: of_memory,
+    });
+    let progress = Progress { step: args.step, steps: args.step.max(1) };
+    let output = loss.forward_against(prepared(x.clone()), target, memory, progress);
     let host = |data: TensorData| data.convert::<f64>().try_into_vec::<f64>().expect("converted to f64");
     let value = host(output.value.clone().into_data())[0];
     if let Some(path) = &args.gradient {
@@ -98,6 +102,7 @@ pub(super) fn run(args: Loss) -> Outcome {
         parameters: config,
         value,
         samples: n,
+        memory: names.len() - n,
         dimensions: d,
         queries_without_positive: queries.positives.iter().filter(|&&count| count == 0).count(),
         positive_share: queries.positive_share(),
@@ -126,6 +131,91 @@ pub(super) fn run(args: Loss) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Embeddings of a file, with their labels.
+struct Rows {
+    values: Vec<f64>,
+    shape: [usize; 2],
+    /// Files of f64 are computed in f64.
+    dtype: DType,
+    labels: Vec<String>,
+}
+
+/// `option` is the one by which `labels` were given.
+fn read(file: &Path, labels: Option<&Path>, option: &str) -> Result<Rows, Failure> {
+    let name = file.display().to_string();
+    let (values, [n, d], dtype, of_file) = if file.extension().is_some_and(|e| e == "npy") {
+        let array = npy::read_f64(file)?;
+        let [n, d] = array.shape[..] else {
+            let message =
+                format!("`{name}` has {} dimensions; embeddings have 2 (rows x values)", array.shape.len());
+            return Err(Failure::new(message, None));
+        };
+        let dtype = if array.wide { DType::F64 } else { DType::F32 };
+        (array.values, [n, d], dtype, None)
+    } else {
+        let set = EmbeddingSet::load(file)?;
+        let shape = [set.embeddings.rows(), set.embeddings.cols()];
+        let values = set.embeddings.as_slice().iter().map(|&v| f64::from(v)).collect();
+        (values, shape, DType::F32, set.labels)
+    };
+    if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+        let message = format!("row {} of `{name}` holds {}, which is no finite number", at / d, values[at]);
+        return Err(Failure::new(message, Some("rows are counted from 0")));
+    }
+    let labels = labels_of(labels, of_file, "a loss", &name, option)?;
+    if labels.len() != n {
+        return Err(Failure::new(
+            format!("`{name}` has {n} rows, and there are {} labels", labels.len()),
+            Some("one label a row is needed"),
+        ));
+    }
+    Ok(Rows { values, shape: [n, d], dtype, labels })
+}
+
+/// A memory for embeddings of `d` values.
+fn read_memory(file: &Path, labels: Option<&Path>, d: usize) -> Result<Rows, Failure> {
+    let memory = read(file, labels, "--memory-labels")?;
+    if memory.shape[1] != d {
+        return Err(Failure::new(
+            format!(
+                "the embeddings have {d} values a row, the memory `{}` has {}",
+                file.display(),
+                memory.shape[1]
+            ),
+            Some("a memory holds embeddings of the same network"),
+        ));
+    }
+    Ok(memory)
+}
+
+/// The loss's settings, with the miner's among them.
+fn settings(args: &Loss) -> Vec<String> {
+    let miner = args.miner.iter().map(|name| format!("miner.name={name}"));
+    let of_miner = args.miner_set.iter().map(|setting| format!("miner.{setting}"));
+    args.set.iter().cloned().chain(miner).chain(of_miner).collect()
+}
+
+/// The loss with the parameters of a file; of a checkpoint, those of its loss.
+fn with_parameters(loss: gallerist::loss::Loss, path: &Path) -> Result<gallerist::loss::Loss, Failure> {
+    let mut tensors = params::read(path)?;
+    let of_checkpoint: BTreeMap<_, _> = tensors
+        .iter()
+        .filter_map(|(name, data)| Some((name.strip_prefix("loss.")?.to_string(), data.clone())))
+        .collect();
+    if !of_checkpoint.is_empty() {
+        tensors = of_checkpoint;
+    }
+    let (loss, mismatch) = params::load(loss, tensors);
+    if mismatch.is_empty() {
+        return Ok(loss);
+    }
+    let hint = "`--save-parameters` shows the names and shapes that the loss wants";
+    Err(Failure::new(
+        format!("the parameters in `{}` are not those of this loss: {mismatch}", path.display()),
+        Some(hint),
+    ))
+}
+
 struct Sets {
     ids: Vec<Vec<u32>>,
     classes: usize,
@@ -133,11 +223,12 @@ struct Sets {
 
 /// Labels `a|b` as sets; `None` where every sample has one label.
 fn label_sets(names: &[String]) -> Option<Sets> {
-    names.iter().any(|name| name.contains('|')).then(|| {
-        let all: Vec<String> = names.iter().flat_map(|name| name.split('|').map(str::to_string)).collect();
+    labels::are_sets(names).then(|| {
+        let parts = |name: &str| name.split(labels::SEPARATOR).map(str::to_string).collect::<Vec<_>>();
+        let all: Vec<String> = names.iter().flat_map(|name| parts(name)).collect();
         let encoded = labels::encode(&all);
         let mut ids = encoded.ids.iter().copied();
-        let ids = names.iter().map(|name| ids.by_ref().take(name.split('|').count()).collect()).collect();
+        let ids = names.iter().map(|name| ids.by_ref().take(parts(name).len()).collect()).collect();
         Sets { ids, classes: encoded.names.len() }
     })
 }
@@ -163,17 +254,35 @@ fn table(summary: &Summary) -> String {
     ] {
         table.row(vec![name.into(), value]);
     }
+    if summary.memory > 0 {
+        table.row(vec!["rows of the memory".into(), printer::grouped(summary.memory)]);
+    }
     table.to_string()
 }
 
-/// Losses with their parameters and defaults, and the presets.
+/// A name and its parameters.
+fn entry(name: &str, parameters: &[String]) -> String {
+    let parameters = if parameters.is_empty() { "no parameters".into() } else { parameters.join(", ") };
+    format!("  {name}\n      {parameters}\n")
+}
+
+/// Losses and miners with their parameters and defaults, and the presets.
 fn list() -> String {
     let mut text = String::from("losses, with their parameters at their defaults\n\n");
     for name in LossConfig::NAMES {
-        let config = loss_from_settings(Some(name), None, &[]).map(|config| config.to_toml());
-        let parameters = config.unwrap_or_default();
-        let parameters: Vec<&str> = parameters.lines().filter(|line| !line.starts_with("name = ")).collect();
-        text += &format!("  {name}\n      {}\n", parameters.join(", "));
+        let config = loss_from_settings(Some(name), None, &[]);
+        let parameters = config.map(|config| config.parameters()).unwrap_or_default();
+        text += &entry(name, &parameters);
+    }
+    text += &format!("\nminers (--miner), for {}\n\n", LossConfig::WITH_MINER.join(", "));
+    for name in MinerConfig::NAMES {
+        let miner = [format!("miner.name={name}")];
+        let config = loss_from_settings(Some("contrastive"), None, &miner);
+        let parameters = match config {
+            Ok(LossConfig::Contrastive(ContrastiveConfig { miner: Some(miner), .. })) => miner.parameters(),
+            _ => Vec::new(),
+        };
+        text += &entry(name, &parameters);
     }
     text += "\npresets\n\n";
     for preset in preset::PRESETS {

@@ -2,20 +2,28 @@
 
 mod completions;
 mod config;
+mod convert;
+mod data;
 mod embed;
 mod evaluate;
+mod index;
 mod loss;
+mod remote;
 mod search;
 mod train;
+mod weights;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use gallerist::data::ImageSet;
+use gallerist::model::Model;
+use gallerist::network::HeadChoice;
+use gallerist::retrieval::EmbeddingSet;
 use gallerist::train::Which;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::Command;
+use crate::args::{Combine, Command, Precision};
 
 /// Why a command could not run.
 pub(crate) struct Failure {
@@ -59,11 +67,41 @@ pub(crate) fn run(command: Command) -> Outcome {
     match command {
         Command::Train(args) => train::run(args),
         Command::Embed(args) => embed::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Search(args) => search::run(args),
+        Command::Index(args) => index::run(args.command),
         Command::Loss(args) => loss::run(args),
+        Command::Data(args) => data::run(args),
+        Command::Weights(args) => weights::run(args),
         Command::Config(args) => config::run(args),
         Command::Completions(args) => completions::run(args),
+    }
+}
+
+/// Refuses a name that embeddings of this precision cannot be written to.
+fn check_embeddings_file(out: &Path, precision: Precision) -> Result<(), Failure> {
+    let extension = out.extension().and_then(|extension| extension.to_str());
+    match (extension, precision) {
+        (Some("safetensors"), _) | (Some("npy"), Precision::F32) => Ok(()),
+        (Some("npy"), _) => Err(Failure::new(
+            format!("cannot write embeddings to `{}`\n  a .npy file holds f32 only", out.display()),
+            Some("give --out FILE.safetensors, or leave out --precision"),
+        )),
+        _ => Err(Failure::new(
+            format!(
+                "cannot write embeddings to `{}`\n  its name ends in neither .safetensors nor .npy",
+                out.display()
+            ),
+            Some("give --out FILE.safetensors (with labels and paths) or --out FILE.npy"),
+        )),
+    }
+}
+
+fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Result<(), Failure> {
+    match precision.code() {
+        None => Ok(set.save(out)?),
+        Some(code) => Ok(set.save_compact(out, code)?),
     }
 }
 
@@ -75,16 +113,20 @@ fn bar(length: usize, template: &str) -> ProgressBar {
 }
 
 /// Embeds with a progress bar, and says on stderr which images could not be read.
-fn embed_with_bar(
-    model: &gallerist::model::Model,
-    set: ImageSet,
-    what: &str,
-) -> Result<gallerist::model::Embedded, Failure> {
+fn embed_with_bar(model: &Model, set: ImageSet, what: &str) -> Result<gallerist::model::Embedded, Failure> {
+    report_notes(&set);
     let bar = bar(set.len(), &format!("{what} {{bar:30}} {{pos}}/{{len}} images, {{eta}} left"));
     let embedded = model.embed(set, 0, &mut |done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     report_broken(&embedded.broken);
     Ok(embedded)
+}
+
+/// Says on stderr what is to be known of a set, such as counts that differ from the published ones.
+fn report_notes(set: &ImageSet) {
+    for note in set.notes() {
+        crate::printer::warning(note);
+    }
 }
 
 /// Names the first broken images on stderr.
@@ -107,25 +149,36 @@ fn set_threads(threads: usize) {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
 }
 
-/// A label for each row: from --labels, or from the embeddings' own file.
+/// A label for each row: from `option`'s file, or from the embeddings' own.
 fn labels_of(
     given: Option<&Path>,
     of_file: Option<Vec<String>>,
     purpose: &str,
     file: &str,
+    option: &str,
 ) -> Result<Vec<String>, Failure> {
     match given {
         Some(labels) => Ok(gallerist::retrieval::file::load_labels(labels)?),
         None => of_file.ok_or_else(|| {
             Failure::new(
                 format!("{purpose} needs a label for each row, and `{file}` has none"),
-                Some("give --labels FILE: .npy of integers, or text with one label a line"),
+                Some(&format!("give {option} FILE: .npy of integers, or text with one label a line")),
             )
         }),
     }
 }
 
 /// The run directory and checkpoint as the user would write them.
-fn model_of(run: &Path, which: Which) -> Result<gallerist::model::Model, Failure> {
-    Ok(gallerist::model::Model::open(run, which)?)
+fn model_of(run: &Path, which: Which) -> Result<Model, Failure> {
+    Ok(Model::open(run, which)?)
+}
+
+/// The model with the heads asked for on the command line, if any were.
+fn with_heads(model: Model, heads: Vec<String>, combine: Option<Combine>) -> Result<Model, Failure> {
+    if heads.is_empty() && combine.is_none() {
+        return Ok(model);
+    }
+    let usual = model.config().evaluation.head_choice();
+    let heads = if heads.is_empty() { usual.heads } else { heads };
+    Ok(model.with_heads(HeadChoice { heads, combine: combine.map_or(usual.combine, Into::into) })?)
 }

@@ -1,16 +1,18 @@
 //! `gallerist search`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gallerist::data::{ImageSet, OpenOptions};
 use gallerist::model::Model;
 use gallerist::pages;
-use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::index::{EmbeddedIndex, Index, Item, ItemFilter, Origin, is_index};
 use gallerist::retrieval::search::{Metric, RankedLists, SearchOptions, search};
+use gallerist::retrieval::{EmbeddingSet, Matrix};
 use gallerist::train::{RunDirectory, Which};
 use serde::Serialize;
 
+use super::remote::{self, is_remote};
 use super::{Failure, Outcome, embed_with_bar};
 use crate::args::Search;
 use crate::printer::{self, Table};
@@ -25,7 +27,12 @@ struct Listed<'a> {
 #[derive(Serialize)]
 struct Result_<'a> {
     rank: usize,
-    index: u32,
+    /// The row in a file of embeddings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u32>,
+    /// The id in an index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
     distance: f32,
     label: Option<&'a str>,
     path: Option<&'a str>,
@@ -35,30 +42,114 @@ pub(super) fn run(args: Search) -> Outcome {
     if args.k == 0 {
         return Err(Failure::new("-k must be 1 or more, not 0", None));
     }
-    let gallery = EmbeddingSet::load(&args.gallery)?;
-    let model = model_for(&args, &gallery)?;
+    let gallery = Searched::open(&args.gallery)?;
+    let model = model_for(&args, gallery.origin())?;
     super::set_threads(model.config().train.threads);
     let images = ImageSet::open_with(&args.query, &OpenOptions::default())?;
     let queries = embed_with_bar(&model, images.clone(), "embedding the queries")?;
     let broken = !queries.broken.is_empty();
     let queries = queries.set;
+    let size = gallery.len()?;
+    let (gallery, ids) = gallery.candidates(&queries.embeddings, args.k)?;
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(args.k) };
     let (normalized, _) = gallery.embeddings.l2_normalized();
     let lists = search(&queries.embeddings, &normalized, &options)?;
+    let ids = ids.as_deref();
     if let Some(html) = &args.html {
-        pages::search_page(&images, &queries, &gallery, &lists).write(html)?;
+        let mut page = pages::search_page(&images, &queries, &gallery, &lists);
+        // Of an index the page was given only what was found.
+        for (name, value) in &mut page.facts {
+            if name == "gallery" {
+                *value = printer::count(size, "image");
+            }
+        }
+        page.write(html)?;
         printer::note(&format!("page: {}", html.display()));
     }
     if args.json {
-        printer::json(&listed(&queries, &gallery, &lists))?;
+        printer::json(&listed(&queries, (&gallery, ids), &lists))?;
     } else {
-        printer::out(&tables(&listed(&queries, &gallery, &lists)))?;
+        printer::out(&tables(&listed(&queries, (&gallery, ids), &lists)))?;
     }
     Ok(ExitCode::from(u8::from(broken)))
 }
 
+/// A gallery as its file has it.
+enum Searched {
+    Embeddings(EmbeddingSet),
+    Index(Box<dyn Index>, Origin),
+}
+
+impl Searched {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let (index, origin) = if is_remote(path) {
+            let remote = remote::open(path, None)?;
+            (remote.index, remote.origin)
+        } else if is_index(path) {
+            let index = EmbeddedIndex::open(path, true)?;
+            let origin = index.origin().clone();
+            (index.into(), origin)
+        } else {
+            return Ok(Self::Embeddings(EmbeddingSet::load(path)?));
+        };
+        if index.info()?.metric != Metric::Cosine {
+            return Err(Failure::new(
+                format!("`{}` compares rows as they are; images are searched by the cosine", path.display()),
+                Some("build the index with `--metric cosine`, or search it with `gallerist index search`"),
+            ));
+        }
+        Ok(Self::Index(index, origin))
+    }
+
+    fn len(&self) -> Result<usize, Failure> {
+        Ok(match self {
+            Self::Embeddings(set) => set.embeddings.rows(),
+            Self::Index(index, _) => index.info()?.count,
+        })
+    }
+
+    fn origin(&self) -> Origin {
+        match self {
+            Self::Embeddings(set) => {
+                Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() }
+            }
+            Self::Index(_, origin) => origin.clone(),
+        }
+    }
+
+    /// The rows among which the best are: all of a file; of an index what it finds for any of the
+    /// queries, with their ids.
+    fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Option<Vec<u64>>), Failure> {
+        let (index, origin) = match self {
+            Self::Embeddings(set) => return Ok((set, None)),
+            Self::Index(index, origin) => (index, origin),
+        };
+        let lists = index.search(queries.view(), k, &ItemFilter::default())?;
+        let mut ids: Vec<u64> = lists.iter().flat_map(|(ids, _)| ids).copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let items: Vec<Item> = index.get(&ids)?.into_iter().flatten().collect();
+        let rows = items.iter().flat_map(|item| &item.embedding).copied().collect();
+        let list = |of: fn(&Item) -> &Option<String>| {
+            let known = items.iter().any(|item| of(item).is_some());
+            known.then(|| items.iter().map(|item| of(item).clone().unwrap_or_default()).collect())
+        };
+        let Origin { model, source, run } = origin;
+        let set = EmbeddingSet {
+            embeddings: Matrix::new(items.len(), queries.cols(), rows)?,
+            labels: list(|item| &item.label),
+            paths: list(|item| &item.path),
+            cameras: list(|item| &item.camera),
+            model,
+            source,
+            run,
+        };
+        Ok((set, Some(ids)))
+    }
+}
+
 /// The network that embedded the gallery: from --run, or from where the gallery's file says.
-fn model_for(args: &Search, gallery: &EmbeddingSet) -> Result<Model, Failure> {
+fn model_for(args: &Search, gallery: Origin) -> Result<Model, Failure> {
     let file = args.gallery.display();
     let hint = "give the run directory of the network that embedded it: --run DIR";
     let Some(wanted) = &gallery.model else {
@@ -79,11 +170,10 @@ fn model_for(args: &Search, gallery: &EmbeddingSet) -> Result<Model, Failure> {
     };
     for which in &choices {
         let path = directory.checkpoint(*which);
-        if path.exists() {
-            let model = Model::load(&path)?;
-            if model.fingerprint() == wanted {
-                return Ok(model);
-            }
+        if path.exists()
+            && let Some(model) = Model::load(&path)?.that_gave(wanted)
+        {
+            return Ok(model);
         }
     }
     let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
@@ -99,7 +189,11 @@ fn model_for(args: &Search, gallery: &EmbeddingSet) -> Result<Model, Failure> {
     ))
 }
 
-fn listed<'a>(queries: &'a EmbeddingSet, gallery: &'a EmbeddingSet, lists: &RankedLists) -> Vec<Listed<'a>> {
+fn listed<'a>(
+    queries: &'a EmbeddingSet,
+    (gallery, ids): (&'a EmbeddingSet, Option<&[u64]>),
+    lists: &RankedLists,
+) -> Vec<Listed<'a>> {
     let text = |list: &'a Option<Vec<String>>, i: usize| list.as_ref().map(|list| list[i].as_str());
     (0..lists.len())
         .map(|query| Listed {
@@ -111,7 +205,8 @@ fn listed<'a>(queries: &'a EmbeddingSet, gallery: &'a EmbeddingSet, lists: &Rank
                 .enumerate()
                 .map(|(i, (&index, &distance))| Result_ {
                     rank: i + 1,
-                    index,
+                    index: if ids.is_none() { Some(index) } else { None },
+                    id: ids.map(|ids| ids[index as usize]),
                     distance,
                     label: text(&gallery.labels, index as usize),
                     path: text(&gallery.paths, index as usize),

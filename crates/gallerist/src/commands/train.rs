@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist::pages::{self, RunMetrics};
-use gallerist::retrieval::eval::{self, EvalOptions, Evaluation};
+use gallerist::retrieval::eval::{Evaluation, Labelled, Report};
 use gallerist::train::log::Step;
 use gallerist::train::{Observer, Outcome as Ended, RunConfig, RunDirectory, Trainer, Which};
 use indicatif::ProgressBar;
@@ -82,7 +82,7 @@ pub(super) fn run(args: Train) -> Outcome {
     let report = directory.report();
     pages::run_report(&directory)?.write(&report)?;
     if let (false, Some(metrics)) = (args.json, &metrics) {
-        printer::out(&format!("\n{}\n", table(&metrics.evaluation)))?;
+        printer::out(&format!("\n{}\n", table(&metrics.evaluation, &metrics.further)))?;
         warn_of_ties(&metrics.evaluation);
     }
     printer::note(&format!("report: {}", report.display()));
@@ -130,10 +130,14 @@ fn introduce(trainer: &Trainer) {
         count(set.class_names().len(), "class"),
         config.network.name(),
         grouped(trainer.parameter_count()),
-        config.loss.name(),
+        config.loss,
         grouped(config.train.steps),
-        trainer.sampler().batch_size(),
+        trainer.images_per_step(),
     ));
+    super::report_notes(set);
+    if let Some(report) = trainer.pretrained() {
+        printer::note(&format!("weights: {report}"));
+    }
     if trainer.sampler().left_out_classes() > 0 {
         printer::warning(&format!(
             "{} with too few images for a batch take no part (sampler.small_classes = \"repeat\" lets them)",
@@ -161,7 +165,7 @@ impl Shown {
         bar.reset_eta();
         Shown {
             bar,
-            batch_size: trainer.sampler().batch_size(),
+            batch_size: trainer.images_per_step(),
             seconds: 0.0,
             waited: 0.0,
             images: 0,
@@ -221,10 +225,13 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
     let run = std::path::absolute(directory.path()).unwrap_or(directory.path().into());
     embedded.set.run = Some(run.to_string_lossy().into_owned());
     embedded.set.save(directory.embeddings())?;
-    let options = EvalOptions::recall_at(&config.evaluation.recall_at);
-    let evaluation = eval::evaluate(&embedded.set.embeddings, &embedded.label_ids()?, &options)?;
+    // A run compares every image with all the others; cameras are for queries and a gallery.
+    embedded.set.cameras = None;
+    let images = Labelled::from_set(embedded.set, &directory.embeddings())?;
+    let Report { evaluation, further } = config.evaluation.plan()?.run(&images, None)?;
     let metrics = RunMetrics {
         evaluation,
+        further,
         checkpoint: if which == Which::Best { "best" } else { "last" }.into(),
         step: model.step(),
         model: model.fingerprint().into(),

@@ -18,6 +18,9 @@ const FEWEST_ROWS: usize = 8;
 /// Rows that one task turns into derivatives.
 const TASK_ROWS: usize = 8;
 
+/// Rows of the memory whose norms one task computes.
+const NORM_ROWS: usize = 1024;
+
 /// A pair's distance is computed from its differences where its square is at most this part of
 /// `|a|^2 + |b|^2`; as in [`crate::pairwise`].
 const NEAR: f32 = 1e-2;
@@ -37,23 +40,57 @@ thread_local! {
     static BLOCK: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The batch.
-struct Batch<'a> {
+/// The batch, whose samples are the queries, and the gallery: the batch and then the memory.
+pub(super) struct Batch<'a> {
     x: &'a [f32],
+    memory: &'a [f32],
+    /// Queries.
     n: usize,
+    /// Samples of the gallery.
+    g: usize,
     d: usize,
-    /// Squared norms, padded to whole lanes.
+    /// Squared norms of the gallery, padded to whole lanes.
     norms: Vec<f32>,
     relatives: &'a Relatives,
 }
 
 impl<'a> Batch<'a> {
-    fn vector(&self, i: usize) -> &'a [f32] {
-        &self.x[i * self.d..][..self.d]
+    /// `x` and `memory` are rows of `d` values; nothing if a squared norm is not finite.
+    pub(super) fn new(x: &'a [f32], memory: &'a [f32], d: usize, relatives: &'a Relatives) -> Option<Self> {
+        let (n, m) = (x.len() / d, memory.len() / d);
+        assert_eq!(n, relatives.counts().len(), "{n} rows and {} queries", relatives.counts().len());
+        let mut norms = vectorised(Norms { x, d });
+        let of_memory = memory.par_chunks(NORM_ROWS * d).map(|x| vectorised(Norms { x, d }));
+        norms.extend(of_memory.collect::<Vec<_>>().concat());
+        // Four times a norm bounds every squared distance.
+        if norms.iter().any(|norm| !(4.0 * norm).is_finite()) {
+            return None;
+        }
+        let g = n + m;
+        norms.resize(g.next_multiple_of(LANES), 0.0);
+        Some(Batch { x, memory, n, g, d, norms, relatives })
     }
 
+    /// Places of a row of values.
+    fn step(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// A sample of the gallery.
+    fn vector(&self, j: usize) -> &'a [f32] {
+        match j.checked_sub(self.n) {
+            Some(j) => &self.memory[j * self.d..][..self.d],
+            None => &self.x[j * self.d..][..self.d],
+        }
+    }
+
+    /// Some queries.
     fn rows(&self, first: usize, count: usize) -> Matrix<'a> {
         Matrix::new(&self.x[first * self.d..], count, self.d, self.d)
+    }
+
+    fn memory_rows(&self) -> Matrix<'a> {
+        Matrix::new(self.memory, self.g - self.n, self.d, self.d)
     }
 }
 
@@ -61,7 +98,7 @@ impl<'a> Batch<'a> {
 #[derive(Clone, Copy, Default)]
 struct RowSums {
     seen: Seen,
-    /// Sum of the weights of the row.
+    /// Sum of the weights of the pairs that give the query a gradient.
     weight: f32,
     /// Number of weights other than 0.
     weights: u32,
@@ -76,44 +113,47 @@ struct Scratch {
     by_positives: Vec<f32>,
 }
 
-/// Value, what was seen and gradient, in blocks of about `block_values` values; nothing if a squared
-/// norm is not finite.
+/// Value, what was seen and gradient, in blocks of about `block_values` values.
 pub(super) fn run<L: RowLoss>(
     loss: &L,
-    x: &[f32],
-    n: usize,
-    d: usize,
-    relatives: &Relatives,
+    batch: &Batch<'_>,
     want_gradient: bool,
     block_values: usize,
-) -> Option<Outcome> {
-    let step = n.next_multiple_of(LANES);
-    let mut norms = vectorised(Norms { x, d });
-    // Four times a norm bounds every squared distance.
-    if norms.iter().any(|norm| !(4.0 * norm).is_finite()) {
-        return None;
-    }
-    norms.resize(step, 0.0);
-    let batch = Batch { x, n, d, norms, relatives };
-    let factor = loss.factor(&counts(relatives.counts()));
+) -> Outcome {
+    // Taken, not borrowed: while this thread waits for others it may start on another batch.
+    let mut room = BLOCK.take();
+    // Handed to the pool once, not once for each of the steps below.
+    let outcome = rayon::scope(|_| in_blocks(loss, batch, want_gradient, block_values, &mut room));
+    BLOCK.set(room);
+    outcome
+}
+
+fn in_blocks<L: RowLoss>(
+    loss: &L,
+    batch: &Batch<'_>,
+    want_gradient: bool,
+    block_values: usize,
+    room: &mut Vec<f32>,
+) -> Outcome {
+    let Batch { n, g, d, .. } = *batch;
+    let step = batch.step();
+    let factor = loss.factor(&counts(batch.relatives.counts(), g));
     let block = (block_values / step).max(FEWEST_ROWS).min(n);
     let mut gradient = want_gradient.then(|| vec![0f32; n * d]);
     // Per sample the sum of the weights that multiply the sample itself.
     let mut own_weights = vec![0f64; n];
     let mut seen = Vec::with_capacity(n);
-    // Taken, not borrowed: while this thread waits for others it may start on another batch.
-    let mut memory = BLOCK.take();
-    if memory.len() < block * step {
-        memory.resize(block * step, 0.0);
+    if room.len() < block * step {
+        room.resize(block * step, 0.0);
     }
     for first in (0..n).step_by(block) {
         let count = block.min(n - first);
-        let memory = &mut memory[..count * step];
-        if count == n && n >= 4 * product::task_rows(n) {
-            product::symmetric_product(memory, step, batch.rows(0, n));
+        let values = &mut room[..count * step];
+        if count == n {
+            product::symmetric_product(values, step, batch.rows(0, n));
         } else {
-            product::parallel_product(
-                memory,
+            product::product(
+                values,
                 step,
                 false,
                 1.0,
@@ -121,28 +161,24 @@ pub(super) fn run<L: RowLoss>(
                 batch.rows(0, n).transposed(),
             );
         }
+        if g > n {
+            let memory_rows = batch.memory_rows().transposed();
+            product::product(&mut values[n..], step, false, 1.0, batch.rows(first, count), memory_rows);
+        }
         let factor = want_gradient.then_some(factor as f32);
-        let sums = differentiate(loss, &batch, first, memory, factor);
+        let sums = differentiate(loss, batch, first, values, factor);
         seen.extend(sums.iter().map(|sums| sums.seen));
         if let Some(gradient) = &mut gradient {
             let pairs = sums.iter().map(|sums| sums.weights as usize).sum::<usize>();
-            let weights = Weights {
-                measure: L::MEASURE,
-                sides: loss.sides(),
-                first,
-                count,
-                step,
-                values: memory,
-                sums,
-            };
-            if pairs <= count * n / SPARSE {
-                weights.add_sparse(&batch, gradient);
+            let weights =
+                Weights { measure: L::MEASURE, sides: loss.sides(), first, count, step, values, sums };
+            if pairs <= count * g / SPARSE {
+                weights.add_sparse(batch, gradient);
             } else {
-                weights.add_dense(&batch, gradient, &mut own_weights);
+                weights.add_dense(batch, gradient, &mut own_weights);
             }
         }
     }
-    BLOCK.set(memory);
     let shares = loss.shares(&seen);
     if let Some(gradient) = &mut gradient {
         debug_assert!(
@@ -161,7 +197,7 @@ pub(super) fn run<L: RowLoss>(
         }
         None => seen.iter().map(|seen| seen.loss * seen.weight).sum(),
     };
-    Some(Outcome { value: factor * value, seen, gradient })
+    Outcome { value: factor * value, seen, gradient }
 }
 
 /// Squared norms.
@@ -205,12 +241,12 @@ impl Work for FinishRow<'_> {
     }
 }
 
-fn counts(positives: &[u32]) -> Counts {
-    let n = positives.len() as u64;
-    let mut counts = Counts { queries: n, ..Counts::default() };
+/// What the queries' numbers of positives make in a gallery of `g`.
+fn counts(positives: &[u32], g: usize) -> Counts {
+    let mut counts = Counts { queries: positives.len() as u64, ..Counts::default() };
     for &positives in positives {
         let positives = u64::from(positives);
-        let negatives = n - 1 - positives;
+        let negatives = g as u64 - 1 - positives;
         counts.triplets += positives * negatives;
         if positives > 0 && negatives > 0 {
             counts.both += 1;
@@ -231,7 +267,7 @@ fn differentiate<L: RowLoss>(
     block: &mut [f32],
     factor: Option<f32>,
 ) -> Vec<RowSums> {
-    let step = batch.norms.len();
+    let step = batch.step();
     let mut sums = vec![RowSums::default(); block.len() / step];
     block.par_chunks_mut(TASK_ROWS * step).zip(sums.par_chunks_mut(TASK_ROWS)).enumerate().for_each_init(
         Scratch::default,
@@ -266,7 +302,7 @@ impl<L: RowLoss> Work for Differentiate<'_, '_, L> {
 
     #[inline(always)]
     fn run(self) {
-        let step = self.batch.norms.len();
+        let step = self.batch.step();
         for (k, (row, sums)) in self.rows.chunks_exact_mut(step).zip(self.sums).enumerate() {
             *sums = differentiate_row(self.loss, self.batch, self.first + k, row, self.factor, self.scratch);
         }
@@ -295,7 +331,7 @@ fn differentiate_row<L: RowLoss>(
     by_positives.resize(positives.len(), 0.0);
     let absent = L::MEASURE.absent_negative();
     values[i] = absent;
-    values[batch.n..].fill(absent);
+    values[batch.g..].fill(absent);
     for &j in list.iter() {
         values[j as usize] = absent;
     }
@@ -303,7 +339,7 @@ fn differentiate_row<L: RowLoss>(
     let seen = loss.row(&mut Row {
         positives,
         negatives: values,
-        negative_count: batch.n - 1 - positives.len(),
+        negative_count: batch.g - 1 - positives.len(),
         by_positives,
         by_negatives: row,
     });
@@ -327,10 +363,12 @@ fn differentiate_row<L: RowLoss>(
             row[j as usize] = factor * by;
         }
     }
-    RowSums { seen, weight: lanes::sum(row, |w| w), weights: lanes::count(row, |w| w != 0.0) }
+    // The pairs that give the query a gradient.
+    let own = if loss.sides() == Sides::Gallery { batch.n } else { 0 };
+    RowSums { seen, weight: lanes::sum(&row[own..], |w| w), weights: lanes::count(row, |w| w != 0.0) }
 }
 
-/// The distances of sample `i` to all others, from the inner products.
+/// The distances of query `i` to the gallery, from the inner products.
 #[inline(always)]
 fn distances(batch: &Batch<'_>, i: usize, products: &[f32], to: &mut [f32]) {
     let norm = batch.norms[i];
@@ -349,7 +387,7 @@ fn distances(batch: &Batch<'_>, i: usize, products: &[f32], to: &mut [f32]) {
         if near {
             for lane in 0..LANES {
                 let j = chunk * LANES + lane;
-                if j < batch.n && j != i && is_near(products[lane], norm + norms[lane]) {
+                if j < batch.g && j != i && is_near(products[lane], norm + norms[lane]) {
                     to[j] = exact_distance(batch.vector(i), batch.vector(j));
                 }
             }
@@ -397,7 +435,7 @@ impl Weights<'_> {
         let Weights { measure, sides, first, count, step, values, sums } = self;
         let (n, d) = (batch.n, batch.d);
         let sign = if measure == Measure::Distance { -1.0 } else { 1.0 };
-        if measure == Measure::Distance && sides != Sides::Gallery {
+        if measure == Measure::Distance {
             for (own, sums) in own[first..].iter_mut().zip(&sums) {
                 *own += f64::from(sums.weight);
             }
@@ -405,25 +443,22 @@ impl Weights<'_> {
         if measure == Measure::Distance && sides != Sides::Query {
             add_column_sums(values, step, own);
         }
+        if batch.g > n {
+            let weights = Matrix::new(&values[n..], count, batch.g - n, step);
+            product::product(&mut gradient[first * d..], d, true, sign, weights, batch.memory_rows());
+        }
         if sides == Sides::Both && count == n {
             product::add_transposed(values, step, n);
             let weights = Matrix::new(values, n, n, step);
-            product::parallel_product(gradient, d, true, sign, weights, batch.rows(0, n));
+            product::product(gradient, d, true, sign, weights, batch.rows(0, n));
             return;
         }
         let weights = Matrix::new(values, count, n, step);
         if sides != Sides::Gallery {
-            product::parallel_product(&mut gradient[first * d..], d, true, sign, weights, batch.rows(0, n));
+            product::product(&mut gradient[first * d..], d, true, sign, weights, batch.rows(0, n));
         }
         if sides != Sides::Query {
-            product::parallel_product(
-                gradient,
-                d,
-                true,
-                sign,
-                weights.transposed(),
-                batch.rows(first, count),
-            );
+            product::product(gradient, d, true, sign, weights.transposed(), batch.rows(first, count));
         }
     }
 
@@ -444,9 +479,11 @@ impl Weights<'_> {
                 pairs
             })
             .collect();
-        if sides != Sides::Gallery {
+        if sides != Sides::Gallery || batch.g > n {
             gradient[first * d..][..count * d].par_chunks_mut(d).zip(&rows).enumerate().for_each(
                 |(k, (to, pairs))| {
+                    let of_memory = pairs.partition_point(|&(j, _)| (j as usize) < n);
+                    let pairs = if sides == Sides::Gallery { &pairs[of_memory..] } else { pairs };
                     vectorised(AddPairs { to, own: batch.vector(first + k), pairs, batch, measure });
                 },
             );
@@ -489,10 +526,12 @@ impl Work for AddPairs<'_, '_> {
     }
 }
 
-/// The pairs by their gallery sample: where each sample's pairs start, and the pairs (query, weight).
+/// The pairs by their gallery sample, those of the memory left out: where each sample's pairs start, and
+/// the pairs (query, weight).
 fn by_column(rows: &[Vec<(u32, f32)>], first: usize, n: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
+    let inside = |&&(j, _): &&(u32, f32)| (j as usize) < n;
     let mut starts = vec![0; n + 1];
-    for &(j, _) in rows.iter().flatten() {
+    for &(j, _) in rows.iter().flatten().filter(inside) {
         starts[j as usize + 1] += 1;
     }
     for j in 0..n {
@@ -501,7 +540,7 @@ fn by_column(rows: &[Vec<(u32, f32)>], first: usize, n: usize) -> (Vec<usize>, V
     let mut next = starts.clone();
     let mut pairs = vec![(0, 0.0); starts[n]];
     for (k, row) in rows.iter().enumerate() {
-        for &(j, weight) in row {
+        for &(j, weight) in row.iter().filter(inside) {
             pairs[next[j as usize]] = ((first + k) as u32, weight);
             next[j as usize] += 1;
         }
@@ -563,24 +602,31 @@ mod tests {
         rows
     }
 
-    fn run_in_blocks(loss: &impl RowLoss, n: usize, block_rows: usize) -> Outcome {
+    /// A batch of `n` and a memory of `m`.
+    fn run_in_blocks(loss: &impl RowLoss, n: usize, m: usize, block_rows: usize) -> Outcome {
         let d = 9;
-        let labels: Vec<u32> = (0..n as u32).map(|i| i * 7 % 5).collect();
-        let relatives = Relatives::new(Labels::Classes(&labels));
-        let values = block_rows * n.next_multiple_of(LANES);
-        run(loss, &rows(n, d), n, d, &relatives, true, values).expect("the norms are finite")
+        let labels: Vec<u32> = (0..(n + m) as u32).map(|i| i * 7 % 5).collect();
+        let (of_batch, of_memory) = labels.split_at(n);
+        let relatives = Relatives::new(Labels::Classes(of_batch), Some(Labels::Classes(of_memory)));
+        let rows = rows(n + m, d);
+        let (x, memory) = rows.split_at(n * d);
+        let batch = Batch::new(x, memory, d, &relatives).expect("the norms are finite");
+        run(loss, &batch, true, block_rows * (n + m).next_multiple_of(LANES))
     }
 
-    /// The engine's ways: dense and sparse, one side and both, in one block and in many.
+    /// The engine's ways: dense and sparse, one side and both, in one block and in many, with a memory and
+    /// without.
     fn with_every_kind_of_loss(check: impl Fn(&(dyn Fn(usize, usize) -> Outcome + Sync))) {
         let rll = RllRows { alpha: 1.2, margin: 0.4, t_pos: 0.0, t_neg: 10.0, parts: (0.5, 0.5), mass: true };
-        check(&|n, block| run_in_blocks(&rll, n, block));
-        check(&|n, block| run_in_blocks(&NraRows { alpha: 4.0, eps: 1e-4 }, n, block));
-        check(&|n, block| run_in_blocks(&IceRows { scale: 8.0, paper_gradient: true }, n, block));
-        check(&|n, block| run_in_blocks(&IceRows { scale: 8.0, paper_gradient: false }, n, block));
-        check(&|n, block| run_in_blocks(&ContrastiveRows { margin: 1.0 }, n, block));
-        check(&|n, block| run_in_blocks(&BatchHardRows { margin: 0.3, soft: false }, n, block));
-        check(&|n, block| run_in_blocks(&AllTripletsRows { margin: 0.3 }, n, block));
+        for m in [0, 1, 37] {
+            check(&|n, block| run_in_blocks(&rll, n, m, block));
+            check(&|n, block| run_in_blocks(&NraRows { alpha: 4.0, eps: 1e-4 }, n, m, block));
+            check(&|n, block| run_in_blocks(&IceRows { scale: 8.0, paper_gradient: true }, n, m, block));
+            check(&|n, block| run_in_blocks(&IceRows { scale: 8.0, paper_gradient: false }, n, m, block));
+            check(&|n, block| run_in_blocks(&ContrastiveRows { margin: 1.0 }, n, m, block));
+            check(&|n, block| run_in_blocks(&BatchHardRows { margin: 0.3, soft: false }, n, m, block));
+            check(&|n, block| run_in_blocks(&AllTripletsRows { margin: 0.3 }, n, m, block));
+        }
     }
 
     #[test]
@@ -623,11 +669,11 @@ mod tests {
 
     #[test]
     fn norms_that_overflow_are_refused() {
-        let relatives = Relatives::new(Labels::Classes(&[0, 0]));
+        let relatives = Relatives::new(Labels::Classes(&[0]), Some(Labels::Classes(&[0])));
+        assert!(Batch::new(&[1.0, 0.0], &[1.0, 0.0], 2, &relatives).is_some());
         for value in [1e20, f32::NAN, f32::INFINITY] {
-            let x = [value, 0.0, 1.0, 0.0];
-            let outcome = run(&ContrastiveRows { margin: 1.0 }, &x, 2, 2, &relatives, true, 64);
-            assert!(outcome.is_none(), "{value}");
+            assert!(Batch::new(&[value, 0.0], &[1.0, 0.0], 2, &relatives).is_none(), "{value}");
+            assert!(Batch::new(&[1.0, 0.0], &[value, 0.0], 2, &relatives).is_none(), "{value}");
         }
     }
 }

@@ -12,9 +12,12 @@
 //! on the number of threads: every block has a size that follows from the batch's, every sum is
 //! added in a fixed order.
 //!
+//! With a memory of `m` rows behind the batch, rows are of `n + m` values, and the gradient is still the
+//! batch's: a pair with the memory gives its query the query's part, whatever side the loss gives one to.
+//!
 //! Memory: the gradient (`n x d`), a block of at most [`BLOCK_VALUES`] values (32 MiB) and a row per
-//! thread. Time: a product of `n x n x d` for the distances (half of it where all fit into one
-//! block) and one for each side that gets a gradient; where few pairs matter, as for the batch-hard
+//! thread. Time: a product of `n x (n + m) x d` for the distances (half of the `n x n x d` where all
+//! fit into one block) and one for each side that gets a gradient; where few pairs matter, as for the batch-hard
 //! triplet loss, the gradient costs next to nothing.
 //!
 //! [`on_general_path`] turns the path off.
@@ -40,7 +43,7 @@ use std::cell::Cell;
 use burn::backend::Flex;
 use burn::tensor::{DType, Tensor};
 
-use super::{Labels, LossOutput, Queries};
+use super::{Lists, LossOutput, Queries};
 
 pub(crate) use circle::CircleRows;
 pub(crate) use contrastive::ContrastiveRows;
@@ -89,28 +92,33 @@ pub fn on_general_path<R>(work: impl FnOnce() -> R) -> R {
 
 /// The output of a loss on this path, if the path can take it: the CPU backend, `f32`, a batch that
 /// is not empty and whose squared norms are finite.
-pub(crate) fn forward<L: RowLoss>(
-    loss: &L,
-    embeddings: &Tensor<2>,
-    labels: Labels<'_>,
-) -> Option<LossOutput> {
-    let [n, d] = embeddings.dims();
-    if GENERAL.get() || embeddings.dtype() != DType::F32 || n == 0 || d == 0 || u32::try_from(n).is_err() {
+pub(crate) fn forward<L: RowLoss>(loss: &L, lists: &Lists<'_>) -> Option<LossOutput> {
+    let [n, g] = lists.dims();
+    let embeddings = lists.embeddings();
+    let [_, d] = embeddings.dims();
+    if GENERAL.get() || embeddings.dtype() != DType::F32 || n == 0 || d == 0 || u32::try_from(g).is_err() {
         return None;
     }
-    assert_eq!(n, labels.len(), "{n} embeddings and {} labels", labels.len());
-    let values = embeddings.clone().without_autodiff().try_into_primitive::<Flex>().ok()?;
-    let values = values.to_contiguous();
-    let values = values.as_slice::<f32>()?;
-    let relatives = relatives::Relatives::new(labels);
-    let want_gradient = embeddings.is_tracked();
+    let flex =
+        |x: &Tensor<2>| Some(x.clone().without_autodiff().try_into_primitive::<Flex>().ok()?.to_contiguous());
+    let queries = flex(embeddings)?;
+    let memory = match lists.memory() {
+        Some(memory) => Some(flex(&memory.embeddings)?),
+        None => None,
+    };
+    let memory = match &memory {
+        Some(memory) => memory.as_slice::<f32>()?,
+        None => &[],
+    };
+    let relatives = relatives::Relatives::new(lists.labels(), lists.memory().map(|memory| memory.labels));
+    let batch = engine::Batch::new(queries.as_slice::<f32>()?, memory, d, &relatives)?;
     let engine::Outcome { value, seen, gradient } =
-        engine::run(loss, values, n, d, &relatives, want_gradient, BLOCK_VALUES)?;
+        engine::run(loss, &batch, embeddings.is_tracked(), BLOCK_VALUES);
     let positives = relatives.counts().to_vec();
     let collect = |f: fn(&Seen) -> u32| seen.iter().map(f).collect::<Vec<_>>();
     let queries = Queries {
         loss: seen.iter().map(|s| s.loss as f32).collect(),
-        negatives: positives.iter().map(|p| n as u32 - 1 - p).collect(),
+        negatives: positives.iter().map(|p| g as u32 - 1 - p).collect(),
         positives,
         mined_positives: collect(|s| s.mined_positives),
         mined_negatives: collect(|s| s.mined_negatives),

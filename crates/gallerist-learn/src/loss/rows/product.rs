@@ -1,4 +1,8 @@
 //! Products of matrices on slices: the bounds are checked here, the work is `gemm`'s.
+//!
+//! `gemm` packs the operand whose rows lie along the result's rows, unless its values are
+//! neighbours already. So a product with a transposed matrix is split by columns, each of which is
+//! then packed once, and any other by rows.
 
 use rayon::prelude::*;
 
@@ -37,10 +41,159 @@ impl<'a> Matrix<'a> {
         assert!(first + count <= self.rows, "rows {first}..{} of {}", first + count, self.rows);
         Matrix { values: &self.values[(first * self.row_step).min(self.values.len())..], rows: count, ..self }
     }
+
+    /// Columns `first..first + count`.
+    fn some_columns(self, first: usize, count: usize) -> Self {
+        self.transposed().some_rows(first, count).transposed()
+    }
 }
 
-/// `to = factor * left * right`, or added to what `to` holds if `add`. The rows of `to` start every
-/// `step` values.
+/// Where the tasks of a product write, each at places of its own.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    start: *mut f32,
+    len: usize,
+    slice: std::marker::PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a pointer to places that are borrowed mutably for as long as `Places` lives; who reads or
+// writes through it promises, by an unsafe call, that no other thread uses the same places.
+unsafe impl Send for Places<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Places<'_> {}
+
+impl<'a> Places<'a> {
+    fn new(slice: &'a mut [f32]) -> Self {
+        Places { start: slice.as_mut_ptr(), len: slice.len(), slice: std::marker::PhantomData }
+    }
+
+    /// A copy of `N` values from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// No other thread writes them meanwhile.
+    unsafe fn read<const N: usize>(self, first: usize) -> [f32; N] {
+        assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
+        // SAFETY: inside the slice by the assertion; an array is aligned as its values are.
+        unsafe { self.start.add(first).cast::<[f32; N]>().read() }
+    }
+
+    /// Writes `N` values from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// No other thread reads or writes them meanwhile.
+    unsafe fn write<const N: usize>(self, first: usize, values: [f32; N]) {
+        assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
+        // SAFETY: as for `read`.
+        unsafe { self.start.add(first).cast::<[f32; N]>().write(values) }
+    }
+
+    /// `factor * left * right`, written to or, if `add`, added to the places from `first` on, rows
+    /// every `step`.
+    ///
+    /// # Safety
+    ///
+    /// No other thread reads or writes the places of the result meanwhile.
+    unsafe fn product(
+        self,
+        first: usize,
+        step: usize,
+        add: bool,
+        factor: f32,
+        left: Matrix<'_>,
+        right: Matrix<'_>,
+    ) {
+        let (m, n, k) = (left.rows, right.columns, left.columns);
+        assert_eq!(k, right.rows, "a product of {m} x {k} and {} x {n}", right.rows);
+        assert!(step >= n, "rows of {n} values every {step}");
+        if m == 0 || n == 0 {
+            return;
+        }
+        let end = first + (m - 1) * step + n;
+        assert!(end <= self.len, "{} places for {m} rows of {step} from {first} on", self.len);
+        // SAFETY: the last value touched of each matrix lies inside its slice: of the result by the
+        // assertion above, of `left` and `right` because `Matrix::new` checked it and its other
+        // constructors only narrow or exchange. The result is borrowed mutably, so it overlaps neither,
+        // and no other thread uses its places by this function's own condition. All steps fit `isize`
+        // because they are below the length of a slice or multiply an index of 0.
+        unsafe {
+            let to = self.start.add(first);
+            if cfg!(miri) {
+                touch(to, step, add, factor, left, right);
+                return;
+            }
+            gemm::gemm(
+                m,
+                n,
+                k,
+                to,
+                1,
+                step as isize,
+                add,
+                left.values.as_ptr(),
+                left.column_step as isize,
+                left.row_step as isize,
+                right.values.as_ptr(),
+                right.column_step as isize,
+                right.row_step as isize,
+                1.0f32,
+                factor,
+                false,
+                false,
+                false,
+                gemm::Parallelism::None,
+            );
+        }
+    }
+}
+
+/// What `gemm` does, through the same pointers and steps: Miri knows no vector intrinsics, but here it
+/// sees every place that is read or written.
+///
+/// # Safety
+///
+/// As for [`gemm::gemm`].
+unsafe fn touch(to: *mut f32, step: usize, add: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+    let (l, r) = (left.values.as_ptr(), right.values.as_ptr());
+    for i in 0..left.rows {
+        for j in 0..right.columns {
+            // SAFETY: by the caller's promise.
+            unsafe {
+                let term = |t: usize| {
+                    *l.add(i * left.row_step + t * left.column_step)
+                        * *r.add(t * right.row_step + j * right.column_step)
+                };
+                let to = to.add(i * step + j);
+                let old = if add { *to } else { 0.0 };
+                *to = old + factor * (0..left.columns).map(term).sum::<f32>();
+            }
+        }
+    }
+}
+
+/// Runs `task` on `0..count`, in parallel.
+fn in_parallel(count: usize, task: impl Fn(usize) + Send + Sync) {
+    if cfg!(miri) {
+        (0..count).for_each(task);
+    } else {
+        (0..count).into_par_iter().for_each(task);
+    }
+}
+
+/// Rows of the result that one task computes. Fixed by the shape alone, never by the number of
+/// threads, because `gemm` may split its sums by the shape.
+fn task_rows(rows: usize) -> usize {
+    rows.div_ceil(8).next_multiple_of(8).clamp(16, 128)
+}
+
+/// Columns of the result that one task computes: whole panels of `gemm`'s widest kernel.
+fn task_columns(columns: usize) -> usize {
+    columns.div_ceil(16).next_multiple_of(64).clamp(64, 512)
+}
+
+/// `to = factor * left * right`, or added to what `to` holds if `add`, in parallel. The rows of `to`
+/// start every `step` values.
 pub(super) fn product(
     to: &mut [f32],
     step: usize,
@@ -49,144 +202,125 @@ pub(super) fn product(
     left: Matrix<'_>,
     right: Matrix<'_>,
 ) {
-    let (m, n, k) = (left.rows, right.columns, left.columns);
-    assert_eq!(k, right.rows, "a product of {m} x {k} and {} x {n}", right.rows);
-    assert!(step >= n, "rows of {n} values every {step}");
-    if m == 0 || n == 0 {
-        return;
-    }
-    assert!(to.len() >= (m - 1) * step + n, "{} places for {m} rows of {step}", to.len());
-    // SAFETY: the last value touched of each matrix lies inside its slice: of `to` by the assertion
-    // above, of `left` and `right` because `Matrix::new` checked it and its other constructors only
-    // narrow or exchange. `to` is borrowed mutably, so it overlaps neither. All steps fit `isize`
-    // because they are below the length of a slice or multiply an index of 0.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            to.as_mut_ptr(),
-            1,
-            step as isize,
-            add,
-            left.values.as_ptr(),
-            left.column_step as isize,
-            left.row_step as isize,
-            right.values.as_ptr(),
-            right.column_step as isize,
-            right.row_step as isize,
-            1.0f32,
-            factor,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
-    }
-}
-
-/// Rows of the result that one task computes. Fixed by the shape alone, never by the number of
-/// threads, because `gemm` may split its sums by the shape.
-pub(super) fn task_rows(rows: usize) -> usize {
-    rows.div_ceil(8).next_multiple_of(8).clamp(16, 128)
-}
-
-/// As [`product`], in parallel over blocks of rows.
-pub(super) fn parallel_product(
-    to: &mut [f32],
-    step: usize,
-    add: bool,
-    factor: f32,
-    left: Matrix<'_>,
-    right: Matrix<'_>,
-) {
-    let rows = task_rows(left.rows);
-    to.par_chunks_mut(rows * step).take(left.rows.div_ceil(rows)).enumerate().for_each(|(task, to)| {
-        let first = task * rows;
-        product(to, step, add, factor, left.some_rows(first, rows.min(left.rows - first)), right);
-    });
-}
-
-/// `to = rows * rows^T` for a square result of `rows.rows` rows: the blocks on and below the diagonal
-/// are computed, the others mirrored.
-pub(super) fn symmetric_product(to: &mut [f32], step: usize, rows: Matrix<'_>) {
-    let n = rows.rows;
-    let block = task_rows(n);
-    // From the last, which has the most work.
-    to.par_chunks_mut(block * step).take(n.div_ceil(block)).enumerate().rev().for_each(|(task, to)| {
-        let first = task * block;
-        let count = block.min(n - first);
-        let right = rows.some_rows(0, first + count).transposed();
-        product(to, step, false, 1.0, rows.some_rows(first, count), right);
-    });
-    join_mirrored(to, step, n, block, |_, mirrored| mirrored);
-}
-
-/// `to = to + to^T` for a square matrix of `n` rows.
-pub(super) fn add_transposed(to: &mut [f32], step: usize, n: usize) {
-    let block = task_rows(n);
-    to.par_chunks_mut(block * step).take(n.div_ceil(block)).enumerate().for_each(|(task, rows)| {
-        let first = task * block;
-        for i in 0..block.min(n - first) {
-            for j in 0..=i {
-                let sum = rows[i * step + first + j] + rows[j * step + first + i];
-                rows[i * step + first + j] = sum;
-                rows[j * step + first + i] = sum;
-            }
-        }
-    });
-    join_mirrored(to, step, n, block, |value, mirrored| value + mirrored);
-    // Now the blocks below the diagonal.
-    for first in (block..n).step_by(block) {
-        let (above, below) = to.split_at_mut(first * step);
-        let above = &*above;
-        below.par_chunks_mut(STRIP * step).take(block.min(n - first).div_ceil(STRIP)).enumerate().for_each(
-            |(strip, rows)| {
-                let first_row = first + strip * STRIP;
-                mirror(rows, step, first_row, 0, &above[..first * step], |_, mirrored| mirrored);
-            },
-        );
-    }
-}
-
-/// Rows mirrored at a time: a cache line of the columns they come from.
-const STRIP: usize = 16;
-
-/// Joins every value right of the diagonal blocks with its mirror image.
-fn join_mirrored(to: &mut [f32], step: usize, n: usize, block: usize, join: impl Fn(f32, f32) -> f32 + Sync) {
-    for first in (0..n).step_by(block) {
-        let end = first + block;
-        if end >= n {
-            return;
-        }
-        let (above, below) = to.split_at_mut(end * step);
-        let below = &below[..(n - end) * step];
-        above[first * step..].par_chunks_mut(STRIP * step).enumerate().for_each(|(strip, rows)| {
-            mirror(rows, step, first + strip * STRIP, end, below, &join);
+    let places = Places::new(to);
+    if right.column_step == 1 {
+        let rows = task_rows(left.rows);
+        in_parallel(left.rows.div_ceil(rows), |task| {
+            let first = task * rows;
+            let left = left.some_rows(first, rows.min(left.rows - first));
+            // SAFETY: each task has rows of its own.
+            unsafe { places.product(first * step, step, add, factor, left, right) }
+        });
+    } else {
+        let columns = task_columns(right.columns);
+        in_parallel(right.columns.div_ceil(columns), |task| {
+            let first = task * columns;
+            let right = right.some_columns(first, columns.min(right.columns - first));
+            // SAFETY: each task has columns of its own.
+            unsafe { places.product(first, step, add, factor, left, right) }
         });
     }
 }
 
-/// Joins into `rows` (the first is number `first_row`), from column `first_column` on, the
-/// transposed of `from`, whose rows they mirror.
-fn mirror(
-    rows: &mut [f32],
-    step: usize,
-    first_row: usize,
-    first_column: usize,
-    from: &[f32],
-    join: impl Fn(f32, f32) -> f32,
-) {
-    let count = rows.len().div_ceil(step).min(STRIP);
-    for (tile, from) in from.chunks(STRIP * step).enumerate() {
-        let column = first_column + tile * STRIP;
-        for i in 0..count {
-            let row = &mut rows[i * step + column..];
-            for (value, from) in row.iter_mut().zip(from.chunks(step)) {
-                *value = join(*value, from[first_row + i]);
+/// `to = rows * rows^T` for a square result of `rows.rows` rows: what lies on and below the diagonal
+/// blocks is computed, the rest mirrored.
+pub(super) fn symmetric_product(to: &mut [f32], step: usize, rows: Matrix<'_>) {
+    let n = rows.rows;
+    assert!(step >= n && to.len() >= n.saturating_sub(1) * step + n, "{} places for {n} x {n}", to.len());
+    let places = Places::new(to);
+    let width = task_columns(n);
+    in_parallel(n.div_ceil(width), |task| {
+        let (first, end) = (task * width, ((task + 1) * width).min(n));
+        let (left, right) = (rows.some_rows(first, n - first), rows.some_rows(first, end - first));
+        // SAFETY: a task has the places (i, j) whose smaller index is in first..end: below, the columns
+        // first..end from row `first` on; right of the diagonal block, their mirror images.
+        unsafe {
+            places.product(first * step + first, step, false, 1.0, left, right.transposed());
+            for_mirrored(
+                first..end,
+                n,
+                |i, j| places.write(j * step + i, places.read::<1>(i * step + j)),
+                |i, j| {
+                    write_tile(places, step, j, i, transposed(read_tile(places, step, i, j)));
+                },
+            );
+        }
+    });
+}
+
+/// `to = to + to^T` for a square matrix of `n` rows.
+pub(super) fn add_transposed(to: &mut [f32], step: usize, n: usize) {
+    assert!(step >= n && to.len() >= n.saturating_sub(1) * step + n, "{} places for {n} x {n}", to.len());
+    let places = Places::new(to);
+    let width = task_columns(n);
+    in_parallel(n.div_ceil(width), |task| {
+        let (first, end) = (task * width, ((task + 1) * width).min(n));
+        // SAFETY: the places of a task are those of `symmetric_product`.
+        unsafe {
+            let both = |i: usize, j: usize| {
+                let [below] = places.read(i * step + j);
+                let [above] = places.read(j * step + i);
+                places.write(i * step + j, [below + above]);
+                places.write(j * step + i, [below + above]);
+            };
+            for i in first..end {
+                (first..=i).for_each(|j| both(i, j));
             }
+            for_mirrored(first..end, n, both, |i, j| {
+                let mut sum = read_tile(places, step, i, j);
+                let above = transposed(read_tile(places, step, j, i));
+                sum.as_flattened_mut().iter_mut().zip(above.as_flattened()).for_each(|(a, b)| *a += b);
+                write_tile(places, step, i, j, sum);
+                write_tile(places, step, j, i, transposed(sum));
+            });
+        }
+    });
+}
+
+/// Side of the tiles that are mirrored at once: a cache line.
+const TILE: usize = 16;
+
+type Tile = [[f32; TILE]; TILE];
+
+/// Visits the places `(i, j)` below the diagonal block of `columns`, in whole tiles where they are,
+/// the rest one by one.
+fn for_mirrored(
+    columns: std::ops::Range<usize>,
+    n: usize,
+    one: impl Fn(usize, usize),
+    tile: impl Fn(usize, usize),
+) {
+    let whole = columns.start + columns.len() / TILE * TILE;
+    for i in (columns.end..n).step_by(TILE) {
+        if i + TILE <= n {
+            (columns.start..whole).step_by(TILE).for_each(|j| tile(i, j));
+            (i..i + TILE).for_each(|i| (whole..columns.end).for_each(|j| one(i, j)));
+        } else {
+            (i..n).for_each(|i| columns.clone().for_each(|j| one(i, j)));
         }
     }
+}
+
+/// # Safety
+///
+/// No other thread writes the tile at `(i, j)` meanwhile.
+unsafe fn read_tile(places: Places<'_>, step: usize, i: usize, j: usize) -> Tile {
+    // SAFETY: by the caller's promise.
+    std::array::from_fn(|row| unsafe { places.read((i + row) * step + j) })
+}
+
+/// # Safety
+///
+/// No other thread reads or writes the tile at `(i, j)` meanwhile.
+unsafe fn write_tile(places: Places<'_>, step: usize, i: usize, j: usize, tile: Tile) {
+    for (row, values) in tile.into_iter().enumerate() {
+        // SAFETY: by the caller's promise.
+        unsafe { places.write((i + row) * step + j, values) }
+    }
+}
+
+fn transposed(tile: Tile) -> Tile {
+    std::array::from_fn(|i| std::array::from_fn(|j| tile[j][i]))
 }
 
 #[cfg(test)]
@@ -209,25 +343,47 @@ mod tests {
         (0..m * n).map(|p| at(p / n, p % n)).collect()
     }
 
+    /// Shapes at the edges of tiles and tasks; few and small under Miri.
+    fn sizes() -> &'static [usize] {
+        if cfg!(miri) { &[1, 2, 17, 81] } else { &[1, 2, 15, 16, 17, 63, 64, 65, 81, 128, 129, 300, 1100] }
+    }
+
     #[test]
     fn products_are_those_of_the_definition_at_every_edge() {
-        for (m, n, k) in [(1, 1usize, 1), (3, 17, 5), (16, 16, 4), (17, 33, 8), (129, 40, 3), (300, 7, 2)] {
+        let shapes =
+            [(1, 1, 1), (3, 17, 5), (16, 16, 4), (17, 33, 8), (129, 40, 3), (300, 7, 2), (5, 1100, 3)];
+        for (m, n, k) in shapes.into_iter().take(if cfg!(miri) { 4 } else { 7 }) {
             let (left, right) = (values(m * k, 1), values(n * k, 2));
-            let step = n.next_multiple_of(16);
-            let (l, r) = (Matrix::new(&left, m, k, k), Matrix::new(&right, n, k, k));
-            let mut to = vec![7.0; m * step];
-            parallel_product(&mut to, step, false, 2.0, l, r.transposed());
-            parallel_product(&mut to, step, true, -1.0, l, r.transposed());
+            let turned: Vec<f32> = (0..k * n).map(|at| right[at % n * k + at / n]).collect();
+            let step = n.next_multiple_of(16) + 3;
             let wanted = naive(&left, m, &right, n, k);
-            for i in 0..m {
-                assert_eq!(to[i * step..][..n], wanted[i * n..][..n], "{m} {n} {k}");
+            // The right side by rows and by columns, the left side as it is and transposed.
+            let left_turned: Vec<f32> = (0..k * m).map(|at| left[at % m * k + at / m]).collect();
+            for l in [Matrix::new(&left, m, k, k), Matrix::new(&left_turned, k, m, m).transposed()] {
+                for r in [Matrix::new(&right, n, k, k).transposed(), Matrix::new(&turned, k, n, n)] {
+                    let mut to = vec![7.0; (m - 1) * step + n];
+                    product(&mut to, step, false, 2.0, l, r);
+                    product(&mut to, step, true, -1.0, l, r);
+                    for (i, row) in to.chunks(step).enumerate() {
+                        assert_eq!(row[..n], wanted[i * n..][..n], "{m} {n} {k}");
+                        assert!(row[n..].iter().all(|&v| v == 7.0), "{m} {n} {k}: between the rows");
+                    }
+                }
             }
         }
     }
 
     #[test]
+    fn empty_products_touch_nothing() {
+        let none = Matrix::new(&[], 0, 3, 3);
+        product(&mut [], 0, false, 1.0, none, none.transposed());
+        symmetric_product(&mut [], 0, none);
+        add_transposed(&mut [], 0, 0);
+    }
+
+    #[test]
     fn mirrored_products_are_whole() {
-        for n in [1usize, 2, 15, 16, 17, 33, 127, 128, 129, 300] {
+        for &n in sizes() {
             let k = 3;
             let rows = values(n * k, n as u32);
             let step = n.next_multiple_of(16);
@@ -236,13 +392,14 @@ mod tests {
             let wanted = naive(&rows, n, &rows, n, k);
             for i in 0..n {
                 assert_eq!(to[i * step..][..n], wanted[i * n..][..n], "{n}");
+                assert!(to[i * step + n..][..step - n].iter().all(|&v| v == 7.0), "{n}: between the rows");
             }
         }
     }
 
     #[test]
     fn adding_the_transposed_fills_both_triangles() {
-        for n in [1usize, 2, 15, 16, 17, 33, 127, 128, 129, 300] {
+        for &n in sizes() {
             let step = n.next_multiple_of(16);
             let old = values(n * step, n as u32);
             let mut to = old.clone();

@@ -24,7 +24,8 @@ impl Measure {
 pub(crate) enum Sides {
     /// The query; the gallery is held constant.
     Query,
-    /// The gallery; the query is held constant.
+    /// The gallery; the query is held constant. Where the gallery's sample is of the memory, the query:
+    /// the exchanged roles.
     Gallery,
     /// Both: the true derivative.
     Both,

@@ -162,7 +162,7 @@ impl RowLoss for SrtRows {
         }
         if self.soft {
             // The walk leaves out what rounds to nothing; it counts all the same.
-            seen.mined_negatives = row.negative_count as u32;
+            seen.mined_negatives = if weight_n > 0.0 { row.negative_count as u32 } else { 0 };
         }
         seen
     }

@@ -1,0 +1,152 @@
+//! Class names to numbers, and labels `a|b` to sets of labels.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// Between the labels of an image that has several.
+const SEPARATOR: char = '|';
+
+/// Numbers in the byte order of the names, from 0, without gaps.
+pub(super) fn encode(labels: &[String]) -> (Vec<u32>, Vec<String>) {
+    let mut ids: BTreeMap<&str, u32> = labels.iter().map(|l| (l.as_str(), 0)).collect();
+    for (number, id) in ids.values_mut().enumerate() {
+        *id = number as u32;
+    }
+    let numbers = labels.iter().map(|l| ids[l.as_str()]).collect();
+    let names = ids.keys().map(|&name| name.to_owned()).collect();
+    (numbers, names)
+}
+
+/// A label set in one spelling: its labels once each, in byte order. `None` where one is empty.
+pub(super) fn canonical(label: &str) -> Option<String> {
+    let mut parts: Vec<&str> = label.split(SEPARATOR).map(str::trim).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    (!parts[0].is_empty()).then(|| parts.join("|"))
+}
+
+/// The labels of the images of a set in which an image may have several.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LabelSets {
+    /// One ascending, non-empty list per image.
+    pub(super) sets: Vec<Vec<u32>>,
+    pub(super) names: Vec<String>,
+}
+
+impl LabelSets {
+    /// Sets from labels `a|b`; `None` where every image has one label. The labels are brought to
+    /// one spelling.
+    pub(super) fn parse(labels: &mut [String], source: &str) -> Result<Option<Arc<LabelSets>>, Error> {
+        if !labels.iter().any(|l| l.contains(SEPARATOR)) {
+            return Ok(None);
+        }
+        for label in &mut *labels {
+            *label = canonical(label).ok_or_else(|| Error::Layout {
+                path: source.to_owned(),
+                problem: format!("the label `{label}` has an empty part"),
+                hint: "write the labels of an image as `a|b`",
+            })?;
+        }
+        let all: Vec<String> = labels.iter().flat_map(|l| l.split(SEPARATOR).map(str::to_owned)).collect();
+        let (numbers, names) = encode(&all);
+        let mut numbers = numbers.into_iter();
+        let sets =
+            labels.iter().map(|l| numbers.by_ref().take(l.split(SEPARATOR).count()).collect()).collect();
+        Ok(Some(Arc::new(LabelSets { sets, names })))
+    }
+
+    /// The sets of some images, their labels numbered anew.
+    pub(super) fn subset(&self, indices: &[u32]) -> LabelSets {
+        let mut new_ids = vec![u32::MAX; self.names.len()];
+        for &i in indices {
+            for &label in &self.sets[i as usize] {
+                new_ids[label as usize] = 0;
+            }
+        }
+        let mut names = Vec::new();
+        for (id, name) in new_ids.iter_mut().zip(&self.names) {
+            if *id == 0 {
+                *id = names.len() as u32;
+                names.push(name.clone());
+            }
+        }
+        let renumbered = |&i: &u32| self.sets[i as usize].iter().map(|&l| new_ids[l as usize]).collect();
+        LabelSets { sets: indices.iter().map(renumbered).collect(), names }
+    }
+
+    /// All sets once for each of `turns`, with labels of their own; `rename` makes their names.
+    pub(super) fn turned(&self, turns: u8, rename: impl Fn(u8, &String) -> String) -> LabelSets {
+        let labels = self.names.len() as u32;
+        let shifted = |turn: u8| {
+            self.sets.iter().map(move |s| s.iter().map(|l| l + u32::from(turn) * labels).collect())
+        };
+        LabelSets {
+            sets: (0..turns).flat_map(shifted).collect(),
+            names: (0..turns)
+                .flat_map(|t| self.names.iter().map(|n| rename(t, n)).collect::<Vec<_>>())
+                .collect(),
+        }
+    }
+
+    /// For each image the smallest label that is linked to its own by a chain of images that share
+    /// labels: images of different groups have no label in common.
+    pub(super) fn groups(&self) -> Vec<u32> {
+        let mut parent: Vec<u32> = (0..self.names.len() as u32).collect();
+        fn root(parent: &mut [u32], mut label: u32) -> u32 {
+            while parent[label as usize] != label {
+                parent[label as usize] = parent[parent[label as usize] as usize];
+                label = parent[label as usize];
+            }
+            label
+        }
+        for set in &self.sets {
+            for pair in set.windows(2) {
+                let (a, b) = (root(&mut parent, pair[0]), root(&mut parent, pair[1]));
+                parent[a.max(b) as usize] = a.min(b);
+            }
+        }
+        self.sets.iter().map(|set| root(&mut parent, set[0])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_label_set_has_one_spelling() {
+        assert_eq!(canonical("b | a|b").as_deref(), Some("a|b"));
+        assert_eq!(canonical("a").as_deref(), Some("a"));
+        for empty in ["a||b", "|", "a|", ""] {
+            assert_eq!(canonical(empty), None, "{empty}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn groups_are_the_components_of_shared_labels(
+            sets in prop::collection::vec(prop::collection::btree_set(0u32..12, 1..4), 1..20)
+        ) {
+            let sets: Vec<Vec<u32>> = sets.into_iter().map(|s| s.into_iter().collect()).collect();
+            let names = (0..12).map(|i| format!("{i:02}")).collect();
+            let groups = LabelSets { sets: sets.clone(), names }.groups();
+            // Reachability by repeated widening.
+            for i in 0..sets.len() {
+                let mut reached: std::collections::BTreeSet<u32> = sets[i].iter().copied().collect();
+                loop {
+                    let before = reached.len();
+                    for set in &sets {
+                        if set.iter().any(|l| reached.contains(l)) {
+                            reached.extend(set);
+                        }
+                    }
+                    if reached.len() == before { break; }
+                }
+                prop_assert_eq!(groups[i], *reached.first().unwrap());
+            }
+        }
+    }
+}

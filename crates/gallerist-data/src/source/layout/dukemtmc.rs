@@ -1,0 +1,19 @@
+//! DukeMTMC-reID: names like `0001_c2_f0046182.jpg`.
+
+use super::{Layout, Published, Spec, person};
+
+pub(super) static SPEC: Spec = Spec {
+    layout: Layout::DukeMtmc,
+    name: "dukemtmc",
+    title: "DukeMTMC-reID",
+    wants: "`bounding_box_train`, `query` and `bounding_box_test` with names like `0001_c2_f0046182.jpg`",
+    find: |tree| person::find(tree, |rest| rest.starts_with("_f")).first().map(|at| (*at).to_owned()),
+    read: person::read,
+    splits: person::SPLITS,
+    unions: person::UNIONS,
+    published: &[
+        Published::new("train", 16_522, 702),
+        Published::new("query", 2228, 702),
+        Published::new("gallery", 17_661, 1110),
+    ],
+};

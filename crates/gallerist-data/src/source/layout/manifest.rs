@@ -1,0 +1,88 @@
+//! A CSV manifest, alone or as `manifest.csv` at the top of a folder or archive.
+
+use std::collections::HashMap;
+
+use super::{Layout, Listing, Record, Spec};
+use crate::error::Error;
+use crate::source::manifest;
+use crate::source::tree::{Root, Tree};
+
+/// A file of this name is used as the manifest of its folder or archive.
+const FILE: &str = "manifest.csv";
+
+pub(in crate::source) static SPEC: Spec = Spec {
+    layout: Layout::Manifest,
+    name: "manifest",
+    title: "a manifest",
+    wants: "`manifest.csv` at its top",
+    find,
+    read: |tree, at| read(tree, at),
+    splits: &[],
+    unions: &[],
+    published: &[],
+};
+
+/// The manifest at the top, or in the one folder that holds all of an archive.
+fn find(tree: &Tree) -> Option<String> {
+    let top = match (&tree.root, tree.files().first()?.split_once('/')) {
+        _ if tree.files().iter().any(|f| f == FILE) => String::new(),
+        (Root::Zip(..), Some((top, _))) => format!("{top}/"),
+        _ => return None,
+    };
+    let manifest = format!("{top}{FILE}");
+    (tree.below(&top).len() == tree.files().len() && tree.contains(&manifest)).then_some(manifest)
+}
+
+/// Images of the manifest at `at`.
+pub(in crate::source) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+    let name = tree.location(at);
+    let top = match tree.root {
+        Root::Zip(..) => Some(at.rsplit_once('/').map_or("", |(top, _)| top)),
+        _ => None,
+    };
+    let mut records = Vec::new();
+    for row in manifest::parse(&tree.read(at)?, &name)? {
+        let path = match top {
+            None => row.path,
+            Some(top) => manifest::resolve(top, &row.path).ok_or_else(|| Error::Manifest {
+                path: name.clone(),
+                line: Some(row.line),
+                problem: format!("`{}` leads out of the archive", row.path),
+            })?,
+        };
+        records.push(Record {
+            path,
+            label: row.label,
+            camera: row.camera,
+            split: row.split.map(Into::into),
+            window: None,
+            line: Some(row.line),
+        });
+    }
+    Ok(Listing { records, ..Listing::default() })
+}
+
+/// Refuses a manifest that names a file twice, or files that are not there.
+pub(in crate::source) fn check_files(tree: &Tree, records: &[Record]) -> Result<(), Error> {
+    let name = || find(tree).map_or_else(|| tree.name.clone(), |at| tree.location(&at));
+    let fault = |line, problem| Error::Manifest { path: name(), line, problem };
+    let mut seen = HashMap::new();
+    for record in records {
+        // Twice the same image would be its own best match.
+        if let Some(before) = seen.insert(&record.path, record.line) {
+            let before = before.unwrap_or(0);
+            let problem = format!("`{}` is listed already, on line {before}", record.path);
+            return Err(fault(record.line, problem));
+        }
+    }
+    let mut missing = records.iter().filter(|r| !tree.contains(&r.path));
+    let Some(first) = missing.next() else { return Ok(()) };
+    let further: Vec<&Record> = missing.collect();
+    let mut problem = format!("there is no file `{}`", first.path);
+    if !further.is_empty() {
+        let names: Vec<String> = further.iter().take(3).map(|r| format!("`{}`", r.path)).collect();
+        let more = if further.len() > names.len() { ", …" } else { "" };
+        problem += &format!("; {} further files are missing: {}{more}", further.len(), names.join(", "));
+    }
+    Err(fault(first.line, problem))
+}

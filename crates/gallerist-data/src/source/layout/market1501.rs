@@ -1,0 +1,22 @@
+//! Market-1501: names like `0002_c1s1_000451_03.jpg`.
+//!
+//! In the gallery the identity -1 is junk and 0000 a distractor; both stay in the list, for the
+//! protocol to treat them.
+
+use super::{Layout, Published, Spec, person};
+
+pub(super) static SPEC: Spec = Spec {
+    layout: Layout::Market1501,
+    name: "market1501",
+    title: "Market-1501",
+    wants: "`bounding_box_train`, `query` and `bounding_box_test` with names like `0002_c1s1_000451_03.jpg`",
+    find: |tree| person::find(tree, |rest| rest.starts_with('s')).first().map(|at| (*at).to_owned()),
+    read: person::read,
+    splits: person::SPLITS,
+    unions: person::UNIONS,
+    published: &[
+        Published::new("train", 12_936, 751),
+        Published::new("query", 3368, 750),
+        Published::new("gallery", 19_732, 750),
+    ],
+};

@@ -1,0 +1,44 @@
+//! Stanford Online Products: `Ebay_train.txt` and `Ebay_test.txt`, each with the columns `image_id
+//! class_id super_class_id path`.
+
+use super::{Layout, Listing, Published, Record, Spec};
+use crate::error::Error;
+use crate::source::table::Table;
+use crate::source::tree::Tree;
+
+pub(super) static SPEC: Spec = Spec {
+    layout: Layout::OnlineProducts,
+    name: "sop",
+    title: "Stanford Online Products",
+    wants: "`Ebay_train.txt` or `Ebay_test.txt`",
+    find: |tree| FILES.iter().find_map(|(_, file)| tree.folder_with(file)).map(str::to_owned),
+    read,
+    splits: &["train", "test"],
+    unions: &[],
+    published: &[Published::new("train", 59_551, 11_318), Published::new("test", 60_502, 11_316)],
+};
+
+const FILES: [(&str, &str); 2] = [("train", "Ebay_train.txt"), ("test", "Ebay_test.txt")];
+
+fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+    let mut records = Vec::new();
+    for (split, file) in FILES {
+        let file = format!("{at}{file}");
+        if !tree.contains(&file) {
+            continue;
+        }
+        let bytes = tree.read(&file)?;
+        // The first line names the columns.
+        for line in Table::new(&bytes, tree.location(&file))?.lines().skip(1) {
+            let [_, class, _, path] = line.fields()?;
+            let class: u32 = line.parse(class, "the class")?;
+            records.push(Record {
+                path: format!("{at}{path}"),
+                label: Some(format!("{class:05}")),
+                split: Some(split.into()),
+                ..Record::default()
+            });
+        }
+    }
+    Ok(Listing { records, ..Listing::default() })
+}

@@ -1,0 +1,191 @@
+//! The files of a folder or archive, as layouts look for them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::archive::Archive;
+use super::idx::Pictures;
+use super::{extension, folder};
+use crate::decode::MAX_FILE_BYTES;
+use crate::error::Error;
+use crate::image::Image;
+
+/// Files that are taken for images when a folder or an archive is listed.
+const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"];
+
+/// Where the bytes of images are.
+pub(super) enum Root {
+    Folder(PathBuf),
+    Zip(Archive, PathBuf),
+    /// Pictures that are no files of their own, and the source they were read from.
+    Pictures(Pictures, PathBuf),
+}
+
+impl Root {
+    pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
+        match self {
+            Root::Folder(root) => read_limited(&root.join(path)),
+            Root::Zip(archive, _) => archive.read(path),
+            Root::Pictures(pictures, _) => Ok(pictures.pixels(path).to_vec()),
+        }
+    }
+
+    /// The picture at `path` where it is no file and needs no decoding.
+    pub(super) fn picture(&self, path: &str) -> Option<Image> {
+        match self {
+            Root::Pictures(pictures, _) => Some(pictures.image(path)),
+            _ => None,
+        }
+    }
+
+    /// The source and the path in it, for messages.
+    pub(super) fn location(&self, path: &str) -> String {
+        match self {
+            Root::Folder(root) => root.join(path).display().to_string(),
+            Root::Zip(_, file) | Root::Pictures(_, file) => format!("{}/{path}", file.display()),
+        }
+    }
+}
+
+/// A source with the list of its files.
+pub(super) struct Tree {
+    pub(super) root: Root,
+    /// As the user wrote it.
+    pub(super) name: String,
+    /// Sorted; `/` between the parts. Empty for a folder that was not listed.
+    files: Vec<String>,
+}
+
+impl Tree {
+    pub(super) fn folder(path: &Path) -> Result<Tree, Error> {
+        Ok(Tree::new(Root::Folder(path.to_owned()), path, folder::list(path)?))
+    }
+
+    pub(super) fn zip(path: &Path) -> Result<Tree, Error> {
+        let archive = Archive::open(path)?;
+        let files = archive.list();
+        Ok(Tree::new(Root::Zip(archive, path.to_owned()), path, files))
+    }
+
+    /// A folder whose files are asked for by name, never listed; `name` is what the user wrote.
+    pub(super) fn unlisted(folder: PathBuf, name: &Path) -> Tree {
+        Tree::new(Root::Folder(folder), name, Vec::new())
+    }
+
+    fn new(root: Root, name: &Path, mut files: Vec<String>) -> Tree {
+        files.sort_unstable();
+        Tree { root, name: name.display().to_string(), files }
+    }
+
+    pub(super) fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// Refuses an archive that holds another.
+    pub(super) fn refuse_nested_archives(&self) -> Result<(), Error> {
+        match &self.root {
+            Root::Zip(archive, _) => archive.refuse_nested(),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn contains(&self, path: &str) -> bool {
+        match &self.root {
+            // A manifest may name files outside the listed folder.
+            Root::Folder(root) => {
+                self.files.binary_search_by(|f| f.as_str().cmp(path)).is_ok() || root.join(path).is_file()
+            }
+            Root::Zip(archive, _) => archive.contains(path),
+            Root::Pictures(..) => true,
+        }
+    }
+
+    pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
+        self.root.read(path)
+    }
+
+    pub(super) fn location(&self, path: &str) -> String {
+        self.root.location(path)
+    }
+
+    /// The folders that hold a file or folder `wanted`, with their last `/` (empty for the top), the
+    /// shallowest first.
+    pub(super) fn folders_with<'a>(&'a self, wanted: &str) -> Vec<&'a str> {
+        let mut found: Vec<&str> = Vec::new();
+        for file in &self.files {
+            let at = if file.starts_with(wanted) {
+                Some(0)
+            } else {
+                file.match_indices(wanted).map(|(at, _)| at).find(|&at| file.as_bytes()[at - 1] == b'/')
+            };
+            let Some(at) = at.filter(|&at| wanted.ends_with('/') || file.len() == at + wanted.len()) else {
+                continue;
+            };
+            if found.last() != Some(&&file[..at]) {
+                found.push(&file[..at]);
+            }
+        }
+        found.sort_by_key(|f| (f.matches('/').count(), *f));
+        found.dedup();
+        found
+    }
+
+    /// The shallowest folder that holds `wanted`, as in [`Tree::folders_with`].
+    pub(super) fn folder_with(&self, wanted: &str) -> Option<&str> {
+        self.folders_with(wanted).into_iter().next()
+    }
+
+    /// The files below a folder `prefix` (with its last `/`, or empty).
+    pub(super) fn below<'a>(&'a self, prefix: &str) -> &'a [String] {
+        let start = self.files.partition_point(|f| f.as_str() < prefix);
+        let length = self.files[start..].partition_point(|f| f.starts_with(prefix));
+        &self.files[start..start + length]
+    }
+
+    /// The images below a folder, by their extension.
+    pub(super) fn images<'a>(&'a self, prefix: &str) -> impl Iterator<Item = &'a str> {
+        self.below(prefix).iter().map(String::as_str).filter(|f| EXTENSIONS.contains(&extension(f).as_str()))
+    }
+}
+
+/// A whole file, its size checked before memory is taken for it.
+fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
+    let name = || path.display().to_string();
+    let failed = |e| Error::io("read", name(), e);
+    let file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    let too_large =
+        || Error::Decode { path: name(), problem: format!("a file may have {} MiB", MAX_FILE_BYTES >> 20) };
+    if size > MAX_FILE_BYTES {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(size as usize + 1);
+    // A pipe or a growing file has more than its size says.
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(too_large());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[&str]) -> Tree {
+        let files = files.iter().map(ToString::to_string).collect();
+        Tree::new(Root::Folder("nowhere".into()), Path::new("nowhere"), files)
+    }
+
+    #[test]
+    fn a_file_or_folder_is_found_by_its_whole_name_and_the_shallowest_first() {
+        let tree = tree(&["a/b/list.txt", "a/mylist.txt", "c/list.txt", "c/list.txt.old", "query/1.jpg"]);
+        assert_eq!(tree.folders_with("list.txt"), ["c/", "a/b/"]);
+        assert_eq!(tree.folder_with("query/"), Some(""));
+        assert_eq!(tree.folder_with("b/"), Some("a/"));
+        assert_eq!(tree.folder_with("uery/"), None);
+        assert_eq!(tree.below("c/"), ["c/list.txt", "c/list.txt.old"]);
+        assert_eq!(tree.images("").collect::<Vec<_>>(), ["query/1.jpg"]);
+    }
+}

@@ -1,0 +1,42 @@
+//! The hardest pairs of each query: its farthest positive and its nearest negative.
+//!
+//! Hermans, Beyer, Leibe, "In Defense of the Triplet Loss for Person Re-Identification", 2017 (Eq. 5,
+//! "batch hard"):
+//!
+//! ```text
+//! p* = argmax over positives of d_ap,   n* = argmin over negatives of d_an
+//! ```
+//!
+//! Among equals the one with the lower index. A query without a positive or without a negative has no
+//! pair in force.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Candidates, Choice, Miner, largest};
+use crate::Result;
+
+/// The miner `hard`; it has no parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HardConfig {}
+
+impl HardConfig {
+    /// Nothing can be out of range.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Miner for HardConfig {
+    const TRIPLETS: bool = true;
+
+    fn choose(&self, candidates: &Candidates<'_>) -> Choice {
+        let farthest = largest(candidates.positives, |j| candidates.values[j]);
+        let nearest = largest(candidates.negatives, |j| -candidates.values[j]);
+        Choice::Triplets(farthest.zip(nearest).into_iter().collect())
+    }
+}

@@ -1,0 +1,57 @@
+//! Semi-hard negatives: farther than the positive, but not by the margin.
+//!
+//! Schroff, Kalenichenko, Philbin, "FaceNet: A Unified Embedding for Face Recognition and Clustering",
+//! CVPR 2015 (section 3.2, Eq. 4 and the sentence after it). For a query `a` and each of its positives `p`:
+//!
+//! ```text
+//! n* = argmin of d_an  over the negatives with  d_ap^2 < d_an^2 < d_ap^2 + margin
+//! ```
+//!
+//! The paper allows any negative of that shell; here it is the hardest of them, the lower index among
+//! equals, so that a batch always gives the same triplets. A positive without such a negative is not
+//! in force, nor is its pair.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Candidates, Choice, Miner, in_range, largest};
+use crate::Result;
+
+/// Parameters of the miner `semi_hard`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SemiHardConfig {
+    /// Squared distance by which a negative may be farther than the positive. 0.2 in the paper.
+    pub margin: f64,
+}
+
+impl Default for SemiHardConfig {
+    fn default() -> Self {
+        SemiHardConfig { margin: 0.2 }
+    }
+}
+
+impl SemiHardConfig {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
+    pub fn validate(&self) -> Result<()> {
+        in_range("margin", self.margin, self.margin > 0.0, "above 0")
+    }
+}
+
+impl Miner for SemiHardConfig {
+    const TRIPLETS: bool = true;
+
+    fn choose(&self, candidates: &Candidates<'_>) -> Choice {
+        let squared = |j: usize| candidates.values[j] * candidates.values[j];
+        let nearest_in_shell = |p: usize| {
+            let inner = squared(p);
+            let shell = |&n: &usize| squared(n) > inner && squared(n) < inner + self.margin;
+            let semi_hard: Vec<usize> = candidates.negatives.iter().copied().filter(shell).collect();
+            largest(&semi_hard, |n| -candidates.values[n]).map(|n| (p, n))
+        };
+        Choice::Triplets(candidates.positives.iter().copied().filter_map(nearest_in_shell).collect())
+    }
+}

@@ -1,0 +1,566 @@
+//! A network as data: a list of steps, each an operation on the results of earlier ones.
+//!
+//! Every network of this crate is described once, by calls on a [`Builder`], and the description
+//! serves for everything: shapes, initial weights, names, the forward pass, the exchange with other
+//! programs ([`crate::weights`]) and the export to ONNX. A layer's name is its name in the
+//! PyTorch implementation whose weights are in circulation, so that parameters need no table of
+//! names.
+
+use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
+use burn::tensor::{Device, Tensor, activation, module};
+
+use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool};
+use super::{FreezeBatchNorm, InputShape};
+use crate::{Error, Result};
+
+/// An operation with its parameters.
+#[derive(Module, Debug)]
+pub(crate) enum Op {
+    /// Convolution.
+    Conv(Conv),
+    /// Batch norm, with what follows it in the same pass.
+    Norm(BatchNorm),
+    /// Linear layer.
+    Linear(Linear),
+    /// Generalised mean over all positions.
+    Gem(Gem),
+    /// An operation without parameters.
+    Fixed(Fixed),
+}
+
+/// An operation without parameters.
+#[derive(Module, Debug)]
+pub(crate) struct Fixed {
+    #[module(skip)]
+    pub(crate) kind: FixedKind,
+}
+
+/// The operations without parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FixedKind {
+    /// The images.
+    Input,
+    /// ReLU and its kin on their own.
+    Activation(Activation),
+    /// Maximum over windows.
+    MaxPool(Pool),
+    /// Mean over windows, zeros of the padding included.
+    AveragePool(Pool),
+    /// Mean over all positions.
+    GlobalAverage,
+    /// Maximum over all positions.
+    GlobalMax,
+    /// Sum of two results.
+    Add,
+    /// Results one after the other along the channels.
+    Concat,
+    /// Channels, rows and columns as one row.
+    Flatten,
+}
+
+/// One step: an operation, its name, and the steps whose results it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) op: Op,
+    pub(crate) inputs: Vec<usize>,
+}
+
+/// Shape of a step's result for one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Channels, height, width.
+    Maps([usize; 3]),
+    /// Length.
+    Row(usize),
+}
+
+/// A network: steps, and which of them are its embeddings.
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub(crate) steps: Vec<Step>,
+    /// The step of each head.
+    pub(crate) heads: Vec<usize>,
+    /// Length of each head's rows.
+    pub(crate) dimensions: Vec<usize>,
+    /// The last step that takes a step's result; a head's is kept to the end.
+    last_use: Vec<usize>,
+}
+
+#[derive(Clone)]
+enum Value {
+    Maps(Tensor<4>),
+    Rows(Tensor<2>),
+}
+
+impl Value {
+    fn maps(self) -> Tensor<4> {
+        match self {
+            Value::Maps(maps) => maps,
+            Value::Rows(rows) => panic!("feature maps are wanted, rows {:?} are found", rows.dims()),
+        }
+    }
+
+    fn rows(self) -> Tensor<2> {
+        match self {
+            Value::Rows(rows) => rows,
+            Value::Maps(maps) => panic!("rows are wanted, feature maps {:?} are found", maps.dims()),
+        }
+    }
+}
+
+impl Network {
+    /// Embeddings of a batch, one tensor per head, not normalised.
+    ///
+    /// # Shapes
+    ///
+    /// `[n, channels, height, width]` to `[n, dimensions]` of each of [`super::NetworkConfig::heads`].
+    ///
+    /// # Panics
+    ///
+    /// If the images are not of the channels and, where the network has a layer of fixed size over all
+    /// positions, of the size it was made for.
+    pub fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+        let mut values: Vec<Option<Value>> = vec![None; self.steps.len()];
+        for (i, step) in self.steps.iter().enumerate() {
+            let mut inputs = step.inputs.iter().map(|&j| {
+                let value = if self.last_use[j] == i { values[j].take() } else { values[j].clone() };
+                value.expect("a step takes the results of earlier steps")
+            });
+            let mut one = || inputs.next().expect("the builder gives every operation its inputs");
+            values[i] = Some(match &step.op {
+                Op::Conv(conv) => Value::Maps(conv.forward(one().maps())),
+                Op::Norm(norm) => match one() {
+                    Value::Maps(maps) => Value::Maps(norm.forward(maps)),
+                    Value::Rows(rows) => {
+                        let [n, c] = rows.dims();
+                        Value::Rows(norm.forward(rows.reshape([n, c, 1, 1])).reshape([n, c]))
+                    }
+                },
+                Op::Linear(linear) => Value::Rows(linear.forward(one().rows())),
+                Op::Gem(gem) => Value::Rows(gem.forward(one().maps())),
+                Op::Fixed(fixed) => match fixed.kind {
+                    FixedKind::Input => Value::Maps(images.clone()),
+                    FixedKind::Activation(kind) => match one() {
+                        Value::Maps(maps) => Value::Maps(kind.forward(maps)),
+                        Value::Rows(rows) => Value::Rows(kind.forward(rows)),
+                    },
+                    FixedKind::MaxPool(pool) => Value::Maps(pool.max(one().maps())),
+                    FixedKind::AveragePool(pool) => Value::Maps(pool.average(one().maps())),
+                    FixedKind::GlobalAverage => {
+                        Value::Rows(gallerist_kernels::global_average_pool(one().maps()))
+                    }
+                    FixedKind::GlobalMax => {
+                        Value::Rows(one().maps().flatten::<3>(2, 3).max_dim(2).squeeze_dim(2))
+                    }
+                    FixedKind::Add => Value::Maps(one().maps() + one().maps()),
+                    FixedKind::Concat => Value::Maps(Tensor::cat(inputs.map(Value::maps).collect(), 1)),
+                    FixedKind::Flatten => Value::Rows(one().maps().flatten(1, 3)),
+                },
+            });
+        }
+        self.heads.iter().map(|&i| values[i].clone().expect("heads are kept").rows()).collect()
+    }
+
+    /// Whether a parameter belongs to a layer that is always new: an embedding head or a learned pooling
+    /// (its learning rate is `optimizer.head_factor` times the base rate).
+    ///
+    /// `path` is the parameter's dotted path in the network, e.g. `head.weight`.
+    pub fn is_head(path: &str) -> bool {
+        path.starts_with("head.")
+    }
+
+    /// Whether a parameter may be absent from weights made for another task: an embedding head, or an
+    /// auxiliary classifier on the way to one.
+    pub(crate) fn may_be_new(path: &str) -> bool {
+        Self::is_head(path) || path.starts_with("auxiliary.")
+    }
+
+    /// Every tensor: its layer's step, its name within the layer, its shape.
+    pub(crate) fn slots(&self) -> Vec<Slot<'_>> {
+        let mut slots = Vec::new();
+        for (step, Step { name, op, .. }) in self.steps.iter().enumerate() {
+            let mut slot = |field: &'static str, shape: Vec<usize>| {
+                slots.push(Slot { step, layer: name, field, shape, linear: matches!(op, Op::Linear(_)) });
+            };
+            match op {
+                Op::Conv(Conv { weight, bias, .. }) => {
+                    slot("weight", weight.dims().to_vec());
+                    bias.iter().for_each(|bias| slot("bias", bias.dims().to_vec()));
+                }
+                Op::Linear(Linear { weight, bias }) => {
+                    slot("weight", weight.dims().to_vec());
+                    bias.iter().for_each(|bias| slot("bias", bias.dims().to_vec()));
+                }
+                Op::Norm(norm) => {
+                    for field in ["gamma", "beta", "running_mean", "running_var"] {
+                        slot(field, norm.gamma.dims().to_vec());
+                    }
+                }
+                Op::Gem(gem) => slot("p", gem.p.dims().to_vec()),
+                Op::Fixed(_) => {}
+            }
+        }
+        slots
+    }
+
+    fn map_ops(self, mut f: impl FnMut(&str, Op) -> Op) -> Self {
+        let steps = self
+            .steps
+            .into_iter()
+            .map(|Step { name, op, inputs }| Step { op: f(&name, op), name, inputs })
+            .collect();
+        Network { steps, ..self }
+    }
+}
+
+/// A tensor of a network.
+pub(crate) struct Slot<'a> {
+    /// The step that has it.
+    pub(crate) step: usize,
+    /// The step's name.
+    pub(crate) layer: &'a str,
+    /// Its name in the layer: `weight`, `gamma`, …
+    pub(crate) field: &'static str,
+    /// Its shape here; a linear weight is `[inputs, outputs]`.
+    pub(crate) shape: Vec<usize>,
+    /// Whether the layer is linear.
+    pub(crate) linear: bool,
+}
+
+impl Slot<'_> {
+    /// Its name in the network.
+    pub(crate) fn path(&self) -> String {
+        format!("{}.{}", self.layer, self.field)
+    }
+}
+
+/// What a traversal is told that it enters.
+const CONTAINER: &str = "Struct:Network";
+
+impl Module for Network {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        self.steps.iter().fold(devices, |devices, step| step.op.collect_devices(devices))
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        self.map_ops(|_, op| op.fork(device))
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        self.map_ops(|_, op| op.to_device(device))
+    }
+
+    fn train(self) -> Self {
+        self.map_ops(|_, op| op.train())
+    }
+
+    fn valid(&self) -> Self {
+        self.clone().map_ops(|_, op| op.valid())
+    }
+
+    fn materialize(self) -> Self {
+        self.map_ops(|_, op| op.materialize())
+    }
+
+    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+        for step in &self.steps {
+            visitor.enter_module(&step.name, CONTAINER);
+            step.op.visit(visitor);
+            visitor.exit_module(&step.name, CONTAINER);
+        }
+    }
+
+    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        self.map_ops(|name, op| {
+            mapper.enter_module(name, CONTAINER);
+            let op = op.map(mapper);
+            mapper.exit_module(name, CONTAINER);
+            op
+        })
+    }
+}
+
+/// The result of a step in a description.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node(usize);
+
+/// Sizes of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
+    pub(super) size: usize,
+    pub(super) stride: usize,
+    pub(super) padding: usize,
+    pub(super) groups: usize,
+    pub(super) bias: bool,
+}
+
+impl Kernel {
+    /// Stride 1, padded to keep the size, without bias.
+    pub(super) fn new(size: usize) -> Self {
+        Kernel { size, stride: 1, padding: size / 2, groups: 1, bias: false }
+    }
+
+    pub(super) fn stride(self, stride: usize) -> Self {
+        Kernel { stride, ..self }
+    }
+
+    pub(super) fn groups(self, groups: usize) -> Self {
+        Kernel { groups, ..self }
+    }
+
+    pub(super) fn with_bias(self) -> Self {
+        Kernel { bias: true, ..self }
+    }
+}
+
+/// Puts a network together.
+pub(super) struct Builder<'a> {
+    init: Init<'a>,
+    steps: Vec<Step>,
+    shapes: Vec<Shape>,
+    /// Share of the new batch in the running statistics of batch norm.
+    momentum: f64,
+    /// Batch norm's constant under the root.
+    epsilon: f64,
+    freeze: FreezeBatchNorm,
+    /// Why the images' size does not fit.
+    misfit: Option<String>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(init: Init<'a>, input: InputShape) -> (Self, Node) {
+        let mut builder = Builder {
+            init,
+            steps: Vec::new(),
+            shapes: Vec::new(),
+            momentum: 0.1,
+            epsilon: 1e-5,
+            freeze: FreezeBatchNorm::None,
+            misfit: None,
+        };
+        let shape = Shape::Maps([input.channels, input.height, input.width]);
+        let images = builder.fixed("images", FixedKind::Input, &[], shape);
+        (builder, images)
+    }
+
+    /// Sets what the batch norms made from here on have in common.
+    pub(super) fn batch_norm(&mut self, momentum: f64, epsilon: f64, freeze: FreezeBatchNorm) {
+        (self.momentum, self.epsilon, self.freeze) = (momentum, epsilon, freeze);
+    }
+
+    fn push(&mut self, name: &str, op: Op, inputs: &[Node], shape: Shape) -> Node {
+        self.steps.push(Step { name: name.into(), op, inputs: inputs.iter().map(|node| node.0).collect() });
+        self.shapes.push(shape);
+        Node(self.steps.len() - 1)
+    }
+
+    fn fixed(&mut self, name: &str, kind: FixedKind, inputs: &[Node], shape: Shape) -> Node {
+        self.push(name, Op::Fixed(Fixed { kind }), inputs, shape)
+    }
+
+    fn maps(&self, x: Node) -> [usize; 3] {
+        match self.shapes[x.0] {
+            Shape::Maps(shape) => shape,
+            Shape::Row(length) => panic!("feature maps are wanted, rows of {length} are found"),
+        }
+    }
+
+    fn row(&self, x: Node) -> usize {
+        match self.shapes[x.0] {
+            Shape::Row(length) => length,
+            Shape::Maps(shape) => panic!("rows are wanted, feature maps {shape:?} are found"),
+        }
+    }
+
+    /// Channels of feature maps.
+    pub(super) fn channels(&self, x: Node) -> usize {
+        self.maps(x)[0]
+    }
+
+    /// Height and width of feature maps.
+    pub(super) fn area(&self, x: Node) -> [usize; 2] {
+        let [_, height, width] = self.maps(x);
+        [height, width]
+    }
+
+    /// One side after windows of `size` and `stride`; 1 and a note where no window fits.
+    fn side(&mut self, name: &str, side: usize, [size, stride, padding]: [usize; 3], ceil: bool) -> usize {
+        let Some(room) = (side + 2 * padding).checked_sub(size) else {
+            self.misfit.get_or_insert_with(|| {
+                format!("large enough: {side} pixels are left before the {size} of {name}")
+            });
+            return 1;
+        };
+        match ceil {
+            false => room / stride + 1,
+            // A window that would start in the padding behind the map is left out.
+            true => {
+                let count = room.div_ceil(stride) + 1;
+                count - usize::from((count - 1) * stride >= side + padding)
+            }
+        }
+    }
+
+    /// Convolution to `out` channels.
+    pub(super) fn conv(&mut self, name: &str, x: Node, out: usize, kernel: Kernel) -> Node {
+        let [channels, height, width] = self.maps(x);
+        let Kernel { size, stride, padding, .. } = kernel;
+        let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], false));
+        let conv = Conv::new(&self.init, name, [channels, out], size, kernel.groups)
+            .with_stride(stride)
+            .with_padding(padding);
+        let conv = if kernel.bias { conv.with_bias(&self.init) } else { conv };
+        self.push(name, Op::Conv(conv), &[x], Shape::Maps([out, sides[0], sides[1]]))
+    }
+
+    /// Batch norm, then an activation.
+    pub(super) fn norm(&mut self, name: &str, x: Node, then: Activation) -> Node {
+        let shape = self.shapes[x.0];
+        let channels = match shape {
+            Shape::Maps([channels, ..]) => channels,
+            Shape::Row(length) => length,
+        };
+        // New layers have no statistics yet that could be kept.
+        let freeze = if Network::is_head(name) { FreezeBatchNorm::None } else { self.freeze };
+        let norm = BatchNorm::new(&self.init, channels, self.momentum)
+            .with_epsilon(self.epsilon)
+            .with_activation(then)
+            .frozen(freeze);
+        self.push(name, Op::Norm(norm), &[x], shape)
+    }
+
+    /// An activation on its own.
+    pub(super) fn activation(&mut self, x: Node, kind: Activation) -> Node {
+        self.fixed("", FixedKind::Activation(kind), &[x], self.shapes[x.0])
+    }
+
+    fn windows(&mut self, name: &str, x: Node, pool: Pool) -> Shape {
+        let [channels, height, width] = self.maps(x);
+        let Pool { size, stride, padding, ceil } = pool;
+        let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], ceil));
+        Shape::Maps([channels, sides[0], sides[1]])
+    }
+
+    /// Maximum over windows. Directly after batch norm with ReLU, 2 x 2 windows become part of its pass.
+    pub(super) fn max_pool(&mut self, x: Node, pool: Pool) -> Node {
+        let shape = self.windows("a max pool", x, pool);
+        let last = x.0 + 1 == self.steps.len();
+        if let Op::Norm(norm) = &mut self.steps[x.0].op
+            && last
+            && pool == Pool::new(2, 2)
+            && norm.fuse_max_pool2()
+        {
+            self.shapes[x.0] = shape;
+            return x;
+        }
+        self.fixed("", FixedKind::MaxPool(pool), &[x], shape)
+    }
+
+    /// Mean over windows, zeros of the padding included.
+    pub(super) fn average_pool(&mut self, x: Node, pool: Pool) -> Node {
+        let shape = self.windows("an average pool", x, pool);
+        self.fixed("", FixedKind::AveragePool(pool), &[x], shape)
+    }
+
+    /// Mean over all positions.
+    pub(super) fn global_average(&mut self, x: Node) -> Node {
+        self.fixed("", FixedKind::GlobalAverage, &[x], Shape::Row(self.channels(x)))
+    }
+
+    /// Maximum over all positions.
+    pub(super) fn global_max(&mut self, x: Node) -> Node {
+        self.fixed("", FixedKind::GlobalMax, &[x], Shape::Row(self.channels(x)))
+    }
+
+    /// Generalised mean over all positions.
+    pub(super) fn gem(&mut self, name: &str, x: Node) -> Node {
+        let gem = Gem::new(&self.init);
+        self.push(name, Op::Gem(gem), &[x], Shape::Row(self.channels(x)))
+    }
+
+    /// Sum of two feature maps.
+    pub(super) fn add(&mut self, x: Node, y: Node) -> Node {
+        let shapes = [self.maps(x), self.maps(y)];
+        assert_eq!(shapes[0], shapes[1], "shapes of the two terms of a sum");
+        self.fixed("", FixedKind::Add, &[x, y], Shape::Maps(shapes[0]))
+    }
+
+    /// Feature maps one after the other along the channels.
+    pub(super) fn concat(&mut self, parts: &[Node]) -> Node {
+        let shapes: Vec<[usize; 3]> = parts.iter().map(|&part| self.maps(part)).collect();
+        let [_, height, width] = shapes[0];
+        if let Some([_, h, w]) = shapes.iter().find(|s| s[1..] != [height, width]) {
+            self.misfit.get_or_insert_with(|| {
+                format!(
+                    "one that all branches of a block halve alike, such as 224 or 227: there are {height} x {width} \
+                     and {h} x {w}"
+                )
+            });
+        }
+        let channels = shapes.iter().map(|s| s[0]).sum();
+        self.fixed("", FixedKind::Concat, parts, Shape::Maps([channels, height, width]))
+    }
+
+    /// Feature maps as rows.
+    pub(super) fn flatten(&mut self, x: Node) -> Node {
+        self.fixed("", FixedKind::Flatten, &[x], Shape::Row(self.maps(x).iter().product()))
+    }
+
+    /// Linear layer.
+    pub(super) fn linear(&mut self, name: &str, x: Node, outputs: usize, bias: bool) -> Node {
+        let linear = Linear::new(&self.init, name, self.row(x), outputs, bias);
+        self.push(name, Op::Linear(linear), &[x], Shape::Row(outputs))
+    }
+
+    /// The network whose embeddings are `heads`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] where the images are too small for the network.
+    pub(super) fn finish(self, heads: &[Node], input: InputShape) -> Result<Network> {
+        if let Some(wanted) = self.misfit {
+            return Err(Error::Value {
+                key: "image.size".into(),
+                wanted,
+                found: format!("{} x {}", input.height, input.width),
+            });
+        }
+        let mut last_use = vec![0; self.steps.len()];
+        for (i, step) in self.steps.iter().enumerate() {
+            step.inputs.iter().for_each(|&j| last_use[j] = i);
+        }
+        let dimensions = heads.iter().map(|&head| self.row(head)).collect();
+        let heads: Vec<usize> = heads.iter().map(|node| node.0).collect();
+        heads.iter().for_each(|&i| last_use[i] = usize::MAX);
+        Ok(Network { steps: self.steps, heads, dimensions, last_use })
+    }
+}
+
+impl Activation {
+    fn forward<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        match self {
+            Activation::None => x,
+            Activation::Relu => activation::relu(x),
+            Activation::Relu6 => activation::relu(x).clamp_max(6.0),
+        }
+    }
+
+    /// In place of the engine's ReLU where the operation before has done that already.
+    pub(super) fn after_relu(self, x: Tensor<4>) -> Tensor<4> {
+        match self {
+            Activation::Relu6 => x.clamp_max(6.0),
+            Activation::None | Activation::Relu => x,
+        }
+    }
+}
+
+impl Pool {
+    fn max(self, x: Tensor<4>) -> Tensor<4> {
+        gallerist_kernels::max_pool2d(x, self.max_options())
+    }
+
+    fn average(self, x: Tensor<4>) -> Tensor<4> {
+        module::avg_pool2d(x, self.average_options())
+    }
+}

@@ -1,0 +1,144 @@
+//! MobileNetV2 (Sandler et al. 2018) in two layouts.
+//!
+//! Convolution 3 x 3 of stride 2 to 32 channels, 17 inverted residual blocks, convolution 1 x 1 to 1280. A block
+//! is a 1 x 1 convolution to `t` times the channels, a 3 x 3 convolution of each channel for itself, and
+//! a 1 x 1 convolution to the block's channels without activation; its input is added where the shapes
+//! agree. Every convolution is without bias and followed by batch norm.
+//!
+//! | layout | activation | names | stride 2 at blocks | first block |
+//! |---|---|---|---|---|
+//! | `torchvision` | ReLU6 | `features.3.conv.0.0` | 1, 3, 6, 13 | without its first convolution |
+//! | `mxnet` | ReLU | `linearbottleneck2.conv0` | 1, 3, 10, 13 | 32 to 32 channels |
+
+use serde::{Deserialize, Serialize};
+
+use super::Setting;
+use super::graph::{Builder, Kernel, Network, Node};
+use super::layers::Activation;
+use super::resnet::GlobalPool;
+use crate::Result;
+
+/// Parameters of MobileNetV2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MobileNetV2Config {
+    /// Whose weights fit: torchvision's or MXNet's.
+    pub layout: Layout,
+    /// How the last maps become one row.
+    pub pool: GlobalPool,
+    /// Length of an embedding; 0: the 1280 pooled features as they are.
+    pub dimensions: usize,
+    /// Share of the new batch in the running statistics of batch norm.
+    pub batch_norm_momentum: f64,
+}
+
+/// The two layouts of MobileNetV2 whose weights are in circulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// torchvision's `mobilenet_v2`.
+    #[default]
+    Torchvision,
+    /// MXNet's `mobilenetv2_1.0`.
+    MxNet,
+}
+
+impl Default for MobileNetV2Config {
+    fn default() -> Self {
+        MobileNetV2Config {
+            layout: Layout::Torchvision,
+            pool: GlobalPool::Average,
+            dimensions: 128,
+            batch_norm_momentum: 0.1,
+        }
+    }
+}
+
+/// Expansion, channels, number of blocks.
+const GROUPS: [(usize, usize, usize); 7] =
+    [(1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1)];
+
+impl Layout {
+    fn activation(self) -> Activation {
+        match self {
+            Layout::Torchvision => Activation::Relu6,
+            Layout::MxNet => Activation::Relu,
+        }
+    }
+
+    fn halves(self, block: usize) -> bool {
+        match self {
+            Layout::Torchvision => [1, 3, 6, 13].contains(&block),
+            Layout::MxNet => [1, 3, 10, 13].contains(&block),
+        }
+    }
+
+    /// Names of the first or last convolution and its batch norm.
+    fn outer(self, last: bool) -> [String; 2] {
+        match self {
+            Layout::Torchvision => [0, 1].map(|i| format!("features.{}.{i}", if last { 18 } else { 0 })),
+            Layout::MxNet => ["conv", "batchnorm"].map(|kind| format!("{kind}{}", usize::from(last))),
+        }
+    }
+
+    /// Names of convolution `i` of `count` in a block and of its batch norm.
+    fn inner(self, block: usize, i: usize, count: usize) -> [String; 2] {
+        match self {
+            Layout::Torchvision => {
+                let path = format!("features.{}.conv", block + 1);
+                match i + 1 == count {
+                    false => [format!("{path}.{i}.0"), format!("{path}.{i}.1")],
+                    true => [format!("{path}.{i}"), format!("{path}.{}", i + 1)],
+                }
+            }
+            Layout::MxNet => ["conv", "batchnorm"].map(|kind| format!("linearbottleneck{block}.{kind}{i}")),
+        }
+    }
+}
+
+impl MobileNetV2Config {
+    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+        let layout = self.layout;
+        let then = layout.activation();
+        let (mut b, x) = setting.builder(self.batch_norm_momentum, 1e-5)?;
+        let mut x = conv_norm(&mut b, layout.outer(false), x, 32, Kernel::new(3).stride(2), then);
+        let blocks = GROUPS.iter().flat_map(|&(t, c, n)| std::iter::repeat_n((t, c), n));
+        for (block, (expansion, out)) in blocks.enumerate() {
+            let stride = if layout.halves(block) { 2 } else { 1 };
+            let channels = b.channels(x);
+            let inside = expansion * channels;
+            let mut kernels = vec![
+                (inside, Kernel::new(1), then),
+                (inside, Kernel::new(3).stride(stride).groups(inside), then),
+                (out, Kernel::new(1), Activation::None),
+            ];
+            if expansion == 1 && layout == Layout::Torchvision {
+                kernels.remove(0);
+            }
+            let count = kernels.len();
+            let mut y = x;
+            for (i, (out, kernel, then)) in kernels.into_iter().enumerate() {
+                y = conv_norm(&mut b, layout.inner(block, i, count), y, out, kernel, then);
+            }
+            x = if stride == 1 && channels == out { b.add(y, x) } else { y };
+        }
+        let x = conv_norm(&mut b, layout.outer(true), x, 1280, Kernel::new(1), then);
+        let mut x = self.pool.describe(&mut b, x);
+        if self.dimensions > 0 {
+            x = b.linear("head", x, self.dimensions, true);
+        }
+        b.finish(&[x], setting.input)
+    }
+}
+
+fn conv_norm(
+    b: &mut Builder<'_>,
+    [conv, norm]: [String; 2],
+    x: Node,
+    out: usize,
+    kernel: Kernel,
+    then: Activation,
+) -> Node {
+    let y = b.conv(&conv, x, out, kernel);
+    b.norm(&norm, y, then)
+}

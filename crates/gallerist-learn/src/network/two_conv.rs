@@ -1,0 +1,48 @@
+//! The small network of the NRA paper's experiment on MNIST: two convolutions and one linear layer to an
+//! embedding of two dimensions that can be drawn as it is.
+//!
+//! The paper gives no further sizes. Here each convolution is 5 x 5 with bias, padded to keep the size, and
+//! followed by ReLU and a 2 x 2 max pool of stride 2, with 32 and 64 channels.
+
+use serde::{Deserialize, Serialize};
+
+use super::graph::{Kernel, Network};
+use super::layers::{Activation, Pool};
+use super::{Setting, value};
+use crate::Result;
+
+/// Parameters of the network of two convolutions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TwoConvConfig {
+    /// Output channels of the two convolutions.
+    pub channels: [usize; 2],
+    /// Length of an embedding.
+    pub dimensions: usize,
+}
+
+impl Default for TwoConvConfig {
+    fn default() -> Self {
+        TwoConvConfig { channels: [32, 64], dimensions: 2 }
+    }
+}
+
+impl TwoConvConfig {
+    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+        if self.channels.contains(&0) {
+            return Err(value("channels", "two positive numbers", format!("{:?}", self.channels)));
+        }
+        if self.dimensions == 0 {
+            return Err(value("dimensions", "1 or more", "0".into()));
+        }
+        let (mut b, mut x) = setting.builder(0.1, 1e-5)?;
+        for (name, out) in ["conv1", "conv2"].into_iter().zip(self.channels) {
+            x = b.conv(name, x, out, Kernel::new(5).with_bias());
+            x = b.activation(x, Activation::Relu);
+            x = b.max_pool(x, Pool::new(2, 2));
+        }
+        let row = b.flatten(x);
+        let head = b.linear("head", row, self.dimensions, true);
+        b.finish(&[head], setting.input)
+    }
+}

@@ -1,0 +1,7 @@
+//! Networks against PyTorch (`bench/networks/golden.py`) and against reference features.
+
+#[path = "../common/formula.rs"]
+mod formula;
+mod golden;
+mod layers;
+mod reference;

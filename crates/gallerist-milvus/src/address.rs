@@ -1,0 +1,155 @@
+//! `milvus://HOST:PORT/COLLECTION`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// Where Milvus listens unless told otherwise.
+pub const DEFAULT_PORT: u16 = 19530;
+
+/// A collection of a Milvus server: `milvus://HOST[:PORT]/COLLECTION`.
+///
+/// ```
+/// use gallerist_milvus::Address;
+///
+/// let address: Address = "milvus://db.example:19530/birds".parse()?;
+/// assert_eq!((address.host(), address.port(), address.collection()), ("db.example", 19530, "birds"));
+/// assert_eq!("milvus://[::1]/birds".parse::<Address>()?.to_string(), "milvus://[::1]:19530/birds");
+/// # Ok::<(), gallerist_milvus::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    host: String,
+    port: u16,
+    collection: String,
+}
+
+/// What an address begins with.
+pub const SCHEME: &str = "milvus://";
+
+impl Address {
+    /// Host name or IP address; an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Name of the collection.
+    pub fn collection(&self) -> &str {
+        &self.collection
+    }
+
+    /// `HOST:PORT`, an IPv6 address in brackets.
+    pub fn server(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.server(), self.collection)
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text).map_err(|problem| Error::Address { given: text.to_owned(), problem })
+    }
+}
+
+fn parse(text: &str) -> std::result::Result<Address, &'static str> {
+    let rest = text.strip_prefix(SCHEME).ok_or("it does not begin with `milvus://`")?;
+    let (server, collection) = rest.split_once('/').ok_or("it names no collection")?;
+    let (host, port) = match server.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, after) = bracketed.split_once(']').ok_or("a bracket is not closed")?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| "between the brackets stands no IPv6 address")?;
+            let port = match after {
+                "" => None,
+                _ => Some(after.strip_prefix(':').ok_or("after the bracket stands no port")?),
+            };
+            (host, port)
+        }
+        None => match server.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (server, None),
+        },
+    };
+    let host_letters = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    if host.is_empty() || !host.chars().all(host_letters) {
+        return Err("it names no host");
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(digits) => match digits.parse() {
+            Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => port,
+            _ => return Err("its port is not a number from 1 to 65535"),
+        },
+    };
+    // Milvus' own rule for names.
+    let mut letters = collection.chars();
+    let begins = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    if !begins || collection.len() > 255 || !letters.all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err("a collection's name has letters, digits and `_`, at most 255, and begins with no digit");
+    }
+    Ok(Address { host: host.to_owned(), port, collection: collection.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_refused_and_says_why() {
+        for (text, problem) in [
+            ("http://host/c", "begin with"),
+            ("milvus://host:19530", "names no collection"),
+            ("milvus:///c", "names no host"),
+            ("milvus://user@host/c", "names no host"),
+            ("milvus://host:/c", "port"),
+            ("milvus://host:0/c", "port"),
+            ("milvus://host:65536/c", "port"),
+            ("milvus://host:+1/c", "port"),
+            ("milvus://::1/c", "no host"),
+            ("milvus://[::1/c", "not closed"),
+            ("milvus://[host]/c", "no IPv6"),
+            ("milvus://[::1]x/c", "no port"),
+            ("milvus://host/", "a collection's name"),
+            ("milvus://host/1st", "a collection's name"),
+            ("milvus://host/a/b", "a collection's name"),
+            ("milvus://host/ä", "a collection's name"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.to_string().contains(problem), "{text}: {error}");
+        }
+        let longest = format!("milvus://h/{}", "c".repeat(255));
+        assert!(longest.parse::<Address>().is_ok());
+        assert!(format!("{longest}c").parse::<Address>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_is_read_back_from_what_it_prints(text in "milvus://([a-z0-9.-]{1,9}|\\[::[0-9a-f]{1,4}\\])(:[1-9][0-9]{0,3})?/[a-zA-Z_][a-zA-Z0-9_]{0,9}") {
+            let address: Address = text.parse().unwrap();
+            prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "(milvus://)?.{0,20}") {
+            let _ = text.parse::<Address>();
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! A collection behind the door of an index.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gallerist_retrieval as retrieval;
+use gallerist_retrieval::index::{
+    IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, check_items, check_queries,
+};
+use gallerist_retrieval::{Error as Fault, MatrixView};
+use prost::Message;
+
+use crate::client::{Client, ConnectOptions};
+use crate::layout::{self, Layout, Rows};
+use crate::wire::messages::{self as wire, KeyValuePair};
+use crate::{Address, Error, Result, filter};
+
+/// A gallery in a collection of a Milvus server.
+///
+/// What this value has written, and what was acknowledged to anyone before it was opened, is seen
+/// by its next search; what others write meanwhile is seen a fraction of a second later. What is
+/// acknowledged stands in Milvus' log and outlives a crash of the server.
+///
+/// ```no_run
+/// use gallerist_milvus::{ConnectOptions, Layout, MilvusIndex, Search};
+/// use gallerist_retrieval::index::{Index, ItemFilter, Items};
+/// use gallerist_retrieval::{EmbeddingSet, search::Metric};
+///
+/// let set = EmbeddingSet::load("gallery.safetensors")?;
+/// let address = "milvus://localhost:19530/birds".parse()?;
+/// let layout = Layout { dimensions: set.embeddings.cols(), metric: Metric::Cosine, search: Search::Flat };
+/// let mut index = MilvusIndex::create(&address, &layout, ConnectOptions::default())?;
+/// let items = Items::from_set(set)?;
+/// let pushed = index.push(&items, &mut |done| eprintln!("{} of {}", done.items, items.len()))?;
+/// println!("{} sent, {} were there", pushed.sent, pushed.unchanged);
+///
+/// let queries = EmbeddingSet::load("queries.safetensors")?.embeddings;
+/// let lists = index.search(queries.view(), 10, &ItemFilter::default().label_not_in(["heron"]))?;
+/// println!("{:?}", lists.ids(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct MilvusIndex {
+    pub(crate) client: Client,
+    pub(crate) layout: Layout,
+    /// Candidates that a search of a graph looks at.
+    pub(crate) ef: usize,
+    /// The time of the last write that a search must see.
+    seen: AtomicU64,
+}
+
+/// Candidates that a search of a graph looks at unless told otherwise.
+const DEFAULT_EF: usize = 128;
+
+impl MilvusIndex {
+    /// Opens the gallery at `address`.
+    ///
+    /// Loading a large collection into the memory of the server may take minutes; it is waited for
+    /// as long as [`ConnectOptions::patience`] allows.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Version`], [`Error::Missing`], [`Error::Foreign`] for a
+    /// collection that is not laid out as a gallery, and [`Error::Refused`].
+    pub fn open(address: &Address, options: ConnectOptions) -> Result<Self> {
+        Self::load(Client::connect(address, options)?)
+    }
+
+    /// Opens the gallery at `address`, or makes an empty one where there is no such collection.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`Error::Differs`] where the collection that is there has
+    /// another layout.
+    pub fn create(address: &Address, layout: &Layout, options: ConnectOptions) -> Result<Self> {
+        if layout.dimensions == 0 || layout.dimensions > layout::MAX_DIMENSIONS {
+            let found = layout.dimensions.to_string();
+            return Err(Fault::Option { option: "dimensions", wanted: "1 to 32,768 in Milvus", found }.into());
+        }
+        let client = Client::connect(address, options)?;
+        let collection_name = client.collection();
+        let here = wire::CollectionRequest { collection_name: collection_name.clone() };
+        let exists: wire::BoolResponse = client.call("HasCollection", &here, "look for a collection")?;
+        if !exists.value {
+            let request = wire::CreateCollectionRequest {
+                schema: layout.schema(&collection_name).encode_to_vec(),
+                collection_name: collection_name.clone(),
+                shards_num: 1,
+                consistency_level: wire::SESSION,
+                properties: layout::properties(),
+            };
+            let _: wire::Status = client.call("CreateCollection", &request, "make the collection")?;
+        }
+        // A crash may have come between the collection and its index.
+        if !exists.value || client.indices()?.is_empty() {
+            let request = wire::CreateIndexRequest {
+                collection_name,
+                field_name: layout::EMBEDDING.to_owned(),
+                extra_params: layout.index_params(),
+                index_name: layout::EMBEDDING.to_owned(),
+            };
+            let _: wire::Status = client.call("CreateIndex", &request, "make the index")?;
+        }
+        let index = Self::load(client)?;
+        if index.layout != *layout {
+            return Err(Error::Differs {
+                server: index.client.server().to_owned(),
+                collection: index.client.collection(),
+                wanted: layout.to_string(),
+                found: index.layout.to_string(),
+            });
+        }
+        Ok(index)
+    }
+
+    /// Removes the collection with everything in it.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] and [`Error::Refused`].
+    pub fn drop_collection(self) -> Result<()> {
+        let here = wire::CollectionRequest { collection_name: self.client.collection() };
+        let _: wire::Status = self.client.call("DropCollection", &here, "remove the collection")?;
+        Ok(())
+    }
+
+    /// Dimensions, metric and kind.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Candidates that a search of a graph looks at, at least as many as it returns: more find more
+    /// of the nearest and take longer. 128 by default; an exact collection has no use for it.
+    #[must_use]
+    pub fn with_ef(mut self, ef: usize) -> Self {
+        self.ef = ef.clamp(1, 32_768);
+        self
+    }
+
+    /// Items that Milvus has not put into its graph yet. They are found all the same, by comparison
+    /// with every one of them.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] and [`Error::Refused`].
+    pub fn rows_to_index(&self) -> Result<usize> {
+        let pending = self.client.indices()?.iter().map(|index| index.pending_rows.max(0) as usize).sum();
+        Ok(pending)
+    }
+
+    /// Waits until Milvus has put all items into its graph.
+    ///
+    /// # Errors
+    /// As [`rows_to_index`](Self::rows_to_index), and [`Error::Unreachable`] when it takes longer
+    /// than [`ConnectOptions::patience`].
+    pub fn wait_for_index(&self) -> Result<()> {
+        self.client.wait_until(|| Ok(self.rows_to_index()? == 0), "not all items are indexed yet")
+    }
+
+    /// Where the collection is.
+    pub fn address(&self) -> &Address {
+        &self.client.address
+    }
+
+    fn load(client: Client) -> Result<Self> {
+        let description = client.describe()?;
+        let layout = Layout::read(&description, &client.indices()?).map_err(|problem| Error::Foreign {
+            server: client.server().to_owned(),
+            collection: client.collection(),
+            problem,
+        })?;
+        let request = wire::LoadCollectionRequest { collection_name: client.collection(), replica_number: 1 };
+        let _: wire::Status = client.call("LoadCollection", &request, "load the collection")?;
+        let request = wire::GetLoadStateRequest { collection_name: client.collection() };
+        client.wait_until(
+            || {
+                let answer: wire::GetLoadStateResponse =
+                    client.call("GetLoadState", &request, "say whether the collection is loaded")?;
+                Ok(answer.state == wire::LOADED)
+            },
+            "the collection is not loaded yet",
+        )?;
+        let seen = AtomicU64::new(client.now()?);
+        Ok(Self { client, layout, ef: DEFAULT_EF, seen })
+    }
+
+    /// Where the embeddings come from, as it stands in the collection now.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] and [`Error::Missing`].
+    pub fn origin(&self) -> Result<Origin> {
+        Ok(layout::origin(&self.client.describe()?))
+    }
+
+    /// Refuses what no gallery of this layout takes, and remembers where the first items come from.
+    pub(crate) fn admit(&self, items: &Items) -> Result<()> {
+        let origin = self.origin()?;
+        check_items(items, self.layout.metric, self.layout.dimensions, origin.model.as_deref())?;
+        layout::check_texts(items)?;
+        let properties = layout::origin_properties(items.set());
+        if origin.model.is_none() && items.set().model.is_some() && !items.is_empty() {
+            let request =
+                wire::AlterCollectionRequest { collection_name: self.client.collection(), properties };
+            let _: wire::Status = self.client.call("AlterCollection", &request, "note the model")?;
+        }
+        Ok(())
+    }
+
+    /// Replaces or adds the rows named.
+    pub(crate) fn send(&self, items: &Items, rows: &[usize], digests: &[i64]) -> Result<()> {
+        let request = wire::UpsertRequest {
+            collection_name: self.client.collection(),
+            fields_data: layout::columns(items, rows, digests),
+            num_rows: rows.len() as u32,
+        };
+        let answer: wire::MutationResult = self.client.call("Upsert", &request, "take items")?;
+        if !answer.failed.is_empty() || answer.upserted != rows.len() as i64 {
+            return Err(self.client.answer(format!(
+                "it took {} of {} items, and refused {}",
+                answer.upserted,
+                rows.len(),
+                answer.failed.len()
+            )));
+        }
+        self.must_see(answer.timestamp);
+        Ok(())
+    }
+
+    fn must_see(&self, time: u64) {
+        self.seen.fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// The time up to which a search must see all writes.
+    pub(crate) fn time(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Id and label of every item that `filter` admits, in the order of ids.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] and [`Error::Refused`].
+    pub fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
+        let expr = filter::expression(filter);
+        let params = [
+            KeyValuePair::new("limit", SCANNED),
+            // Without it a server with several parts of a collection may leave out some of the lowest.
+            KeyValuePair::new("reduce_stop_for_best", "True"),
+        ];
+        let mut found = Vec::new();
+        let mut last = layout::BELOW_ALL_KEYS;
+        loop {
+            let answer = self.query(filter::above(last, &expr), &[layout::ID, layout::LABEL], &params)?;
+            let rows = Rows::new(&answer.fields_data);
+            let labels = rows.as_ref().and_then(|rows| Some((rows, rows.texts(layout::LABEL)?)));
+            let (rows, labels) =
+                labels.ok_or_else(|| self.client.answer("wanted the fields id, label".to_owned()))?;
+            found.extend(rows.ids().zip(labels));
+            let Some(highest) = rows.keys().iter().max().filter(|_| rows.keys().len() == SCANNED) else {
+                break;
+            };
+            last = *highest;
+        }
+        found.sort_unstable_by_key(|&(id, _)| id);
+        Ok(found)
+    }
+
+    /// Asks for fields of the items that `expr` admits.
+    fn query(&self, expr: String, fields: &[&str], params: &[KeyValuePair]) -> Result<wire::QueryResults> {
+        let request = wire::QueryRequest {
+            collection_name: self.client.collection(),
+            expr,
+            output_fields: fields.iter().map(|&field| field.to_owned()).collect(),
+            guarantee_timestamp: self.time(),
+            query_params: params.to_vec(),
+            consistency_level: wire::SESSION,
+        };
+        self.client.call("Query", &request, "look items up")
+    }
+
+    /// Asks for fields of the items with these ids, some hundred at a time, and shows each answer
+    /// to `take`; `None` from it means that a field is missing.
+    pub(crate) fn look_up(
+        &self,
+        ids: &[u64],
+        fields: &[&str],
+        mut take: impl FnMut(&Rows) -> Option<()>,
+    ) -> Result<()> {
+        for ids in ids.chunks(self.rows_per_call()) {
+            let answer = self.query(filter::ids(ids), fields, &[])?;
+            Rows::new(&answer.fields_data).and_then(|rows| take(&rows)).ok_or_else(|| {
+                self.client.answer(format!("wanted the fields {}, one value per item", fields.join(", ")))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Rows that are sent or asked for in one call: a few MiB of them.
+    pub(crate) fn rows_per_call(&self) -> usize {
+        const BYTES: usize = 4 << 20;
+        const TEXTS: usize = 256;
+        (BYTES / (self.layout.dimensions * size_of::<f32>() + TEXTS)).clamp(1, 4096)
+    }
+
+    /// Number of items.
+    pub(crate) fn count(&self) -> Result<usize> {
+        let answer = self.query(String::new(), &[COUNT], &[])?;
+        let count = answer.fields_data.first().and_then(|column| column.as_longs()?.first().copied());
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        count.ok_or_else(|| self.client.answer("wanted the number of items".to_owned()))
+    }
+}
+
+/// Items asked for in one call when all are.
+const SCANNED: usize = 8192;
+
+/// What Milvus calls the number of items.
+const COUNT: &str = "count(*)";
+
+impl Client {
+    /// The server's time, later than that of everything it has acknowledged.
+    fn now(&self) -> Result<u64> {
+        let answer: wire::AllocTimestampResponse =
+            self.call("AllocTimestamp", &wire::AllocTimestampRequest {}, "say the time")?;
+        Ok(answer.timestamp)
+    }
+
+    fn describe(&self) -> Result<wire::DescribeCollectionResponse> {
+        let here = wire::CollectionRequest { collection_name: self.collection() };
+        self.call("DescribeCollection", &here, "describe the collection")
+    }
+
+    fn indices(&self) -> Result<Vec<wire::IndexDescription>> {
+        let request = wire::DescribeIndexRequest {
+            collection_name: self.collection(),
+            field_name: layout::EMBEDDING.to_owned(),
+        };
+        match self.call::<wire::DescribeIndexResponse>("DescribeIndex", &request, "describe the index") {
+            Ok(answer) => Ok(answer.index_descriptions),
+            Err(Error::Refused { reason, .. }) if reason.contains("index not found") => Ok(vec![]),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Index for MilvusIndex {
+    fn info(&self) -> retrieval::Result<IndexInfo> {
+        Ok(IndexInfo {
+            kind: self.layout.search.kind(),
+            place: "Milvus",
+            metric: self.layout.metric,
+            dimensions: self.layout.dimensions,
+            count: self.count()?,
+            model: self.origin()?.model,
+        })
+    }
+
+    /// Sends the items in batches. When a call fails, the batches before it are in: the same call
+    /// again completes them.
+    fn upsert(&mut self, items: &Items) -> retrieval::Result<()> {
+        self.admit(items)?;
+        let rows: Vec<usize> = (0..items.len()).collect();
+        for rows in rows.chunks(self.rows_per_call()) {
+            let digests: Vec<i64> = rows.iter().map(|&row| layout::digest(items.set(), row)).collect();
+            self.send(items, rows, &digests)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, ids: &[u64]) -> retrieval::Result<usize> {
+        let mut wanted = ids.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut there = Vec::new();
+        self.look_up(&wanted, &[layout::ID], |rows| {
+            there.extend(rows.ids());
+            Some(())
+        })?;
+        for ids in there.chunks(self.rows_per_call()) {
+            let request =
+                wire::DeleteRequest { collection_name: self.client.collection(), expr: filter::ids(ids) };
+            let _: wire::MutationResult = self.client.call("Delete", &request, "remove items")?;
+            // Milvus 2.3 does not say when it removed them.
+            self.must_see(self.client.now()?);
+        }
+        Ok(there.len())
+    }
+
+    fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> retrieval::Result<IdLists> {
+        check_queries(queries, k, self.layout.metric, self.layout.dimensions)?;
+        Ok(self.ranked(queries, k, filter)?)
+    }
+
+    fn get(&self, ids: &[u64]) -> retrieval::Result<Vec<Option<Item>>> {
+        let mut found = std::collections::HashMap::new();
+        let dimensions = self.layout.dimensions;
+        self.look_up(ids, &layout::ITEM_FIELDS, |rows| {
+            found.extend(rows.items(dimensions)?.into_iter().map(|item| (item.id, item)));
+            Some(())
+        })?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// Has Milvus write what it holds in memory to its storage; waits for it.
+    fn flush(&mut self) -> retrieval::Result<()> {
+        let collection_name = self.client.collection();
+        let request = wire::FlushRequest { collection_names: vec![collection_name.clone()] };
+        let answer: wire::FlushResponse = self.client.call("Flush", &request, "flush the collection")?;
+        let segments = answer.segments.into_iter().filter_map(|entry| entry.segments);
+        let request = wire::GetFlushStateRequest {
+            segments: segments.flat_map(|segments| segments.data).collect(),
+            time: answer.times.first().map_or(0, |entry| entry.time),
+            collection_name,
+        };
+        self.client.wait_until(
+            || {
+                let answer: wire::BoolResponse =
+                    self.client.call("GetFlushState", &request, "say whether it has flushed")?;
+                Ok(answer.value)
+            },
+            "the collection is not flushed yet",
+        )?;
+        Ok(())
+    }
+}
+
+/// Ids that Milvus returns at most for one query.
+pub(crate) const MAX_RESULTS: usize = 16_384;

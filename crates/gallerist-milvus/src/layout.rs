@@ -1,0 +1,334 @@
+//! How a gallery lies in a collection: its fields, its index, its card.
+//!
+//! | field | type | holds |
+//! | --- | --- | --- |
+//! | `id` | Int64, primary key | the item's id |
+//! | `label`, `path`, `camera` | VarChar | [`ABSENT`] for an item without |
+//! | `digest` | Int64 | of all the others: tells an item that is there from one that has changed |
+//! | `embedding` | FloatVector | as it was given, not normalised |
+//!
+//! Metric and kind are those of the index over `embedding`. The collection's properties
+//! `gallerist.version`, `.model`, `.run` and `.source` say that it is a gallery, and of what.
+
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::index::{IndexKind, Item, Items, MAX_ID, Origin};
+use gallerist_retrieval::search::Metric;
+use sha2::{Digest, Sha256};
+
+use crate::wire::messages::{DescribeCollectionResponse, IndexDescription, KeyValuePair};
+use crate::wire::schema::{CollectionSchema, FLOAT_VECTOR, FieldData, FieldSchema, INT64, VARCHAR};
+use crate::{Error, Result};
+
+pub(crate) const ID: &str = "id";
+pub(crate) const LABEL: &str = "label";
+pub(crate) const PATH: &str = "path";
+pub(crate) const CAMERA: &str = "camera";
+pub(crate) const DIGEST: &str = "digest";
+pub(crate) const EMBEDDING: &str = "embedding";
+
+/// The texts of an item.
+const TEXTS: [&str; 3] = [LABEL, PATH, CAMERA];
+/// All that an item is made of, its id aside.
+pub(crate) const ITEM_FIELDS: [&str; 4] = [LABEL, PATH, CAMERA, EMBEDDING];
+
+/// Stands for "none": Milvus 2.3 has no null. A filter never names it, so that an item without a
+/// label is in no list of labels.
+pub(crate) const ABSENT: &str = "\0";
+
+/// What stands in the field `id`: the id, but for the largest, which Milvus 2.3 accepts and then
+/// leaves out of its answers.
+pub(crate) fn key(id: u64) -> i64 {
+    if id == MAX_ID { KEY_OF_MAX_ID } else { id as i64 }
+}
+
+/// The id that is kept as `key`.
+pub(crate) fn id(key: i64) -> u64 {
+    if key == KEY_OF_MAX_ID { MAX_ID } else { key as u64 }
+}
+
+/// No other key is negative, and -1 means "none" in many places.
+const KEY_OF_MAX_ID: i64 = -2;
+pub(crate) const BELOW_ALL_KEYS: i64 = -3;
+
+/// Bytes that Milvus allows in a VarChar.
+const TEXT_LIMIT: usize = 65_535;
+/// Dimensions that Milvus allows.
+pub(crate) const MAX_DIMENSIONS: usize = 32_768;
+
+const VERSION_KEY: &str = "gallerist.version";
+const MODEL_KEY: &str = "gallerist.model";
+const RUN_KEY: &str = "gallerist.run";
+const SOURCE_KEY: &str = "gallerist.source";
+const VERSION: &str = "1";
+
+/// How a collection finds the nearest items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// By comparing the query with every item (Milvus' `FLAT`).
+    Flat,
+    /// By a graph of neighbours (Milvus' `HNSW`).
+    Hnsw {
+        /// Neighbours of a node, 2 to 2048. 16 is a usual value.
+        m: usize,
+        /// Candidates looked at when a node is put in, at least 1. 200 is a usual value.
+        ef_construction: usize,
+    },
+}
+
+impl Search {
+    /// The kind of index this is.
+    pub fn kind(self) -> IndexKind {
+        match self {
+            Self::Flat => IndexKind::Exact,
+            Self::Hnsw { .. } => IndexKind::Hnsw,
+        }
+    }
+}
+
+/// What a gallery is made as.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// Values per embedding, 1 to 32,768.
+    pub dimensions: usize,
+    /// How rows are compared.
+    pub metric: Metric,
+    /// How the nearest are found.
+    pub search: Search,
+}
+
+impl std::fmt::Display for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} dimensions, {}, ", self.dimensions, metric_name(self.metric))?;
+        match self.search {
+            Search::Flat => write!(f, "FLAT"),
+            Search::Hnsw { m, ef_construction } => {
+                write!(f, "HNSW (M {m}, efConstruction {ef_construction})")
+            }
+        }
+    }
+}
+
+/// Milvus' name of a metric.
+pub(crate) fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::InnerProduct => "IP",
+        Metric::Cosine => "COSINE",
+        Metric::Euclidean => "L2",
+    }
+}
+
+impl Layout {
+    /// The fields of a collection for this.
+    pub(crate) fn schema(&self, collection: &str) -> CollectionSchema {
+        let field = |name: &str, data_type, param: Option<(&str, usize)>| FieldSchema {
+            name: name.to_owned(),
+            is_primary_key: name == ID,
+            data_type,
+            type_params: param.map(|(key, value)| KeyValuePair::new(key, value)).into_iter().collect(),
+        };
+        let texts = TEXTS.map(|name| field(name, VARCHAR, Some(("max_length", TEXT_LIMIT))));
+        let mut fields = vec![field(ID, INT64, None)];
+        fields.extend(texts);
+        fields.push(field(DIGEST, INT64, None));
+        fields.push(field(EMBEDDING, FLOAT_VECTOR, Some(("dim", self.dimensions))));
+        CollectionSchema {
+            name: collection.to_owned(),
+            description: "gallery of embeddings".to_owned(),
+            fields,
+        }
+    }
+
+    /// What the index over the embeddings is made with.
+    pub(crate) fn index_params(&self) -> Vec<KeyValuePair> {
+        let (kind, params) = match self.search {
+            Search::Flat => ("FLAT", "{}".to_owned()),
+            Search::Hnsw { m, ef_construction } => {
+                ("HNSW", serde_json::json!({ "M": m, "efConstruction": ef_construction }).to_string())
+            }
+        };
+        vec![
+            KeyValuePair::new("index_type", kind),
+            KeyValuePair::new("metric_type", metric_name(self.metric)),
+            KeyValuePair::new("params", params),
+        ]
+    }
+
+    /// Reads the layout of a collection; the error says what is not as a gallery has it.
+    pub(crate) fn read(
+        collection: &DescribeCollectionResponse,
+        indices: &[IndexDescription],
+    ) -> std::result::Result<Self, String> {
+        match get(&collection.properties, VERSION_KEY) {
+            Some(VERSION) => {}
+            Some(other) => return Err(format!("wanted {VERSION_KEY} = {VERSION}, found {other}")),
+            None => return Err(format!("wanted the property {VERSION_KEY}, found none")),
+        }
+        let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
+        let embedding =
+            fields.iter().find(|field| field.name == EMBEDDING && field.data_type == FLOAT_VECTOR);
+        let dimensions = embedding.and_then(|field| get(&field.type_params, "dim")?.parse().ok());
+        let dimensions = dimensions.ok_or("wanted a field `embedding` of float vectors, found none")?;
+        let index = indices.iter().find(|index| index.field_name == EMBEDDING);
+        let index = index.ok_or("wanted an index over `embedding`, found none")?;
+        let metric = match get(&index.params, "metric_type") {
+            Some("IP") => Metric::InnerProduct,
+            Some("COSINE") => Metric::Cosine,
+            Some("L2") => Metric::Euclidean,
+            other => {
+                return Err(format!("wanted the metric IP, COSINE or L2, found {}", other.unwrap_or("none")));
+            }
+        };
+        let search = match get(&index.params, "index_type") {
+            Some("FLAT") => Search::Flat,
+            Some("HNSW") => {
+                let params: serde_json::Value = get(&index.params, "params")
+                    .and_then(|text| serde_json::from_str(text).ok())
+                    .unwrap_or_default();
+                // Some versions give numbers, some give texts, some leave the object out.
+                let number = |key: &str| {
+                    let given = params[key].as_u64().or_else(|| params[key].as_str()?.parse().ok());
+                    given.or_else(|| get(&index.params, key)?.parse().ok()).unwrap_or(0) as usize
+                };
+                Search::Hnsw { m: number("M"), ef_construction: number("efConstruction") }
+            }
+            other => return Err(format!("wanted an index FLAT or HNSW, found {}", other.unwrap_or("none"))),
+        };
+        Ok(Self { dimensions, metric, search })
+    }
+}
+
+fn get<'a>(pairs: &'a [KeyValuePair], key: &str) -> Option<&'a str> {
+    pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
+}
+
+/// The properties of a new gallery.
+pub(crate) fn properties() -> Vec<KeyValuePair> {
+    vec![KeyValuePair::new(VERSION_KEY, VERSION)]
+}
+
+/// The properties that say where a gallery's embeddings come from, as far as a set says it.
+pub(crate) fn origin_properties(set: &EmbeddingSet) -> Vec<KeyValuePair> {
+    let known = [(MODEL_KEY, &set.model), (RUN_KEY, &set.run), (SOURCE_KEY, &set.source)];
+    known.into_iter().filter_map(|(key, value)| Some(KeyValuePair::new(key, value.as_ref()?))).collect()
+}
+
+/// Where a gallery's embeddings come from.
+pub(crate) fn origin(collection: &DescribeCollectionResponse) -> Origin {
+    let value = |key| get(&collection.properties, key).map(str::to_owned);
+    Origin { model: value(MODEL_KEY), source: value(SOURCE_KEY), run: value(RUN_KEY) }
+}
+
+/// Refuses texts that a collection cannot keep.
+pub(crate) fn check_texts(items: &Items) -> Result<()> {
+    for (field, list) in texts(items.set()) {
+        for (row, text) in list.iter().flat_map(|list| list.iter().enumerate()) {
+            if text.len() > TEXT_LIMIT {
+                let problem = format!("has {} bytes; a collection keeps at most {TEXT_LIMIT}", text.len());
+                return Err(Error::Text { field, row, problem });
+            }
+            if text == ABSENT {
+                return Err(Error::Text {
+                    field,
+                    row,
+                    problem: "is a lone NUL, which stands for none".to_owned(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn texts(set: &EmbeddingSet) -> [(&'static str, Option<&Vec<String>>); 3] {
+    [(LABEL, set.labels.as_ref()), (PATH, set.paths.as_ref()), (CAMERA, set.cameras.as_ref())]
+}
+
+/// The first 63 bits of a SHA-256 over everything that is kept of row `row`.
+pub(crate) fn digest(set: &EmbeddingSet, row: usize) -> i64 {
+    let mut hash = Sha256::new();
+    for (_, list) in texts(set) {
+        let text = list.map_or(ABSENT, |list| &list[row]);
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    for value in set.embeddings.row(row) {
+        hash.update(value.to_le_bytes());
+    }
+    let hash = hash.finalize();
+    i64::from_be_bytes(*hash.first_chunk().expect("a SHA-256 has 32 bytes")) & i64::MAX
+}
+
+/// Rows of `items` as columns.
+pub(crate) fn columns(items: &Items, rows: &[usize], digests: &[i64]) -> Vec<FieldData> {
+    let set = items.set();
+    let ids = rows.iter().map(|&row| key(items.ids()[row])).collect();
+    let mut columns = vec![FieldData::longs(ID, ids)];
+    for (name, list) in texts(set) {
+        let text = |&row: &usize| list.map_or(ABSENT, |list| &list[row]).to_owned();
+        columns.push(FieldData::strings(name, rows.iter().map(text).collect()));
+    }
+    columns.push(FieldData::longs(DIGEST, digests.to_vec()));
+    let values = rows.iter().flat_map(|&row| set.embeddings.row(row).iter().copied()).collect();
+    columns.push(FieldData::vectors(EMBEDDING, set.embeddings.cols(), values));
+    columns
+}
+
+/// Columns of an answer, one value per row each.
+pub(crate) struct Rows<'a> {
+    columns: &'a [FieldData],
+    ids: &'a [i64],
+}
+
+impl<'a> Rows<'a> {
+    /// The columns of an answer; `None` when there are no ids.
+    pub(crate) fn new(columns: &'a [FieldData]) -> Option<Self> {
+        let ids = columns.iter().find(|column| column.name == ID)?.as_longs()?;
+        Some(Self { columns, ids })
+    }
+
+    pub(crate) fn ids(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.ids.iter().map(|&key| id(key))
+    }
+
+    /// The ids as the collection has them.
+    pub(crate) fn keys(&self) -> &'a [i64] {
+        self.ids
+    }
+
+    fn column(&self, name: &str) -> Option<&'a FieldData> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The text of each row, where it has one.
+    pub(crate) fn texts(&self, name: &str) -> Option<impl Iterator<Item = Option<String>> + 'a> {
+        let column = self.column(name)?.as_strings().filter(|column| column.len() == self.ids.len())?;
+        Some(column.iter().map(|text| (text != ABSENT).then(|| text.clone())))
+    }
+
+    /// One integer per row.
+    pub(crate) fn longs(&self, name: &str) -> Option<&'a [i64]> {
+        self.column(name)?.as_longs().filter(|column| column.len() == self.ids.len())
+    }
+
+    /// `dimensions` values per row.
+    pub(crate) fn embeddings(&self, dimensions: usize) -> Option<&'a [f32]> {
+        let values = self.column(EMBEDDING)?.as_vectors()?;
+        (values.len() == self.ids.len() * dimensions).then_some(values)
+    }
+
+    /// Every row as an item; `None` when a field is missing.
+    pub(crate) fn items(&self, dimensions: usize) -> Option<Vec<Item>> {
+        let [labels, paths, cameras] =
+            TEXTS.map(|name| self.column(name)?.as_strings().filter(|column| column.len() == self.ids.len()));
+        let (labels, paths, cameras) = (labels?, paths?, cameras?);
+        let embeddings = self.embeddings(dimensions)?;
+        let text = |list: &[String], row: usize| (list[row] != ABSENT).then(|| list[row].clone());
+        let item = |(row, id)| Item {
+            id,
+            embedding: embeddings[row * dimensions..(row + 1) * dimensions].to_vec(),
+            label: text(labels, row),
+            path: text(paths, row),
+            camera: text(cameras, row),
+        };
+        Some(self.ids().enumerate().map(item).collect())
+    }
+}

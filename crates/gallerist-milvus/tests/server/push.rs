@@ -1,0 +1,152 @@
+//! Pushes, and what a collection remembers.
+
+use gallerist_milvus::{ConnectOptions, Error, MilvusIndex, Pushed};
+use gallerist_retrieval::index::{ExactIndex, Index, ItemFilter, Items};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+
+use crate::{empty, flat, hnsw, server};
+
+/// Rows with the statistics of embeddings: classes around centres, drawn from a fixed seed.
+fn clustered(rows: usize, cols: usize) -> EmbeddingSet {
+    let mut state = 11u64;
+    let mut value = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let classes = rows.div_ceil(20);
+    let centres: Vec<f32> = (0..classes * cols).map(|_| value()).collect();
+    let mut values = Vec::with_capacity(rows * cols);
+    for row in 0..rows {
+        let centre = row % classes * cols;
+        values.extend((0..cols).map(|col| centres[centre + col] + 0.5 * value()));
+    }
+    EmbeddingSet {
+        labels: Some((0..rows).map(|row| format!("class {}", row % classes)).collect()),
+        paths: Some((0..rows).map(|row| format!("{row}.jpg")).collect()),
+        cameras: Some((0..rows).map(|row| format!("c{}", row % 3)).collect()),
+        model: Some("sha256:abc".to_owned()),
+        run: Some("runs/first".to_owned()),
+        ..Matrix::new(rows, cols, values).unwrap().into()
+    }
+}
+
+#[test]
+fn a_second_push_sends_only_what_has_changed() {
+    let Some(server) = server() else { return };
+    let mut index = empty(&server, &flat(8, Metric::Euclidean));
+    let set = clustered(500, 8);
+    let items = Items::from_set(set.clone()).unwrap();
+    let mut told = Vec::new();
+    let first = index.push(&items, &mut |done| told.push(*done)).unwrap();
+    assert_eq!(first, Pushed { items: 500, sent: 500, unchanged: 0 });
+    assert_eq!(told.last(), Some(&first));
+
+    let mut changed = set;
+    changed.labels.as_mut().unwrap()[7] = "another".to_owned();
+    changed.cameras.as_mut().unwrap()[8] = String::new();
+    let mut rows = changed.embeddings.into_vec();
+    rows[9 * 8] += 0.25;
+    changed.embeddings = Matrix::new(500, 8, rows).unwrap();
+    let items = Items::from_set(changed).unwrap();
+    // A new connection: nothing is remembered on this side.
+    let mut index = MilvusIndex::open(index.address(), ConnectOptions::default()).unwrap();
+    assert_eq!(index.push(&items, &mut |_| {}).unwrap(), Pushed { items: 500, sent: 3, unchanged: 497 });
+    for row in [6, 7, 8, 9] {
+        assert_eq!(index.get(&items.ids()[row..=row]).unwrap(), [Some(items.item(row))]);
+    }
+    assert_eq!(index.origin().unwrap().run.as_deref(), Some("runs/first"));
+    let info = index.info().unwrap();
+    assert_eq!((info.count, info.model.as_deref()), (500, Some("sha256:abc")));
+}
+
+#[test]
+fn a_flat_collection_gives_the_lists_of_embedded_search_to_the_last_bit() {
+    let Some(server) = server() else { return };
+    for metric in [Metric::Cosine, Metric::Euclidean, Metric::InnerProduct] {
+        let items = Items::from_set(clustered(3000, 24)).unwrap();
+        let mut remote = empty(&server, &flat(24, metric));
+        remote.push(&items, &mut |_| {}).unwrap();
+        let mut embedded = ExactIndex::new(24, metric).unwrap();
+        embedded.upsert(&items).unwrap();
+        let queries = items.set().embeddings.view();
+        for filter in [ItemFilter::default(), ItemFilter::default().camera_not_in(["c1"])] {
+            let found = remote.search(queries, 20, &filter).unwrap();
+            let wanted = embedded.search(queries, 20, &filter).unwrap();
+            assert_eq!(found, wanted, "{metric:?} {filter:?}");
+        }
+    }
+}
+
+#[test]
+fn items_with_equal_scores_come_in_the_order_of_ids_however_many_there_are() {
+    let Some(server) = server() else { return };
+    // 300 copies of one row are far more than the candidates that a list of 5 begins with.
+    let rows = Matrix::new(300, 4, [0.3, -0.1, 0.7, 0.2].repeat(300)).unwrap();
+    let items = Items::new((0..300).rev().collect(), rows.into()).unwrap();
+    let mut index = empty(&server, &flat(4, Metric::Cosine));
+    index.push(&items, &mut |_| {}).unwrap();
+    let query = Matrix::new(1, 4, vec![1.0, 0.0, 0.5, 0.0]).unwrap();
+    let lists = index.search(query.view(), 5, &ItemFilter::default()).unwrap();
+    assert_eq!(lists.ids(0), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_graph_that_milvus_has_built_finds_nearly_all_of_the_nearest() {
+    let Some(server) = server() else { return };
+    let items = Items::from_set(clustered(20_000, 32)).unwrap();
+    let mut index = empty(&server, &hnsw(32, Metric::Cosine));
+    index.push(&items, &mut |_| {}).unwrap();
+    let labels: std::collections::BTreeMap<_, _> =
+        index.labels(&ItemFilter::default()).unwrap().into_iter().collect();
+    assert_eq!(labels.len(), 20_000);
+    for row in 0..items.len() {
+        assert_eq!(labels[&items.ids()[row]], items.item(row).label);
+    }
+    let of_class = index.labels(&ItemFilter::default().label_in(["class 7"])).unwrap();
+    assert_eq!(of_class.len(), 20);
+    index.wait_for_index().unwrap();
+    assert_eq!(index.rows_to_index().unwrap(), 0);
+    let mut embedded = ExactIndex::new(32, Metric::Cosine).unwrap();
+    embedded.upsert(&items).unwrap();
+    let queries = Matrix::new(200, 32, items.set().embeddings.as_slice()[..200 * 32].to_vec()).unwrap();
+    let found = index.search(queries.view(), 10, &ItemFilter::default()).unwrap();
+    let wanted = embedded.search(queries.view(), 10, &ItemFilter::default()).unwrap();
+    let hits = |query| wanted.ids(query).iter().filter(|id| found.ids(query).contains(id)).count();
+    let recall = (0..200).map(hits).sum::<usize>() as f64 / 2000.0;
+    assert!(recall > 0.95, "recall@10 is {recall}");
+}
+
+#[test]
+fn texts_of_every_kind_are_kept_and_filtered() {
+    let Some(server) = server() else { return };
+    let mut texts: Vec<String> = (0u32..0x300).filter_map(char::from_u32).map(|c| format!("a{c}b")).collect();
+    texts.extend(
+        ["", " ", "\"", "\\", "'", "\\n", "\\u0041", "%", "_", "鶴", "🦩", "x\"] or id in [1", "none"]
+            .map(String::from),
+    );
+    let rows = texts.len();
+    let set = EmbeddingSet {
+        labels: Some(texts.clone()),
+        ..Matrix::new(rows, 2, (0..2 * rows).map(|i| i as f32).collect()).unwrap().into()
+    };
+    let items = Items::numbered(set, 0).unwrap();
+    let mut index = empty(&server, &flat(2, Metric::Euclidean));
+    index.push(&items, &mut |_| {}).unwrap();
+    let query = Matrix::new(1, 2, vec![0.0, 0.0]).unwrap();
+    for (id, text) in texts.iter().enumerate() {
+        let lists = index.search(query.view(), 3, &ItemFilter::default().label_in([text])).unwrap();
+        assert_eq!(lists.ids(0), [id as u64], "{text:?}");
+    }
+    let lists = index.search(query.view(), rows, &ItemFilter::default().label_not_in(&texts[1..])).unwrap();
+    assert_eq!(lists.ids(0), [0]);
+
+    let long = |length| EmbeddingSet {
+        labels: Some(vec!["x".repeat(length)]),
+        ..Matrix::new(1, 2, vec![0.0, 1.0]).unwrap().into()
+    };
+    index.upsert(&Items::numbered(long(65_535), 5000).unwrap()).unwrap();
+    assert_eq!(index.get(&[5000]).unwrap()[0].as_ref().unwrap().label.as_ref().unwrap().len(), 65_535);
+    let refused = index.push(&Items::numbered(long(65_536), 5000).unwrap(), &mut |_| {});
+    assert!(matches!(refused, Err(Error::Text { field: "label", row: 0, .. })), "{refused:?}");
+}

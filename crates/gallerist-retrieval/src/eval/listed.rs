@@ -1,0 +1,173 @@
+//! Metrics of the lists that an index gives, whatever stands behind it.
+//!
+//! Elsewhere ranks are counted over all scores. A remote or approximate index only answers with
+//! lists: they are asked for as long as the metrics need them, and a relevant item that is not in
+//! its list stands behind all that are.
+
+use std::collections::HashMap;
+
+use super::ranks::{PerQuery, Query};
+use super::task::measured;
+use super::{EvalOptions, Measure, Measured, RelevantRanks};
+use crate::index::{Index, IndexKind, ItemFilter};
+use crate::search::Metric;
+use crate::{Error, MatrixView, Result};
+
+/// Queries of an index, and what is in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// One embedding per query.
+    pub queries: MatrixView<'a>,
+    /// The class of each query.
+    pub labels: &'a [String],
+    /// The id of each query's own item, which is left out of its list; `None` for queries that are
+    /// not in the gallery.
+    pub own: Option<&'a [u64]>,
+    /// Id and class of every item of the index. Items without a class are relevant to nothing.
+    pub gallery: &'a [(u64, Option<String>)],
+}
+
+/// Queries of one search.
+const QUERIES: usize = 1024;
+
+/// Measures the lists of `index`: items with the query's class are relevant to it.
+///
+/// Recall@K, precision@K, CMC@K and NDCG@K need lists of K items, MAP@R and R-precision as many as
+/// the largest class has, the others all.
+///
+/// ```
+/// use gallerist_retrieval::eval::{EvalOptions, Listed, evaluate_index};
+/// use gallerist_retrieval::index::{ExactIndex, Index, Items};
+/// use gallerist_retrieval::{Matrix, search::Metric};
+///
+/// let rows = Matrix::new(3, 2, vec![1.0, 0.0, 0.9, 0.1, 0.0, 1.0])?;
+/// let mut index = ExactIndex::new(2, Metric::Cosine)?;
+/// index.upsert(&Items::numbered(rows.clone().into(), 0)?)?;
+/// let labels = ["heron", "heron", "wren"].map(String::from);
+/// let gallery: Vec<_> = (0..).zip(labels.iter().cloned().map(Some)).collect();
+/// let listed =
+///     Listed { queries: rows.view(), labels: &labels, own: Some(&[0, 1, 2]), gallery: &gallery };
+/// let evaluation = evaluate_index(&index, &listed, &EvalOptions::recall_at(&[1]))?.evaluation;
+/// assert_eq!(evaluation.metrics["map@r"], 1.0);
+/// assert_eq!(evaluation.queries_without_match, 1);
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Count`] when there is not one label (and id) per query, [`Error::Option`] when the
+/// index compares rows otherwise than `options` says, and what [`Index::search`] refuses.
+pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions) -> Result<Measured> {
+    let queries = listed.queries.rows();
+    for (what, found) in [("labels", Some(listed.labels.len())), ("ids", listed.own.map(<[u64]>::len))] {
+        if let Some(found) = found.filter(|&found| found != queries) {
+            return Err(Error::Count { what, rows: "queries", wanted: queries, found });
+        }
+    }
+    for measure in &options.measures {
+        measure.check()?;
+    }
+    let info = index.info()?;
+    if info.metric != options.metric {
+        let found = match options.metric {
+            Metric::InnerProduct => "the inner product",
+            Metric::Cosine => "the cosine",
+            Metric::Euclidean => "the Euclidean distance",
+        };
+        return Err(Error::Option {
+            option: "the metric",
+            wanted: "that of the index",
+            found: found.to_owned(),
+        });
+    }
+    let gallery = Gallery::new(listed.gallery);
+    let largest = listed.labels.iter().map(|label| gallery.size(label)).max().unwrap_or(0);
+    let depth = options.measures.iter().map(|&measure| depth(measure, largest, listed.gallery.len()));
+    let depth = depth.max().unwrap_or(1).clamp(1, listed.gallery.len().max(1));
+
+    let mut per_query = PerQuery { queries: vec![], values: vec![], gallery: listed.gallery.len() };
+    for start in (0..queries).step_by(QUERIES) {
+        let rows = start..queries.min(start + QUERIES);
+        let cols = listed.queries.cols();
+        let values = &listed.queries.as_slice()[rows.start * cols..rows.end * cols];
+        // One more where the query's own item may be among them.
+        let k = depth + usize::from(listed.own.is_some());
+        let part = MatrixView::new(rows.len(), cols, values)?;
+        let lists = index.search(part, k, &ItemFilter::default())?;
+        for (row, (ids, scores)) in rows.zip(lists.iter()) {
+            let own = listed.own.map(|own| own[row]);
+            let (ranks, tied) = gallery.ranks(&listed.labels[row], own, ids, scores);
+            per_query.queries.push(Query { has_match: !ranks.is_empty(), tied });
+            let at = per_query.values.len();
+            per_query.values.resize(at + options.measures.len(), 0.0);
+            options.fill(&RelevantRanks::new(&ranks), &mut per_query.values[at..]);
+        }
+    }
+    let kind = match info.kind {
+        IndexKind::Exact => "exact",
+        IndexKind::Hnsw => "approximate",
+    };
+    let who =
+        if listed.own.is_some() { "every item against the others" } else { "queries against a gallery" };
+    let protocol = format!("{who}, by the {kind} lists of an index ({})", info.place);
+    let zero = |row: &usize| listed.queries.row(*row).iter().all(|&value| value == 0.0);
+    Ok(measured(protocol, per_query, options, (0..queries).filter(zero).count()))
+}
+
+/// How long a list `measure` needs, where the largest class has `largest` items of `all`.
+fn depth(measure: Measure, largest: usize, all: usize) -> usize {
+    match measure {
+        Measure::Recall(k) | Measure::Precision(k) | Measure::Cmc(k) | Measure::Ndcg(_, Some(k)) => k,
+        Measure::MapAtR | Measure::RPrecision => largest,
+        Measure::Map | Measure::MapTrapezoid | Measure::ReciprocalRank | Measure::Ndcg(_, None) => all,
+    }
+}
+
+/// The classes of a gallery.
+struct Gallery<'a> {
+    labels: HashMap<u64, &'a str>,
+    sizes: HashMap<&'a str, usize>,
+}
+
+impl<'a> Gallery<'a> {
+    fn new(items: &'a [(u64, Option<String>)]) -> Self {
+        let labels: HashMap<u64, &str> =
+            items.iter().filter_map(|(id, label)| Some((*id, label.as_deref()?))).collect();
+        let mut sizes = HashMap::new();
+        for &label in labels.values() {
+            *sizes.entry(label).or_insert(0) += 1;
+        }
+        Self { labels, sizes }
+    }
+
+    fn size(&self, label: &str) -> usize {
+        self.sizes.get(label).copied().unwrap_or(0)
+    }
+
+    /// The ranks of the items with `label` in a list, those that are missing behind its end, and
+    /// whether one of another class has exactly the score of one of them.
+    fn ranks(&self, label: &str, own: Option<u64>, ids: &[u64], scores: &[f32]) -> (Vec<u32>, bool) {
+        let is_own = |id: &u64| Some(*id) == own;
+        let in_class = own.is_some_and(|own| self.labels.get(&own) == Some(&label));
+        let wanted = self.size(label) - usize::from(in_class);
+        let mut ranks = Vec::with_capacity(wanted);
+        let mut tied = false;
+        // The score of the run of equal ones, and whether it has relevant and other items.
+        let mut run = (f32::NAN, false, false);
+        let mut rank = 0;
+        for (id, &score) in ids.iter().zip(scores).filter(|(id, _)| !is_own(id)) {
+            rank += 1;
+            if score != run.0 {
+                run = (score, false, false);
+            }
+            if self.labels.get(id) == Some(&label) {
+                ranks.push(rank);
+                run.1 = true;
+            } else {
+                run.2 = true;
+            }
+            tied |= run.1 && run.2;
+        }
+        ranks.extend((rank + 1..).take(wanted.saturating_sub(ranks.len())));
+        (ranks, tied)
+    }
+}

@@ -1,0 +1,353 @@
+//! Everything that is measured of a test set, and the report of it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Bootstrap, EvalOptions, Evaluation, FewShot, FewShotOptions, Intervals, Labels, Measured, Pooling,
+    Protocol, Setting, Side, Sightings, Task, Verification, VerificationOptions, few_shot, pool_queries,
+    verify,
+};
+use crate::cluster::{Agreement, Preset, agreement};
+use crate::labels::{self, LabelSets};
+use crate::rerank::{KReciprocal, QueryExpansion};
+use crate::{EmbeddingSet, Error, Matrix, Result};
+
+/// Embeddings with the names of what they show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labelled {
+    /// One embedding per row.
+    pub embeddings: Matrix,
+    /// The label of each row; `a|b` is a set of two.
+    pub labels: Vec<String>,
+    /// The camera of each row, where the protocol is to know it.
+    pub cameras: Option<Vec<String>>,
+}
+
+impl Labelled {
+    /// Takes the embeddings, labels and cameras of a set; `file` names it in messages.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for a set without labels.
+    pub fn from_set(set: EmbeddingSet, file: &Path) -> Result<Self> {
+        let Some(labels) = set.labels else {
+            return Err(Error::Protocol {
+                what: "evaluation".to_owned(),
+                problem: format!("needs a label for each row, and `{}` has none", file.display()),
+                hint: Some(
+                    "give a file of labels: .npy of integers, or text with one label a line".to_owned(),
+                ),
+            });
+        };
+        Ok(Self { embeddings: set.embeddings, labels, cameras: set.cameras })
+    }
+}
+
+/// What is measured of a test set. The default is one [`Evaluation`] and nothing beside it.
+///
+/// ```
+/// use gallerist_retrieval::{Matrix, cluster::Preset, eval::{Bootstrap, Labelled, Plan}};
+///
+/// let rows = Matrix::new(4, 2, vec![1.0, 0.0, 0.9, 0.1, 0.0, 1.0, 0.1, 0.9])?;
+/// let labels = ["wren", "wren", "heron", "heron"].map(String::from).to_vec();
+/// let set = Labelled { embeddings: rows, labels, cameras: None };
+/// let plan = Plan {
+///     cluster: Some(Preset::Faiss20),
+///     bootstrap: Some(Bootstrap { resamples: 100, ..Bootstrap::default() }),
+///     ..Plan::default()
+/// };
+/// let report = plan.run(&set, None)?;
+/// assert_eq!(report.evaluation.metrics["recall@1"], 1.0);
+/// assert_eq!(report.further.clustering.unwrap().nmi, 1.0);
+/// assert_eq!(report.further.intervals.unwrap().metrics["map@r"].low, 1.0);
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The benchmark whose rules hold: what is compared with what, cameras, junk.
+    pub protocol: Option<&'static Protocol>,
+    /// The metrics, and how rows are compared.
+    pub options: EvalOptions,
+    /// The same metrics after re-ranking, as a row of its own.
+    pub rerank: Option<KReciprocal>,
+    /// The same metrics with expanded queries, as a row of its own.
+    pub expansion: Option<QueryExpansion>,
+    /// The same metrics with the images of an identity and a camera as one query, as a row of its own.
+    pub multi_query: Option<Pooling>,
+    /// NMI, AMI and pair F1 of a k-means clustering.
+    pub cluster: Option<Preset>,
+    /// The rates of accepting pairs.
+    pub verification: Option<VerificationOptions>,
+    /// Retrieval in small galleries.
+    pub few_shot: Option<FewShotOptions>,
+    /// Confidence intervals for the metrics of every row.
+    pub bootstrap: Option<Bootstrap>,
+    /// Decides the first centres of k-means.
+    pub seed: u64,
+}
+
+/// The metrics, and what else was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The metrics.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+    /// What else was asked for.
+    #[serde(flatten)]
+    pub further: Further,
+}
+
+/// What may stand beside the metrics.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Further {
+    /// Confidence intervals of the metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Intervals>,
+    /// The metrics with pooled queries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multi_query: Option<Row>,
+    /// The metrics after re-ranking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reranked: Option<Row>,
+    /// The metrics with expanded queries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expanded: Option<Row>,
+    /// The agreement of clusters with classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clustering: Option<Agreement>,
+    /// The rates of accepting pairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
+    /// Retrieval in small galleries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub few_shot: Option<FewShot>,
+}
+
+/// The metrics of another ranking of the same images.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The metrics.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+    /// Their confidence intervals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Intervals>,
+}
+
+impl Further {
+    /// The rows with the names they have in JSON.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &Row)> {
+        let rows =
+            [("multi_query", &self.multi_query), ("reranked", &self.reranked), ("expanded", &self.expanded)];
+        rows.into_iter().filter_map(|(name, row)| Some((name, row.as_ref()?)))
+    }
+}
+
+impl Plan {
+    /// What a protocol asks for, and nothing beside it.
+    pub fn of(protocol: &'static Protocol) -> Self {
+        let options = EvalOptions { metric: protocol.metric, measures: protocol.measures() };
+        Self { protocol: Some(protocol), options, ..Self::default() }
+    }
+
+    /// Measures `queries` against `gallery`, or every row of `queries` against the others.
+    ///
+    /// Cameras count where both sides have them and the protocol, if there is one, knows cameras.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] where the protocol, or what is asked for beside the metrics, needs a gallery,
+    /// one set only, cameras, or single labels, and was given something else; and the errors of what is
+    /// measured.
+    pub fn run(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<Report> {
+        self.check(queries, gallery)?;
+        let data = Encoded::new(queries, gallery, self.knows_cameras());
+        let junk = self.protocol.and_then(|protocol| data.class_named(protocol.junk?));
+        let task = data.task(queries, gallery).without(junk);
+        let measured = task.measure(&self.options)?;
+        let row = |measured: Measured, classes: &[u32]| -> Result<Row> {
+            let run = |bootstrap: &Bootstrap| bootstrap.run(&measured.queries, classes);
+            let intervals = self.bootstrap.as_ref().map(run).transpose()?;
+            Ok(Row { evaluation: self.named(measured.evaluation), intervals })
+        };
+        let classes = &data.query_classes;
+        let multi_query = match (self.multi_query, data.query_cameras.as_deref()) {
+            (Some(pooling), Some(cameras)) => {
+                let images = Sightings { embeddings: &queries.embeddings, identities: classes, cameras };
+                let pooled = pool_queries(images, pooling, self.options.metric)?;
+                let mut of = Task::split(pooled.sightings().side(), task.sides().1).without(junk);
+                of = if self.knows_cameras() { of } else { of.without_cameras() };
+                let mut measured = of.measure(&self.options)?;
+                let how = if pooling == Pooling::Max { "max" } else { "average" };
+                measured.evaluation.protocol += &format!(", several images a query, {how} pooling");
+                Some(row(measured, &pooled.identities)?)
+            }
+            _ => None,
+        };
+        let reranked = self.rerank.map(|rerank| task.measure_reranked(&self.options, &rerank));
+        let expanded = self.expansion.map(|expansion| task.measure_expanded(&self.options, &expansion));
+        let metric = self.options.metric;
+        let one_set = &queries.embeddings;
+        let cluster = |preset: Preset| agreement(one_set, classes, metric, |k| preset.options(k, self.seed));
+        let further = Further {
+            multi_query,
+            reranked: reranked.transpose()?.map(|measured| row(measured, classes)).transpose()?,
+            expanded: expanded.transpose()?.map(|measured| row(measured, classes)).transpose()?,
+            clustering: self.cluster.map(cluster).transpose()?,
+            verification: self
+                .verification
+                .as_ref()
+                .map(|options| verify(&task, metric, options))
+                .transpose()?,
+            few_shot: self
+                .few_shot
+                .map(|options| few_shot(one_set, classes, metric, &options))
+                .transpose()?,
+            intervals: None,
+        };
+        let Row { mut evaluation, intervals } = row(measured, classes)?;
+        if let Some(protocol) = self.protocol {
+            evaluation.notes.extend(protocol.size_note(evaluation.queries, evaluation.gallery));
+        }
+        Ok(Report { evaluation, further: Further { intervals, ..further } })
+    }
+
+    fn knows_cameras(&self) -> bool {
+        self.protocol.is_none_or(|protocol| protocol.setting == Setting::Cameras)
+    }
+
+    fn named(&self, evaluation: Evaluation) -> Evaluation {
+        match self.protocol {
+            None => evaluation,
+            Some(protocol) => {
+                Evaluation { protocol: format!("{}: {}", protocol.name, evaluation.protocol), ..evaluation }
+            }
+        }
+    }
+
+    fn check(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<()> {
+        let refuse = |what: &str, problem: &str, hint: &str| {
+            Err(Error::Protocol {
+                what: what.to_owned(),
+                problem: problem.to_owned(),
+                hint: Some(hint.to_owned()),
+            })
+        };
+        for (rows, side) in [("queries", Some(queries)), ("gallery rows", gallery)] {
+            let Some(side) = side else { continue };
+            let rows = if gallery.is_none() { "embeddings" } else { rows };
+            let wanted = side.embeddings.rows();
+            let cameras = side.cameras.as_ref().map_or(wanted, Vec::len);
+            for (what, found) in [("labels", side.labels.len()), ("cameras", cameras)] {
+                if found != wanted {
+                    return Err(Error::Count { what, rows, wanted, found });
+                }
+            }
+        }
+        if let Some(protocol) = self.protocol {
+            let what = format!("the protocol `{}`", protocol.name);
+            match (protocol.setting, gallery) {
+                (Setting::EveryImage, Some(_)) => {
+                    let problem = "compares every image with all the others, and there is a gallery";
+                    return refuse(&what, problem, "give one file of embeddings");
+                }
+                (Setting::Split | Setting::Cameras, None) => {
+                    let problem = "compares queries with a gallery, and there is one set of images";
+                    return refuse(&what, problem, "give a file of queries and a file of the gallery");
+                }
+                (Setting::Cameras, Some(gallery))
+                    if queries.cameras.is_none() || gallery.cameras.is_none() =>
+                {
+                    let side = if queries.cameras.is_none() { "queries" } else { "gallery" };
+                    let problem = format!("needs the camera of each image, and the {side} have none");
+                    return refuse(&what, &problem, "give a file with one camera a line");
+                }
+                _ => {}
+            }
+        }
+        if self.multi_query.is_some() && (gallery.is_none() || queries.cameras.is_none()) {
+            let problem =
+                "pools the images of an identity and a camera, and needs queries with cameras and a gallery";
+            return refuse("multi-query", problem, "give query cameras, or leave multi-query out");
+        }
+        if gallery.is_some() {
+            let hint = "run it on one file of embeddings";
+            if self.cluster.is_some() {
+                return refuse("clustering", "needs one set of images, and there is a gallery", hint);
+            }
+            if self.few_shot.is_some() {
+                return refuse("few-shot retrieval", "needs one set of images, and there is a gallery", hint);
+            }
+        }
+        let sets =
+            labels::are_sets(&queries.labels) || gallery.is_some_and(|side| labels::are_sets(&side.labels));
+        if sets {
+            let of_classes = [
+                (self.cluster.is_some(), "clustering"),
+                (self.verification.is_some(), "verification"),
+                (self.few_shot.is_some(), "few-shot retrieval"),
+                (self.multi_query.is_some(), "multi-query"),
+                (self.knows_cameras() && queries.cameras.is_some(), "an evaluation across cameras"),
+            ];
+            if let Some((_, what)) = of_classes.into_iter().find(|(asked, _)| *asked) {
+                let problem = "needs one class per row, and some rows have several labels (`a|b`)";
+                return refuse(what, problem, "leave it out, or give labels without `|`");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Labels and cameras as numbers.
+struct Encoded {
+    names: Vec<String>,
+    query_classes: Vec<u32>,
+    gallery_classes: Vec<u32>,
+    sets: Option<(LabelSets, LabelSets)>,
+    query_cameras: Option<Vec<u32>>,
+    gallery_cameras: Option<Vec<u32>>,
+    cameras_count: bool,
+}
+
+impl Encoded {
+    fn new(queries: &Labelled, gallery: Option<&Labelled>, cameras_count: bool) -> Self {
+        let gallery_labels = gallery.map_or(&[][..], |side| &side.labels);
+        let (of_queries, of_gallery) = labels::encode_both(&queries.labels, gallery_labels);
+        let sets = labels::are_sets(&queries.labels) || labels::are_sets(gallery_labels);
+        let none = Vec::new();
+        let gallery_cameras = gallery.and_then(|side| side.cameras.as_ref());
+        let (query_numbers, gallery_numbers) =
+            labels::encode_both(queries.cameras.as_ref().unwrap_or(&none), gallery_cameras.unwrap_or(&none));
+        Self {
+            names: of_queries.names,
+            query_classes: of_queries.ids,
+            gallery_classes: of_gallery.ids,
+            sets: sets.then(|| labels::encode_sets(&queries.labels, gallery_labels)),
+            query_cameras: queries.cameras.as_ref().map(|_| query_numbers.ids),
+            gallery_cameras: gallery_cameras.map(|_| gallery_numbers.ids),
+            cameras_count,
+        }
+    }
+
+    fn class_named(&self, name: &str) -> Option<u32> {
+        self.names.iter().position(|known| known == name).map(|at| at as u32)
+    }
+
+    fn task<'a>(&'a self, queries: &'a Labelled, gallery: Option<&'a Labelled>) -> Task<'a> {
+        let counted = |cameras: &'a Option<Vec<u32>>| cameras.as_deref().filter(|_| self.cameras_count);
+        let side = |of: &'a Labelled, classes, sets: Option<&'a LabelSets>, cameras| Side {
+            embeddings: of.embeddings.view(),
+            labels: sets.map_or(Labels::Classes(classes), Labels::Sets),
+            cameras: counted(cameras),
+        };
+        let (query_sets, gallery_sets) = (self.sets.as_ref().map(|s| &s.0), self.sets.as_ref().map(|s| &s.1));
+        let of_queries = side(queries, &self.query_classes, query_sets, &self.query_cameras);
+        match gallery {
+            None => Task::every_row(of_queries),
+            Some(gallery) => {
+                let of_gallery = side(gallery, &self.gallery_classes, gallery_sets, &self.gallery_cameras);
+                Task::split(of_queries, of_gallery)
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What is known about the rows of an embedded index.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Among, Item, ItemFilter, Items};
+
+/// One value per row, each distinct one kept once.
+#[derive(Clone, Default)]
+struct Column {
+    codes: Vec<u32>,
+    names: Vec<String>,
+    known: HashMap<String, u32>,
+}
+
+/// The code of a row without a value.
+const NONE: u32 = u32::MAX;
+
+impl Column {
+    fn code(&mut self, value: Option<&str>) -> u32 {
+        let Some(value) = value else { return NONE };
+        if let Some(&code) = self.known.get(value) {
+            return code;
+        }
+        // Rows are fewer than 2^32 - 1, and so are their values.
+        let code = self.names.len() as u32;
+        self.known.insert(value.to_owned(), code);
+        self.names.push(value.to_owned());
+        code
+    }
+
+    fn get(&self, row: usize) -> Option<&str> {
+        self.names.get(self.codes[row] as usize).map(String::as_str)
+    }
+}
+
+/// One entry per row, some of them missing; `None` when all are.
+pub(super) type List = Option<Vec<Option<String>>>;
+
+/// Label, path and camera of a row of `items`.
+fn entries(items: &Items, row: usize) -> [Option<&str>; 3] {
+    let set = items.set();
+    [&set.labels, &set.paths, &set.cameras].map(|list| list.as_ref().map(|list| list[row].as_str()))
+}
+
+/// Ids, labels, paths and cameras of rows that are added at the end or replaced.
+#[derive(Clone, Default)]
+pub(super) struct Catalog {
+    ids: Vec<u64>,
+    labels: Column,
+    cameras: Column,
+    paths: Vec<Option<Box<str>>>,
+}
+
+impl Catalog {
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
+    /// Row `row` with its embedding.
+    pub(super) fn item(&self, row: usize, embedding: &[f32]) -> Item {
+        Item {
+            id: self.ids[row],
+            embedding: embedding.to_vec(),
+            label: self.labels.get(row).map(str::to_owned),
+            path: self.paths[row].as_deref().map(str::to_owned),
+            camera: self.cameras.get(row).map(str::to_owned),
+        }
+    }
+
+    /// Adds row `from` of `items` at the end.
+    pub(super) fn push(&mut self, items: &Items, from: usize) {
+        let [label, path, camera] = entries(items, from);
+        self.push_row(items.ids()[from], label, path, camera);
+    }
+
+    fn push_row(&mut self, id: u64, label: Option<&str>, path: Option<&str>, camera: Option<&str>) {
+        self.ids.push(id);
+        let (label, camera) = (self.labels.code(label), self.cameras.code(camera));
+        self.labels.codes.push(label);
+        self.cameras.codes.push(camera);
+        self.paths.push(path.map(Box::from));
+    }
+
+    /// Puts what `items` says of row `from` in the place of what is known of `row`.
+    pub(super) fn replace(&mut self, row: usize, items: &Items, from: usize) {
+        let [label, path, camera] = entries(items, from);
+        self.labels.codes[row] = self.labels.code(label);
+        self.cameras.codes[row] = self.cameras.code(camera);
+        self.paths[row] = path.map(Box::from);
+    }
+
+    /// A catalog of its lists, each of one entry per id.
+    pub(super) fn from_lists(ids: Vec<u64>, labels: List, paths: List, cameras: List) -> Self {
+        let mut catalog = Self::default();
+        let entry = |list: &'_ List, row: usize| list.as_ref().and_then(|list| list[row].clone());
+        for (row, id) in ids.into_iter().enumerate() {
+            let [label, path, camera] = [&labels, &paths, &cameras].map(|list| entry(list, row));
+            catalog.push_row(id, label.as_deref(), path.as_deref(), camera.as_deref());
+        }
+        catalog
+    }
+
+    /// The lists that [`from_lists`](Self::from_lists) takes, with their names.
+    pub(super) fn lists(&self) -> [(&'static str, Vec<Option<&str>>); 3] {
+        let rows = || 0..self.len();
+        [
+            ("labels", rows().map(|row| self.labels.get(row)).collect()),
+            ("paths", rows().map(|row| self.paths[row].as_deref()).collect()),
+            ("cameras", rows().map(|row| self.cameras.get(row)).collect()),
+        ]
+    }
+
+    /// The rows named, in that order.
+    pub(super) fn select(&self, rows: &[usize]) -> Self {
+        let column = |column: &Column| Column {
+            codes: rows.iter().map(|&row| column.codes[row]).collect(),
+            ..column.clone()
+        };
+        Self {
+            ids: rows.iter().map(|&row| self.ids[row]).collect(),
+            labels: column(&self.labels),
+            cameras: column(&self.cameras),
+            paths: rows.iter().map(|&row| self.paths[row].clone()).collect(),
+        }
+    }
+
+    /// `filter` made ready to be asked by row.
+    pub(super) fn admission<'a>(&'a self, filter: &'a ItemFilter) -> Admission<'a> {
+        Admission {
+            labels: filter.label.as_ref().map(|among| by_code(&self.labels, among)),
+            cameras: filter.camera.as_ref().map(|among| by_code(&self.cameras, among)),
+            paths: filter
+                .path
+                .as_ref()
+                .map(|among| (among.values().iter().map(String::as_str).collect(), among.wanted())),
+            ids: filter.id.as_ref().map(|among| (among.values().iter().copied().collect(), among.wanted())),
+            catalog: self,
+        }
+    }
+}
+
+/// For each code of `column`, and at the end for rows without a value, whether it passes.
+fn by_code(column: &Column, among: &Among<String>) -> Vec<bool> {
+    let wanted = among.wanted();
+    let mut passes = vec![!wanted; column.names.len() + 1];
+    for value in among.values() {
+        if let Some(&code) = column.known.get(value) {
+            passes[code as usize] = wanted;
+        }
+    }
+    passes
+}
+
+/// An [`ItemFilter`] over the rows of a catalog.
+pub(super) struct Admission<'a> {
+    catalog: &'a Catalog,
+    labels: Option<Vec<bool>>,
+    cameras: Option<Vec<bool>>,
+    paths: Option<(HashSet<&'a str>, bool)>,
+    ids: Option<(HashSet<u64>, bool)>,
+}
+
+impl Admission<'_> {
+    pub(super) fn admits(&self, row: usize) -> bool {
+        let by_code = |passes: &Option<Vec<bool>>, column: &Column| {
+            passes.as_ref().is_none_or(|passes| passes[(column.codes[row] as usize).min(passes.len() - 1)])
+        };
+        by_code(&self.labels, &self.catalog.labels)
+            && by_code(&self.cameras, &self.catalog.cameras)
+            && self.ids.as_ref().is_none_or(|(ids, wanted)| ids.contains(&self.catalog.ids[row]) == *wanted)
+            && self.paths.as_ref().is_none_or(|(paths, wanted)| {
+                self.catalog.paths[row].as_deref().is_some_and(|path| paths.contains(path)) == *wanted
+            })
+    }
+}

@@ -1,0 +1,346 @@
+//! Every embedded index keeps the promises of the door.
+
+use std::path::{Path, PathBuf};
+
+use gallerist_retrieval::index::{
+    EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, IdLists, Index, IndexInfo, Item, ItemFilter, Items,
+    is_index,
+};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Error, Matrix, MatrixView, Result};
+use gallerist_testkit::conformance::{Promises, run};
+use gallerist_testkit::naive::NaiveIndex;
+use proptest::prelude::*;
+
+/// Few candidates, so that the suite's 3,000 items are not searched exactly.
+const NARROW: HnswOptions = HnswOptions { m: 8, ef_construction: 40, ef: 20, seed: 1 };
+const APPROXIMATE: Promises = Promises { recall: 0.97, ..Promises::EXACT };
+
+#[test]
+fn exact_search_keeps_every_promise() {
+    run(|metric, dimensions| Box::new(ExactIndex::new(dimensions, metric).unwrap()), &Promises::EXACT);
+}
+
+#[test]
+fn the_graph_keeps_every_promise() {
+    run(|metric, dimensions| Box::new(HnswIndex::new(dimensions, metric, NARROW).unwrap()), &APPROXIMATE);
+}
+
+/// An index that is written and read again before every search, mapped for it.
+struct Reread {
+    index: EmbeddedIndex,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Reread {
+    fn new(mut index: EmbeddedIndex) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gallery.index");
+        index.save(&path).unwrap();
+        Self { index, path, _folder: folder }
+    }
+
+    /// What another process would see.
+    fn mapped(&self) -> EmbeddedIndex {
+        EmbeddedIndex::open(&self.path, true).unwrap()
+    }
+}
+
+impl Index for Reread {
+    fn info(&self) -> Result<IndexInfo> {
+        self.mapped().index().info()
+    }
+    fn upsert(&mut self, items: &Items) -> Result<()> {
+        self.index.index_mut().upsert(items)?;
+        self.flush()
+    }
+    fn remove(&mut self, ids: &[u64]) -> Result<usize> {
+        self.index = EmbeddedIndex::open(&self.path, false)?;
+        let removed = self.index.index_mut().remove(ids)?;
+        self.flush()?;
+        Ok(removed)
+    }
+    fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
+        let mapped = self.mapped();
+        let lists = mapped.index().search(queries, k, filter)?;
+        assert_eq!(lists, self.index.index().search(queries, k, filter)?, "mapped and in memory");
+        Ok(lists)
+    }
+    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
+        self.mapped().index().get(ids)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.index.index_mut().flush()
+    }
+}
+
+#[test]
+fn what_is_written_keeps_every_promise_when_it_is_read_again() {
+    let exact = |metric, dimensions| -> EmbeddedIndex { ExactIndex::new(dimensions, metric).unwrap().into() };
+    run(|metric, dimensions| Box::new(Reread::new(exact(metric, dimensions))), &Promises::EXACT);
+    let graph = |metric, dimensions| HnswIndex::new(dimensions, metric, NARROW).unwrap();
+    run(|metric, dimensions| Box::new(Reread::new(graph(metric, dimensions).into())), &APPROXIMATE);
+}
+
+/// Rows in clusters, from a fixed sequence.
+fn clustered(rows: usize, dimensions: usize, seed: u64) -> Matrix {
+    let mut state = seed;
+    let mut uniform = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let centres: Vec<f32> = (0..50 * dimensions).map(|_| uniform()).collect();
+    let data = (0..rows * dimensions)
+        .map(|at| centres[at / dimensions % 50 * dimensions + at % dimensions] + 0.3 * uniform())
+        .collect();
+    Matrix::new(rows, dimensions, data).unwrap()
+}
+
+fn filled(rows: &Matrix, metric: Metric, options: HnswOptions) -> HnswIndex {
+    let mut index = HnswIndex::new(rows.cols(), metric, options).unwrap();
+    index.upsert(&Items::numbered(rows.clone().into(), 0).unwrap()).unwrap();
+    index
+}
+
+fn bytes_of(index: &mut HnswIndex) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.index");
+    index.save(&path).unwrap();
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn the_graph_has_the_same_bits_for_any_number_of_threads() {
+    let rows = clustered(3000, 12, 5);
+    let built = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut index = filled(&rows, Metric::Cosine, NARROW);
+            // In two more steps, one of them a replacement.
+            let more = clustered(400, 12, 6);
+            index.upsert(&Items::numbered(more.into(), 2800).unwrap()).unwrap();
+            index.remove(&[5, 6, 7]).unwrap();
+            bytes_of(&mut index)
+        })
+    };
+    let one = built(1);
+    assert!(one == built(2) && one == built(3));
+    let other = HnswOptions { seed: 2, ..NARROW };
+    assert!(
+        bytes_of(&mut filled(&rows, Metric::Cosine, other))
+            != bytes_of(&mut filled(&rows, Metric::Cosine, NARROW))
+    );
+}
+
+#[test]
+fn the_walk_gives_the_scores_of_exact_search_to_the_last_bit() {
+    let rows = clustered(5000, 40, 7);
+    let queries = clustered(60, 40, 8);
+    for metric in [Metric::InnerProduct, Metric::Cosine, Metric::Euclidean] {
+        let graph = filled(&rows, metric, NARROW);
+        let mut exact = ExactIndex::new(40, metric).unwrap();
+        exact.upsert(&Items::numbered(rows.clone().into(), 0).unwrap()).unwrap();
+        let all = exact.search(queries.view(), rows.rows(), &ItemFilter::default()).unwrap();
+        let found = graph.search(queries.view(), 10, &ItemFilter::default()).unwrap();
+        for query in 0..queries.rows() {
+            for (id, score) in found.ids(query).iter().zip(found.scores(query)) {
+                let at = all.ids(query).iter().position(|other| other == id).unwrap();
+                assert_eq!(all.scores(query)[at].to_bits(), score.to_bits(), "{metric:?}, query {query}");
+            }
+        }
+    }
+}
+
+#[test]
+fn equal_items_are_all_found_in_the_order_of_ids() {
+    let rows = Matrix::new(3000, 4, [0.5, 0.5, 0.5, 0.5].repeat(3000)).unwrap();
+    let index = filled(&rows, Metric::Euclidean, NARROW);
+    let lists = index.search(rows.select(&[0]).view(), 25, &ItemFilter::default()).unwrap();
+    assert_eq!(lists.ids(0).len(), 25);
+    assert!(lists.ids(0).is_sorted() && lists.scores(0).iter().all(|&score| score == 0.0));
+}
+
+#[test]
+fn the_graph_forgets_removed_items_when_it_is_compacted() {
+    let rows = clustered(3000, 8, 9);
+    let mut index = filled(&rows, Metric::Euclidean, NARROW);
+    let gone: Vec<u64> = (0..3000).filter(|id| id % 3 != 0).collect();
+    assert_eq!(index.remove(&gone).unwrap(), 2000);
+    assert_eq!(index.dead(), 2000);
+    let before = bytes_of(&mut index).len();
+    let queries = clustered(40, 8, 10);
+    let mut naive = NaiveIndex::default();
+    naive.upsert(&Items::numbered(rows.into(), 0).unwrap());
+    naive.remove(&gone);
+    for step in ["tombstones", "compacted"] {
+        let lists = index.search(queries.view(), 10, &ItemFilter::default()).unwrap();
+        let mut hits = 0;
+        for query in 0..queries.rows() {
+            let truth = naive.ranking(queries.row(query), Metric::Euclidean, &ItemFilter::default());
+            assert!(lists.ids(query).iter().all(|id| id % 3 == 0), "{step}");
+            hits += lists
+                .ids(query)
+                .iter()
+                .filter(|&&id| truth[..10].iter().any(|&(other, _)| other == id))
+                .count();
+        }
+        assert!(hits >= 380, "{step}: {hits} of 400");
+        index.compact(&mut |_, _| {}).unwrap();
+        assert_eq!((index.dead(), index.info().unwrap().count), (0, 1000));
+    }
+    assert!(bytes_of(&mut index).len() * 2 < before);
+}
+
+#[test]
+fn the_same_items_again_do_not_grow_the_graph() {
+    let rows = clustered(200, 4, 11);
+    let mut index = filled(&rows, Metric::Cosine, NARROW);
+    let labels = Some((0..200).map(|i| format!("class {i}")).collect());
+    let again = EmbeddingSet { labels, ..rows.into() };
+    index.upsert(&Items::numbered(again, 0).unwrap()).unwrap();
+    assert_eq!(index.dead(), 0);
+    assert_eq!(index.get(&[7]).unwrap()[0].as_ref().unwrap().label.as_deref(), Some("class 7"));
+}
+
+fn example() -> EmbeddingSet {
+    EmbeddingSet {
+        labels: Some((0..6).map(|i| format!("c{}", i % 2)).collect()),
+        paths: Some((0..6).map(|i| format!("{i}.jpg")).collect()),
+        model: Some("sha256:one".into()),
+        source: Some("photos".into()),
+        run: Some("runs/one".into()),
+        ..clustered(6, 2, 1).into()
+    }
+}
+
+fn saved(folder: &Path, graph: bool) -> PathBuf {
+    let path = folder.join(if graph { "graph.index" } else { "exact.index" });
+    let items = Items::from_set(example()).unwrap();
+    if graph {
+        let options = HnswOptions { m: 2, ..NARROW };
+        let mut index = HnswIndex::new(2, Metric::Cosine, options).unwrap();
+        index.upsert(&items).unwrap();
+        index.save(&path).unwrap();
+    } else {
+        let mut index = ExactIndex::new(2, Metric::Cosine).unwrap();
+        index.upsert(&items).unwrap();
+        index.save(&path).unwrap();
+    }
+    path
+}
+
+#[test]
+fn an_index_comes_back_with_all_it_knew() {
+    let folder = tempfile::tempdir().unwrap();
+    for graph in [false, true] {
+        let path = saved(folder.path(), graph);
+        assert!(is_index(&path));
+        let index = EmbeddedIndex::open(&path, false).unwrap();
+        assert_eq!(matches!(index, EmbeddedIndex::Hnsw(_)), graph);
+        let origin = index.origin();
+        assert_eq!(origin.model.as_deref(), Some("sha256:one"));
+        assert_eq!((origin.source.as_deref(), origin.run.as_deref()), (Some("photos"), Some("runs/one")));
+        let items = Items::from_set(example()).unwrap();
+        let wanted: Vec<_> = (0..6).map(|row| Some(items.item(row))).collect();
+        assert_eq!(index.index().get(items.ids()).unwrap(), wanted);
+    }
+}
+
+#[test]
+fn cuts_and_every_flipped_bit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for graph in [false, true] {
+        let path = saved(folder.path(), graph);
+        let whole = std::fs::read(&path).unwrap();
+        // Mapped or not, the file is checked by the same code before anything is taken from it.
+        let refused = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let opened = EmbeddedIndex::open(&path, bytes.len().is_multiple_of(2));
+            matches!(opened, Err(Error::Format { .. } | Error::Io { .. }))
+        };
+        for length in (0..whole.len()).step_by(5).chain(whole.len() - 9..whole.len()) {
+            assert!(refused(&whole[..length]), "cut to {length} bytes");
+        }
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert!(refused(&damaged), "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn other_files_and_the_other_kind_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (exact, graph) = (saved(folder.path(), false), saved(folder.path(), true));
+    let message = |error: Error| error.to_string();
+    assert!(message(ExactIndex::open(&graph).err().unwrap()).contains("found a graph"));
+    assert!(message(HnswIndex::open(&exact).err().unwrap()).contains("found an exact index"));
+    let embeddings = folder.path().join("e.safetensors");
+    example().save(&embeddings).unwrap();
+    assert!(!is_index(&embeddings) && !is_index(folder.path().join("nothing")));
+    let error = EmbeddedIndex::open(&embeddings, false).err().unwrap();
+    assert!(error.hint().unwrap().contains("index build"));
+}
+
+#[test]
+fn a_mapped_index_is_not_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    for graph in [false, true] {
+        let path = saved(folder.path(), graph);
+        let mut mapped = EmbeddedIndex::open(&path, true).unwrap();
+        let items = Items::from_set(example()).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert!(matches!(mapped.index_mut().upsert(&items), Err(Error::ReadOnly { .. })));
+        assert!(matches!(mapped.index_mut().remove(&[1]), Err(Error::ReadOnly { .. })));
+        mapped.index_mut().flush().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let refused = |options| matches!(HnswIndex::new(4, Metric::Cosine, options), Err(Error::Option { .. }));
+    assert!(refused(HnswOptions { m: 1, ..NARROW }));
+    assert!(refused(HnswOptions { m: 5000, ..NARROW }));
+    assert!(refused(HnswOptions { ef_construction: 0, ..NARROW }));
+    assert!(refused(HnswOptions { ef: 0, ..NARROW }));
+    assert!(ExactIndex::new(0, Metric::Cosine).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Below the size at which a search walks, and above it, at any size of step.
+    #[test]
+    fn steps_of_any_size_make_a_graph_that_finds_nearly_all(
+        sizes in prop::collection::vec(1usize..400, 1..5),
+        dimensions in 1usize..20,
+        seed in any::<u64>(),
+    ) {
+        let options = HnswOptions { m: 8, ef_construction: 60, ef: 10, seed };
+        let mut index = HnswIndex::new(dimensions, Metric::Euclidean, options).unwrap();
+        let mut naive = NaiveIndex::default();
+        let mut next = 0;
+        for (step, size) in sizes.into_iter().enumerate() {
+            let rows = clustered(size, dimensions, seed ^ step as u64);
+            let items = Items::numbered(rows.into(), next).unwrap();
+            next += size as u64;
+            index.upsert(&items).unwrap();
+            naive.upsert(&items);
+        }
+        index.set_ef(40).unwrap();
+        let queries = clustered(10, dimensions, seed ^ 77);
+        let lists = index.search(queries.view(), 5, &ItemFilter::default()).unwrap();
+        let mut hits = 0;
+        for query in 0..10 {
+            let truth = naive.ranking(queries.row(query), Metric::Euclidean, &ItemFilter::default());
+            let wanted = truth.len().min(5);
+            prop_assert_eq!(lists.ids(query).len(), wanted);
+            hits += lists.ids(query).iter().filter(|&&id| truth[..wanted].iter().any(|t| t.0 == id)).count()
+                + 5 - wanted;
+        }
+        prop_assert!(hits >= 45, "{} of 50", hits);
+    }
+}

@@ -1,0 +1,316 @@
+//! The promises of [`Index`], checked on whatever stands behind it.
+//!
+//! [`run`] asks for a few empty indices, fills, searches, changes and empties them, and compares
+//! every answer with the [naive index](crate::naive::NaiveIndex). It panics at the first promise
+//! that is broken.
+
+use gallerist_retrieval::index::{IdLists, Index, ItemFilter, Items};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Error, Matrix};
+
+use crate::naive::NaiveIndex;
+
+/// What an index promises beyond what all do.
+#[derive(Clone, Copy, Debug)]
+pub struct Promises {
+    /// Share of the true 10 nearest among 3,000 items in well-separated clusters that it finds:
+    /// 1 for exact search. Sets of some hundred items are searched exactly by every index.
+    pub recall: f64,
+    /// The largest error of a score, relative to the larger of 1 and the score.
+    pub tolerance: f64,
+    /// Of items with equal scores of which not all fit into a list, those with the lower ids are
+    /// in it. (Within a list equal scores come in the order of ids in any case.)
+    pub ties_at_the_end: bool,
+}
+
+impl Promises {
+    /// Of exact search in f32.
+    pub const EXACT: Self = Self { recall: 1.0, tolerance: 1e-5, ties_at_the_end: true };
+}
+
+const METRICS: [Metric; 3] = [Metric::InnerProduct, Metric::Cosine, Metric::Euclidean];
+const DIMENSIONS: usize = 8;
+
+/// Checks the index that `make(metric, dimensions)` makes; it is asked for some ten, each empty.
+///
+/// # Panics
+/// At the first promise that is broken.
+pub fn run(mut make: impl FnMut(Metric, usize) -> Box<dyn Index>, promises: &Promises) {
+    for metric in METRICS {
+        an_empty_index_is_refused_and_holds_nothing(make(metric, DIMENSIONS).as_mut(), metric);
+        small_sets_have_the_lists_of_brute_force(make(metric, DIMENSIONS).as_mut(), metric, promises);
+    }
+    many_items_are_found(make(Metric::Cosine, 16).as_mut(), Metric::Cosine, promises);
+    many_items_are_found(make(Metric::Euclidean, 16).as_mut(), Metric::Euclidean, promises);
+    what_changes_is_seen(make(Metric::Euclidean, DIMENSIONS).as_mut(), promises);
+    bad_input_is_refused_and_changes_nothing(make(Metric::InnerProduct, DIMENSIONS).as_mut());
+}
+
+/// Numbers that are the same on every machine.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// Whole numbers from -3 to 3: products and sums are exact, and ties many.
+    fn whole(&mut self, rows: usize, cols: usize) -> Matrix {
+        let data = (0..rows * cols).map(|_| self.below(7) as f32 - 3.0).collect();
+        Matrix::new(rows, cols, data).expect("rows x cols values")
+    }
+
+    fn uniform(&mut self) -> f32 {
+        self.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// Some items have every field, some lack one.
+fn described(ids: Vec<u64>, embeddings: Matrix, fields: usize) -> Items {
+    let list = |of: &dyn Fn(u64) -> String| Some(ids.iter().map(|&id| of(id)).collect());
+    let set = EmbeddingSet {
+        labels: if fields & 1 == 1 { list(&|id| format!("class \"{}\"", id % 5)) } else { None },
+        cameras: if fields & 2 == 2 { list(&|id| format!("c{}", id % 3)) } else { None },
+        paths: if fields & 4 == 4 { list(&|id| format!("a\\b/ü {id}.jpg")) } else { None },
+        ..embeddings.into()
+    };
+    Items::new(ids, set).expect("valid items")
+}
+
+fn filters() -> Vec<ItemFilter> {
+    let none: [&str; 0] = [];
+    let all = ItemFilter::default();
+    vec![
+        all.clone(),
+        all.clone().label_in(["class \"1\"", "class \"4\"", "unheard of"]),
+        all.clone().label_not_in(["class \"0\""]),
+        all.clone().camera_in(["c2"]),
+        all.clone().camera_not_in(["c0", "c1"]),
+        all.clone().id_in([3, 5, 1_000_000_007, 4]),
+        all.clone().id_not_in(0..40),
+        all.clone().label_in(["class \"2\""]).camera_not_in(["c1"]).id_not_in([7, 12]),
+        all.clone().path_in(["a\\b/ü 4.jpg", "a\\b/ü 8.jpg", "'; nothing"]),
+        all.clone().path_not_in(["a\\b/ü 4.jpg"]).camera_in(["c1"]),
+        all.clone().label_in(["unheard of"]),
+        all.clone().label_in(none),
+        all.camera_not_in(none),
+    ]
+}
+
+/// Compares the lists with those of brute force.
+fn assert_lists(
+    lists: &IdLists,
+    (naive, queries): (&NaiveIndex, &Matrix),
+    k: usize,
+    (metric, filter): (Metric, &ItemFilter),
+    promises: &Promises,
+    recall: f64,
+) {
+    assert_eq!(lists.len(), queries.rows(), "a list for every query");
+    let sign = if metric == Metric::Euclidean { -1.0 } else { 1.0 };
+    let (mut found, mut wanted) = (0, 0);
+    for query in 0..queries.rows() {
+        let place = format!("{metric:?}, {filter:?}, k = {k}, query {query}");
+        let truth = naive.ranking(queries.row(query), metric, filter);
+        let (ids, scores) = (lists.ids(query), lists.scores(query));
+        assert_eq!(ids.len(), truth.len().min(k), "length of the list: {place}");
+        for (at, (&id, &score)) in ids.iter().zip(scores).enumerate() {
+            let Some(&(_, true_score)) = truth.iter().find(|(other, _)| *other == id) else {
+                panic!("item {id} at {at} is not there or not admitted: {place}");
+            };
+            let error = (f64::from(score) - true_score).abs();
+            assert!(
+                error <= promises.tolerance * true_score.abs().max(1.0),
+                "item {id} has the score {true_score}, found {score}: {place}"
+            );
+            if at + 1 < ids.len() {
+                let (a, b) = (sign * f64::from(score), sign * f64::from(scores[at + 1]));
+                assert!(a > b || a == b && id < ids[at + 1], "order of {at} and {}: {place}", at + 1);
+            }
+        }
+        if let Some(&(_, last)) = truth.get(ids.len().wrapping_sub(1)) {
+            // An item as good as the last that is wanted is as good an answer.
+            let slack = promises.tolerance * last.abs().max(1.0);
+            let good =
+                |id: &u64| truth.iter().any(|(other, score)| other == id && sign * (score - last) >= -slack);
+            found += ids.iter().filter(|id| good(id)).count();
+            wanted += ids.len();
+        }
+    }
+    let share = if wanted == 0 { 1.0 } else { found as f64 / wanted as f64 };
+    assert!(share >= recall, "found {found} of {wanted} nearest, promised {recall}: {metric:?}, {filter:?}");
+}
+
+/// With whole numbers equal scores are equal to the last bit: the ids must be those of brute force.
+fn assert_ids(
+    lists: &IdLists,
+    naive: &NaiveIndex,
+    queries: &Matrix,
+    k: usize,
+    metric: Metric,
+    filter: &ItemFilter,
+) {
+    for query in 0..queries.rows() {
+        let truth = naive.ranking(queries.row(query), metric, filter);
+        let ids: Vec<u64> = truth.iter().take(k).map(|&(id, _)| id).collect();
+        assert_eq!(lists.ids(query), ids, "{metric:?}, {filter:?}, k = {k}, query {query}");
+    }
+}
+
+fn an_empty_index_is_refused_and_holds_nothing(index: &mut dyn Index, metric: Metric) {
+    let info = index.info().unwrap();
+    assert_eq!((info.metric, info.dimensions, info.count), (metric, DIMENSIONS, 0));
+    assert_eq!(info.model, None);
+    let query = Numbers(1).whole(1, DIMENSIONS);
+    let refused = index.search(query.view(), 1, &ItemFilter::default());
+    assert!(matches!(refused, Err(Error::Empty { .. })), "{refused:?}");
+    assert_eq!(index.get(&[7]).unwrap(), [None]);
+    assert_eq!(index.remove(&[7, 8]).unwrap(), 0);
+    index.upsert(&described(vec![], Matrix::new(0, DIMENSIONS, vec![]).unwrap(), 7)).unwrap();
+    index.flush().unwrap();
+    assert_eq!(index.info().unwrap().count, 0);
+}
+
+fn small_sets_have_the_lists_of_brute_force(index: &mut dyn Index, metric: Metric, promises: &Promises) {
+    let mut numbers = Numbers(2);
+    let mut naive = NaiveIndex::default();
+    // Ids out of order and far apart, the lists of fields different from batch to batch.
+    let batches: [(Vec<u64>, usize); 4] = [
+        ((0..60).rev().collect(), 7),
+        (vec![1_000_000_007], 7),
+        ((200..240).step_by(2).collect(), 0),
+        (vec![100, gallerist_retrieval::index::MAX_ID, 150], 5),
+    ];
+    for (ids, fields) in batches {
+        let embeddings = numbers.whole(ids.len(), DIMENSIONS);
+        let items = described(ids, embeddings, fields);
+        index.upsert(&items).unwrap();
+        naive.upsert(&items);
+    }
+    assert_eq!(index.info().unwrap().count, naive.len());
+    let queries = numbers.whole(9, DIMENSIONS);
+    for filter in filters() {
+        for k in [1, 10, naive.len(), naive.len() + 30] {
+            let lists = index.search(queries.view(), k, &filter).unwrap();
+            assert_lists(&lists, (&naive, &queries), k, (metric, &filter), promises, 1.0);
+            // Lengths divide the cosine, so that its ties are not exact.
+            if metric != Metric::Cosine && (promises.ties_at_the_end || k >= naive.len()) {
+                assert_ids(&lists, &naive, &queries, k, metric, &filter);
+            }
+        }
+    }
+    let nothing = Matrix::new(0, DIMENSIONS, vec![]).unwrap();
+    assert!(index.search(nothing.view(), 3, &ItemFilter::default()).unwrap().is_empty());
+    let asked = [150, 7, 210, 999, 1_000_000_007, 7];
+    let wanted: Vec<_> = asked.iter().map(|&id| naive.get(id).cloned()).collect();
+    assert_eq!(index.get(&asked).unwrap(), wanted);
+}
+
+fn many_items_are_found(index: &mut dyn Index, metric: Metric, promises: &Promises) {
+    const CLUSTERS: usize = 60;
+    let dimensions = index.info().unwrap().dimensions;
+    let mut numbers = Numbers(3);
+    let mut row = |centre: Option<&[f32]>, spread: f32| -> Vec<f32> {
+        (0..dimensions)
+            .map(|at| centre.map_or(0.0, |centre| centre[at]) + spread * numbers.uniform())
+            .collect()
+    };
+    let centres: Vec<Vec<f32>> = (0..CLUSTERS).map(|_| row(None, 1.0)).collect();
+    let mut rows = |count: usize| {
+        let data = (0..count).flat_map(|i| row(Some(&centres[i % CLUSTERS]), 0.2)).collect();
+        Matrix::new(count, dimensions, data).unwrap()
+    };
+    let items = described((0..3000).collect(), rows(3000), 7);
+    let queries = rows(120);
+    index.upsert(&items).unwrap();
+    index.flush().unwrap();
+    let mut naive = NaiveIndex::default();
+    naive.upsert(&items);
+    let all = ItemFilter::default();
+    for filter in [all.clone(), all.clone().label_not_in(["class \"3\""]), all.camera_in(["c1"])] {
+        let lists = index.search(queries.view(), 10, &filter).unwrap();
+        assert_lists(&lists, (&naive, &queries), 10, (metric, &filter), promises, promises.recall);
+    }
+}
+
+/// A few hundred changes, drawn at random, each followed by a question.
+fn what_changes_is_seen(index: &mut dyn Index, promises: &Promises) {
+    const METRIC: Metric = Metric::Euclidean;
+    let mut numbers = Numbers(4);
+    let mut naive = NaiveIndex::default();
+    for step in 0..60 {
+        if numbers.below(3) > 0 || naive.is_empty() {
+            let mut ids: Vec<u64> = (0..=numbers.below(12)).map(|_| numbers.below(90)).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            let embeddings = numbers.whole(ids.len(), DIMENSIONS);
+            let items = described(ids, embeddings, numbers.below(8) as usize);
+            index.upsert(&items).unwrap();
+            naive.upsert(&items);
+        } else {
+            let ids: Vec<u64> = (0..=numbers.below(10)).map(|_| numbers.below(90)).collect();
+            assert_eq!(index.remove(&ids).unwrap(), naive.remove(&ids), "step {step}: removed");
+        }
+        if step % 7 == 0 {
+            index.flush().unwrap();
+        }
+        assert_eq!(index.info().unwrap().count, naive.len(), "step {step}: count");
+        let queries = numbers.whole(2, DIMENSIONS);
+        let every = filters();
+        let filter = &every[numbers.below(every.len() as u64) as usize];
+        let k = 1 + numbers.below(100) as usize;
+        if naive.is_empty() {
+            continue;
+        }
+        let lists = index.search(queries.view(), k, filter).unwrap();
+        assert_lists(&lists, (&naive, &queries), k, (METRIC, filter), promises, 1.0);
+        let asked: Vec<u64> = (0..3).map(|_| numbers.below(90)).collect();
+        let wanted: Vec<_> = asked.iter().map(|&id| naive.get(id).cloned()).collect();
+        assert_eq!(index.get(&asked).unwrap(), wanted, "step {step}: items");
+    }
+    let ids = naive.ids();
+    assert_eq!(index.remove(&ids).unwrap(), ids.len());
+    assert_eq!(index.info().unwrap().count, 0);
+    let query = numbers.whole(1, DIMENSIONS);
+    assert!(matches!(index.search(query.view(), 1, &ItemFilter::default()), Err(Error::Empty { .. })));
+}
+
+fn bad_input_is_refused_and_changes_nothing(index: &mut dyn Index) {
+    let mut numbers = Numbers(5);
+    let named = |items: Items, model: &str| {
+        let set = EmbeddingSet { model: Some(model.to_owned()), ..items.set().clone() };
+        Items::new(items.ids().to_vec(), set).unwrap()
+    };
+    index.upsert(&named(described(vec![1, 2, 3], numbers.whole(3, DIMENSIONS), 7), "sha256:one")).unwrap();
+    let before = index.get(&[1, 2, 3]).unwrap();
+    assert_eq!(index.info().unwrap().model.as_deref(), Some("sha256:one"));
+
+    for value in [f32::NAN, f32::INFINITY] {
+        let mut rows = numbers.whole(2, DIMENSIONS).into_vec();
+        rows[DIMENSIONS + 3] = value;
+        let rows = Matrix::new(2, DIMENSIONS, rows).unwrap();
+        let refused = index.upsert(&described(vec![2, 9], rows.clone(), 7));
+        assert!(matches!(refused, Err(Error::NonFinite { row: 1, col: 3, .. })), "{refused:?}");
+        let refused = index.search(rows.view(), 1, &ItemFilter::default());
+        assert!(matches!(refused, Err(Error::NonFinite { row: 1, col: 3, .. })), "{refused:?}");
+    }
+    let wide = numbers.whole(1, DIMENSIONS + 1);
+    let refused = index.upsert(&described(vec![1], wide.clone(), 7));
+    assert!(matches!(refused, Err(Error::ItemDimensions { items: 9, index: 8 })), "{refused:?}");
+    let refused = index.search(wide.view(), 1, &ItemFilter::default());
+    assert!(matches!(refused, Err(Error::Dimensions { queries: 9, gallery: 8 })), "{refused:?}");
+    let query = numbers.whole(1, DIMENSIONS);
+    let refused = index.search(query.view(), 0, &ItemFilter::default());
+    assert!(matches!(refused, Err(Error::Option { option: "k", .. })), "{refused:?}");
+
+    let others = named(described(vec![4], numbers.whole(1, DIMENSIONS), 7), "sha256:two");
+    let refused = index.upsert(&others);
+    assert!(matches!(refused, Err(Error::Models { .. })), "{refused:?}");
+    assert_eq!(index.info().unwrap().count, 3);
+    assert_eq!(index.get(&[1, 2, 3]).unwrap(), before);
+
+    index.upsert(&others.of_any_model()).unwrap();
+    let info = index.info().unwrap();
+    assert_eq!((info.count, info.model.as_deref()), (4, Some("sha256:one")));
+}

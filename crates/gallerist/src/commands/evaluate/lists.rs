@@ -1,0 +1,98 @@
+//! `gallerist evaluate --gallery milvus://…`: the metrics of the lists that a collection gives.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::ExitCode;
+
+use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::eval::{self, Further, Listed, Plan, Report};
+use gallerist::retrieval::index::{ItemFilter, stable_id};
+
+use super::super::{Failure, Outcome, labels_of, remote};
+use super::{Printed, input, table, warn_of_ties};
+use crate::args::Evaluate;
+use crate::printer;
+
+pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
+    refuse_what_needs_embeddings(args, &plan)?;
+    let (file, labels, option) = match (&args.embeddings, &args.query) {
+        (Some(file), _) => (file, &args.labels, "--labels"),
+        (None, Some(file)) => (file, &args.query_labels, "--query-labels"),
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let set = EmbeddingSet::load(file)?;
+    let name = file.display().to_string();
+    let labels = labels_of(labels.as_deref(), set.labels.clone(), "evaluation", &name, option)?;
+    if labels.iter().any(|label| label.contains('|')) {
+        return Err(Failure::new(
+            format!("`{name}` has label sets (a|b), which lists are not measured by"),
+            Some("evaluate the file of the gallery"),
+        ));
+    }
+    let opened = remote::open(gallery, None)?;
+    input::same_model((file, set.model.clone()), (gallery, opened.origin.model), args.force)?;
+    let items = remote::labels(gallery, &ItemFilter::default())?;
+
+    let mut options = plan.options;
+    if args.metric.is_none() {
+        options.metric = opened.index.info()?.metric;
+    }
+    // The images that were pushed are left out of their own lists.
+    let own = args.embeddings.is_some().then(|| own_ids(&set, &items, &name)).transpose()?;
+    let listed =
+        Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
+    let evaluation = eval::evaluate_index(opened.index.as_ref(), &listed, &options)?.evaluation;
+    let report = Report { evaluation, further: Further::default() };
+    if args.json {
+        printer::json(&Printed { report: &report, one_shot: None })?;
+    } else {
+        printer::out(&table(&report.evaluation, &report.further))?;
+    }
+    warn_of_ties(&report.evaluation);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The ids under which the rows of `set` were pushed: by their paths, or by their numbers.
+fn own_ids(set: &EmbeddingSet, gallery: &[(u64, Option<String>)], name: &str) -> Result<Vec<u64>, Failure> {
+    let there: HashSet<u64> = gallery.iter().map(|&(id, _)| id).collect();
+    let by_path = set.paths.as_ref().map(|paths| paths.iter().map(|path| stable_id(path)).collect());
+    let by_row = (0..set.embeddings.rows() as u64).collect();
+    let mut missing = 0;
+    for ids in by_path.into_iter().chain([by_row]) {
+        let ids: Vec<u64> = ids;
+        missing = ids.iter().filter(|id| !there.contains(id)).count();
+        if missing == 0 {
+            return Ok(ids);
+        }
+    }
+    Err(Failure::new(
+        format!("{} of `{name}` are not in the collection", printer::count(missing, "row")),
+        Some("push the file first, or give it as --query FILE if its images are others"),
+    ))
+}
+
+/// Lists say which items come first, and nothing else.
+fn refuse_what_needs_embeddings(args: &Evaluate, plan: &Plan) -> Result<(), Failure> {
+    let asked = [
+        ("--protocol", plan.protocol.is_some()),
+        ("--across-cameras", args.across_cameras),
+        ("--gallery-labels", args.gallery_labels.is_some()),
+        ("--gallery-cameras", args.gallery_cameras.is_some()),
+        ("--query-cameras", args.query_cameras.is_some()),
+        ("--cameras", args.cameras.is_some()),
+        ("--rerank", plan.rerank.is_some()),
+        ("--query-expansion", plan.expansion.is_some()),
+        ("--multi-query", plan.multi_query.is_some()),
+        ("--cluster", plan.cluster.is_some()),
+        ("--verification", plan.verification.is_some()),
+        ("--few-shot", plan.few_shot.is_some()),
+        ("--bootstrap", plan.bootstrap.is_some()),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::new(
+            format!("{option} is not for a collection: it is measured by its lists and its own labels"),
+            Some("evaluate the file that was pushed: --gallery FILE"),
+        )),
+    }
+}

@@ -1,0 +1,156 @@
+//! `gallerist index build` and `add`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use gallerist::retrieval::file::load_labels;
+use gallerist::retrieval::index::{
+    EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, ItemFilter, Items, stable_id,
+};
+use gallerist::retrieval::{EmbeddingSet, Error};
+
+use super::super::{Failure, Outcome, bar, set_threads};
+use super::{open, report};
+use crate::args::index::{Add, Build, Ids, ItemArgs, Kind};
+use crate::printer::{self, count};
+
+pub(super) fn build(args: Build) -> Outcome {
+    set_threads(args.common.threads);
+    let sets = load(&args.embeddings, &args.items)?;
+    let dimensions = sets[0].embeddings.cols();
+    let metric = args.metric.into();
+    let mut index: EmbeddedIndex = match args.kind {
+        Kind::Exact => ExactIndex::new(dimensions, metric)?.into(),
+        Kind::Hnsw => {
+            let graph = &args.graph;
+            let (m, ef_construction, ef, seed) = (graph.m, graph.ef_construction, graph.ef, graph.seed);
+            HnswIndex::new(dimensions, metric, HnswOptions { m, ef_construction, ef, seed })?.into()
+        }
+    };
+    let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
+    upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    index.save(&args.out)?;
+    let held = index.index().info()?.count;
+    report(&args.out, &index, args.common.json, &format!("{} read", count(given, "embedding")))?;
+    if held < given {
+        printer::warning(&format!(
+            "{} had the path of a later one and were replaced by it",
+            count(given - held, "item")
+        ));
+    }
+    Ok(ExitCode::from(u8::from(held < given)))
+}
+
+pub(super) fn add(args: Add) -> Outcome {
+    set_threads(args.common.threads);
+    let mut index = open(&args.index, false)?;
+    let sets = load(&args.embeddings, &args.items)?;
+    let (given, before) = (sets.iter().map(|set| set.embeddings.rows()).sum(), index.index().info()?.count);
+    upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    finish(&args.index, &mut index, args.compact)?;
+    let added = index.index().info()?.count - before;
+    let done = format!("{} read, {added} of them new", count(given, "embedding"));
+    report(&args.index, &index, args.common.json, &done)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compacts on demand, and writes.
+pub(super) fn finish(path: &Path, index: &mut EmbeddedIndex, compact: bool) -> Result<(), Failure> {
+    if compact && let EmbeddedIndex::Hnsw(graph) = index {
+        let bar = bar(0, BAR);
+        graph.compact(&mut |done, all| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        })?;
+        bar.finish_and_clear();
+    }
+    Ok(index.save(path)?)
+}
+
+const BAR: &str = "linking {bar:30} {pos}/{len} items, {eta} left";
+
+/// The sets, with --labels cut up among them.
+pub(in crate::commands) fn load(files: &[PathBuf], args: &ItemArgs) -> Result<Vec<EmbeddingSet>, Failure> {
+    let mut sets = files.iter().map(EmbeddingSet::load).collect::<Result<Vec<_>, _>>()?;
+    let rows: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
+    if rows == 0 {
+        return Err(Error::Empty { what: "the gallery" }.into());
+    }
+    if let Some(file) = &args.labels {
+        let labels = load_labels(file)?;
+        if labels.len() != rows {
+            let (what, rows_are) = ("labels", "embeddings");
+            return Err(Error::Count { what, rows: rows_are, wanted: rows, found: labels.len() }.into());
+        }
+        let mut labels = labels.into_iter();
+        for set in &mut sets {
+            set.labels = Some(labels.by_ref().take(set.embeddings.rows()).collect());
+        }
+    }
+    Ok(sets)
+}
+
+/// The items of each file with its name, under the ids that were asked for; rows are numbered from
+/// `next` on.
+pub(in crate::commands) fn items(
+    sets: Vec<EmbeddingSet>,
+    args: &ItemArgs,
+    files: &[PathBuf],
+    mut next: u64,
+) -> Result<Vec<(String, Items)>, Failure> {
+    let ids =
+        args.ids.unwrap_or(if sets.iter().all(|set| set.paths.is_some()) { Ids::Paths } else { Ids::Rows });
+    let mut parts = Vec::with_capacity(sets.len());
+    for (set, file) in sets.into_iter().zip(files) {
+        let name = file.display().to_string();
+        let rows = set.embeddings.rows();
+        let items = match (ids, &set.paths) {
+            (Ids::Paths, Some(paths)) => {
+                let ids = paths.iter().map(|path| stable_id(path)).collect();
+                Items::new(ids, set)?
+            }
+            (Ids::Paths, None) => {
+                return Err(Failure::new(
+                    format!("`{name}` names no paths to take ids from"),
+                    Some("give --ids rows"),
+                ));
+            }
+            (Ids::Rows, _) => Items::numbered(set, next)?,
+        };
+        next += rows as u64;
+        parts.push((name, if args.force { items.of_any_model() } else { items }));
+    }
+    Ok(parts)
+}
+
+/// The error with the file that it is about.
+pub(in crate::commands) fn of_file(name: &str, error: Error) -> Failure {
+    match error {
+        Error::Models { .. } => Failure::new(
+            format!("`{name}`: {error}"),
+            Some("embed it with the model of the index, build an index of its own, or mix them with --force"),
+        ),
+        other => Failure { message: format!("`{name}`: {other}"), hint: other.hint() },
+    }
+}
+
+fn upsert(
+    index: &mut EmbeddedIndex,
+    sets: Vec<EmbeddingSet>,
+    args: &ItemArgs,
+    files: &[PathBuf],
+) -> Result<(), Failure> {
+    let next = index.ids(&ItemFilter::default()).last().map_or(0, |id| id + 1);
+    for (name, items) in items(sets, args, files, next)? {
+        let bar = bar(items.len(), BAR);
+        let done = match index {
+            EmbeddedIndex::Exact(_) => index.index_mut().upsert(&items),
+            EmbeddedIndex::Hnsw(graph) => {
+                graph.upsert_with(&items, &mut |done, _| bar.set_position(done as u64))
+            }
+        };
+        bar.finish_and_clear();
+        done.map_err(|error| of_file(&name, error))?;
+    }
+    Ok(())
+}

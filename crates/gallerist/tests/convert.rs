@@ -1,0 +1,104 @@
+//! `gallerist convert`, and what it and its readers refuse.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gallerist::retrieval::{Code, CompactMatrix, EmbeddingSet, Matrix};
+
+fn gallerist(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gallerist")).args(args).output().unwrap()
+}
+
+/// What is said on stderr by a call that must fail.
+fn error(args: &[&str]) -> String {
+    let out = gallerist(args);
+    assert_eq!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stderr).unwrap()
+}
+
+fn written(folder: &Path, name: &str, set: &EmbeddingSet) -> String {
+    let path = folder.join(name);
+    set.save(&path).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn set(rows: usize, cols: usize, model: &str) -> EmbeddingSet {
+    let values = (0..rows * cols).map(|i| (i as f32 * 0.7).sin()).collect();
+    EmbeddingSet {
+        labels: Some((0..rows).map(|i| (i / 2).to_string()).collect()),
+        model: Some(model.to_owned()),
+        ..Matrix::new(rows, cols, values).unwrap().into()
+    }
+}
+
+#[test]
+fn every_precision_is_written_and_read_by_the_other_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = written(folder.path(), "x.safetensors", &set(40, 16, "a"));
+    let to = folder.path().join("y.safetensors");
+    let out = to.to_str().unwrap();
+    for (precision, code) in [("f32", None), ("bf16", Some(Code::Bf16)), ("int8", Some(Code::Int8))] {
+        let run = gallerist(&["convert", &from, "--out", out, "--precision", precision]);
+        assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+        assert!(run.stdout.is_empty());
+        let wanted = set(40, 16, "a");
+        let embeddings = match code {
+            None => wanted.embeddings.clone(),
+            Some(code) => CompactMatrix::encode(&wanted.embeddings, code).unwrap().decode(),
+        };
+        assert_eq!(EmbeddingSet::load(&to).unwrap(), EmbeddingSet { embeddings, ..wanted });
+        let evaluated = gallerist(&["evaluate", "--embeddings", out, "--json"]);
+        assert_eq!(evaluated.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn files_are_joined_unless_they_do_not_belong_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, set: &EmbeddingSet| written(folder.path(), name, set);
+    let (a, b) = (file("a.safetensors", &set(3, 4, "one")), file("b.safetensors", &set(2, 4, "two")));
+    let wide = file("wide.safetensors", &set(2, 5, "one"));
+    let to = folder.path().join("all.safetensors");
+    let out = to.to_str().unwrap();
+    let message = error(&["convert", &a, &b, "--out", out]);
+    assert!(message.contains("with the network one, another with two"), "{message}");
+    assert!(message.contains("--mix-models") && !to.exists(), "{message}");
+    assert_eq!(gallerist(&["convert", &a, &b, "--out", out, "--mix-models"]).status.code(), Some(0));
+    let all = EmbeddingSet::load(&to).unwrap();
+    assert_eq!((all.embeddings.rows(), all.model), (5, None));
+    assert_eq!(all.labels.unwrap(), ["0", "0", "1", "0", "0"]);
+    let message = error(&["convert", &a, &wide, "--out", out]);
+    assert!(message.contains("files of 4 and of 5 dimensions"), "{message}");
+}
+
+#[test]
+fn damaged_files_and_values_that_are_no_numbers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = written(folder.path(), "x.safetensors", &set(3, 4, "one"));
+    let out = folder.path().join("out.safetensors");
+    let out = out.to_str().unwrap();
+    let mut bytes = std::fs::read(&whole).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 4;
+    let flipped = folder.path().join("flipped.safetensors");
+    std::fs::write(&flipped, &bytes).unwrap();
+    for command in [vec!["convert", "--out", out], vec!["evaluate", "--embeddings"]] {
+        let message = error(&[&command[..], &[flipped.to_str().unwrap()]].concat());
+        assert!(message.contains("its checksum is not the one it was written with"), "{message}");
+    }
+    let nan = Matrix::new(2, 2, vec![0.0, 1.0, f32::NAN, 1.0]).unwrap();
+    let nan = written(folder.path(), "nan.npy", &nan.into());
+    let labels = folder.path().join("labels.txt");
+    std::fs::write(&labels, "a\na\n").unwrap();
+    let refused = "row 1, column 0 is NaN; every value must be finite";
+    assert!(error(&["convert", &nan, "--out", out]).contains(refused));
+    assert!(
+        error(&["evaluate", "--embeddings", &nan, "--labels", labels.to_str().unwrap()]).contains(refused)
+    );
+    let empty = written(folder.path(), "empty.npy", &Matrix::new(0, 2, vec![]).unwrap().into());
+    std::fs::write(&labels, "").unwrap();
+    let message = error(&["evaluate", "--embeddings", &empty, "--labels", labels.to_str().unwrap()]);
+    assert!(message.contains("no rows"), "{message}");
+    let message = error(&["convert", &whole, "--out", "x.npy", "--precision", "bf16"]);
+    assert!(message.contains("a .npy file holds f32 only"), "{message}");
+}

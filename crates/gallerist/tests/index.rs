@@ -1,0 +1,187 @@
+//! `gallerist index` as a user meets it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gallerist::retrieval::index::stable_id;
+use gallerist::retrieval::{EmbeddingSet, Matrix};
+use serde_json::Value;
+
+/// The program, started in `dir`, with a terminal of 100 columns.
+fn gallerist(dir: &Path, line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gallerist"))
+        .args(line.split_whitespace())
+        .current_dir(dir)
+        .env("COLUMNS", "100")
+        .env_remove("CLICOLOR_FORCE")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(dir: &Path, line: &str) -> Value {
+    let out = gallerist(dir, line);
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{line}: {}", text(&out.stderr)))
+}
+
+/// Rows around 40 centres; row `i` has the label `class i % 40`.
+fn set(rows: usize, seed: u64, model: &str) -> EmbeddingSet {
+    let mut state = seed;
+    let mut uniform = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let centre = |class: usize, at: usize| ((class * 31 + (class + 3) * at * at) % 41) as f32 / 20.0 - 1.0;
+    let data = (0..rows * 12).map(|at| centre(at / 12 % 40, at % 12) + 0.2 * uniform()).collect();
+    EmbeddingSet {
+        labels: Some((0..rows).map(|row| format!("class{}", row % 40)).collect()),
+        paths: Some((0..rows).map(|row| format!("{seed}/{row}.jpg")).collect()),
+        cameras: Some((0..rows).map(|row| format!("c{}", row % 3)).collect()),
+        model: Some(model.to_owned()),
+        ..Matrix::new(rows, 12, data).unwrap().into()
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    set(6000, 1, "sha256:one").save(folder.path().join("a.safetensors")).unwrap();
+    set(200, 2, "sha256:one").save(folder.path().join("b.safetensors")).unwrap();
+    set(50, 3, "sha256:two").save(folder.path().join("other.safetensors")).unwrap();
+    folder
+}
+
+#[test]
+fn help_says_what_there_is() {
+    insta::assert_snapshot!("help_index", text(&gallerist(Path::new("."), "index --help").stdout));
+    for command in ["build", "info", "search", "bench", "add", "remove"] {
+        let help = gallerist(Path::new("."), &format!("index {command} --help"));
+        insta::assert_snapshot!(format!("help_index_{command}"), text(&help.stdout));
+    }
+}
+
+#[test]
+fn an_index_is_built_searched_changed_and_searched_again() {
+    let folder = folder();
+    let dir = folder.path();
+    for kind in ["hnsw", "exact"] {
+        let built = json(dir, &format!("index build a.safetensors --out g.index --kind {kind} --json"));
+        assert_eq!((&built["items"], &built["kind"]), (&6000.into(), &kind.into()));
+        assert_eq!(built, json(dir, "index info g.index --json"));
+
+        let found = json(dir, "index search g.index --queries b.safetensors -k 5 --json");
+        assert_eq!(found.as_array().unwrap().len(), 200);
+        let first = &found[7]["results"][0];
+        assert_eq!((&first["rank"], &first["label"]), (&1.into(), &"class7".into()));
+        let id = stable_id(first["path"].as_str().unwrap());
+        assert_eq!(first["id"], id);
+        let mapped = json(dir, "index search g.index --queries b.safetensors -k 5 --mapped --json");
+        assert_eq!(found, mapped);
+
+        let other = json(dir, "index search g.index --queries b.safetensors -k 5 --not-label class7 --json");
+        assert!(other[7]["results"].as_array().unwrap().iter().all(|one| one["label"] != "class7"));
+        let camera = json(dir, "index search g.index --queries b.safetensors -k 5 --camera c1 --json");
+        assert!(camera[7]["results"].as_array().unwrap().iter().all(|one| one["camera"] == "c1"));
+
+        let added = json(dir, "index add g.index b.safetensors --json");
+        assert_eq!(added["items"], 6200);
+        assert_eq!(json(dir, "index add g.index b.safetensors --json")["items"], 6200, "the same again");
+        let itself = json(dir, "index search g.index --queries b.safetensors -k 1 --json");
+        assert_eq!(itself[7]["results"][0]["path"], "2/7.jpg");
+
+        let removed = json(dir, "index remove g.index --path 2/7.jpg --json");
+        assert_eq!(removed["items"], 6199);
+        let gone = json(dir, "index search g.index --queries b.safetensors -k 1 --json");
+        assert_ne!(gone[7]["results"][0]["path"], "2/7.jpg");
+        let compacted = json(dir, &format!("index remove g.index --id {id} --compact --json"));
+        assert_eq!(compacted["items"], 6198);
+        if kind == "hnsw" {
+            assert_eq!((&removed["dead"], &compacted["dead"]), (&1.into(), &0.into()));
+        }
+        let nothing = gallerist(dir, "index remove g.index --label unheard");
+        assert_eq!(nothing.status.code(), Some(1), "nothing removed is something to look at");
+    }
+}
+
+#[test]
+fn the_graph_is_the_same_for_any_number_of_threads() {
+    let folder = folder();
+    for threads in [1, 2] {
+        let line = format!("index build a.safetensors --out {threads}.index --threads {threads}");
+        assert_eq!(gallerist(folder.path(), &line).status.code(), Some(0));
+    }
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert!(read("1.index") == read("2.index"));
+}
+
+#[test]
+fn the_bench_says_recall_and_speed() {
+    let folder = folder();
+    let dir = folder.path();
+    assert_eq!(gallerist(dir, "index build a.safetensors --out g.index").status.code(), Some(0));
+    let rows = json(dir, "index bench g.index --queries b.safetensors --ef 20,200 --repeats 1 --json");
+    let recall = |row: usize| rows[row]["recall"].as_f64().unwrap();
+    assert!(recall(0) > 0.9 && recall(1) >= 0.99 && recall(2) == 1.0, "{rows}");
+    assert_eq!((&rows[0]["ef"], &rows[2]["ef"]), (&20.into(), &Value::Null));
+    assert!(
+        text(&gallerist(dir, "index bench g.index --queries b.safetensors --repeats 1").stdout)
+            .contains("recall@10")
+    );
+}
+
+#[test]
+fn errors_say_what_was_wanted_what_was_found_and_what_to_do() {
+    let folder = folder();
+    let dir = folder.path();
+    assert_eq!(gallerist(dir, "index build a.safetensors --out g.index").status.code(), Some(0));
+    assert_eq!(gallerist(dir, "index build a.safetensors --out e.index --kind exact").status.code(), Some(0));
+    let whole = std::fs::read(dir.join("g.index")).unwrap();
+    std::fs::write(dir.join("cut.index"), &whole[..whole.len() - 9]).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 4;
+    std::fs::write(dir.join("flipped.index"), flipped).unwrap();
+    let save = |name: &str, rows: usize, cols: usize, data: Vec<f32>| {
+        EmbeddingSet::from(Matrix::new(rows, cols, data).unwrap()).save(dir.join(name)).unwrap();
+    };
+    save("nan.npy", 1, 12, [vec![0.0; 5], vec![f32::NAN], vec![0.0; 6]].concat());
+    save("wide.npy", 1, 13, vec![1.0; 13]);
+    save("none.npy", 0, 12, vec![]);
+    std::fs::write(dir.join("labels.txt"), "one\ntwo\n").unwrap();
+
+    let mut all = String::new();
+    let mut case = |name: &str, line: &str| {
+        let out = gallerist(dir, line);
+        assert_eq!(out.status.code(), Some(2), "{name}: {}", text(&out.stderr));
+        assert!(out.stdout.is_empty(), "{name}: data on stdout beside an error");
+        all += &format!("--- {name}\n{}\n", text(&out.stderr));
+    };
+    case("no index", "index info nothing.index");
+    case("cut short", "index search cut.index --queries b.safetensors");
+    case("a flipped bit", "index info flipped.index");
+    case("embeddings instead of an index", "index info a.safetensors");
+    case("a NaN", "index build nan.npy --out x.index");
+    case("a NaN among the queries", "index search g.index --queries nan.npy");
+    case("another dimension", "index add g.index wide.npy");
+    case("queries of another dimension", "index search g.index --queries wide.npy");
+    case("an empty gallery", "index build none.npy --out x.index");
+    case("two models in build", "index build a.safetensors other.safetensors --out x.index");
+    case("another model in add", "index add g.index other.safetensors");
+    case("queries of another model", "index search g.index --queries other.safetensors");
+    case("labels of other files", "index build a.safetensors --labels labels.txt --out x.index");
+    case("no paths", "index build wide.npy --ids paths --out x.index");
+    case("k of 0", "index search g.index --queries b.safetensors -k 0");
+    case("--ef of an exact index", "index search e.index --queries b.safetensors --ef 9");
+    case("m of 1", "index build a.safetensors --out x.index --m 1");
+    case("remove what?", "index remove g.index");
+    insta::assert_snapshot!("index_errors", all);
+    assert!(!dir.join("x.index").exists(), "a build that fails leaves nothing behind");
+    assert!(std::fs::read(dir.join("g.index")).unwrap() == whole, "an add that fails changes nothing");
+
+    let mixed = gallerist(dir, "index add g.index other.safetensors --force");
+    assert_eq!(mixed.status.code(), Some(0), "{}", text(&mixed.stderr));
+    let forced = gallerist(dir, "index search g.index --queries other.safetensors --force -k 99999 --json");
+    let lists: Value = serde_json::from_slice(&forced.stdout).unwrap();
+    assert_eq!(lists[0]["results"].as_array().unwrap().len(), 6050, "k larger than the gallery");
+}

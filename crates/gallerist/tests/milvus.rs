@@ -1,0 +1,211 @@
+//! Galleries in Milvus as a user meets them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The program, started in `dir`, with a terminal of 100 columns.
+fn gallerist(dir: &Path, line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gallerist"))
+        .args(line.split_whitespace())
+        .current_dir(dir)
+        .env("COLUMNS", "100")
+        .env_remove("CLICOLOR_FORCE")
+        .env_remove("MILVUS_TOKEN")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// stderr of a call that must fail.
+fn error(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
+    assert!(out.stdout.is_empty(), "data on stdout beside an error: {}", text(&out.stdout));
+    text(&out.stderr)
+}
+
+#[test]
+fn help_of_a_push_says_what_there_is() {
+    insta::assert_snapshot!("help_index_push", text(&gallerist(Path::new("."), "index push --help").stdout));
+}
+
+#[cfg(not(feature = "milvus"))]
+#[test]
+fn a_program_without_milvus_says_how_to_build_one_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = gallerist::retrieval::Matrix::new(1, 1, vec![1.0]).unwrap();
+    gallerist::retrieval::EmbeddingSet { labels: Some(vec!["a".to_owned()]), ..set.into() }
+        .save(dir.path().join("a.safetensors"))
+        .unwrap();
+    for line in [
+        "index push a.safetensors --gallery milvus://h/c",
+        "index info milvus://h/c",
+        "index search milvus://h/c --queries a.safetensors",
+        "index remove milvus://h/c --label a",
+        "search --gallery milvus://h/c --query a.png",
+        "evaluate --query a.safetensors --gallery milvus://h/c",
+    ] {
+        let message = error(dir.path(), line);
+        assert_eq!(
+            message,
+            "error: cannot open `milvus://h/c`: this program was built without Milvus\n\n\
+             hint: build it with `cargo build --release --features milvus`\n",
+            "{line}"
+        );
+    }
+}
+
+#[cfg(all(unix, feature = "milvus"))]
+mod with_a_server {
+    use std::net::TcpListener;
+
+    use gallerist::retrieval::{EmbeddingSet, Matrix};
+    use gallerist_testkit::milvus;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn json(dir: &Path, line: &str) -> Value {
+        let out = gallerist(dir, line);
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{line}: {}", text(&out.stderr)))
+    }
+
+    /// Rows around 40 centres; row `i` has the label `class i % 40`.
+    fn set(rows: usize, seed: u64, model: &str) -> EmbeddingSet {
+        let mut state = seed;
+        let mut uniform = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let centre = |class: usize, at: usize| ((class * 31 + at * 17) % 23) as f32 / 11.0 - 1.0;
+        let data = (0..rows * 12).map(|at| centre(at / 12 % 40, at % 12) + 0.9 * uniform()).collect();
+        EmbeddingSet {
+            labels: Some((0..rows).map(|row| format!("class{}", row % 40)).collect()),
+            paths: Some((0..rows).map(|row| format!("{seed}/{row}.jpg")).collect()),
+            cameras: Some((0..rows).map(|row| format!("c{}", row % 3)).collect()),
+            model: Some(model.to_owned()),
+            ..Matrix::new(rows, 12, data).unwrap().into()
+        }
+    }
+
+    #[test]
+    fn a_gallery_is_pushed_measured_searched_and_changed() {
+        let Some(server) = milvus::shared() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        // Without paths ids are row numbers, so that equal scores have one order in file and collection.
+        EmbeddingSet { paths: None, ..set(3000, 1, "sha256:one") }.save(dir.join("a.safetensors")).unwrap();
+        set(200, 2, "sha256:one").save(dir.join("b.safetensors")).unwrap();
+        set(50, 3, "sha256:two").save(dir.join("other.safetensors")).unwrap();
+        let gallery = server.address("birds");
+        let push = format!("index push a.safetensors --gallery {gallery} --kind exact --json");
+
+        let missing = error(dir, &format!("index info {gallery}"));
+        assert!(missing.contains("has no collection `birds`") && missing.contains("index push"), "{missing}");
+
+        let pushed = json(dir, &push);
+        assert_eq!((&pushed["sent"], &pushed["items"]), (&3000.into(), &3000.into()));
+        let again = json(dir, &push);
+        assert_eq!((&again["sent"], &again["unchanged"]), (&0.into(), &3000.into()));
+        let info = json(dir, &format!("index info {gallery} --json"));
+        assert_eq!((&info["kind"], &info["place"]), (&"exact".into(), &"Milvus".into()));
+        assert_eq!((&info["count"], &info["model"]), (&3000.into(), &"sha256:one".into()));
+
+        // The lists of an exact collection give the metrics of the file.
+        let metrics = "--metrics recall@1,recall@10,precision@5,map@r,r_precision,map,mrr,ndcg --json";
+        let of_file = json(dir, &format!("evaluate --embeddings a.safetensors {metrics}"));
+        let of_lists =
+            json(dir, &format!("evaluate --embeddings a.safetensors --gallery {gallery} {metrics}"));
+        assert_eq!(of_lists["metrics"], of_file["metrics"]);
+        assert_eq!(of_lists["queries_without_match"], of_file["queries_without_match"]);
+        let of_file = json(dir, &format!("evaluate --query b.safetensors --gallery a.safetensors {metrics}"));
+        let of_lists = json(dir, &format!("evaluate --query b.safetensors --gallery {gallery} {metrics}"));
+        assert_eq!(of_lists["metrics"], of_file["metrics"]);
+
+        // And so do searches.
+        json(dir, "index build a.safetensors --kind exact --out a.index --json");
+        let filter = "--queries b.safetensors -k 7 --not-label class3 --camera c1 --json";
+        let embedded = json(dir, &format!("index search a.index {filter}"));
+        assert_eq!(json(dir, &format!("index search {gallery} {filter}")), embedded);
+
+        let removed = json(dir, &format!("index remove {gallery} --label class3 --json"));
+        assert_eq!((&removed["removed"], &removed["items"]), (&75.into(), &2925.into()));
+
+        let mixed = error(dir, &format!("index push other.safetensors --gallery {gallery} --kind exact"));
+        assert!(mixed.contains("other.safetensors") && mixed.contains("--force"), "{mixed}");
+        let mixed = error(dir, &format!("evaluate --query other.safetensors --gallery {gallery}"));
+        assert!(mixed.contains("distances mean nothing"), "{mixed}");
+        let absent = error(dir, &format!("evaluate --embeddings b.safetensors --gallery {gallery}"));
+        assert!(absent.contains("of `b.safetensors` are not in the collection"), "{absent}");
+        let other = error(dir, &format!("index push b.safetensors --gallery {gallery} --kind hnsw"));
+        assert!(other.contains("12 dimensions, COSINE, FLAT, not 12 dimensions, COSINE, HNSW"), "{other}");
+        let lists = error(dir, &format!("evaluate --query b.safetensors --gallery {gallery} --cluster"));
+        assert!(lists.contains("--cluster is not for a collection"), "{lists}");
+    }
+
+    #[test]
+    fn images_are_searched_in_a_collection_as_in_a_file() {
+        let Some(server) = milvus::shared() else { return };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let small = "train configs/smoke.toml --json --set train.steps=4 --set train.checkpoint_every=4 \
+                     --set validation.every=4 --set data.max_test_classes=12 --out";
+        json(&root, &format!("{small} {}", run.display()));
+        let file = run.join("embeddings.safetensors");
+        let gallery = server.address("of_a_run");
+        json(&root, &format!("index push {} --gallery {gallery} --kind exact --json", file.display()));
+
+        let image = folder.path().join("query.bmp");
+        std::fs::write(&image, image_of_a_wedge()).unwrap();
+        let search = |gallery: &str| {
+            let line = format!(
+                "search --gallery {gallery} --query {} -k 5 --run {} --json",
+                image.display(),
+                run.display()
+            );
+            json(&root, &line)
+        };
+        let seen = |found: &Value| {
+            let results = found[0]["results"].as_array().unwrap().clone();
+            results
+                .into_iter()
+                .map(|one| (one["distance"].clone(), one["path"].clone(), one["label"].clone()))
+                .collect::<Vec<_>>()
+        };
+        let found = seen(&search(&gallery));
+        assert_eq!(found.len(), 5);
+        assert_eq!(found, seen(&search(file.to_str().unwrap())));
+    }
+
+    /// A BMP of 8 x 8 pixels, white and below the diagonal black.
+    fn image_of_a_wedge() -> Vec<u8> {
+        let mut bmp = b"BM".to_vec();
+        for field in [54 + 8 * 24, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, 8 * 24, 0, 0, 0, 0u32] {
+            bmp.extend(field.to_le_bytes());
+        }
+        bmp.extend((0..64).flat_map(|at| [if at % 8 < at / 8 { 0u8 } else { 255 }; 3]));
+        bmp
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_said_plainly() {
+        let dir = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(
+            error(dir.path(), &format!("index info milvus://{free}/birds")),
+            format!(
+                "error: cannot reach Milvus at {free}: the connection was refused\n\n\
+                 hint: is the server running, and is this its port? wanted milvus://HOST:PORT/COLLECTION\n"
+            )
+        );
+        assert_eq!(
+            error(dir.path(), "index info milvus://localhost"),
+            "error: `milvus://localhost` is not an address of a Milvus collection: it names no collection\n\n\
+             hint: write milvus://HOST:PORT/COLLECTION\n"
+        );
+    }
+}
