@@ -31,6 +31,7 @@ pub mod file;
 pub mod index;
 pub mod labels;
 mod matrix;
+mod pages;
 mod product;
 mod random;
 pub mod rerank;

@@ -1,7 +1,8 @@
 //! Galleries in bf16 and int8, from the outside.
 
+use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::search::{CompactGallery, Metric, RankedLists, SearchOptions, search};
-use gallerist_retrieval::{Code, CompactMatrix, Error, Matrix};
+use gallerist_retrieval::{Code, CompactMatrix, EmbeddingSet, Error, Matrix};
 
 const CODES: [Code; 2] = [Code::Bf16, Code::Int8];
 
@@ -80,5 +81,30 @@ fn what_cannot_be_searched_is_refused_by_name() {
             refusal(CompactGallery::new(compact, Metric::Euclidean))
                 .starts_with("gallery: the squared length of row 0 is 1.0e38")
         );
+    }
+}
+
+#[test]
+fn a_mapped_file_gives_out_the_rows_named_with_what_it_says_about_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gallery.safetensors");
+    let rows = Matrix::new(3, 2, vec![1.0, 0.5, -2.0, 0.0, 0.25, 4.0]).unwrap();
+    let names = |of: &str| Some((0..3).map(|row| format!("{of} {row}")).collect::<Vec<_>>());
+    let set = EmbeddingSet {
+        labels: names("class"),
+        paths: names("photo"),
+        model: Some("sha256:one".to_owned()),
+        ..rows.into()
+    };
+    for code in [Code::Bf16, Code::Int8] {
+        set.save_compact(&path, code).unwrap();
+        let mapped = MappedCompact::open(&path).unwrap();
+        let whole = EmbeddingSet::load(&path).unwrap();
+        let some = mapped.select(&[2, 0, 2]).unwrap();
+        assert_eq!(some.embeddings, whole.embeddings.select(&[2, 0, 2]));
+        assert_eq!(some.labels.unwrap(), ["class 2", "class 0", "class 2"]);
+        assert_eq!(some.paths.unwrap()[1], "photo 0");
+        assert_eq!((some.cameras, some.model), (None, whole.model));
+        assert_eq!(mapped.select(&[]).unwrap().embeddings.rows(), 0);
     }
 }

@@ -147,8 +147,8 @@ pub(crate) struct Evaluate {
     /// Cameras of the queries, one a line or .npy of integers [default: those in their file]
     #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
     pub(crate) query_cameras: Option<PathBuf>,
-    /// Embeddings of the gallery; or milvus://HOST[:PORT]/COLLECTION, whose lists are measured: with --query, or with
-    /// the --embeddings that were pushed into it
+    /// Embeddings of the gallery; or an index or milvus://HOST[:PORT]/COLLECTION, whose lists are measured: with
+    /// --query, or with the --embeddings that it was made of
     #[arg(long, value_name = "FILE", conflicts_with = "run", help_heading = INPUT)]
     pub(crate) gallery: Option<PathBuf>,
     /// Labels of the gallery [default: those in its file]
@@ -624,6 +624,18 @@ pub(crate) enum Metric {
     Cosine,
     /// Euclidean distance of the rows as they are
     Euclidean,
+    /// Inner product of the rows as they are
+    InnerProduct,
+}
+
+impl From<Metric> for gallerist_retrieval::search::Metric {
+    fn from(metric: Metric) -> Self {
+        match metric {
+            Metric::Cosine => Self::Cosine,
+            Metric::Euclidean => Self::Euclidean,
+            Metric::InnerProduct => Self::InnerProduct,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -106,6 +106,40 @@ fn an_index_is_built_searched_changed_and_searched_again() {
 }
 
 #[test]
+fn the_lists_of_an_index_are_evaluated_like_its_file() {
+    let folder = folder();
+    let dir = folder.path();
+    for metric in ["cosine", "euclidean", "inner-product"] {
+        for kind in ["exact", "hnsw"] {
+            let build = format!("index build a.safetensors --out g.index --kind {kind} --metric {metric} --json");
+            assert_eq!(json(dir, &build)["items"], 6000);
+            for queries in ["--embeddings a.safetensors", "--query b.safetensors"] {
+                let measure = |gallery: &str, more: &str| {
+                    let line = format!("evaluate {queries} {gallery} --metrics recall@1,map@r {more} --json");
+                    json(dir, &line)
+                };
+                let of_index = measure("--gallery g.index", "");
+                let gallery = if queries.contains("--query") { "--gallery a.safetensors" } else { "" };
+                let of_file = measure(gallery, &format!("--metric {metric}"));
+                let value = |found: &Value, name: &str| found["metrics"][name].as_f64().unwrap();
+                for name in ["recall@1", "map@r"] {
+                    let (index, file) = (value(&of_index, name), value(&of_file, name));
+                    let room = if kind == "exact" { 0.0 } else { 0.01 };
+                    assert!((index - file).abs() <= room, "{metric} {kind} {queries} {name}: {index} {file}");
+                }
+                assert_eq!(of_index["metric"], of_file["metric"]);
+                assert!(of_index["protocol"].as_str().unwrap().contains("lists of an index"));
+            }
+        }
+    }
+    let wrong = gallerist(dir, "evaluate --query b.safetensors --gallery g.index --cluster");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("--cluster is not for an index"), "{}", text(&wrong.stderr));
+    let absent = gallerist(dir, "evaluate --embeddings b.safetensors --gallery g.index");
+    assert!(text(&absent.stderr).contains("200 rows of `b.safetensors` are not in the gallery"));
+}
+
+#[test]
 fn the_graph_is_the_same_for_any_number_of_threads() {
     let folder = folder();
     for threads in [1, 2] {

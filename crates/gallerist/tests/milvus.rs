@@ -139,11 +139,11 @@ mod with_a_server {
         let mixed = error(dir, &format!("evaluate --query other.safetensors --gallery {gallery}"));
         assert!(mixed.contains("distances mean nothing"), "{mixed}");
         let absent = error(dir, &format!("evaluate --embeddings b.safetensors --gallery {gallery}"));
-        assert!(absent.contains("of `b.safetensors` are not in the collection"), "{absent}");
+        assert!(absent.contains("of `b.safetensors` are not in the gallery"), "{absent}");
         let other = error(dir, &format!("index push b.safetensors --gallery {gallery} --kind hnsw"));
         assert!(other.contains("12 dimensions, COSINE, FLAT, not 12 dimensions, COSINE, HNSW"), "{other}");
         let lists = error(dir, &format!("evaluate --query b.safetensors --gallery {gallery} --cluster"));
-        assert!(lists.contains("--cluster is not for a collection"), "{lists}");
+        assert!(lists.contains("--cluster is not for an index"), "{lists}");
     }
 
     #[test]

@@ -24,6 +24,28 @@ pub struct NetworkConfig {
     /// What of batch norm stays as it is in training.
     #[serde(skip_serializing_if = "FreezeBatchNorm::is_none")]
     pub freeze_batch_norm: FreezeBatchNorm,
+    /// How the last linear layers begin.
+    #[serde(skip_serializing_if = "HeadInit::is_random")]
+    pub head_init: HeadInit,
+}
+
+/// How the linear layers that give the embeddings begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadInit {
+    /// Drawn from the seed.
+    #[default]
+    Random,
+    /// The principal components of what the layer is given for the training images, each with the same
+    /// variance (Gordo et al. 2016, section 3.1): the best start where the layers below have learned
+    /// already.
+    PcaWhitening,
+}
+
+impl HeadInit {
+    fn is_random(&self) -> bool {
+        *self == HeadInit::Random
+    }
 }
 
 /// The networks there are.
@@ -183,24 +205,25 @@ impl<'de> Deserialize<'de> for NetworkConfig {
         struct Common {
             weights: Option<PathBuf>,
             freeze_batch_norm: FreezeBatchNorm,
+            head_init: HeadInit,
         }
         let mut table = toml::Table::deserialize(deserializer)?;
-        let common = ["weights", "freeze_batch_norm"]
+        let common = ["weights", "freeze_batch_norm", "head_init"]
             .into_iter()
             .filter_map(|key| table.remove_entry(key))
             .collect::<toml::Table>();
-        let Common { weights, freeze_batch_norm } =
+        let Common { weights, freeze_batch_norm, head_init } =
             common.try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
         let architecture =
             table.try_into().map_err(|e: toml::de::Error| D::Error::custom(with_common(e.message())))?;
-        Ok(NetworkConfig { architecture, weights, freeze_batch_norm })
+        Ok(NetworkConfig { architecture, weights, freeze_batch_norm, head_init })
     }
 }
 
 /// The message of an unknown key, with the keys that all networks have among the known ones.
 fn with_common(message: &str) -> String {
     match message.starts_with("unknown field") {
-        true => format!("{}, `weights`, `freeze_batch_norm`", message.trim_end()),
+        true => format!("{}, `weights`, `freeze_batch_norm`, `head_init`", message.trim_end()),
         false => message.into(),
     }
 }

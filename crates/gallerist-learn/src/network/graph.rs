@@ -6,8 +6,8 @@
 //! PyTorch implementation whose weights are in circulation, so that parameters need no table of
 //! names.
 
-use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
-use burn::tensor::{Device, Tensor, activation, module};
+use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor, TensorData, activation, module};
 
 use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool};
 use super::{FreezeBatchNorm, InputShape};
@@ -162,6 +162,30 @@ impl Network {
         self.heads.iter().map(|&i| values[i].clone().expect("heads are kept").rows()).collect()
     }
 
+    /// The network whose embeddings are what its linear heads are given, in the order of the heads.
+    ///
+    /// `None` where a head is not a linear layer.
+    pub(crate) fn features(&self) -> Option<Self> {
+        let mut features = self.clone();
+        for (head, dimensions) in features.heads.iter_mut().zip(&mut features.dimensions) {
+            let Step { op: Op::Linear(linear), inputs, .. } = &self.steps[*head] else { return None };
+            (*head, *dimensions) = (inputs[0], linear.weight.dims()[0]);
+        }
+        features.heads.iter().for_each(|&step| features.last_use[step] = usize::MAX);
+        Some(features)
+    }
+
+    /// The network with another weight, `[inputs, outputs]`, and bias of a linear head; a head without a
+    /// bias leaves that out.
+    pub(crate) fn with_head(mut self, head: usize, weight: Vec<f32>, bias: Vec<f32>) -> Self {
+        let Op::Linear(linear) = &mut self.steps[self.heads[head]].op else {
+            panic!("head {head} is not linear")
+        };
+        linear.weight = with_values(linear.weight.clone(), weight);
+        linear.bias = linear.bias.take().map(|old| with_values(old, bias));
+        self
+    }
+
     /// Whether a parameter belongs to a layer that is always new: an embedding head or a learned pooling
     /// (its learning rate is `optimizer.head_factor` times the base rate).
     ///
@@ -212,6 +236,14 @@ impl Network {
             .collect();
         Network { steps, ..self }
     }
+}
+
+/// A parameter with other values.
+fn with_values<const D: usize>(param: Param<Tensor<D>>, values: Vec<f32>) -> Param<Tensor<D>> {
+    let learns = param.is_require_grad();
+    param.map(|old| {
+        Tensor::from_data(TensorData::new(values, old.dims()), &old.device()).set_require_grad(learns)
+    })
 }
 
 /// A tensor of a network.

@@ -35,7 +35,7 @@ mod two_conv;
 use burn::tensor::Device;
 
 pub use bn_inception::{BnInceptionConfig, InceptionHead};
-pub use config::{Architecture, FreezeBatchNorm, NetworkConfig};
+pub use config::{Architecture, FreezeBatchNorm, HeadInit, NetworkConfig};
 pub use conv_blocks::ConvBlocksConfig;
 pub use googlenet::GoogLeNetConfig;
 pub use graph::Network;

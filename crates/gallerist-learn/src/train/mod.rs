@@ -16,6 +16,7 @@ pub mod config;
 mod diagnostics;
 mod directory;
 mod evaluation;
+mod head_init;
 pub mod log;
 mod means;
 mod objective;

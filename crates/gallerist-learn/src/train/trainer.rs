@@ -21,7 +21,7 @@ use super::config::threads;
 use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
-use super::{RunConfig, RunDirectory, Which, means};
+use super::{RunConfig, RunDirectory, Which, head_init, means};
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::loss::{Labels, Progress, Queries};
 use crate::model::{Model, description};
@@ -113,6 +113,7 @@ impl Trainer {
             let (network, report) = weights::load(parts.network, weights::read(path)?)?;
             (parts.network, pretrained) = (network, Some(report));
         }
+        parts.network = head_init::begin(parts.network, config, parts.input, parts.store.set())?;
         let directory = RunDirectory::create(directory, config)?;
         let mut trainer = parts.into_trainer(config, directory, 0)?;
         trainer.pretrained = pretrained;

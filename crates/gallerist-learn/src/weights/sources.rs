@@ -7,8 +7,7 @@ pub struct Source {
     pub name: &'static str,
     /// Where it is.
     pub url: &'static str,
-    /// Its SHA-256 in hexadecimal: all 64 digits, or the first 8, which torchvision puts into its
-    /// files' names and checks.
+    /// Its SHA-256, 64 hexadecimal digits.
     pub sha256: &'static str,
     /// The `[network]` it fits.
     pub network: &'static str,
@@ -18,10 +17,10 @@ pub struct Source {
 
 const IMAGENET: &str = "ImageNet-1k; RGB 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225";
 
-/// torchvision's weights of the networks of this crate.
+/// torchvision's weights of the networks of this crate, and the BN-Inception that the papers start from.
 ///
-/// The checksums of 64 digits are those of the files as several projects have published them on their
-/// own; of the others only the digits in the file's name are known here.
+/// The checksums are those that other projects have published of the files, and begin with the digits that
+/// their makers put into the names.
 pub const SOURCES: &[Source] = &[
     Source {
         name: "resnet18-v1",
@@ -47,16 +46,23 @@ pub const SOURCES: &[Source] = &[
     Source {
         name: "resnet50-v2",
         url: "https://download.pytorch.org/models/resnet50-11ad3fa6.pth",
-        sha256: "11ad3fa6",
+        sha256: "11ad3fa62ca79e40addfd354a8ec4b7c75143b3038b8d2a807fbc68deab379ca",
         network: "kind = \"resnet\", depth = 50",
         about: IMAGENET,
     },
     Source {
         name: "googlenet-v1",
         url: "https://download.pytorch.org/models/googlenet-1378be20.pth",
-        sha256: "1378be20",
+        sha256: "1378be20a8e875cf1568b8a71654e704449655e34711a959a38b04fb34905cef",
         network: "kind = \"googlenet\"",
         about: "ImageNet-1k; RGB 224, mean 0.5, std 0.5",
+    },
+    Source {
+        name: "bn_inception",
+        url: "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth",
+        sha256: "52deb473314542a5c2f87e9e6f26f4ca42fe863d15f986414dbae8c2dfdd2353",
+        network: "kind = \"bn_inception\"",
+        about: "ImageNet-1k; BGR 224, range 255, mean 104 117 123",
     },
     Source {
         name: "mobilenet_v2-v1",
@@ -68,7 +74,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         name: "mobilenet_v2-v2",
         url: "https://download.pytorch.org/models/mobilenet_v2-7ebf99e0.pth",
-        sha256: "7ebf99e0",
+        sha256: "7ebf99e03e254b273379b23edca7ec0da9f48273b23a332b93c1c99d49e86e8f",
         network: "kind = \"mobilenet_v2\"",
         about: IMAGENET,
     },
@@ -90,8 +96,8 @@ mod tests {
         for (i, source) in SOURCES.iter().enumerate() {
             let file = source.url.rsplit('/').next().unwrap();
             let digits = file.rsplit_once('-').unwrap().1.trim_end_matches(".pth");
-            assert_eq!(digits, &source.sha256[..8], "{}", source.name);
-            assert!([8, 64].contains(&source.sha256.len()));
+            assert!(source.sha256.starts_with(digits), "{}", source.name);
+            assert_eq!(source.sha256.len(), 64);
             assert!(SOURCES[..i].iter().all(|other| other.name != source.name));
         }
     }

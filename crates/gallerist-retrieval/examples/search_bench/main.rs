@@ -102,7 +102,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["evaluate", embeddings, labels_path] => {
             let embeddings = read(embeddings)?;
             let labels = labels::encode(&load_labels(labels_path)?);
-            let names = ["recall@1", "recall@10", "precision@1", "map@r", "r_precision", "map", "mrr"];
+            // All of them, each that takes a K with two.
+            let numbered = |name: &str| [name.replace('K', "1"), name.replace('K', "10")];
+            let mut names: Vec<String> = eval::Measure::NAMES.iter().flat_map(|name| numbered(name)).collect();
+            names.dedup();
             let measures = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
             let options = eval::EvalOptions { metric: Metric::Cosine, measures };
             let start = Instant::now();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use super::tensors::{self, Stored};
-use super::{Format, format_of, npy};
+use super::{EmbeddingSet, Format, format_of, npy};
 use crate::compact::Values;
-use crate::{CompactMatrix, Error, MatrixView, Result};
+use crate::{CompactMatrix, Error, Matrix, MatrixView, Result};
 
 /// A file whose pages are read as they are needed.
 struct MappedFile {
@@ -188,6 +188,27 @@ impl MappedCompact {
     pub fn view(&self) -> CompactMatrix<'_> {
         let values = self.values().expect("checked when the file was opened");
         CompactMatrix::new(self.rows, self.cols, values).expect("checked when the file was opened")
+    }
+
+    /// The rows named, decoded, in that order, with what the file says about them.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a list with fewer entries than rows.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn select(&self, rows: &[usize]) -> Result<EmbeddingSet> {
+        let view = self.view();
+        let mut values = vec![0.0; rows.len() * self.cols];
+        for (&row, to) in rows.iter().zip(values.chunks_mut(self.cols.max(1))) {
+            view.decode_row(row, to);
+        }
+        let path = &self.file.path;
+        let (tensors, metadata) = tensors::open(path, &self.file.map)?;
+        let embeddings = Matrix::new(rows.len(), self.cols, values)?;
+        tensors::with_lists((path, &tensors), &metadata, embeddings, |list| {
+            rows.iter().filter_map(|&row| list.get(row).cloned()).collect()
+        })
     }
 
     /// As [`MappedMatrix::verify`].

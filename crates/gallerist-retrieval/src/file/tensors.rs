@@ -143,6 +143,17 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
             CompactMatrix::new(rows, cols, values)?.decode()
         }
     };
+    with_lists((path, &tensors), &metadata, embeddings, |list| list)
+}
+
+/// The rows of a file with what it says about them: `keep` leaves of its lists what belongs to
+/// `embeddings`.
+pub(super) fn with_lists(
+    (path, tensors): (&Path, &SafeTensors),
+    metadata: &HashMap<String, String>,
+    embeddings: Matrix,
+    keep: impl Fn(Vec<String>) -> Vec<String>,
+) -> Result<EmbeddingSet> {
     let list = |name: &str| -> Result<Option<Vec<String>>> {
         let Ok(tensor) = tensors.tensor(name) else { return Ok(None) };
         if tensor.dtype() != Dtype::U8 {
@@ -151,7 +162,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
         }
         let list = serde_json::from_slice(tensor.data())
             .map_err(|error| refuse(path, format!("`{name}` is no JSON list of strings: {error}"), None))?;
-        Ok(Some(list))
+        Ok(Some(keep(list)))
     };
     let set = EmbeddingSet {
         embeddings,

@@ -128,6 +128,20 @@ impl Catalog {
         }
     }
 
+    /// Ids and rows of the rows that exist and that `filter` admits, in the order of ids.
+    pub(super) fn admitted(&self, filter: &ItemFilter, exists: impl Fn(usize) -> bool) -> Vec<(u64, usize)> {
+        let admission = self.admission(filter);
+        let rows = (0..self.len()).filter(|&row| exists(row) && admission.admits(row));
+        let mut found: Vec<_> = rows.map(|row| (self.ids[row], row)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Ids with the labels of their rows.
+    pub(super) fn labelled(&self, rows: Vec<(u64, usize)>) -> Vec<(u64, Option<String>)> {
+        rows.into_iter().map(|(id, row)| (id, self.labels.get(row).map(str::to_owned))).collect()
+    }
+
     /// `filter` made ready to be asked by row.
     pub(super) fn admission<'a>(&'a self, filter: &'a ItemFilter) -> Admission<'a> {
         Admission {

@@ -60,6 +60,14 @@ impl EmbeddedIndex {
         }
     }
 
+    /// Id and label of every item that `filter` admits, in the order of ids.
+    pub fn labels(&self, filter: &ItemFilter) -> Vec<(u64, Option<String>)> {
+        match self {
+            Self::Exact(index) => index.labels(filter),
+            Self::Hnsw(index) => index.labels(filter),
+        }
+    }
+
     /// Writes the index, atomically.
     ///
     /// # Errors

@@ -105,9 +105,12 @@ impl ExactIndex {
 
     /// The ids of all items that `filter` admits, rising.
     pub fn ids(&self, filter: &ItemFilter) -> Vec<u64> {
-        let admission = self.catalog.admission(filter);
-        let ids = self.catalog.ids().iter().enumerate();
-        ids.filter(|&(row, _)| admission.admits(row)).map(|(_, &id)| id).collect()
+        self.catalog.admitted(filter, |_| true).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Id and label of every item that `filter` admits, in the order of ids.
+    pub fn labels(&self, filter: &ItemFilter) -> Vec<(u64, Option<String>)> {
+        self.catalog.labelled(self.catalog.admitted(filter, |_| true))
     }
 
     fn mapped(&self) -> bool {

@@ -27,6 +27,7 @@ use super::hnsw::{Graph, HnswOptions};
 use super::values::{Plain, Values};
 use super::{IndexKind, MAX_ID, Origin};
 use crate::file::tensors::{AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, write_sealed};
+use crate::pages::prefer_large;
 use crate::search::Metric;
 use crate::{Error, Result};
 
@@ -292,7 +293,10 @@ impl<'a> Reader<'a> {
             Values::mapped(self.map, start..start + data.len())
                 .ok_or_else(|| self.refuse("its values cannot be used where they are"))?
         } else {
-            Values::Owned(data.as_chunks().0.iter().map(|&bytes| value(bytes)).collect())
+            let mut values = Vec::with_capacity(data.len() / 4);
+            prefer_large(&mut values);
+            values.extend(data.as_chunks().0.iter().map(|&bytes| value(bytes)));
+            Values::Owned(values)
         };
         Ok(([rows, cols], values))
     }

@@ -99,12 +99,9 @@ impl Best {
         }
     }
 
-    /// The candidates of each row, as (score, index).
-    pub(crate) fn lists(&self) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = (f32, u32)>> {
-        self.keys
-            .chunks(self.room)
-            .zip(&self.rows)
-            .map(|(keys, row)| keys[..row.used].iter().map(|&key| unrank_key(key)))
+    /// The keys of each row's candidates.
+    pub(crate) fn lists(&self) -> Vec<&[u64]> {
+        self.keys.chunks(self.room).zip(&self.rows).map(|(keys, row)| &keys[..row.used]).collect()
     }
 }
 
@@ -149,7 +146,8 @@ mod tests {
             }
             best.merge(&other);
             best.sort();
-            let lists: Vec<Vec<_>> = best.lists().map(Iterator::collect).collect();
+            let unranked = |list: &&[u64]| list.iter().map(|&key| unrank_key(key)).collect();
+            let lists: Vec<Vec<_>> = best.lists().iter().map(unranked).collect();
             assert!(lists[0].is_empty());
             assert_eq!(lists[1], wanted[..k.min(500)], "k = {k}");
         }

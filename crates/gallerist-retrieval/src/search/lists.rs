@@ -1,5 +1,7 @@
 //! What a search returns.
 
+use rayon::prelude::*;
+
 use super::best::{Best, unrank_key};
 
 /// For every query the indices and scores of the best rows of the gallery, the best first.
@@ -15,44 +17,51 @@ pub struct RankedLists {
 
 impl RankedLists {
     /// Takes the sorted candidates of one block of queries after the other, and frees them.
-    pub(crate) fn new(k: usize, blocks: Vec<Best>, present: impl Fn(f32) -> f32) -> Self {
-        let queries = blocks.iter().map(|block| block.lists().len()).sum();
-        let results = blocks.iter().flat_map(Best::lists).map(|list| list.len()).sum();
-        let mut ranked = Self {
-            k,
-            ends: Vec::with_capacity(queries),
-            indices: Vec::with_capacity(results),
-            scores: Vec::with_capacity(results),
-        };
-        for block in blocks {
-            for list in block.lists() {
-                for (score, index) in list {
-                    ranked.indices.push(index);
-                    ranked.scores.push(present(score));
-                }
-                ranked.ends.push(ranked.indices.len());
-            }
-        }
-        ranked
+    pub(crate) fn new(k: usize, blocks: Vec<Best>, present: impl Fn(f32) -> f32 + Sync) -> Self {
+        Self::gather(k, blocks, Best::lists, present)
     }
 
     /// Takes the sorted rank keys of one query after the other, and frees them.
-    pub(crate) fn from_keys(k: usize, lists: Vec<Vec<u64>>, present: impl Fn(f32) -> f32) -> Self {
-        let results = lists.iter().map(Vec::len).sum();
-        let mut ranked = Self {
-            k,
-            ends: Vec::with_capacity(lists.len()),
-            indices: Vec::with_capacity(results),
-            scores: Vec::with_capacity(results),
-        };
-        for list in lists {
-            for (score, index) in list.into_iter().map(unrank_key) {
-                ranked.indices.push(index);
-                ranked.scores.push(present(score));
+    pub(crate) fn from_keys(k: usize, lists: Vec<Vec<u64>>, present: impl Fn(f32) -> f32 + Sync) -> Self {
+        Self::gather(k, lists, |list| vec![list.as_slice()], present)
+    }
+
+    fn gather<B: Send>(
+        k: usize,
+        blocks: Vec<B>,
+        lists: impl Fn(&B) -> Vec<&[u64]> + Sync,
+        present: impl Fn(f32) -> f32 + Sync,
+    ) -> Self {
+        let mut ends = Vec::new();
+        let mut results = 0;
+        let mut block_ends = Vec::with_capacity(blocks.len());
+        for block in &blocks {
+            for list in lists(block) {
+                results += list.len();
+                ends.push(results);
             }
-            ranked.ends.push(ranked.indices.len());
+            block_ends.push(results);
         }
-        ranked
+        let (mut indices, mut scores) = (vec![0; results], vec![0.0; results]);
+        let (mut rest, mut start) = ((&mut indices[..], &mut scores[..]), 0);
+        let parts: Vec<_> = block_ends
+            .into_iter()
+            .map(|end| {
+                let (indices, scores) = std::mem::take(&mut rest);
+                let (own_indices, indices) = indices.split_at_mut(end - start);
+                let (own_scores, scores) = scores.split_at_mut(end - start);
+                (rest, start) = ((indices, scores), end);
+                (own_indices, own_scores)
+            })
+            .collect();
+        blocks.into_par_iter().zip(parts).for_each(|(block, (indices, scores))| {
+            let keys = lists(&block).into_iter().flatten();
+            for ((&key, index), score) in keys.zip(indices).zip(scores) {
+                let found = unrank_key(key);
+                (*score, *index) = (present(found.0), found.1);
+            }
+        });
+        Self { k, ends, indices, scores }
     }
 
     /// Results asked for per query.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Metric;
+
 /// Keep a gallery that changes: build, search, add, remove.
 ///
 /// An index is one file with embeddings, ids, labels, paths and cameras. `hnsw` finds nearly all of
@@ -43,8 +45,8 @@ pub(crate) struct Build {
     #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
     pub(crate) kind: Kind,
     /// How rows are compared
-    #[arg(long, value_enum, default_value_t = IndexMetric::Cosine)]
-    pub(crate) metric: IndexMetric,
+    #[arg(long, value_enum, default_value_t = Metric::Cosine)]
+    pub(crate) metric: Metric,
     #[command(flatten)]
     pub(crate) graph: GraphArgs,
     #[command(flatten)]
@@ -192,8 +194,8 @@ pub(crate) struct Push {
     #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
     pub(crate) kind: Kind,
     /// A new collection: how rows are compared
-    #[arg(long, value_enum, default_value_t = IndexMetric::Cosine)]
-    pub(crate) metric: IndexMetric,
+    #[arg(long, value_enum, default_value_t = Metric::Cosine)]
+    pub(crate) metric: Metric,
     /// A new collection, hnsw: links of an item per level, 2 to 2048
     #[arg(long, value_name = "M", default_value_t = 16)]
     pub(crate) m: usize,
@@ -268,16 +270,6 @@ pub(crate) enum Kind {
     Exact,
     /// Walk a graph of neighbours
     Hnsw,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum IndexMetric {
-    /// Rows scaled to length 1; similarity is their product
-    Cosine,
-    /// Euclidean distance of the rows as they are
-    Euclidean,
-    /// Inner product of the rows as they are
-    InnerProduct,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]

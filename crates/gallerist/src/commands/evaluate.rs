@@ -13,6 +13,7 @@ use gallerist::retrieval::cluster::Preset;
 use gallerist::retrieval::eval::{
     self, Bootstrap, EvalOptions, FewShotOptions, Labelled, OneShot, Plan, Report, Trial, VerificationOptions,
 };
+use gallerist::retrieval::index::is_index;
 use gallerist::retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist::retrieval::search::Metric as Compare;
 use gallerist::train;
@@ -20,7 +21,7 @@ use serde::Serialize;
 
 use super::remote::is_remote;
 use super::{Failure, Outcome, embed_with_bar};
-use crate::args::{Evaluate, KMeans, Metric, Over, Pooling, Rerank};
+use crate::args::{Evaluate, KMeans, Over, Pooling, Rerank};
 use crate::printer;
 use input::Input;
 pub(super) use shown::{table, warn_of_ties};
@@ -40,7 +41,7 @@ pub(super) fn run(args: Evaluate) -> Outcome {
     }
     let given = plan(&args, None)?;
     if let Some(gallery) = &args.gallery {
-        if is_remote(gallery) {
+        if is_remote(gallery) || is_index(gallery) {
             return lists::run(&args, gallery, given);
         }
         if args.embeddings.is_some() {
@@ -89,10 +90,8 @@ fn plan(args: &Evaluate, model: Option<&Model>) -> Result<Plan, Failure> {
     if !args.metrics.is_empty() {
         plan.options.measures = train::measures(&args.metrics)?;
     }
-    match args.metric {
-        None => {}
-        Some(Metric::Cosine) => plan.options.metric = Compare::Cosine,
-        Some(Metric::Euclidean) => plan.options.metric = Compare::Euclidean,
+    if let Some(metric) = args.metric {
+        plan.options.metric = metric.into();
     }
     let rerank =
         args.rerank.map(|Rerank::KReciprocal| KReciprocal { k1: args.k1, k2: args.k2, lambda: args.lambda });

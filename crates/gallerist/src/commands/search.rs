@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use gallerist::data::{ImageSet, OpenOptions};
 use gallerist::model::Model;
 use gallerist::pages;
+use gallerist::retrieval::file::MappedCompact;
 use gallerist::retrieval::index::{EmbeddedIndex, Index, Item, ItemFilter, Origin, is_index};
-use gallerist::retrieval::search::{Metric, RankedLists, SearchOptions, search};
+use gallerist::retrieval::search::{CompactGallery, Metric, RankedLists, SearchOptions, search};
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 use gallerist::train::{RunDirectory, Which};
 use serde::Serialize;
@@ -29,7 +30,7 @@ struct Result_<'a> {
     rank: usize,
     /// The row in a file of embeddings.
     #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<u32>,
+    index: Option<usize>,
     /// The id in an index.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
@@ -50,14 +51,13 @@ pub(super) fn run(args: Search) -> Outcome {
     let broken = !queries.broken.is_empty();
     let queries = queries.set;
     let size = gallery.len()?;
-    let (gallery, ids) = gallery.candidates(&queries.embeddings, args.k)?;
+    let (gallery, names) = gallery.candidates(&queries.embeddings, args.k)?;
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(args.k) };
     let (normalized, _) = gallery.embeddings.l2_normalized();
     let lists = search(&queries.embeddings, &normalized, &options)?;
-    let ids = ids.as_deref();
     if let Some(html) = &args.html {
         let mut page = pages::search_page(&images, &queries, &gallery, &lists);
-        // Of an index the page was given only what was found.
+        // The page may have been given only what was found.
         for (name, value) in &mut page.facts {
             if name == "gallery" {
                 *value = printer::count(size, "image");
@@ -67,9 +67,9 @@ pub(super) fn run(args: Search) -> Outcome {
         printer::note(&format!("page: {}", html.display()));
     }
     if args.json {
-        printer::json(&listed(&queries, (&gallery, ids), &lists))?;
+        printer::json(&listed(&queries, (&gallery, &names), &lists))?;
     } else {
-        printer::out(&tables(&listed(&queries, (&gallery, ids), &lists)))?;
+        printer::out(&tables(&listed(&queries, (&gallery, &names), &lists)))?;
     }
     Ok(ExitCode::from(u8::from(broken)))
 }
@@ -77,7 +77,17 @@ pub(super) fn run(args: Search) -> Outcome {
 /// A gallery as its file has it.
 enum Searched {
     Embeddings(EmbeddingSet),
+    /// In bf16 or int8, and left so.
+    Compact(MappedCompact, Origin),
     Index(Box<dyn Index>, Origin),
+}
+
+/// What a row of the candidates is called in the gallery.
+enum Names {
+    /// The number of each candidate's row in the file.
+    Rows(Vec<usize>),
+    /// The id of each candidate in the index.
+    Ids(Vec<u64>),
 }
 
 impl Searched {
@@ -89,6 +99,10 @@ impl Searched {
             let index = EmbeddedIndex::open(path, true)?;
             let origin = index.origin().clone();
             (index.into(), origin)
+        } else if let Ok(compact) = MappedCompact::open(path) {
+            compact.verify()?;
+            let origin = origin(&compact.select(&[])?);
+            return Ok(Self::Compact(compact, origin));
         } else {
             return Ok(Self::Embeddings(EmbeddingSet::load(path)?));
         };
@@ -104,30 +118,36 @@ impl Searched {
     fn len(&self) -> Result<usize, Failure> {
         Ok(match self {
             Self::Embeddings(set) => set.embeddings.rows(),
+            Self::Compact(compact, _) => compact.view().rows(),
             Self::Index(index, _) => index.info()?.count,
         })
     }
 
     fn origin(&self) -> Origin {
         match self {
-            Self::Embeddings(set) => {
-                Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() }
-            }
-            Self::Index(_, origin) => origin.clone(),
+            Self::Embeddings(set) => origin(set),
+            Self::Compact(_, origin) | Self::Index(_, origin) => origin.clone(),
         }
     }
 
-    /// The rows among which the best are: all of a file; of an index what it finds for any of the
-    /// queries, with their ids.
-    fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Option<Vec<u64>>), Failure> {
+    /// The rows among which the best are: all of a file in f32; else what is found for any of the
+    /// queries.
+    fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Names), Failure> {
         let (index, origin) = match self {
-            Self::Embeddings(set) => return Ok((set, None)),
+            Self::Embeddings(set) => {
+                let rows = (0..set.embeddings.rows()).collect();
+                return Ok((set, Names::Rows(rows)));
+            }
+            Self::Compact(compact, _) => {
+                let gallery = CompactGallery::new(compact.view(), Metric::Cosine)?;
+                let lists = gallery.search(queries, &SearchOptions::new(k))?;
+                let rows = distinct(lists.iter().flat_map(|(rows, _)| rows).map(|&row| row as usize));
+                return Ok((compact.select(&rows)?, Names::Rows(rows)));
+            }
             Self::Index(index, origin) => (index, origin),
         };
         let lists = index.search(queries.view(), k, &ItemFilter::default())?;
-        let mut ids: Vec<u64> = lists.iter().flat_map(|(ids, _)| ids).copied().collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids = distinct(lists.iter().flat_map(|(ids, _)| ids).copied());
         let items: Vec<Item> = index.get(&ids)?.into_iter().flatten().collect();
         let rows = items.iter().flat_map(|item| &item.embedding).copied().collect();
         let list = |of: fn(&Item) -> &Option<String>| {
@@ -144,8 +164,19 @@ impl Searched {
             source,
             run,
         };
-        Ok((set, Some(ids)))
+        Ok((set, Names::Ids(ids)))
     }
+}
+
+fn distinct<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found: Vec<T> = found.collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn origin(set: &EmbeddingSet) -> Origin {
+    Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() }
 }
 
 /// The network that embedded the gallery: from --run, or from where the gallery's file says.
@@ -191,7 +222,7 @@ fn model_for(args: &Search, gallery: Origin) -> Result<Model, Failure> {
 
 fn listed<'a>(
     queries: &'a EmbeddingSet,
-    (gallery, ids): (&'a EmbeddingSet, Option<&[u64]>),
+    (gallery, names): (&'a EmbeddingSet, &Names),
     lists: &RankedLists,
 ) -> Vec<Listed<'a>> {
     let text = |list: &'a Option<Vec<String>>, i: usize| list.as_ref().map(|list| list[i].as_str());
@@ -205,8 +236,8 @@ fn listed<'a>(
                 .enumerate()
                 .map(|(i, (&index, &distance))| Result_ {
                     rank: i + 1,
-                    index: if ids.is_none() { Some(index) } else { None },
-                    id: ids.map(|ids| ids[index as usize]),
+                    index: if let Names::Rows(rows) = names { Some(rows[index as usize]) } else { None },
+                    id: if let Names::Ids(ids) = names { Some(ids[index as usize]) } else { None },
                     distance,
                     label: text(&gallery.labels, index as usize),
                     path: text(&gallery.paths, index as usize),

@@ -45,12 +45,8 @@ fn list(args: args::WeightsList) -> Outcome {
     }
     let mut text = String::new();
     for source in SOURCES {
-        let digits = match source.sha256.len() {
-            64 => "SHA-256",
-            _ => "SHA-256 begins",
-        };
         text += &format!(
-            "{}\n    {}\n    {digits} {}\n    [network] {}\n    {}\n",
+            "{}\n    {}\n    SHA-256 {}\n    [network] {}\n    {}\n",
             source.name, source.url, source.sha256, source.network, source.about
         );
     }

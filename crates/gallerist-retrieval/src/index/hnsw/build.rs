@@ -124,6 +124,7 @@ fn with_new(graph: &Graph, space: Space, group: &[Edge]) -> Vec<u32> {
     let mut list: Vec<u32> = graph.view().neighbours(level, node).chain(new).collect();
     let room = graph.room(level);
     if list.len() > room {
+        list.iter().for_each(|&other| space.prefetch(other));
         let (row, inverse) = (space.row(node), space.inverse_of(node));
         let mut candidates: Vec<Near> =
             list.iter().map(|&other| rank_key(space.closeness(row, inverse, other), other)).collect();

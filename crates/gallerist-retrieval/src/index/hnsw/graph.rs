@@ -1,6 +1,7 @@
 //! The graph: who is whose neighbour, level by level.
 
 use super::super::values::Values;
+use crate::pages::prefer_large;
 
 /// The end of a list of neighbours that is not full.
 pub(super) const END: u32 = u32::MAX;
@@ -113,7 +114,10 @@ impl Graph {
         let mut all = std::mem::take(&mut self.levels);
         all.extend(levels);
         let lists: usize = all.iter().map(|&level| usize::from(level)).sum();
-        self.base.owned().resize(all.len() * 2 * self.m, END);
+        let base = self.base.owned();
+        base.reserve(all.len() * 2 * self.m - base.len());
+        prefer_large(base);
+        base.resize(all.len() * 2 * self.m, END);
         self.upper.owned().resize(lists * self.m, END);
         self.set_levels(all);
     }

@@ -36,6 +36,7 @@ use super::{
     IdLists, Index, IndexInfo, IndexKind, Item, ItemFilter, Items, Origin, check_items, check_queries,
 };
 use crate::matrix::normalize;
+use crate::pages::prefer_large;
 use crate::search::{Metric, SearchOptions, pair_scores, search};
 use crate::{Error, Matrix, MatrixView, Result};
 pub(in crate::index) use graph::Graph;
@@ -219,12 +220,12 @@ impl HnswIndex {
 
     /// The ids of all items that `filter` admits, rising.
     pub fn ids(&self, filter: &ItemFilter) -> Vec<u64> {
-        let admission = self.catalog.admission(filter);
-        let ids = self.catalog.ids().iter().enumerate();
-        let admitted = ids.filter(|&(slot, _)| self.alive[slot] && admission.admits(slot));
-        let mut ids: Vec<u64> = admitted.map(|(_, &id)| id).collect();
-        ids.sort_unstable();
-        ids
+        self.catalog.admitted(filter, |slot| self.alive[slot]).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Id and label of every item that `filter` admits, in the order of ids.
+    pub fn labels(&self, filter: &ItemFilter) -> Vec<(u64, Option<String>)> {
+        self.catalog.labelled(self.catalog.admitted(filter, |slot| self.alive[slot]))
     }
 
     /// As [`Index::search`], comparing every item: what the walk's lists are measured by.
@@ -259,6 +260,9 @@ impl HnswIndex {
         self.origin.add(items, self.slots.is_empty());
         self.changed |= !items.is_empty();
         let first = self.alive.len();
+        let rows = self.rows.owned();
+        rows.reserve(items.len() * self.dimensions);
+        prefer_large(rows);
         for row in 0..items.len() {
             let embedding = items.set().embeddings.row(row);
             let id = items.ids()[row];

@@ -1,4 +1,5 @@
-//! `gallerist evaluate --gallery milvus://…`: the metrics of the lists that a collection gives.
+//! `gallerist evaluate --gallery INDEX` (or `milvus://…`): the metrics of the lists that an index or a
+//! collection gives.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,9 +7,10 @@ use std::process::ExitCode;
 
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{self, Further, Listed, Plan, Report};
-use gallerist::retrieval::index::{ItemFilter, stable_id};
+use gallerist::retrieval::index::{EmbeddedIndex, Index, ItemFilter, stable_id};
 
-use super::super::{Failure, Outcome, labels_of, remote};
+use super::super::remote::{self, is_remote};
+use super::super::{Failure, Outcome, labels_of};
 use super::{Printed, input, table, warn_of_ties};
 use crate::args::Evaluate;
 use crate::printer;
@@ -29,19 +31,19 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
             Some("evaluate the file of the gallery"),
         ));
     }
-    let opened = remote::open(gallery, None)?;
-    input::same_model((file, set.model.clone()), (gallery, opened.origin.model), args.force)?;
-    let items = remote::labels(gallery, &ItemFilter::default())?;
+    let (index, items) = open(gallery)?;
+    let info = index.info()?;
+    input::same_model((file, set.model.clone()), (gallery, info.model), args.force)?;
 
     let mut options = plan.options;
     if args.metric.is_none() {
-        options.metric = opened.index.info()?.metric;
+        options.metric = info.metric;
     }
-    // The images that were pushed are left out of their own lists.
+    // The images that are in it are left out of their own lists.
     let own = args.embeddings.is_some().then(|| own_ids(&set, &items, &name)).transpose()?;
     let listed =
         Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
-    let evaluation = eval::evaluate_index(opened.index.as_ref(), &listed, &options)?.evaluation;
+    let evaluation = eval::evaluate_index(index.as_ref(), &listed, &options)?.evaluation;
     let report = Report { evaluation, further: Further::default() };
     if args.json {
         printer::json(&Printed { report: &report, one_shot: None })?;
@@ -52,7 +54,18 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The ids under which the rows of `set` were pushed: by their paths, or by their numbers.
+/// What answers, with id and label of each of its items.
+fn open(gallery: &Path) -> Result<(Box<dyn Index>, Vec<remote::Labelled>), Failure> {
+    let all = ItemFilter::default();
+    if is_remote(gallery) {
+        return Ok((remote::open(gallery, None)?.index, remote::labels(gallery, &all)?));
+    }
+    let index = EmbeddedIndex::open(gallery, true)?;
+    let items = index.labels(&all);
+    Ok((index.into(), items))
+}
+
+/// The ids under which the rows of `set` were added: by their paths, or by their numbers.
 fn own_ids(set: &EmbeddingSet, gallery: &[(u64, Option<String>)], name: &str) -> Result<Vec<u64>, Failure> {
     let there: HashSet<u64> = gallery.iter().map(|&(id, _)| id).collect();
     let by_path = set.paths.as_ref().map(|paths| paths.iter().map(|path| stable_id(path)).collect());
@@ -66,8 +79,8 @@ fn own_ids(set: &EmbeddingSet, gallery: &[(u64, Option<String>)], name: &str) ->
         }
     }
     Err(Failure::new(
-        format!("{} of `{name}` are not in the collection", printer::count(missing, "row")),
-        Some("push the file first, or give it as --query FILE if its images are others"),
+        format!("{} of `{name}` are not in the gallery", printer::count(missing, "row")),
+        Some("add the file first, or give it as --query FILE if its images are others"),
     ))
 }
 
@@ -91,8 +104,8 @@ fn refuse_what_needs_embeddings(args: &Evaluate, plan: &Plan) -> Result<(), Fail
     match asked.iter().find(|(_, asked)| *asked) {
         None => Ok(()),
         Some((option, _)) => Err(Failure::new(
-            format!("{option} is not for a collection: it is measured by its lists and its own labels"),
-            Some("evaluate the file that was pushed: --gallery FILE"),
+            format!("{option} is not for an index: it is measured by its lists and its own labels"),
+            Some("evaluate the embeddings it was made of: --gallery FILE"),
         )),
     }
 }

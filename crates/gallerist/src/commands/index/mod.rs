@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::remote::{self, is_remote};
 use super::{Failure, Outcome};
-use crate::args::index::{Command, FilterArgs, IndexMetric, Info, Remove};
+use crate::args::index::{Command, FilterArgs, Info, Remove};
 use crate::printer::{self, count, grouped};
 
 pub(super) fn run(command: Command) -> Outcome {
@@ -37,16 +37,6 @@ pub(super) fn open(path: &Path, mapped: bool) -> Result<EmbeddedIndex, Failure> 
         ));
     }
     Ok(EmbeddedIndex::open(path, mapped)?)
-}
-
-impl From<IndexMetric> for Metric {
-    fn from(metric: IndexMetric) -> Self {
-        match metric {
-            IndexMetric::Cosine => Self::Cosine,
-            IndexMetric::Euclidean => Self::Euclidean,
-            IndexMetric::InnerProduct => Self::InnerProduct,
-        }
-    }
 }
 
 /// What a user calls the scores of a metric.
