@@ -36,10 +36,10 @@ pub enum HeadInit {
     /// Drawn from the seed.
     #[default]
     Random,
-    /// The principal components of what the layer is given for the training images, each with the same
-    /// variance (Gordo et al. 2016, section 3.1): the best start where the layers below have learned
-    /// already.
-    PcaWhitening,
+    /// Linear discriminant analysis of what the layer is given for the training images: whitened by its
+    /// covariance within classes, then its principal components (Mikolajczyk & Matas 2007; Radenović,
+    /// Tolias & Chum 2019, section 3.4). For layers below that have learned already.
+    Lda,
 }
 
 impl HeadInit {
