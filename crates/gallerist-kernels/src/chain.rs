@@ -244,7 +244,8 @@ impl Layer {
             let x = &self.maps[index * part..][..dy.len()];
             self.needs_sums(wanted).then(|| norm::sum_rows(x, dy, &self.affine, Activation::None))
         };
-        let (masked, parts): (_, Option<Vec<_>>) = if self.activation == Activation::None {
+        // Not collected as an `Option`: the first part without sums would end the work.
+        let (masked, parts): (_, Vec<Option<_>>) = if self.activation == Activation::None {
             (None, dy.par_chunks(part).enumerate().map(|(index, dy)| sum(index, dy)).collect())
         } else {
             let mut masked = Buffer::new(dy.len());
@@ -258,6 +259,7 @@ impl Layer {
             (Some(masked), parts)
         };
         let pixels = self.sizes.output.pixels();
+        let parts: Option<Vec<_>> = parts.into_iter().collect();
         (masked, parts.map(|parts| GradientSums::join(parts, &self.affine, pixels)))
     }
 }
