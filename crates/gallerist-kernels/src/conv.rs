@@ -16,8 +16,10 @@ use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
 use crate::buffer::{Buffer, with_scratch};
-use crate::nhwc::Maps;
-use crate::simd::{BLOCK_ROWS, Product, Run, chunks, lanes, panel_width, vectorized};
+use crate::depthwise;
+use crate::nhwc::{Maps, transpose};
+use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
+use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Run, chunks, panel_width};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
 const TILE_ELEMENTS: usize = 32 * 1024;
@@ -31,8 +33,61 @@ const PACKED_CHANNELS: usize = 8;
 /// Most partial sums of a weight gradient.
 const MOST_PARTS: usize = 16;
 
+/// Fewest partial sums where the input gradient is computed in the same pass.
+const FEWEST_PARTS: usize = 8;
+
 /// Most elements of all partial sums of a weight gradient together, unless one has more.
 const PARTS_ELEMENTS: usize = 512 * 1024;
+
+/// Feature maps that a convolution or its gradients read: as they lie in memory, or as a function of
+/// maps that is computed for a tile when it is needed, so that its result is never written.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// The values themselves.
+    Values(&'a [f32]),
+    /// `activation(affine(x))`.
+    Activated { x: &'a [f32], affine: &'a Affine, activation: Activation },
+    /// The gradient of `x` from the gradient `dy` of its normalisation by statistics of the batch.
+    Gradient { x: &'a [f32], dy: &'a [f32], linear: &'a Linear<'a> },
+    /// The same for fixed statistics.
+    Scaled { dy: &'a [f32], affine: &'a Affine },
+}
+
+impl<'a> Source<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Source::Values(x) | Source::Activated { x, .. } => x.len(),
+            Source::Gradient { dy, .. } | Source::Scaled { dy, .. } => dy.len(),
+        }
+    }
+
+    /// The elements from `first` on, if they are in memory.
+    fn values(&self, first: usize) -> Option<&'a [f32]> {
+        match self {
+            Source::Values(x) => Some(&x[first..]),
+            _ => None,
+        }
+    }
+
+    /// Writes the elements from `first` on, whole positions, to `to`.
+    fn copy(&self, first: usize, to: &mut [f32]) {
+        let count = to.len();
+        match *self {
+            Source::Values(x) => to.copy_from_slice(&x[first..][..count]),
+            Source::Activated { x, affine, activation } => {
+                apply_rows(&x[first..][..count], affine, activation, to);
+            }
+            Source::Gradient { x, dy, linear } => {
+                gradient_rows(linear, &x[first..][..count], &dy[first..][..count], Activation::None, to);
+            }
+            Source::Scaled { dy, affine } => scale_rows(affine, &dy[first..][..count], to),
+        }
+    }
+}
+
+/// What is done with a part of a result while it is in the cache: its first element's index and its
+/// values, whole positions.
+pub(crate) type After<'a, T> = &'a (dyn Fn(usize, &mut [f32]) -> T + Sync);
 
 /// Sizes of a convolution.
 #[derive(Clone, Debug)]
@@ -71,6 +126,11 @@ impl Geometry {
             dilation: options.dilation,
             groups,
         })
+    }
+
+    /// True if every channel is convolved for itself, with one kernel.
+    fn is_depthwise(&self) -> bool {
+        self.groups > 1 && self.channels_in_group() == 1 && self.channels_out_group() == 1
     }
 
     fn channels_in_group(&self) -> usize {
@@ -145,7 +205,12 @@ impl Windows {
     }
 
     fn tiles(&self) -> Vec<Tile> {
-        let row = self.step[0] * self.source.width * self.source.channels;
+        self.tiles_of(self.source.channels)
+    }
+
+    /// Tiles of a size that suits maps of `channels`.
+    fn tiles_of(&self, channels: usize) -> Vec<Tile> {
+        let row = self.step[0] * self.source.width * channels;
         let most_rows = (TILE_ELEMENTS / row).max(TILE_POSITIONS / self.grid[1]);
         let rows = most_rows.clamp(1, self.grid[0]);
         if rows < self.grid[0] {
@@ -178,13 +243,15 @@ impl Windows {
 
     /// Calls `work` with the values from the tile's first window element on and the sizes of the rows
     /// there: those of the source itself, or those of a copy with a border of zeros.
-    fn with_view<R>(&self, source: &[f32], tile: Tile, work: impl FnOnce(View<'_>) -> R) -> R {
+    fn with_view<R>(&self, source: &Source<'_>, tile: Tile, work: impl FnOnce(View<'_>) -> R) -> R {
         let Maps { height, width, channels, .. } = self.source;
         if self.inside() {
             let row = tile.first_row * self.step[0] + self.lowest(0).cast_unsigned();
             let column = self.lowest(1).cast_unsigned();
             let first = ((tile.first_image * height + row) * width + column) * channels;
-            return work(View { values: &source[first..], image_rows: height, row_pixels: width, channels });
+            if let Some(values) = source.values(first) {
+                return work(View { values, image_rows: height, row_pixels: width, channels });
+            }
         }
         let image_rows = self.extent(0, tile.rows);
         let row_pixels = self.extent(1, self.grid[1]);
@@ -209,8 +276,7 @@ impl Windows {
                     if left < right {
                         let from =
                             ((tile.first_image + image) * height + y.cast_unsigned()) * width + first_column;
-                        to[left * channels..right * channels]
-                            .copy_from_slice(&source[from * channels..][..(right - left) * channels]);
+                        source.copy(from * channels, &mut to[left * channels..right * channels]);
                     }
                 }
             }
@@ -378,79 +444,106 @@ struct Target {
 }
 
 /// Sets every position of `target`'s grid in `out` to the product of its window with the weights.
-fn correlate(
+///
+/// `after` is called for every tile of a result whose grid is all its positions; what it returns comes in
+/// the order of the tiles.
+fn correlate<T: Send>(
     windows: &Windows,
     groups: usize,
-    source: &[f32],
+    source: &Source<'_>,
     weights: &Weights,
     target: &Target,
     out: &mut [f32],
-) {
+    after: Option<After<'_, T>>,
+) -> Vec<T> {
     assert_eq!(out.len(), target.maps.len());
     assert_eq!(source.len(), windows.source.len());
+    assert!(
+        after.is_none() || target.step == [1, 1] && windows.grid == [target.maps.height, target.maps.width]
+    );
     let channels = windows.source.channels / groups;
     let columns = target.maps.channels / groups;
     let shared = Shared(out.as_mut_ptr());
-    windows.tiles().into_par_iter().with_max_len(1).for_each(|tile| {
+    let work = |tile: Tile| {
         windows.with_view(source, tile, |view| {
-            let rows_a = windows.positions(tile, &view);
             let pixel = |image: usize, i: usize, j: usize| {
                 let y = target.first[0] + (tile.first_row + i) * target.step[0];
                 let x = target.first[1] + j * target.step[1];
                 (((tile.first_image + image) * target.maps.height + y) * target.maps.width + x)
                     * target.maps.channels
             };
+            let rows_a = windows.positions(tile, &view);
             let mut rows_c = Vec::with_capacity(rows_a.len());
             for image in 0..tile.images {
                 for i in 0..tile.rows {
                     rows_c.extend((0..windows.grid[1]).map(|j| pixel(image, i, j)));
                 }
             }
-            let panels = match weights {
-                Weights::Panels(panels) => panels,
+            match weights {
                 Weights::Rows(rows) => {
-                    let taps = windows.taps(&view);
-                    let mut pixels: Vec<&mut [f32]> = rows_c
-                        .iter()
-                        .map(|c| {
-                            let first = shared.address().wrapping_add(*c);
-                            // SAFETY: positions of `out` lie inside it and belong to one tile only.
-                            unsafe { std::slice::from_raw_parts_mut(first, target.maps.channels) }
-                        })
-                        .collect();
-                    depthwise(view.values, &rows_a, &taps, rows, &mut pixels);
-                    return;
+                    let product = depthwise::Product {
+                        x: view.values,
+                        positions: &rows_a,
+                        taps: &windows.taps(&view),
+                        weights: rows,
+                        channels: target.maps.channels,
+                        out: shared.address(),
+                        out_positions: &rows_c,
+                    };
+                    // SAFETY: positions of `out` lie inside it and belong to one tile only.
+                    unsafe { product.compute() };
                 }
-            };
-            for group in 0..groups {
-                let runs = windows.runs(group * channels, channels, &view);
-                let product = Product {
-                    a: view.values.as_ptr(),
-                    rows_a: &rows_a,
-                    step: 1,
-                    chunks: &chunks(&runs, 1),
-                    b: panels.values[group * panels.group..].as_ptr(),
-                    stride_b: panel_width(),
-                    panel_stride: panels.panel,
-                    c: shared.address().wrapping_add(group * columns),
-                    rows_c: &rows_c,
-                    columns,
-                    accumulate: false,
-                };
-                // SAFETY: the view holds every window of the tile; the panels hold one row of whole
-                // vectors per window element; positions of `out` belong to one tile only, and a
-                // position's channels to one group only.
-                unsafe { product.compute() };
+                Weights::Panels(panels) => {
+                    for group in 0..groups {
+                        let runs = windows.runs(group * channels, channels, &view);
+                        let product = Product {
+                            a: view.values.as_ptr(),
+                            rows_a: &rows_a,
+                            step: 1,
+                            chunks: &chunks(&runs, 1),
+                            b: panels.values[group * panels.group..].as_ptr(),
+                            stride_b: panel_width(),
+                            panel_stride: panels.panel,
+                            c: shared.address().wrapping_add(group * columns),
+                            rows_c: &rows_c,
+                            columns,
+                            accumulate: false,
+                        };
+                        // SAFETY: the view holds every window of the tile; the panels hold one row of whole
+                        // vectors per window element; positions of `out` belong to one tile only, and a
+                        // position's channels to one group only.
+                        unsafe { product.compute() };
+                    }
+                }
             }
-        });
-    });
+            after.map(|after| {
+                let positions = tile.images * tile.rows * windows.grid[1];
+                // SAFETY: the tile's positions are consecutive in `out` and belong to it alone.
+                let values = unsafe {
+                    std::slice::from_raw_parts_mut(
+                        shared.address().wrapping_add(rows_c[0]),
+                        positions * target.maps.channels,
+                    )
+                };
+                after(rows_c[0], values)
+            })
+        })
+    };
+    windows.tiles().into_par_iter().with_max_len(1).filter_map(work).collect()
 }
 
-/// The convolution `y[n, o, i, j] = sum over taps and channels of x * weight (+ bias[o])`.
+/// The convolution `y[n, o, i, j] = sum over taps and channels of x * weight (+ bias[o])`, and what
+/// `after` returned for its parts.
 ///
 /// `weight` is `[channels out, channels in / groups, height, width]` in this order; `x` and the
 /// result have the channels innermost.
-pub(crate) fn forward(x: &[f32], weight: &[f32], bias: Option<&[f32]>, sizes: &Geometry) -> Buffer {
+pub(crate) fn forward<T: Send>(
+    x: &Source<'_>,
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    sizes: &Geometry,
+    after: Option<After<'_, T>>,
+) -> (Buffer, Vec<T>) {
     let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
     let columns = sizes.channels_out_group();
     let width = sizes.kernel[1];
@@ -467,7 +560,7 @@ pub(crate) fn forward(x: &[f32], weight: &[f32], bias: Option<&[f32]>, sizes: &G
     );
     let mut y = Buffer::new(sizes.output.len());
     let target = Target { maps: sizes.output, first: [0, 0], step: [1, 1] };
-    correlate(&sizes.windows(), sizes.groups, x, &weights, &target, &mut y);
+    let parts = correlate(&sizes.windows(), sizes.groups, x, &weights, &target, &mut y, after);
     if let Some(bias) = bias {
         y.par_chunks_mut(bias.len() * 256).for_each(|pixels| {
             for pixel in pixels.chunks_exact_mut(bias.len()) {
@@ -477,76 +570,283 @@ pub(crate) fn forward(x: &[f32], weight: &[f32], bias: Option<&[f32]>, sizes: &G
             }
         });
     }
-    y
+    (y, parts)
 }
 
-/// The gradient with respect to `x`.
-pub(crate) fn input_gradient(weight: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer {
-    let (columns, taps) = (sizes.channels_in_group(), sizes.taps());
-    let channels = sizes.channels_out_group();
-    let width = sizes.kernel[1];
-    let size = [sizes.input.height, sizes.input.width];
+/// One of the interleaved grids of input positions that a stride makes: which windows over the output
+/// gradient its positions meet, by which taps of the kernel.
+struct Grid {
+    windows: Windows,
+    taps: [Vec<usize>; 2],
+    target: Target,
+}
+
+impl Grid {
+    /// Input position `first + i * stride` meets output position
+    /// `i + (first + padding - tap * dilation) / stride` for the taps that divide evenly.
+    fn all(sizes: &Geometry) -> Vec<Grid> {
+        let size = [sizes.input.height, sizes.input.width];
+        let axes = [0, 1].map(|axis| {
+            (0..sizes.stride[axis].min(size[axis]))
+                .map(|first| {
+                    let mut taps: Vec<(isize, usize)> = (0..sizes.kernel[axis])
+                        .filter_map(|tap| {
+                            let distance = (first + sizes.padding[axis]).cast_signed()
+                                - (tap * sizes.dilation[axis]).cast_signed();
+                            let stride = sizes.stride[axis].cast_signed();
+                            (distance % stride == 0).then(|| (distance / stride, tap))
+                        })
+                        .collect();
+                    taps.sort_unstable();
+                    let (offsets, taps): (Vec<isize>, Vec<usize>) = taps.into_iter().unzip();
+                    (first, (size[axis] - first).div_ceil(sizes.stride[axis]), offsets, taps)
+                })
+                .collect::<Vec<_>>()
+        });
+        let mut grids = Vec::new();
+        for (first_row, rows, row_offsets, row_taps) in &axes[0] {
+            for (first_column, columns, column_offsets, column_taps) in &axes[1] {
+                grids.push(Grid {
+                    windows: Windows {
+                        source: sizes.output,
+                        offsets: [row_offsets.clone(), column_offsets.clone()],
+                        step: [1, 1],
+                        grid: [*rows, *columns],
+                    },
+                    taps: [row_taps.clone(), column_taps.clone()],
+                    target: Target {
+                        maps: sizes.input,
+                        first: [*first_row, *first_column],
+                        step: sizes.stride,
+                    },
+                });
+            }
+        }
+        grids
+    }
+
+    fn is_empty(&self) -> bool {
+        self.taps.iter().any(Vec::is_empty)
+    }
+
+    fn pack(&self, weight: &[f32], sizes: &Geometry) -> Weights {
+        let (channels, columns) = (sizes.channels_out_group(), sizes.channels_in_group());
+        let (taps, width) = (sizes.taps(), sizes.kernel[1]);
+        let element = |group, a, b, channel, column| {
+            ((group * channels + channel) * columns + column) * taps + a * width + b
+        };
+        Weights::pack(weight, sizes.groups, [&self.taps[0], &self.taps[1]], channels, columns, element)
+    }
+}
+
+/// The gradient with respect to `x`, and what `after` returned for its parts.
+pub(crate) fn input_gradient<T: Send>(
+    weight: &[f32],
+    dy: &Source<'_>,
+    sizes: &Geometry,
+    after: Option<After<'_, T>>,
+) -> (Buffer, Vec<T>) {
     let mut dx = Buffer::new(sizes.input.len());
-    // Input position `first + i * stride` meets output position
-    // `i + (first + padding - tap * dilation) / stride` for the taps that divide evenly.
-    let grids = [0, 1].map(|axis| {
-        (0..sizes.stride[axis].min(size[axis]))
-            .map(|first| {
-                let mut taps: Vec<(isize, usize)> = (0..sizes.kernel[axis])
-                    .filter_map(|tap| {
-                        let distance = (first + sizes.padding[axis]).cast_signed()
-                            - (tap * sizes.dilation[axis]).cast_signed();
-                        let stride = sizes.stride[axis].cast_signed();
-                        (distance % stride == 0).then(|| (distance / stride, tap))
-                    })
-                    .collect();
-                taps.sort_unstable();
-                let count = (size[axis] - first).div_ceil(sizes.stride[axis]);
-                (first, count, taps)
-            })
-            .collect::<Vec<_>>()
-    });
-    if grids.iter().flatten().any(|(_, _, taps)| taps.is_empty()) {
+    let grids = Grid::all(sizes);
+    if let [grid] = &grids[..]
+        && sizes.stride == [1, 1]
+    {
+        let weights = grid.pack(weight, sizes);
+        let parts = correlate(&grid.windows, sizes.groups, dy, &weights, &grid.target, &mut dx, after);
+        return (dx, parts);
+    }
+    if grids.iter().any(Grid::is_empty) {
         // Some positions are in no window.
         dx.fill(0.0);
     }
-    for (first_row, rows, row_taps) in &grids[0] {
-        for (first_column, row_columns, column_taps) in &grids[1] {
-            if row_taps.is_empty() || column_taps.is_empty() {
-                continue;
-            }
-            let split =
-                |taps: &[(isize, usize)]| -> (Vec<isize>, Vec<usize>) { taps.iter().copied().unzip() };
-            let (row_offsets, row_taps) = split(row_taps);
-            let (column_offsets, column_taps) = split(column_taps);
-            let weights = Weights::pack(
-                weight,
-                sizes.groups,
-                [&row_taps, &column_taps],
-                channels,
-                columns,
-                |group, a, b, channel, column| {
-                    ((group * channels + channel) * columns + column) * taps + a * width + b
-                },
-            );
-            let windows = Windows {
-                source: sizes.output,
-                offsets: [row_offsets, column_offsets],
-                step: [1, 1],
-                grid: [*rows, *row_columns],
-            };
-            let target = Target { maps: sizes.input, first: [*first_row, *first_column], step: sizes.stride };
-            correlate(&windows, sizes.groups, dy, &weights, &target, &mut dx);
-        }
+    for grid in grids.iter().filter(|grid| !grid.is_empty()) {
+        let weights = grid.pack(weight, sizes);
+        correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, &mut dx, None);
     }
-    dx
+    let row = sizes.input.width * sizes.input.channels;
+    let part = row * (TILE_ELEMENTS / row).max(1);
+    let parts = after.map_or(vec![], |after| {
+        dx.par_chunks_mut(part).enumerate().map(|(index, dx)| after(index * part, dx)).collect()
+    });
+    (dx, parts)
 }
 
+/// Both gradients of a convolution.
+pub(crate) struct BothGradients<T> {
+    pub(crate) input: Buffer,
+    /// What was returned for the parts of `input`.
+    pub(crate) parts: Vec<T>,
+    pub(crate) weight: Buffer,
+}
+
+/// [`input_gradient`] and [`weight_gradient`]; in one pass over the maps where a convolution does little with
+/// each value: if it is pointwise or depthwise, of stride 1.
+pub(crate) fn both_gradients<T: Send>(
+    x: &Source<'_>,
+    weight: &[f32],
+    dy: &Source<'_>,
+    sizes: &Geometry,
+    after: Option<After<'_, T>>,
+) -> BothGradients<T> {
+    let pointwise = sizes.groups == 1 && sizes.taps() == 1 && sizes.padding == [0, 0];
+    let in_one_pass = sizes.stride == [1, 1]
+        && sizes.input.height == sizes.output.height
+        && sizes.input.width == sizes.output.width
+        && (pointwise || sizes.is_depthwise());
+    if !in_one_pass {
+        let (input, parts) = input_gradient(weight, dy, sizes, after);
+        return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };
+    }
+    let grids = Grid::all(sizes);
+    let [grid] = &grids[..] else { unreachable!("stride 1 makes one grid") };
+    let weights = grid.pack(weight, sizes);
+    let (inputs, outputs) = (sizes.input.channels, sizes.output.channels);
+    // The longer rows are the right factor of the weight gradient's product: they fill the vectors.
+    let (short, long) = (inputs.min(outputs), inputs.max(outputs));
+    let input_is_long = inputs > outputs;
+    let part_len = weight.len();
+    let tiles = grid.windows.tiles_of(long);
+    let parts = tiles.len().min((PARTS_ELEMENTS / part_len).clamp(FEWEST_PARTS, MOST_PARTS));
+    let per_part = tiles.len().div_ceil(parts);
+    let parts = tiles.len().div_ceil(per_part);
+    let mut sums = Buffer::zeros(parts * part_len);
+    let mut dx = Buffer::new(sizes.input.len());
+    let shared = Shared(dx.as_mut_ptr());
+    let of_tile = |tile: Tile, sums: &mut [f32]| {
+        let first_position = (tile.first_image * sizes.input.height + tile.first_row) * sizes.input.width;
+        let positions = tile.images * tile.rows * sizes.input.width;
+        // SAFETY: the tile's positions are consecutive in `dx` and belong to it alone.
+        let dx = unsafe {
+            std::slice::from_raw_parts_mut(
+                shared.address().wrapping_add(first_position * inputs),
+                positions * inputs,
+            )
+        };
+        let dx_positions: Vec<usize> = (0..positions).map(|position| position * inputs).collect();
+        with_tile(x, 1, first_position * inputs, positions * inputs, |x| match &weights {
+            Weights::Rows(rows) => grid.windows.with_view(dy, tile, |view| {
+                let (at, taps) = (grid.windows.positions(tile, &view), grid.windows.taps(&view));
+                let product = depthwise::Product {
+                    x: view.values,
+                    positions: &at,
+                    taps: &taps,
+                    weights: rows,
+                    channels: inputs,
+                    out: dx.as_mut_ptr(),
+                    out_positions: &dx_positions,
+                };
+                // SAFETY: the positions of `dx` are those of the tile.
+                unsafe { product.compute() };
+                depthwise::add_sums(view.values, &at, &taps, &x[..positions * inputs], sums);
+            }),
+            Weights::Panels(panels) => {
+                with_tile(dy, 0, first_position * outputs, positions * outputs, |dy| {
+                    let dy_positions: Vec<usize> =
+                        (0..positions).map(|position| position * outputs).collect();
+                    let of_input = Product {
+                        a: dy.as_ptr(),
+                        rows_a: &dy_positions,
+                        step: 1,
+                        chunks: &chunks(&[Run { offset: 0, len: outputs }], 1),
+                        b: panels.values.as_ptr(),
+                        stride_b: panel_width(),
+                        panel_stride: panels.panel,
+                        c: dx.as_mut_ptr(),
+                        rows_c: &dx_positions,
+                        columns: inputs,
+                        accumulate: false,
+                    };
+                    // SAFETY: `dy` has a row of `outputs` values for every position, the panels one row of
+                    // whole vectors for each of these, `dx` a row of `inputs` values for every position.
+                    unsafe { of_input.compute() };
+                    let (left, right) = if input_is_long { (dy, x) } else { (x, dy) };
+                    let of_weight = Product {
+                        a: left.as_ptr(),
+                        rows_a: &(0..short).collect::<Vec<_>>(),
+                        step: short,
+                        chunks: &chunks(&[Run { offset: 0, len: positions }], short),
+                        b: right.as_ptr(),
+                        stride_b: long,
+                        panel_stride: panel_width(),
+                        c: sums.as_mut_ptr(),
+                        rows_c: &(0..short).map(|row| row * long).collect::<Vec<_>>(),
+                        columns: long,
+                        accumulate: true,
+                    };
+                    // SAFETY: the left factor has a row of `short` values for every position, the right one a row
+                    // of `long` values, readable up to a whole vector behind the last one (`with_tile`); `sums`
+                    // is `short` rows of `long` values and this part's own.
+                    unsafe { of_weight.compute() };
+                })
+            }
+        });
+        after.map(|after| after(first_position * inputs, dx))
+    };
+    let of_parts: Vec<Vec<T>> = sums
+        .par_chunks_mut(part_len)
+        .zip(tiles.par_chunks(per_part))
+        .with_max_len(1)
+        .map(|(sums, tiles)| tiles.iter().filter_map(|tile| of_tile(*tile, sums)).collect())
+        .collect();
+    let total = join_parts(&mut sums, part_len);
+    let mut gradient = Buffer::new(part_len);
+    match &weights {
+        Weights::Rows(_) => {
+            let taps = sizes.taps();
+            let [row_taps, column_taps] = &grid.taps;
+            let order =
+                row_taps.iter().flat_map(|a| column_taps.iter().map(move |b| a * sizes.kernel[1] + b));
+            for (of_tap, tap) in total.chunks_exact(inputs).zip(order) {
+                for (channel, value) in of_tap.iter().enumerate() {
+                    gradient[channel * taps + tap] = *value;
+                }
+            }
+        }
+        Weights::Panels(_) if input_is_long => gradient.copy_from_slice(total),
+        Weights::Panels(_) => transpose(total, inputs, outputs, &mut gradient),
+    }
+    BothGradients { input: dx, parts: of_parts.into_iter().flatten().collect(), weight: gradient }
+}
+
+/// Calls `work` with `len` elements of `source` from `first` on, where they lie or in scratch memory `slot`.
+/// One vector more than these may be read.
+fn with_tile<R>(
+    source: &Source<'_>,
+    slot: usize,
+    first: usize,
+    len: usize,
+    work: impl FnOnce(&[f32]) -> R,
+) -> R {
+    if let Some(values) = source.values(first)
+        && values.len() >= len + MAX_PANEL
+    {
+        return work(values);
+    }
+    with_scratch(slot, len + MAX_PANEL, |copy| {
+        source.copy(first, &mut copy[..len]);
+        work(copy)
+    })
+}
+
+/// Adds all parts of `sums`, `len` elements each, in their order, and returns the total.
+fn join_parts(sums: &mut [f32], len: usize) -> &[f32] {
+    const STRETCH: usize = 4096;
+    let (first, others) = sums.split_at_mut(len);
+    first.par_chunks_mut(STRETCH).enumerate().for_each(|(index, total)| {
+        for part in others.chunks_exact(len) {
+            let part = &part[index * STRETCH..][..total.len()];
+            for (total, part) in total.iter_mut().zip(part) {
+                *total += part;
+            }
+        }
+    });
+    first
+}
 /// The gradient with respect to the weight, in the weight's order.
 ///
 /// Images are summed in up to [`MOST_PARTS`] runs of neighbours, fewer for larger weights, and the
 /// runs in order: the bits do not depend on the number of threads.
-pub(crate) fn weight_gradient(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer {
+pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry) -> Buffer {
     assert_eq!(x.len(), sizes.input.len());
     assert_eq!(dy.len(), sizes.output.len());
     let windows = sizes.windows();
@@ -558,7 +858,7 @@ pub(crate) fn weight_gradient(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer
     let parts = images.div_ceil(per_part);
     let tiles = windows.tiles();
     // Depthwise sums are kept as one row of channels per tap, the transpose of the usual order.
-    let depthwise = channels == 1 && columns == 1 && groups > 1;
+    let depthwise = sizes.is_depthwise();
     // A part's window elements are split further so that all threads have work.
     let blocks = window.div_ceil(BLOCK_ROWS);
     let splits = (2 * rayon::current_num_threads()).div_ceil(parts);
@@ -585,56 +885,49 @@ pub(crate) fn weight_gradient(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer
                         )
                     };
                     let positions = windows.positions(tile, &view);
-                    let dy = tile_values(dy, tile, sizes.output);
-                    depthwise_sums(view.values, &positions, &windows.taps(&view), dy, sums);
+                    let (first, len) = tile_elements(tile, sizes.output);
+                    with_tile(dy, 1, first, len, |dy| {
+                        depthwise::add_sums(view.values, &positions, &windows.taps(&view), &dy[..len], sums);
+                    });
                     return;
                 }
                 let positions = tile_runs(&windows, tile, &view);
                 let terms = chunks(&positions, sizes.stride[1] * view.channels);
-                for group in 0..groups {
-                    let rows_a: Vec<usize> = rows
-                        .clone()
-                        .map(|row| {
-                            let (tap, channel) = (row / channels, row % channels);
-                            let (a, b) = (tap / sizes.kernel[1], tap % sizes.kernel[1]);
-                            windows.tap(a, b, &view) + group * channels + channel
-                        })
-                        .collect();
-                    with_right_factor(dy, tile, sizes, group, |b, stride_b| {
+                let (first, len) = tile_elements(tile, sizes.output);
+                with_tile(dy, 1, first, len, |dy| {
+                    for group in 0..groups {
+                        let rows_a: Vec<usize> = rows
+                            .clone()
+                            .map(|row| {
+                                let (tap, channel) = (row / channels, row % channels);
+                                let (a, b) = (tap / sizes.kernel[1], tap % sizes.kernel[1]);
+                                windows.tap(a, b, &view) + group * channels + channel
+                            })
+                            .collect();
                         let product = Product {
                             a: view.values.as_ptr(),
                             rows_a: &rows_a,
                             step: sizes.stride[1] * view.channels,
                             chunks: &terms,
-                            b,
-                            stride_b,
+                            b: dy[group * columns..].as_ptr(),
+                            stride_b: sizes.output.channels,
                             panel_stride: panel_width(),
                             c: shared.address().wrapping_add(part * part_len + group * window * columns),
                             rows_c: &rows_c,
                             columns,
                             accumulate: true,
                         };
-                        // SAFETY: the view holds every window of the tile; the right factor has
-                        // one row of whole vectors per position; the rows of this part and
-                        // split are this task's own.
+                        // SAFETY: the view holds every window of the tile; the right factor has one row per
+                        // position and whole vectors behind its last one can be read (`with_tile`); the rows
+                        // of this part and split are this task's own.
                         unsafe { product.compute() };
-                    });
-                }
+                    }
+                });
             });
         }
     });
 
-    // The parts in order, a stretch of elements per task.
-    const STRETCH: usize = 4096;
-    let (first, others) = sums.split_at_mut(part_len);
-    first.par_chunks_mut(STRETCH).enumerate().for_each(|(index, total)| {
-        for part in others.chunks_exact(part_len) {
-            let part = &part[index * STRETCH..][..total.len()];
-            for (total, part) in total.iter_mut().zip(part) {
-                *total += part;
-            }
-        }
-    });
+    let first = join_parts(&mut sums, part_len);
     let mut gradient = Buffer::new(part_len);
     let taps = sizes.taps();
     gradient.par_chunks_mut(window).enumerate().for_each(|(column, of_column)| {
@@ -669,111 +962,10 @@ fn tile_runs(windows: &Windows, tile: Tile, view: &View<'_>) -> Vec<Run> {
     runs
 }
 
-/// The values of `maps` at a tile's grid positions, which are consecutive.
-fn tile_values(values: &[f32], tile: Tile, maps: Maps) -> &[f32] {
+/// The first element and the number of elements of `maps` at a tile's grid positions, which are consecutive.
+fn tile_elements(tile: Tile, maps: Maps) -> (usize, usize) {
     let row = maps.width * maps.channels;
-    &values[(tile.first_image * maps.height + tile.first_row) * row..][..tile.images * tile.rows * row]
-}
-
-vectorized! {
-    /// `out[i][c] = sum over taps of x[positions[i] + tap + c] * rows[tap][c]`.
-    fn depthwise<'a>(
-        x: &'a [f32],
-        positions: &'a [usize],
-        taps: &'a [usize],
-        rows: &'a [f32],
-        out: &'a mut [&'a mut [f32]],
-    ) -> () {
-        let channels = rows.len() / taps.len();
-        for (position, out) in positions.iter().zip(out) {
-            out.fill(0.0);
-            let x = &x[*position..];
-            // Three taps at a time: each pass over `out` costs a load and a store.
-            for (taps, rows) in taps.chunks(3).zip(rows.chunks(3 * channels)) {
-                if let [a, b, c] = taps {
-                    add_three_products([&x[*a..], &x[*b..], &x[*c..]], rows, out);
-                } else {
-                    for (tap, row) in taps.iter().zip(rows.chunks_exact(channels)) {
-                        add_product(&x[*tap..], row, out);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// `out[c] += x[c] * row[c]`.
-#[inline(always)]
-fn add_product(x: &[f32], row: &[f32], out: &mut [f32]) {
-    let channels = out.len();
-    let (x, row) = (&x[..channels], &row[..channels]);
-    for c in 0..channels {
-        out[c] += x[c] * row[c];
-    }
-}
-
-/// [`add_product`] three times.
-#[inline(always)]
-fn add_three_products(x: [&[f32]; 3], rows: &[f32], out: &mut [f32]) {
-    let channels = out.len();
-    let [x_a, x_b, x_c] = x;
-    let (x_a, x_b, x_c) = (&x_a[..channels], &x_b[..channels], &x_c[..channels]);
-    let (row_a, rows) = rows.split_at(channels);
-    let (row_b, row_c) = rows.split_at(channels);
-    let row_c = &row_c[..channels];
-    for c in 0..channels {
-        out[c] = ((out[c] + x_a[c] * row_a[c]) + x_b[c] * row_b[c]) + x_c[c] * row_c[c];
-    }
-}
-
-vectorized! {
-    /// Adds `sum over positions of x[position + tap + c] * dy[position][c]` to `sums[tap][c]`.
-    fn depthwise_sums<'a>(
-        x: &'a [f32],
-        positions: &'a [usize],
-        taps: &'a [usize],
-        dy: &'a [f32],
-        sums: &'a mut [f32],
-    ) -> () {
-        let channels = sums.len() / taps.len();
-        // A tile's own sum first: fewer roundings of a long sum.
-        let mut of_tile = vec![0f32; sums.len()];
-        for (position, dy) in positions.iter().zip(dy.chunks_exact(channels)) {
-            for (tap, sums) in taps.iter().zip(of_tile.chunks_exact_mut(channels)) {
-                add_product(&x[position + tap..], dy, sums);
-            }
-        }
-        for (sum, of_tile) in sums.iter_mut().zip(&of_tile) {
-            *sum += of_tile;
-        }
-    }
-}
-
-/// Calls `work` with the address and row stride of the output gradient of a tile and group. Its
-/// rows are where they lie if a row of the group is a whole number of vectors, else in a copy that
-/// rounds them up.
-fn with_right_factor<R>(
-    dy: &[f32],
-    tile: Tile,
-    sizes: &Geometry,
-    group: usize,
-    work: impl FnOnce(*const f32, usize) -> R,
-) -> R {
-    let columns = sizes.channels_out_group();
-    let channels = sizes.output.channels;
-    let dy = tile_values(dy, tile, sizes.output);
-    let pixels = dy.len() / channels;
-    if columns.is_multiple_of(lanes()) {
-        return work(dy[group * columns..].as_ptr(), channels);
-    }
-    let rounded = columns.next_multiple_of(lanes());
-    with_scratch(1, pixels * rounded, |copy| {
-        for (to, from) in copy.chunks_exact_mut(rounded).zip(dy.chunks_exact(channels)) {
-            to[..columns].copy_from_slice(&from[group * columns..][..columns]);
-            to[columns..].fill(0.0);
-        }
-        work(copy.as_ptr(), rounded)
-    })
+    ((tile.first_image * maps.height + tile.first_row) * row, tile.images * tile.rows * row)
 }
 
 #[cfg(test)]
@@ -794,6 +986,9 @@ mod tests {
             (1, 5, 4, 1, [1, 2], [3, 2], [2, 3], [0, 2]),
             (2, 3, 3, 2, [2, 1], [1, 1], [1, 1], [0, 0]),
             (1, 4, 4, 3, [1, 1], [3, 3], [2, 1], [1, 1]),
+            (2, 3, 4, 3, [1, 1], [3, 3], [1, 1], [1, 1]),
+            (2, 3, 3, 1, [2, 5], [1, 1], [1, 1], [0, 0]),
+            (2, 3, 3, 1, [3, 1], [1, 1], [1, 1], [0, 0]),
             (1, 2, 2, 1, [1, 1], [1, 1], [3, 3], [0, 0]),
         ];
         for (images, height, width, groups, [channels_in, channels_out], kernel, stride, padding) in cases {
@@ -829,9 +1024,13 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(forward(&x, &weight, None, &sizes)[..], y, "{sizes:?}");
-            assert_eq!(input_gradient(&weight, &dy, &sizes)[..], dx, "{sizes:?}");
-            assert_eq!(weight_gradient(&x, &dy, &sizes)[..], dw, "{sizes:?}");
+            let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
+            assert_eq!(forward::<()>(&of_x, &weight, None, &sizes, None).0[..], y, "{sizes:?}");
+            assert_eq!(input_gradient::<()>(&weight, &of_dy, &sizes, None).0[..], dx, "{sizes:?}");
+            assert_eq!(weight_gradient(&of_x, &of_dy, &sizes)[..], dw, "{sizes:?}");
+            let both = both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None);
+            assert_eq!(both.input[..], dx, "{sizes:?}");
+            assert_eq!(both.weight[..], dw, "{sizes:?}");
         }
     }
 }

@@ -7,27 +7,67 @@ use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
+use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind, unary};
 use burn::backend::flex::FlexTensor;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Autodiff, Backend, Flex, backend_extension};
+use burn::backend::{
+    Autodiff, Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
+    ExtensionType, Flex, backend_extension,
+};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 
 use crate::buffer::Buffer;
-use crate::conv::{self, Geometry};
+use crate::chain::{Chain, LayerOptions, LayerValues, Shortcut, Wanted};
+use crate::conv::{self, Geometry, Source};
 use crate::nhwc::{Maps, Values, contiguous_tensor, contiguous_values, tensor};
-use crate::norm::{self, Affine, Winners};
+use crate::norm::{self, Activation, Affine, Winners};
 use crate::pool::{self, Windows};
+
+/// Most layers of a chain.
+pub(crate) const LONGEST_CHAIN: usize = 4;
 
 /// What follows the normalisation in the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Nothing.
-    None,
-    /// ReLU.
-    Relu,
+    /// An activation.
+    Activation(Activation),
     /// ReLU, then the maximum over 2 x 2 windows with stride 2.
     ReluMaxPool2,
+}
+
+/// Tensors of an operation that takes any number of them.
+pub(crate) struct Tensors<B: Backend>(pub(crate) Vec<FloatTensor<B>>);
+
+impl<B: Backend> ExtensionType<B> for Tensors<B> {
+    type Target = Tensors<Dispatch>;
+
+    fn map_to_dispatch<F>(self, map_kind: F, autodiff: DispatchAutodiffContext) -> Self::Target
+    where
+        F: Fn(BackendTensor<B>) -> DispatchTensorKind,
+    {
+        let wrap = |tensor| DispatchTensor { kind: map_kind(BackendTensor::Float(tensor)), autodiff };
+        Tensors(self.0.into_iter().map(wrap).collect())
+    }
+
+    fn map_from_dispatch<F>(target: Self::Target, unwrap_kind: F) -> Self
+    where
+        F: Fn(DispatchTensor) -> BackendTensor<B>,
+    {
+        Tensors(target.0.into_iter().map(|tensor| unwrap_kind(tensor).float()).collect())
+    }
+
+    fn routing_tensor(target: &Self::Target) -> Option<&DispatchTensor> {
+        target.0.first()
+    }
+
+    fn routing_float_tensor(target: &Self::Target) -> Option<&DispatchTensor> {
+        target.0.first()
+    }
+
+    fn autodiff_context(target: &Self::Target) -> DispatchAutodiffContext {
+        let none = DispatchAutodiffContext::Disabled;
+        target.0.iter().fold(none, |context, tensor| context.merge(tensor.autodiff))
+    }
 }
 
 /// The operations. The doors of this crate call them only where they can run: `f32` tensors of rank
@@ -64,7 +104,16 @@ pub(crate) trait KernelOps: Backend {
     /// Mean over all positions, `[batch, channels]`.
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Batch normalisation by given statistics, then ReLU if `relu`.
+    /// A chain of convolutions with batch norm ([`crate::chain`]). Its tensors are the input, the shortcut if
+    /// it is [`Shortcut::Other`], and for every layer weight, gamma, beta and, if they are given, mean and
+    /// variance. It returns the result, and mean and variance of every layer that takes them of the batch.
+    fn chain_kernel(
+        #[extension_type] tensors: Tensors<Self>,
+        layers: Vec<LayerOptions>,
+        shortcut: Shortcut,
+    ) -> Vec<FloatTensor<Self>>;
+
+    /// Batch normalisation by given statistics, then an activation.
     fn batch_norm_fixed_kernel(
         x: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
@@ -72,7 +121,7 @@ pub(crate) trait KernelOps: Backend {
         mean: FloatTensor<Self>,
         variance: FloatTensor<Self>,
         epsilon: f64,
-        relu: bool,
+        activation: Activation,
     ) -> FloatTensor<Self>;
 }
 
@@ -89,7 +138,9 @@ fn conv2d(
 ) -> FlexTensor {
     let sizes = geometry(x, weight, options);
     let bias = bias.map(contiguous_values);
-    let y = conv::forward(&Values::of(x), &contiguous_values(weight), bias.as_deref(), &sizes);
+    let x = Values::of(x);
+    let (y, _) =
+        conv::forward::<()>(&Source::Values(&x), &contiguous_values(weight), bias.as_deref(), &sizes, None);
     tensor(y, sizes.output)
 }
 
@@ -127,8 +178,7 @@ fn batch_norm_train(
         epsilon,
     );
     let (y, winners) = match tail {
-        Tail::None => (tensor(norm::apply(&values, &affine, false), maps), None),
-        Tail::Relu => (tensor(norm::apply(&values, &affine, true), maps), None),
+        Tail::Activation(activation) => (tensor(norm::apply(&values, &affine, None, activation), maps), None),
         Tail::ReluMaxPool2 => {
             let (y, winners) = norm::pool_forward(&values, maps, &affine);
             (tensor(y, norm::pooled(maps)), Some(winners))
@@ -170,6 +220,15 @@ impl KernelOps for Flex {
         global_average(&x)
     }
 
+    fn chain_kernel(
+        tensors: Tensors<Flex>,
+        layers: Vec<LayerOptions>,
+        shortcut: Shortcut,
+    ) -> Vec<FlexTensor> {
+        let (y, moments, _) = chain(&tensors.0, layers, shortcut);
+        std::iter::once(y).chain(moments).collect()
+    }
+
     fn batch_norm_fixed_kernel(
         x: FlexTensor,
         gamma: FlexTensor,
@@ -177,11 +236,71 @@ impl KernelOps for Flex {
         mean: FlexTensor,
         variance: FlexTensor,
         epsilon: f64,
-        relu: bool,
+        activation: Activation,
     ) -> FlexTensor {
         let affine = fixed_affine(&gamma, &beta, &mean, &variance, epsilon);
-        tensor(norm::apply(&Values::of(&x), &affine, relu), Maps::of(&x))
+        tensor(norm::apply(&Values::of(&x), &affine, None, activation), Maps::of(&x))
     }
+}
+
+/// What the backward pass of a chain needs.
+#[derive(Clone)]
+struct ChainState {
+    chain: Arc<Chain>,
+    x: Arc<Values>,
+    y: FlexTensor,
+    input: Maps,
+    shortcut: Shortcut,
+    weight_shapes: Vec<[usize; 4]>,
+}
+
+impl std::fmt::Debug for ChainState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChainState").field("weight_shapes", &self.weight_shapes).finish_non_exhaustive()
+    }
+}
+
+/// Tensors of a layer: weight, gamma, beta, and mean and variance if they are given.
+fn tensors_of(layer: &LayerOptions) -> usize {
+    if layer.batch_statistics { 3 } else { 5 }
+}
+
+/// Result, statistics of the batch, and what the backward pass needs.
+fn chain(
+    tensors: &[FlexTensor],
+    layers: Vec<LayerOptions>,
+    shortcut: Shortcut,
+) -> (FlexTensor, Vec<FlexTensor>, ChainState) {
+    let input = Maps::of(&tensors[0]);
+    let x = Values::of(&tensors[0]);
+    let (other, mut rest) = match shortcut {
+        Shortcut::Other => (Some(Values::of(&tensors[1])), &tensors[2..]),
+        Shortcut::None | Shortcut::Input => (None, &tensors[1..]),
+    };
+    let mut weight_shapes = Vec::with_capacity(layers.len());
+    let mut all = Vec::with_capacity(layers.len());
+    for options in layers {
+        let (of_layer, others) = rest.split_at(tensors_of(&options));
+        rest = others;
+        let weight_shape = of_layer[0].layout().shape().dims::<4>();
+        weight_shapes.push(weight_shape);
+        let values = LayerValues {
+            weight: contiguous_values(&of_layer[0]),
+            weight_shape,
+            gamma: contiguous_values(&of_layer[1]),
+            beta: contiguous_values(&of_layer[2]),
+            statistics: (!options.batch_statistics)
+                .then(|| [contiguous_values(&of_layer[3]), contiguous_values(&of_layer[4])]),
+        };
+        all.push((options, values));
+    }
+    let (y, moments, chain) = Chain::forward(&x, input, all, shortcut, other.as_deref());
+    let y = tensor(y, chain.output());
+    let moments = moments.iter().flatten().flat_map(|of| [vector(&of.mean), vector(&of.variance)]);
+    let moments = moments.collect();
+    let state =
+        ChainState { chain: Arc::new(chain), x: Arc::new(x), y: y.clone(), input, shortcut, weight_shapes };
+    (y, moments, state)
 }
 
 fn max_pool2d(x: &FlexTensor, options: &MaxPoolOptions<2>) -> (FlexTensor, Vec<u8>, Windows) {
@@ -254,15 +373,24 @@ fn conv2d_backward(
     let x = checkpointer.retrieve_node_output::<FlexTensor>(x);
     let weight = checkpointer.retrieve_node_output::<FlexTensor>(weight);
     let sizes = geometry(&x, &weight, &options);
-    let dy = Values::of(dy);
-    if let Some(node) = x_node {
-        let dx = conv::input_gradient(&contiguous_values(&weight), &dy, &sizes);
+    let (x, dy) = (Values::of(&x), Values::of(dy));
+    let shape = weight.layout().shape().dims::<4>();
+    let weight = contiguous_values(&weight);
+    let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
+    let (dx, dw) = match (x_node, weight_node) {
+        (Some(_), Some(_)) => {
+            let both = conv::both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None);
+            (Some(both.input), Some(both.weight))
+        }
+        (Some(_), None) => (Some(conv::input_gradient::<()>(&weight, &of_dy, &sizes, None).0), None),
+        (None, Some(_)) => (None, Some(conv::weight_gradient(&of_x, &of_dy, &sizes))),
+        (None, None) => (None, None),
+    };
+    if let Some((node, dx)) = x_node.zip(dx) {
         gradients.register::<Flex>(node, tensor(dx, sizes.input));
     }
-    if let Some(node) = weight_node {
-        let gradient = conv::weight_gradient(&Values::of(&x), &dy, &sizes);
-        let shape = weight.layout().shape().dims::<4>();
-        gradients.register::<Flex>(node, contiguous_tensor(gradient, shape));
+    if let Some((node, dw)) = weight_node.zip(dw) {
+        gradients.register::<Flex>(node, contiguous_tensor(dw, shape));
     }
     if let Some(node) = bias_node {
         let sums = norm::column_sums(&dy, sizes.output.channels);
@@ -276,7 +404,7 @@ struct NormState {
     x: NodeId,
     affine: Arc<Affine>,
     winners: Option<Arc<Winners>>,
-    relu: bool,
+    activation: Activation,
     /// False: the statistics were given and carry no gradient.
     batch_statistics: bool,
 }
@@ -303,14 +431,14 @@ impl Backward<Flex, 3> for BatchNorm {
         let affine = &*state.affine;
         let sums = match &state.winners {
             Some(winners) => norm::pool_gradient_sums(winners, &dy, maps, affine),
-            None => norm::gradient_sums(&x, &dy, affine, state.relu),
+            None => norm::gradient_sums(&x, &dy, affine, state.activation),
         };
         if let Some(node) = x_node {
             let dx = match &state.winners {
                 Some(winners) => norm::pool_input_gradient(&x, maps, winners, &dy, affine, &sums),
                 None => {
                     let sums = state.batch_statistics.then_some(&sums);
-                    norm::input_gradient(&x, &dy, affine, sums, state.relu)
+                    norm::input_gradient(&x, &dy, affine, sums, state.activation)
                 }
             };
             gradients.register::<Flex>(node.id, tensor(dx, maps));
@@ -321,6 +449,58 @@ impl Backward<Flex, 3> for BatchNorm {
         if let Some(node) = beta_node {
             gradients.register::<Flex>(node.id, vector(&sums.beta));
         }
+    }
+}
+
+/// `N` parents: the input, the shortcut or the input once more, and weight, gamma and beta of every layer.
+#[derive(Debug)]
+struct ChainOf<const N: usize>;
+
+impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
+    type State = ChainState;
+
+    fn backward(self, ops: Ops<ChainState, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = gradients.consume::<Flex>(&ops.node);
+        let ChainState { chain, x, y, input, shortcut, weight_shapes } = ops.state;
+        let nodes = ops.parents.map(|node| node.map(|node| node.id));
+        let (maps, parameters) = nodes.split_at(2);
+        let wanted: Vec<Wanted> = parameters
+            .chunks_exact(3)
+            .map(|of| Wanted { weight: of[0].is_some(), affine: of[1].is_some() || of[2].is_some() })
+            .collect();
+        let (y, dy) = (Values::of(&y), Values::of(&gradient));
+        let found = chain.backward(&x, &y, &dy, maps[0].is_some(), &wanted);
+        if let Some((node, dx)) = maps[0].zip(found.x) {
+            gradients.register::<Flex>(node, tensor(dx, input));
+        }
+        if let (Shortcut::Other, Some(node)) = (shortcut, maps[1]) {
+            let of_other = found.other.map_or(gradient, |other| tensor(other, chain.output()));
+            gradients.register::<Flex>(node, of_other);
+        }
+        for ((nodes, of_layer), shape) in parameters.chunks_exact(3).zip(found.layers).zip(weight_shapes) {
+            if let Some((node, weight)) = nodes[0].zip(of_layer.weight) {
+                gradients.register::<Flex>(node, contiguous_tensor(weight, shape));
+            }
+            let Some(gamma_beta) = of_layer.gamma_beta else { continue };
+            for (node, values) in nodes[1..].iter().zip(gamma_beta) {
+                if let Some(node) = node {
+                    gradients.register::<Flex>(*node, vector(&values));
+                }
+            }
+        }
+    }
+}
+
+/// Puts a chain with `N` parents into the gradient graph.
+fn track_chain<C: CheckpointStrategy, const N: usize>(
+    nodes: Vec<NodeGuard>,
+    state: ChainState,
+    y: FlexTensor,
+) -> Tracked {
+    let nodes: [NodeGuard; N] = nodes.try_into().expect("the caller has counted them");
+    match ChainOf::<N>.prepare::<C>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(preparation) => preparation.finish(state, y),
+        OpsKind::UnTracked(preparation) => preparation.finish(y),
     }
 }
 
@@ -404,7 +584,10 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
                     x: preparation.checkpoint(&x),
                     affine: Arc::new(result.affine),
                     winners: result.winners.map(Arc::new),
-                    relu: tail != Tail::None,
+                    activation: match tail {
+                        Tail::Activation(activation) => activation,
+                        Tail::ReluMaxPool2 => Activation::Relu,
+                    },
                     batch_statistics: true,
                 };
                 preparation.finish(state, result.y)
@@ -434,6 +617,27 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
         }
     }
 
+    fn chain_kernel(tensors: Tensors<Self>, layers: Vec<LayerOptions>, shortcut: Shortcut) -> Vec<Tracked> {
+        let tensors = tensors.0;
+        let first = if shortcut == Shortcut::Other { 2 } else { 1 };
+        let mut nodes = vec![tensors[0].node(), tensors[first - 1].node()];
+        let mut at = first;
+        for layer in &layers {
+            nodes.extend(tensors[at..at + 3].iter().map(|tensor| tensor.node()));
+            at += tensors_of(layer);
+        }
+        let primitives: Vec<FlexTensor> = tensors.iter().map(|tensor| tensor.primitive().clone()).collect();
+        let (y, moments, state) = chain(&primitives, layers, shortcut);
+        let y = match nodes.len() {
+            5 => track_chain::<C, 5>(nodes, state, y),
+            8 => track_chain::<C, 8>(nodes, state, y),
+            11 => track_chain::<C, 11>(nodes, state, y),
+            14 => track_chain::<C, 14>(nodes, state, y),
+            _ => unreachable!("a chain has 1 to {LONGEST_CHAIN} layers"),
+        };
+        std::iter::once(y).chain(moments.into_iter().map(Tracked::new)).collect()
+    }
+
     fn batch_norm_fixed_kernel(
         x: Tracked,
         gamma: Tracked,
@@ -441,7 +645,7 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
         mean: Tracked,
         variance: Tracked,
         epsilon: f64,
-        relu: bool,
+        activation: Activation,
     ) -> Tracked {
         let affine = fixed_affine(
             gamma.primitive(),
@@ -451,14 +655,14 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
             epsilon,
         );
         let maps = Maps::of(x.primitive());
-        let y = tensor(norm::apply(&Values::of(x.primitive()), &affine, relu), maps);
+        let y = tensor(norm::apply(&Values::of(x.primitive()), &affine, None, activation), maps);
         match BatchNorm.prepare::<C>([x.node(), gamma.node(), beta.node()]).compute_bound().stateful() {
             OpsKind::Tracked(mut preparation) => {
                 let state = NormState {
                     x: preparation.checkpoint(&x),
                     affine: Arc::new(affine),
                     winners: None,
-                    relu,
+                    activation,
                     batch_statistics: false,
                 };
                 preparation.finish(state, y)

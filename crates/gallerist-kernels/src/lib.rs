@@ -13,7 +13,7 @@
 //! The values depend on the inputs and on whether the processor has fused multiply-add, not on the
 //! number of threads nor on the width of the vector unit.
 
-// All pointer arithmetic is in `simd`, `conv` and `buffer`, whose unit tests run under Miri:
+// All pointer arithmetic is in `simd`, `conv`, `depthwise` and `buffer`, whose unit tests run under Miri:
 //
 //     MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isolation" \
 //         cargo +nightly miri test -p gallerist-kernels --lib
@@ -21,7 +21,9 @@
 // (Tree Borrows because of rayon's epochs, leaks because of its threads.)
 
 mod buffer;
+mod chain;
 mod conv;
+mod depthwise;
 mod extension;
 mod nhwc;
 mod norm;
@@ -30,7 +32,8 @@ mod pool;
 mod simd;
 
 pub use buffer::release_memory;
+pub use norm::Activation;
 pub use ops::{
-    batch_norm, batch_norm_fixed, batch_norm_relu, batch_norm_relu_max_pool2, conv2d, global_average_pool,
-    is_enabled, max_pool2d, set_enabled,
+    ChainOutput, ConvNorm, Shortcut, Statistics, batch_norm, batch_norm_fixed, batch_norm_relu_max_pool2,
+    conv_norm_chain, conv2d, global_average_pool, is_enabled, max_pool2d, set_enabled,
 };

@@ -77,7 +77,7 @@ impl std::ops::Deref for Values {
 }
 
 /// Writes the `rows x columns` matrix `from` into `to` as `columns x rows`.
-fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32]) {
+pub(crate) fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32]) {
     const TILE: usize = 16;
     for row0 in (0..rows).step_by(TILE) {
         for column0 in (0..columns).step_by(TILE) {

@@ -16,6 +16,50 @@ const BLOCK: usize = 64;
 /// Positions of one task.
 const TASK: usize = 32 * BLOCK;
 
+/// What is applied to every value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, 0), 6)`.
+    Relu6,
+}
+
+impl Activation {
+    pub(crate) fn bounds(self) -> Bounds {
+        let (low, high) = match self {
+            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Relu => (0.0, f32::INFINITY),
+            Activation::Relu6 => (0.0, 6.0),
+        };
+        Bounds { low, high }
+    }
+}
+
+/// An activation as the bounds that values are kept within. NaN stays NaN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    low: f32,
+    high: f32,
+}
+
+impl Bounds {
+    #[inline(always)]
+    fn value(self, x: f32) -> f32 {
+        let x = if x <= self.low { self.low } else { x };
+        if x >= self.high { self.high } else { x }
+    }
+
+    /// The gradient of `x` from that of `value(x)`; `x` may be `value(x)` itself.
+    #[inline(always)]
+    fn gradient(self, x: f32, dy: f32) -> f32 {
+        if x <= self.low || x >= self.high { 0.0 } else { dy }
+    }
+}
+
 /// Mean and biased variance of every channel.
 pub(crate) struct Moments {
     pub(crate) mean: Vec<f32>,
@@ -52,7 +96,7 @@ impl Affine {
 
 /// Count, mean and sum of squared deviations of every channel (Chan, Golub, LeVeque 1983).
 #[derive(Clone)]
-struct Deviations {
+pub(crate) struct Deviations {
     count: f64,
     mean: Vec<f64>,
     squares: Vec<f64>,
@@ -81,21 +125,28 @@ impl Deviations {
 
 /// Mean and biased variance of every channel of `x`, `[positions, channels]`.
 pub(crate) fn moments(x: &[f32], channels: usize) -> Moments {
-    let parts: Vec<Deviations> = x.par_chunks(TASK * channels).map(|x| deviations(x, channels)).collect();
-    let mut all = Deviations::none(channels);
-    for part in parts {
-        all.join(part.count, &part.mean, &part.squares);
-    }
-    Moments {
-        mean: all.mean.iter().map(|mean| *mean as f32).collect(),
-        variance: all.squares.iter().map(|squares| (squares / all.count) as f32).collect(),
+    let parts = x.par_chunks(TASK * channels).map(|x| deviations(x, channels)).collect();
+    Moments::join(parts, channels)
+}
+
+impl Moments {
+    /// The moments of all positions from those of parts.
+    pub(crate) fn join(parts: Vec<Deviations>, channels: usize) -> Self {
+        let mut all = Deviations::none(channels);
+        for part in parts {
+            all.join(part.count, &part.mean, &part.squares);
+        }
+        Moments {
+            mean: all.mean.iter().map(|mean| *mean as f32).collect(),
+            variance: all.squares.iter().map(|squares| (squares / all.count) as f32).collect(),
+        }
     }
 }
 
 vectorized! {
     /// Blocks are centred on their rounded mean; the deviations' own mean, close to 0, corrects it.
     /// Nothing is lost however far the values are from zero.
-    fn deviations<'a>(x: &'a [f32], channels: usize) -> Deviations {
+    pub(crate) fn deviations<'a>(x: &'a [f32], channels: usize) -> Deviations {
         let mut all = Deviations::none(channels);
         let (mut centre, mut sum) = (vec![0f32; channels], vec![0f32; channels]);
         let mut squares = vec![0f32; channels];
@@ -183,23 +234,52 @@ fn split(four: &[f32], channels: usize) -> [&[f32]; 4] {
     [a, b, c, d]
 }
 
-/// `y = affine(x)`, its negative values replaced by 0 if `relu`. NaN stays NaN.
-pub(crate) fn apply(x: &[f32], affine: &Affine, relu: bool) -> Buffer {
+/// `y = activation(affine(x) + other)`, where `other` is there.
+pub(crate) fn apply(x: &[f32], affine: &Affine, other: Option<&[f32]>, activation: Activation) -> Buffer {
     let channels = affine.mean.len();
     let mut y = Buffer::new(x.len());
-    y.par_chunks_mut(TASK * channels)
-        .zip(x.par_chunks(TASK * channels))
-        .for_each(|(y, x)| apply_rows(x, affine, y, relu));
+    let rows = TASK * channels;
+    y.par_chunks_mut(rows).zip(x.par_chunks(rows)).enumerate().for_each(|(task, (y, x))| match other {
+        Some(other) => add_rows_to(x, affine, &other[task * rows..], activation, y),
+        None => apply_rows(x, affine, activation, y),
+    });
     y
 }
 
 vectorized! {
-    fn apply_rows<'a>(x: &'a [f32], affine: &'a Affine, y: &'a mut [f32], relu: bool) -> () {
-        if relu {
-            affine.rows(x, y, |value| if value <= 0.0 { 0.0 } else { value });
-        } else {
-            affine.rows(x, y, |value| value);
+    /// `y = activation(affine(x))`.
+    pub(crate) fn apply_rows<'a>(x: &'a [f32], affine: &'a Affine, activation: Activation, y: &'a mut [f32]) -> () {
+        let channels = affine.mean.len();
+        let bounds = activation.bounds();
+        for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
+            affine.row(x, y, |value| bounds.value(value));
         }
+    }
+}
+
+vectorized! {
+    /// `y = activation(affine(x) + other)`; `other` may be longer than `x`.
+    fn add_rows_to<'a>(
+        x: &'a [f32],
+        affine: &'a Affine,
+        other: &'a [f32],
+        activation: Activation,
+        y: &'a mut [f32],
+    ) -> () {
+        let channels = affine.mean.len();
+        let bounds = activation.bounds();
+        let rows = x.chunks_exact(channels).zip(other.chunks_exact(channels));
+        for ((x, other), y) in rows.zip(y.chunks_exact_mut(channels)) {
+            affine.row(x, y, |value| value);
+            add_bounded(other, bounds, y);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_bounded(x: &[f32], bounds: Bounds, y: &mut [f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = bounds.value(*y + x);
     }
 }
 
@@ -207,14 +287,6 @@ vectorized! {
 // slices that are arguments for disjoint and vectorises the loop without checks.
 
 impl Affine {
-    #[inline(always)]
-    fn rows(&self, x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
-        let channels = self.mean.len();
-        for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
-            self.row(x, y, &f);
-        }
-    }
-
     #[inline(always)]
     fn row(&self, x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
         let channels = y.len();
@@ -239,7 +311,7 @@ pub(crate) struct GradientSums {
 
 impl GradientSums {
     /// From per-task sums of `dy` and `dy * (x - mean)`, in order.
-    fn join(parts: Vec<[Vec<f64>; 2]>, affine: &Affine, positions: usize) -> Self {
+    pub(crate) fn join(parts: Vec<[Vec<f64>; 2]>, affine: &Affine, positions: usize) -> Self {
         let channels = affine.mean.len();
         let (mut sum, mut product) = (vec![0f64; channels], vec![0f64; channels]);
         for [part_sum, part_product] in parts {
@@ -305,35 +377,32 @@ impl BlockSums {
     }
 }
 
-/// The sums for `y = affine(x)` (with `relu`: where `y > 0`, or is NaN) from the gradient `dy`.
-pub(crate) fn gradient_sums(x: &[f32], dy: &[f32], affine: &Affine, relu: bool) -> GradientSums {
+/// The sums for `y = activation(affine(x))` from the gradient `dy`.
+pub(crate) fn gradient_sums(x: &[f32], dy: &[f32], affine: &Affine, activation: Activation) -> GradientSums {
     let channels = affine.mean.len();
     let parts = x
         .par_chunks(TASK * channels)
         .zip(dy.par_chunks(TASK * channels))
-        .map(|(x, dy)| sum_rows(x, dy, affine, relu))
+        .map(|(x, dy)| sum_rows(x, dy, affine, activation))
         .collect();
     GradientSums::join(parts, affine, x.len() / channels)
 }
 
-/// The gradient behind a ReLU whose result was `y`.
-#[inline(always)]
-fn relu_gradient(y: f32, dy: f32) -> f32 {
-    if y <= 0.0 { 0.0 } else { dy }
-}
-
 vectorized! {
-    fn sum_rows<'a>(x: &'a [f32], dy: &'a [f32], affine: &'a Affine, relu: bool) -> [Vec<f64>; 2] {
+    /// The sums of the gradient behind the activation, and of its product with `x - mean`.
+    pub(crate) fn sum_rows<'a>(
+        x: &'a [f32],
+        dy: &'a [f32],
+        affine: &'a Affine,
+        activation: Activation,
+    ) -> [Vec<f64>; 2] {
         let channels = affine.mean.len();
+        let bounds = activation.bounds();
         let mut sums = BlockSums::new(channels);
         for (x, dy) in x.chunks(BLOCK * channels).zip(dy.chunks(BLOCK * channels)) {
             for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact(channels)) {
                 let [sum, product] = &mut sums.block;
-                if relu {
-                    affine.add_row(x, dy, sum, product, relu_gradient);
-                } else {
-                    affine.add_row(x, dy, sum, product, |_, dy| dy);
-                }
+                affine.add_row(x, dy, sum, product, |y, dy| bounds.gradient(y, dy));
             }
             sums.end_block();
         }
@@ -341,7 +410,96 @@ vectorized! {
     }
 }
 
+vectorized! {
+    /// Makes `dy`, the gradient of `activation(affine(x))`, that of `affine(x)`, and returns its sum and
+    /// that of its product with `x - mean`.
+    pub(crate) fn mask_and_sum_rows<'a>(
+        x: &'a [f32],
+        dy: &'a mut [f32],
+        affine: &'a Affine,
+        activation: Activation,
+    ) -> [Vec<f64>; 2] {
+        let channels = affine.mean.len();
+        let bounds = activation.bounds();
+        let mut sums = BlockSums::new(channels);
+        for (x, dy) in x.chunks(BLOCK * channels).zip(dy.chunks_mut(BLOCK * channels)) {
+            for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact_mut(channels)) {
+                let [sum, product] = &mut sums.block;
+                affine.mask_and_add_row(x, dy, sum, product, bounds);
+            }
+            sums.end_block();
+        }
+        sums.all
+    }
+}
+
+vectorized! {
+    /// Makes `dy`, the gradient of `activation(affine(x))`, that of `affine(x)`.
+    pub(crate) fn mask_rows<'a>(
+        x: &'a [f32],
+        dy: &'a mut [f32],
+        affine: &'a Affine,
+        activation: Activation,
+    ) -> () {
+        let channels = affine.mean.len();
+        let bounds = activation.bounds();
+        for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact_mut(channels)) {
+            affine.mask_row(x, dy, bounds);
+        }
+    }
+}
+
+vectorized! {
+    /// `y += x`.
+    pub(crate) fn add<'a>(x: &'a [f32], y: &'a mut [f32]) -> () {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += x;
+        }
+    }
+}
+
+vectorized! {
+    /// Makes `dy`, the gradient of `y = activation(x)`, that of `x`.
+    pub(crate) fn mask_by_result<'a>(y: &'a [f32], dy: &'a mut [f32], activation: Activation) -> () {
+        let bounds = activation.bounds();
+        for (dy, y) in dy.iter_mut().zip(y) {
+            *dy = bounds.gradient(*y, *dy);
+        }
+    }
+}
+
 impl Affine {
+    #[inline(always)]
+    fn mask_row(&self, x: &[f32], dy: &mut [f32], bounds: Bounds) {
+        let channels = dy.len();
+        let (x, mean) = (&x[..channels], &self.mean[..channels]);
+        let (scale, beta) = (&self.scale[..channels], &self.beta[..channels]);
+        for j in 0..channels {
+            dy[j] = bounds.gradient((x[j] - mean[j]) * scale[j] + beta[j], dy[j]);
+        }
+    }
+
+    #[inline(always)]
+    fn mask_and_add_row(
+        &self,
+        x: &[f32],
+        dy: &mut [f32],
+        sum: &mut [f32],
+        product: &mut [f32],
+        bounds: Bounds,
+    ) {
+        let channels = sum.len();
+        let (x, dy, product) = (&x[..channels], &mut dy[..channels], &mut product[..channels]);
+        let (scale, beta) = (&self.scale[..channels], &self.beta[..channels]);
+        let mean = &self.mean[..channels];
+        for j in 0..channels {
+            let centred = x[j] - mean[j];
+            dy[j] = bounds.gradient(centred * scale[j] + beta[j], dy[j]);
+            sum[j] += dy[j];
+            product[j] += dy[j] * centred;
+        }
+    }
+
     #[inline(always)]
     fn add_row(
         &self,
@@ -371,46 +529,63 @@ pub(crate) fn input_gradient(
     dy: &[f32],
     affine: &Affine,
     sums: Option<&GradientSums>,
-    relu: bool,
+    activation: Activation,
 ) -> Buffer {
     let channels = affine.mean.len();
     let linear = Linear::new(affine, sums);
     let mut dx = Buffer::new(x.len());
     dx.par_chunks_mut(TASK * channels)
         .zip(x.par_chunks(TASK * channels).zip(dy.par_chunks(TASK * channels)))
-        .for_each(|(dx, (x, dy))| gradient_rows(&linear, x, dy, dx, relu));
+        .for_each(|(dx, (x, dy))| gradient_rows(&linear, x, dy, activation, dx));
     dx
 }
 
 vectorized! {
-    fn gradient_rows<'a>(
+    /// The gradient of `x` from that of `activation(affine(x))`.
+    pub(crate) fn gradient_rows<'a>(
         linear: &'a Linear<'a>,
         x: &'a [f32],
         dy: &'a [f32],
+        activation: Activation,
         dx: &'a mut [f32],
-        relu: bool,
     ) -> () {
         let channels = linear.affine.mean.len();
+        let bounds = activation.bounds();
         let rows = x.chunks_exact(channels).zip(dy.chunks_exact(channels));
         for (dx, (x, dy)) in dx.chunks_exact_mut(channels).zip(rows) {
-            if relu {
-                linear.row(x, dy, dx, relu_gradient);
-            } else {
-                linear.row(x, dy, dx, |_, dy| dy);
-            }
+            linear.row(x, dy, dx, |y, dy| bounds.gradient(y, dy));
         }
     }
 }
 
+vectorized! {
+    /// `dx = scale * dy`: [`gradient_rows`] through fixed statistics, without activation.
+    pub(crate) fn scale_rows<'a>(affine: &'a Affine, dy: &'a [f32], dx: &'a mut [f32]) -> () {
+        let channels = affine.scale.len();
+        for (dx, dy) in dx.chunks_exact_mut(channels).zip(dy.chunks_exact(channels)) {
+            scale_row(&affine.scale, dy, dx);
+        }
+    }
+}
+
+#[inline(always)]
+fn scale_row(scale: &[f32], dy: &[f32], dx: &mut [f32]) {
+    let channels = dx.len();
+    let (scale, dy) = (&scale[..channels], &dy[..channels]);
+    for j in 0..channels {
+        dx[j] = scale[j] * dy[j];
+    }
+}
+
 /// `dx = scale * dy - constant - slope * (x - mean)`.
-struct Linear<'a> {
+pub(crate) struct Linear<'a> {
     affine: &'a Affine,
     constant: Vec<f32>,
     slope: Vec<f32>,
 }
 
 impl<'a> Linear<'a> {
-    fn new(affine: &'a Affine, sums: Option<&GradientSums>) -> Self {
+    pub(crate) fn new(affine: &'a Affine, sums: Option<&GradientSums>) -> Self {
         let per_channel = |value: &dyn Fn(&GradientSums, usize) -> f32| {
             (0..affine.mean.len())
                 .map(|j| sums.map_or(0.0, |sums| affine.scale[j] * value(sums, j)))

@@ -4,14 +4,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::backend::{Dispatch, DispatchDevice};
-use burn::tensor::activation::relu;
+use burn::tensor::activation;
 use burn::tensor::module::BatchNormTrainOutput;
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use burn::tensor::{DType, Tensor, module};
 
+use crate::chain::{self, LayerOptions};
 use crate::conv::Geometry;
-use crate::extension::{KernelOps, Tail};
+use crate::extension::{KernelOps, LONGEST_CHAIN, Tail, Tensors};
 use crate::nhwc::Maps;
+use crate::norm::Activation;
 use crate::pool::Windows;
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
@@ -97,6 +99,17 @@ pub fn conv2d(
     })
 }
 
+impl Activation {
+    /// By the engine's operations.
+    pub fn apply<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        match self {
+            Activation::None => x,
+            Activation::Relu => activation::relu(x),
+            Activation::Relu6 => activation::relu(x).clamp_max(6.0),
+        }
+    }
+}
+
 fn normalise(
     x: Tensor<4>,
     gamma: Tensor<1>,
@@ -111,13 +124,13 @@ fn normalise(
         && (tail != Tail::ReluMaxPool2 || x.dims()[2..].iter().all(|size| *size >= 2));
     if !fits {
         let mut result = module::batch_norm_train(x, gamma, beta, epsilon);
-        if tail != Tail::None {
-            result.output = relu(result.output);
-        }
-        if tail == Tail::ReluMaxPool2 {
-            let options = MaxPoolOptions::new([2, 2]);
-            result.output = module::max_pool2d(result.output, options);
-        }
+        result.output = match tail {
+            Tail::Activation(activation) => activation.apply(result.output),
+            Tail::ReluMaxPool2 => {
+                let options = MaxPoolOptions::new([2, 2]);
+                module::max_pool2d(activation::relu(result.output), options)
+            }
+        };
         return result;
     }
     let (output, mean, variance) = Dispatch::batch_norm_train_kernel(
@@ -135,7 +148,7 @@ fn normalise(
 }
 
 /// Batch normalisation by the statistics of the batch (Ioffe and Szegedy 2015, algorithm 1):
-/// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel.
+/// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel, then an activation in the same pass.
 ///
 /// The gradient passes through mean and variance; those that are returned, for running averages,
 /// carry none. The variance is the biased one.
@@ -148,21 +161,17 @@ fn normalise(
 /// # Panics
 ///
 /// As the engine's `batch_norm_train`, if the sizes do not fit together.
-pub fn batch_norm(x: Tensor<4>, gamma: Tensor<1>, beta: Tensor<1>, epsilon: f64) -> BatchNormTrainOutput<4> {
-    normalise(x, gamma, beta, epsilon, Tail::None)
-}
-
-/// [`batch_norm`] followed by ReLU (slope 0 at 0), in one pass.
-pub fn batch_norm_relu(
+pub fn batch_norm(
     x: Tensor<4>,
     gamma: Tensor<1>,
     beta: Tensor<1>,
     epsilon: f64,
+    activation: Activation,
 ) -> BatchNormTrainOutput<4> {
-    normalise(x, gamma, beta, epsilon, Tail::Relu)
+    normalise(x, gamma, beta, epsilon, Tail::Activation(activation))
 }
 
-/// [`batch_norm`] followed by ReLU and the maximum over 2 x 2 windows with stride 2, in one pass.
+/// [`batch_norm`] with ReLU, followed by the maximum over 2 x 2 windows with stride 2, in one pass.
 ///
 /// The result is `[batch, channels, height / 2, width / 2]`; an odd last row or column counts for
 /// the statistics but is in no window. Of equal values in a window the first takes the gradient.
@@ -180,7 +189,7 @@ pub fn batch_norm_relu_max_pool2(
 }
 
 /// Batch normalisation by given statistics, as at evaluation or with frozen layers:
-/// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel, then ReLU if `with_relu`.
+/// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel, then an activation.
 ///
 /// Gradients reach `x`, `gamma` and `beta`; `mean` and `variance` are constants.
 ///
@@ -199,14 +208,14 @@ pub fn batch_norm_fixed(
     mean: Tensor<1>,
     variance: Tensor<1>,
     epsilon: f64,
-    with_relu: bool,
+    activation: Activation,
 ) -> Tensor<4> {
     let (mean, variance) = (mean.detach(), variance.detach());
     let channels = x.dims()[1];
     let vectors = [&gamma, &beta, &mean, &variance];
     if !eligible(&x, &vectors) || vectors.iter().any(|vector| vector.dims() != [channels]) {
         let y = module::batch_norm(x, gamma, beta, mean, variance, epsilon);
-        return if with_relu { relu(y) } else { y };
+        return activation.apply(y);
     }
     Tensor::from_dispatch(Dispatch::batch_norm_fixed_kernel(
         x.into_dispatch(),
@@ -215,7 +224,7 @@ pub fn batch_norm_fixed(
         mean.into_dispatch(),
         variance.into_dispatch(),
         epsilon,
-        with_relu,
+        activation,
     ))
 }
 
@@ -247,4 +256,173 @@ pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
         return x.flatten::<3>(2, 3).mean_dim(2).squeeze_dim(2);
     }
     Tensor::from_dispatch(Dispatch::global_average_kernel(x.into_dispatch()))
+}
+
+/// A layer of [`conv_norm_chain`]: a convolution without bias, batch norm, and an activation.
+#[derive(Clone, Debug)]
+pub struct ConvNorm {
+    /// `[channels_out, channels_in / groups, kernel_height, kernel_width]`.
+    pub weight: Tensor<4>,
+    /// Stride, padding, dilation and groups.
+    pub options: ConvOptions<2>,
+    /// Scale, `[channels_out]`.
+    pub gamma: Tensor<1>,
+    /// Shift, `[channels_out]`.
+    pub beta: Tensor<1>,
+    /// What is normalised by.
+    pub statistics: Statistics,
+    /// Added to the variance.
+    pub epsilon: f64,
+    /// What follows.
+    pub activation: Activation,
+}
+
+/// What a batch norm normalises by.
+#[derive(Clone, Debug)]
+pub enum Statistics {
+    /// The mean and biased variance of the batch; gradients pass through them.
+    Batch,
+    /// Constants, `[channels]` each.
+    Given {
+        /// Mean.
+        mean: Tensor<1>,
+        /// Variance.
+        variance: Tensor<1>,
+    },
+}
+
+/// What [`conv_norm_chain`] adds to the maps of its last batch norm, before the activation.
+#[derive(Clone, Debug)]
+pub enum Shortcut {
+    /// Nothing.
+    None,
+    /// The chain's input.
+    Input,
+    /// Maps of the result's shape.
+    Maps(Tensor<4>),
+}
+
+/// Result of [`conv_norm_chain`].
+#[derive(Clone, Debug)]
+pub struct ChainOutput {
+    /// The maps behind the last activation.
+    pub output: Tensor<4>,
+    /// Mean and biased variance, without gradient, for every layer with [`Statistics::Batch`].
+    pub moments: Vec<Option<[Tensor<1>; 2]>>,
+}
+
+/// Convolutions, each followed by batch norm and an activation, as one operation: the normalised maps
+/// between them are never written to memory.
+///
+/// A chain of any length; more than four layers are computed as several chains.
+///
+/// # Shapes
+///
+/// - x: `[batch, channels_in, height, width]`
+/// - result: `[batch, channels_out, height_out, width_out]`, those of the last convolution
+///
+/// # Panics
+///
+/// If there is no layer; as the engine's operations, if the sizes do not fit together.
+pub fn conv_norm_chain(x: Tensor<4>, mut layers: Vec<ConvNorm>, shortcut: Shortcut) -> ChainOutput {
+    assert!(!layers.is_empty(), "a chain without layers");
+    if layers.len() > LONGEST_CHAIN {
+        let shortcut = match shortcut {
+            Shortcut::Input => Shortcut::Maps(x.clone()),
+            other => other,
+        };
+        let rest = layers.split_off(LONGEST_CHAIN);
+        let first = conv_norm_chain(x, layers, Shortcut::None);
+        let mut last = conv_norm_chain(first.output, rest, shortcut);
+        last.moments.splice(..0, first.moments);
+        return last;
+    }
+    if !chain_fits(&x, &layers, &shortcut) {
+        return chain_by_layers(x, layers, shortcut);
+    }
+    let mut tensors = vec![x];
+    let kind = match shortcut {
+        Shortcut::None => chain::Shortcut::None,
+        Shortcut::Input => chain::Shortcut::Input,
+        Shortcut::Maps(maps) => {
+            tensors.push(maps);
+            chain::Shortcut::Other
+        }
+    };
+    let mut tensors: Vec<_> = tensors.into_iter().map(Tensor::into_dispatch).collect();
+    let mut options = Vec::with_capacity(layers.len());
+    for layer in layers {
+        tensors.push(layer.weight.into_dispatch());
+        tensors.extend([layer.gamma, layer.beta].map(Tensor::into_dispatch));
+        let batch_statistics = matches!(layer.statistics, Statistics::Batch);
+        if let Statistics::Given { mean, variance } = layer.statistics {
+            tensors.extend([mean, variance].map(|tensor| tensor.detach().into_dispatch()));
+        }
+        options.push(LayerOptions {
+            convolution: layer.options,
+            epsilon: layer.epsilon,
+            activation: layer.activation,
+            batch_statistics,
+        });
+    }
+    let of_batch: Vec<bool> = options.iter().map(|layer| layer.batch_statistics).collect();
+    let mut results = Dispatch::chain_kernel(Tensors(tensors), options, kind).into_iter();
+    let output = Tensor::from_dispatch(results.next().expect("the first is the result"));
+    let mut next = || Tensor::from_dispatch(results.next().expect("mean and variance of every such layer"));
+    let moments = of_batch.into_iter().map(|of_batch| of_batch.then(|| [next(), next()])).collect();
+    ChainOutput { output, moments }
+}
+
+fn chain_fits(x: &Tensor<4>, layers: &[ConvNorm], shortcut: &Shortcut) -> bool {
+    let mut sizes = maps(x);
+    for layer in layers {
+        let Some(geometry) = Geometry::new(sizes, layer.weight.dims(), &layer.options) else { return false };
+        sizes = geometry.output;
+        let mut vectors = vec![&layer.gamma, &layer.beta];
+        if let Statistics::Given { mean, variance } = &layer.statistics {
+            vectors.extend([mean, variance]);
+        }
+        let fits = eligible(x, &[&layer.weight])
+            && eligible(x, &vectors)
+            && vectors.iter().all(|vector| vector.dims() == [sizes.channels]);
+        if !fits {
+            return false;
+        }
+    }
+    match shortcut {
+        Shortcut::None => true,
+        Shortcut::Input => maps(x) == sizes,
+        Shortcut::Maps(other) => eligible(x, &[other]) && maps(other) == sizes,
+    }
+}
+
+/// [`conv_norm_chain`] one operation at a time.
+fn chain_by_layers(x: Tensor<4>, layers: Vec<ConvNorm>, shortcut: Shortcut) -> ChainOutput {
+    let shortcut = match shortcut {
+        Shortcut::None => None,
+        Shortcut::Input => Some(x.clone()),
+        Shortcut::Maps(maps) => Some(maps),
+    };
+    let (mut output, mut moments, count) = (x, Vec::new(), layers.len());
+    for (index, layer) in layers.into_iter().enumerate() {
+        let ConvNorm { weight, options, gamma, beta, statistics, epsilon, activation } = layer;
+        let added = shortcut.as_ref().filter(|_| index + 1 == count).cloned();
+        let now = if added.is_some() { Activation::None } else { activation };
+        output = conv2d(output, weight, None, options);
+        match statistics {
+            Statistics::Batch => {
+                let result = batch_norm(output, gamma, beta, epsilon, now);
+                output = result.output;
+                moments.push(Some([result.mean, result.variance]));
+            }
+            Statistics::Given { mean, variance } => {
+                output = batch_norm_fixed(output, gamma, beta, mean, variance, epsilon, now);
+                moments.push(None);
+            }
+        }
+        if let Some(added) = added {
+            output = activation.apply(output + added);
+        }
+    }
+    ChainOutput { output, moments }
 }

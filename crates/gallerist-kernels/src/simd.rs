@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 pub(crate) const BLOCK_ROWS: usize = 6;
 
 /// Widest panel of columns any instruction set uses: 4 vectors of 16 lanes.
-const MAX_PANEL: usize = 64;
+pub(crate) const MAX_PANEL: usize = 64;
 
 /// Terms of a product that are summed before the accumulators go back to memory. A panel of
 /// `TERMS x MAX_PANEL` weights (24 KB) stays in the first-level cache meanwhile.
@@ -31,11 +31,11 @@ pub(crate) fn run<Op: WithSimd>(op: Op) -> Op::Output {
 macro_rules! vectorized {
     (
         $(#[$attribute:meta])*
-        fn $name:ident<$lifetime:lifetime>($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+        $visibility:vis fn $name:ident<$lifetime:lifetime>($($argument:ident: $type:ty),* $(,)?) -> $result:ty
         $body:block
     ) => {
         $(#[$attribute])*
-        fn $name<$lifetime>($($argument: $type),*) -> $result {
+        $visibility fn $name<$lifetime>($($argument: $type),*) -> $result {
             struct Call<$lifetime> {
                 $($argument: $type),*
             }
@@ -52,22 +52,6 @@ macro_rules! vectorized {
     };
 }
 pub(crate) use vectorized;
-
-/// Number of `f32` lanes of a vector register.
-pub(crate) fn lanes() -> usize {
-    run(Lanes)
-}
-
-struct Lanes;
-
-impl WithSimd for Lanes {
-    type Output = usize;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> usize {
-        S::F32_LANES
-    }
-}
 
 /// Number of columns that one pass of [`Product`] computes: the width of a packed panel.
 pub(crate) fn panel_width() -> usize {
@@ -160,7 +144,7 @@ impl Product<'_> {
     /// * For every row `i`, run `r` of `chunks` and `k < r.len`,
     ///   `a + rows_a[i] + r.offset + k * step` is valid for reads.
     /// * For every term `t` and panel `p`, the next `columns of the panel, rounded up to whole
-    ///   vectors of [`lanes`] elements` from `b + t * stride_b + p * panel_stride` are valid for reads.
+    ///   vectors` from `b + t * stride_b + p * panel_stride` are valid for reads.
     /// * For every row `i`, `columns` elements from `c + rows_c[i]` are valid for reads and writes
     ///   and nothing else accesses them during the call. Different rows do not overlap each other,
     ///   nor `a` or `b`.
@@ -360,6 +344,18 @@ mod tests {
             sets.extend(pulp::x86::V4::try_new().map(Arch::V4));
         }
         sets
+    }
+
+    /// Number of `f32` lanes of a vector register.
+    struct Lanes;
+
+    impl WithSimd for Lanes {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            S::F32_LANES
+        }
     }
 
     /// The product of a left factor whose rows overlap, as windows do: row `i` starts at `2 * i` and

@@ -4,7 +4,7 @@
 use burn::tensor::activation::relu;
 use burn::tensor::ops::MaxPoolOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
-use gallerist_kernels::{batch_norm, batch_norm_fixed, batch_norm_relu, batch_norm_relu_max_pool2};
+use gallerist_kernels::{Activation, batch_norm, batch_norm_fixed, batch_norm_relu_max_pool2};
 use proptest::prelude::*;
 
 const EPSILON: f64 = 1e-3;
@@ -13,12 +13,29 @@ const EPSILON: f64 = 1e-3;
 enum Kind {
     Plain,
     Relu,
+    Relu6,
     Pool,
     Fixed,
     FixedRelu,
+    FixedRelu6,
 }
 
-const KINDS: [Kind; 5] = [Kind::Plain, Kind::Relu, Kind::Pool, Kind::Fixed, Kind::FixedRelu];
+const KINDS: [Kind; 7] =
+    [Kind::Plain, Kind::Relu, Kind::Relu6, Kind::Pool, Kind::Fixed, Kind::FixedRelu, Kind::FixedRelu6];
+
+impl Kind {
+    fn is_fixed(self) -> bool {
+        matches!(self, Kind::Fixed | Kind::FixedRelu | Kind::FixedRelu6)
+    }
+
+    fn activation(self) -> Activation {
+        match self {
+            Kind::Plain | Kind::Fixed => Activation::None,
+            Kind::Relu | Kind::FixedRelu | Kind::Pool => Activation::Relu,
+            Kind::Relu6 | Kind::FixedRelu6 => Activation::Relu6,
+        }
+    }
+}
 
 /// Statistics for the kinds that take them.
 fn statistics(channels: usize) -> (Vec<f32>, Vec<f32>) {
@@ -43,7 +60,7 @@ fn definition(
     for c in 0..channels {
         let count = (images * area) as f64;
         let of_channel = || (0..images).flat_map(move |n| (0..area).map(move |p| at(n, c, p)));
-        let (mean, variance) = if matches!(kind, Kind::Fixed | Kind::FixedRelu) {
+        let (mean, variance) = if kind.is_fixed() {
             let (means, variances) = statistics(channels);
             (f64::from(means[c]), f64::from(variances[c]))
         } else {
@@ -52,9 +69,11 @@ fn definition(
         };
         for i in of_channel() {
             y[i] = gamma[c] * (x[i] - mean) / (variance + EPSILON).sqrt() + beta[c];
-            if !matches!(kind, Kind::Plain | Kind::Fixed) {
-                y[i] = y[i].max(0.0);
-            }
+            y[i] = match kind.activation() {
+                Activation::None => y[i],
+                Activation::Relu => y[i].max(0.0),
+                Activation::Relu6 => y[i].clamp(0.0, 6.0),
+            };
         }
         means.push(mean);
         variances.push(variance);
@@ -82,16 +101,14 @@ fn kernel(
     beta: Tensor<1>,
 ) -> (Tensor<4>, Option<(Tensor<1>, Tensor<1>)>) {
     let result = match kind {
-        Kind::Plain => batch_norm(x, gamma, beta, EPSILON),
-        Kind::Relu => batch_norm_relu(x, gamma, beta, EPSILON),
+        Kind::Plain | Kind::Relu | Kind::Relu6 => batch_norm(x, gamma, beta, EPSILON, kind.activation()),
         Kind::Pool => batch_norm_relu_max_pool2(x, gamma, beta, EPSILON),
-        Kind::Fixed | Kind::FixedRelu => {
+        Kind::Fixed | Kind::FixedRelu | Kind::FixedRelu6 => {
             let device = x.device();
             let (mean, variance) = statistics(x.dims()[1]);
             let mean = Tensor::from_floats(mean.as_slice(), &device);
             let variance = Tensor::from_floats(variance.as_slice(), &device);
-            let relu = kind == Kind::FixedRelu;
-            let y = batch_norm_fixed(x, gamma, beta, mean, variance, EPSILON, relu);
+            let y = batch_norm_fixed(x, gamma, beta, mean, variance, EPSILON, kind.activation());
             return (y, None);
         }
     };
@@ -164,7 +181,8 @@ fn check(kind: Kind, shape: [usize; 4], seed: u64) {
     for (rank, index) in order.into_iter().enumerate() {
         x[index] = 4.0 * (rank as f32 + 0.5) / count - 2.0;
     }
-    let gamma: Vec<f32> = values(channels, seed + 1).iter().map(|v| v + 0.25 * v.signum()).collect();
+    // Large enough for some values above 6.
+    let gamma: Vec<f32> = values(channels, seed + 1).iter().map(|v| 4.0 * v + 0.25 * v.signum()).collect();
     let beta: Vec<f32> = values(channels, seed + 2);
     let (found, dy) = run(kind, shape, &x, &gamma, &beta, seed + 3);
 
@@ -291,8 +309,15 @@ fn the_first_of_equal_values_takes_the_gradient() {
         let x = x.require_grad();
         let ones = Tensor::ones([2], &device);
         let zeros = Tensor::zeros([2], &device);
-        let y =
-            batch_norm_fixed(x.clone(), ones, zeros.clone(), zeros, Tensor::ones([2], &device), 0.0, true);
+        let y = batch_norm_fixed(
+            x.clone(),
+            ones,
+            zeros.clone(),
+            zeros,
+            Tensor::ones([2], &device),
+            0.0,
+            Activation::Relu,
+        );
         let y = module::max_pool2d(y, MaxPoolOptions::new([2, 2]));
         floats(x.grad(&y.sum().backward()).unwrap())
     };

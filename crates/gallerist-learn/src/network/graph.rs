@@ -7,7 +7,8 @@
 //! names.
 
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor, TensorData, activation, module};
+use burn::tensor::{Device, Tensor, TensorData, module};
+use gallerist_kernels::{ConvNorm, Shortcut, conv_norm_chain};
 
 use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool};
 use super::{FreezeBatchNorm, InputShape};
@@ -85,18 +86,73 @@ pub struct Network {
     pub(crate) dimensions: Vec<usize>,
     /// The last step that takes a step's result; a head's is kept to the end.
     last_use: Vec<usize>,
+    /// Whether a step's result is left to the one step that takes it, as part of a chain of convolutions.
+    deferred: Vec<bool>,
+}
+
+/// Convolutions, batch norms and what follows, to be computed as one operation.
+#[derive(Clone)]
+struct Chain<'a> {
+    /// The step whose result goes in.
+    from: usize,
+    x: Tensor<4>,
+    layers: Vec<ConvNorm>,
+    norms: Vec<&'a BatchNorm>,
+    /// The convolution whose batch norm is yet to come.
+    conv: Option<&'a Conv>,
+    shortcut: Shortcut,
+}
+
+impl<'a> Chain<'a> {
+    fn new(from: usize, x: Tensor<4>) -> Self {
+        Chain { from, x, layers: Vec::new(), norms: Vec::new(), conv: None, shortcut: Shortcut::None }
+    }
+
+    fn with_conv(self, conv: &'a Conv) -> Self {
+        Chain { conv: Some(conv), ..self }
+    }
+
+    fn with_norm(mut self, norm: &'a BatchNorm) -> Self {
+        let conv = self.conv.take().expect("a chain's batch norm follows a convolution");
+        self.layers.push(norm.after(conv, self.x.device().is_autodiff()));
+        self.norms.push(norm);
+        self
+    }
+
+    /// With the result of step `from` added.
+    fn with_shortcut(self, from: usize, maps: Tensor<4>) -> Self {
+        let shortcut = if from == self.from { Shortcut::Input } else { Shortcut::Maps(maps) };
+        Chain { shortcut, ..self }
+    }
+
+    fn with_activation(mut self, activation: Activation) -> Self {
+        self.layers.last_mut().expect("a chain has a layer").activation = activation;
+        self
+    }
+
+    fn run(self) -> Tensor<4> {
+        let out = conv_norm_chain(self.x, self.layers, self.shortcut);
+        for (norm, moments) in self.norms.into_iter().zip(out.moments) {
+            if let Some(moments) = moments {
+                norm.update(moments);
+            }
+        }
+        out.output
+    }
 }
 
 #[derive(Clone)]
-enum Value {
+enum Value<'a> {
     Maps(Tensor<4>),
     Rows(Tensor<2>),
+    Chain(Box<Chain<'a>>),
 }
 
-impl Value {
+impl<'a> Value<'a> {
     fn maps(self) -> Tensor<4> {
         match self {
             Value::Maps(maps) => maps,
+            Value::Chain(chain) => chain.run(),
             Value::Rows(rows) => panic!("feature maps are wanted, rows {:?} are found", rows.dims()),
         }
     }
@@ -105,7 +161,21 @@ impl Value {
         match self {
             Value::Rows(rows) => rows,
             Value::Maps(maps) => panic!("rows are wanted, feature maps {:?} are found", maps.dims()),
+            Value::Chain(_) => panic!("rows are wanted, feature maps are found"),
         }
+    }
+
+    /// A chain that goes on from this result of step `from`.
+    fn chain(self, from: usize) -> Chain<'a> {
+        match self {
+            Value::Chain(chain) => *chain,
+            other => Chain::new(from, other.maps()),
+        }
+    }
+
+    /// A chain as it is if the next step takes it on, otherwise its result.
+    fn of_chain(chain: Chain<'a>, deferred: bool) -> Self {
+        if deferred { Value::Chain(Box::new(chain)) } else { Value::Maps(chain.run()) }
     }
 }
 
@@ -121,16 +191,21 @@ impl Network {
     /// If the images are not of the channels and, where the network has a layer of fixed size over all
     /// positions, of the size it was made for.
     pub fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
-        let mut values: Vec<Option<Value>> = vec![None; self.steps.len()];
+        let mut values: Vec<Option<Value<'_>>> = vec![None; self.steps.len()];
         for (i, step) in self.steps.iter().enumerate() {
             let mut inputs = step.inputs.iter().map(|&j| {
                 let value = if self.last_use[j] == i { values[j].take() } else { values[j].clone() };
                 value.expect("a step takes the results of earlier steps")
             });
             let mut one = || inputs.next().expect("the builder gives every operation its inputs");
+            let deferred = self.deferred[i];
             values[i] = Some(match &step.op {
+                Op::Conv(conv) if deferred => {
+                    Value::of_chain(one().chain(step.inputs[0]).with_conv(conv), deferred)
+                }
                 Op::Conv(conv) => Value::Maps(conv.forward(one().maps())),
                 Op::Norm(norm) => match one() {
+                    Value::Chain(chain) => Value::of_chain(chain.with_norm(norm), deferred),
                     Value::Maps(maps) => Value::Maps(norm.forward(maps)),
                     Value::Rows(rows) => {
                         let [n, c] = rows.dims();
@@ -142,8 +217,9 @@ impl Network {
                 Op::Fixed(fixed) => match fixed.kind {
                     FixedKind::Input => Value::Maps(images.clone()),
                     FixedKind::Activation(kind) => match one() {
-                        Value::Maps(maps) => Value::Maps(kind.forward(maps)),
-                        Value::Rows(rows) => Value::Rows(kind.forward(rows)),
+                        Value::Chain(chain) => Value::of_chain(chain.with_activation(kind), deferred),
+                        Value::Maps(maps) => Value::Maps(kind.apply(maps)),
+                        Value::Rows(rows) => Value::Rows(kind.apply(rows)),
                     },
                     FixedKind::MaxPool(pool) => Value::Maps(pool.max(one().maps())),
                     FixedKind::AveragePool(pool) => Value::Maps(pool.average(one().maps())),
@@ -153,7 +229,17 @@ impl Network {
                     FixedKind::GlobalMax => {
                         Value::Rows(one().maps().flatten::<3>(2, 3).max_dim(2).squeeze_dim(2))
                     }
-                    FixedKind::Add => Value::Maps(one().maps() + one().maps()),
+                    FixedKind::Add => match (one(), one()) {
+                        (Value::Chain(chain), other) => {
+                            let chain = chain.with_shortcut(step.inputs[1], other.maps());
+                            Value::of_chain(chain, deferred)
+                        }
+                        (other, Value::Chain(chain)) => {
+                            let chain = chain.with_shortcut(step.inputs[0], other.maps());
+                            Value::of_chain(chain, deferred)
+                        }
+                        (x, y) => Value::Maps(x.maps() + y.maps()),
+                    },
                     FixedKind::Concat => Value::Maps(Tensor::cat(inputs.map(Value::maps).collect(), 1)),
                     FixedKind::Flatten => Value::Rows(one().maps().flatten(1, 3)),
                 },
@@ -565,26 +651,41 @@ impl<'a> Builder<'a> {
         let dimensions = heads.iter().map(|&head| self.row(head)).collect();
         let heads: Vec<usize> = heads.iter().map(|node| node.0).collect();
         heads.iter().for_each(|&i| last_use[i] = usize::MAX);
-        Ok(Network { steps: self.steps, heads, dimensions, last_use })
+        let deferred = deferred(&self.steps);
+        Ok(Network { steps: self.steps, heads, dimensions, last_use, deferred })
     }
 }
 
-impl Activation {
-    fn forward<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
-        match self {
-            Activation::None => x,
-            Activation::Relu => activation::relu(x),
-            Activation::Relu6 => activation::relu(x).clamp_max(6.0),
-        }
+/// Which results are left to the step that takes them: those inside a chain of [convolution, batch norm with
+/// activation] and, behind its last batch norm, a sum and an activation.
+fn deferred(steps: &[Step]) -> Vec<bool> {
+    let mut users = vec![Vec::new(); steps.len()];
+    for (i, step) in steps.iter().enumerate() {
+        step.inputs.iter().for_each(|&j| users[j].push(i));
     }
-
-    /// In place of the engine's ReLU where the operation before has done that already.
-    pub(super) fn after_relu(self, x: Tensor<4>) -> Tensor<4> {
-        match self {
-            Activation::Relu6 => x.clamp_max(6.0),
-            Activation::None | Activation::Relu => x,
-        }
-    }
+    let only_user = |i: usize| if let [user] = users[i][..] { Some(user) } else { None };
+    let conv_before_norm = |i: usize| {
+        let norm = |j: usize| matches!(&steps[j].op, Op::Norm(norm) if !norm.max_pool2);
+        matches!(&steps[i].op, Op::Conv(conv) if conv.bias.is_none()) && only_user(i).is_some_and(norm)
+    };
+    let norm_behind_conv = |i: usize| {
+        let norm = matches!(&steps[i].op, Op::Norm(norm) if !norm.max_pool2);
+        norm && conv_before_norm(steps[i].inputs[0])
+    };
+    let fixed = |i: usize, wanted: fn(&FixedKind) -> bool| matches!(&steps[i].op, Op::Fixed(fixed) if wanted(&fixed.kind));
+    let term_of_sum = |i: usize| {
+        let plain = matches!(&steps[i].op, Op::Norm(norm) if norm.then == Activation::None);
+        let sum = |j: usize| fixed(j, |kind| *kind == FixedKind::Add);
+        plain && norm_behind_conv(i) && only_user(i).is_some_and(sum)
+    };
+    let sum_of_chain = |i: usize| {
+        let activation = |j: usize| fixed(j, |kind| matches!(kind, FixedKind::Activation(_)));
+        fixed(i, |kind| *kind == FixedKind::Add)
+            && steps[i].inputs.iter().any(|&j| term_of_sum(j))
+            && only_user(i).is_some_and(activation)
+    };
+    let inside = |i: usize| norm_behind_conv(i) && only_user(i).is_some_and(conv_before_norm);
+    (0..steps.len()).map(|i| conv_before_norm(i) || inside(i) || term_of_sum(i) || sum_of_chain(i)).collect()
 }
 
 impl Pool {

@@ -5,6 +5,7 @@ use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::Random;
+use gallerist_kernels::{ConvNorm, Statistics};
 
 use super::FreezeBatchNorm;
 
@@ -43,17 +44,7 @@ fn full(value: f32, length: usize) -> TensorData {
     TensorData::new(vec![value; length], [length])
 }
 
-/// What is applied to every value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    #[default]
-    None,
-    /// `max(x, 0)`.
-    Relu,
-    /// `min(max(x, 0), 6)`.
-    Relu6,
-}
+pub use gallerist_kernels::Activation;
 
 /// Square windows of a pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +141,11 @@ impl Conv {
     /// `[n, channels_in, h, w]` to `[n, channels_out, h', w']` with
     /// `h' = (h + 2 padding - size) / stride + 1`, rounded down.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let options = ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups);
-        gallerist_kernels::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), options)
+        gallerist_kernels::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.options())
+    }
+
+    pub(super) fn options(&self) -> ConvOptions<2> {
+        ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups)
     }
 }
 
@@ -226,28 +220,63 @@ impl BatchNorm {
     /// `[n, c, h, w]` to the same shape.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let (gamma, beta) = (self.gamma.val(), self.beta.val());
-        let relu = self.then != Activation::None;
-        if x.device().is_autodiff() && self.training.is_enabled() {
-            let out = match (relu, self.max_pool2) {
-                (_, true) => gallerist_kernels::batch_norm_relu_max_pool2(x, gamma, beta, self.epsilon),
-                (true, false) => gallerist_kernels::batch_norm_relu(x, gamma, beta, self.epsilon),
-                (false, false) => gallerist_kernels::batch_norm(x, gamma, beta, self.epsilon),
-            };
-            self.update(&self.running_mean, out.mean);
-            self.update(&self.running_var, out.variance);
-            return self.then.after_relu(out.output);
+        match self.statistics(x.device().is_autodiff()) {
+            Statistics::Batch => {
+                let out = match self.max_pool2 {
+                    true => gallerist_kernels::batch_norm_relu_max_pool2(x, gamma, beta, self.epsilon),
+                    false => gallerist_kernels::batch_norm(x, gamma, beta, self.epsilon, self.then),
+                };
+                self.update([out.mean, out.variance]);
+                out.output
+            }
+            Statistics::Given { mean, variance } => {
+                let y = gallerist_kernels::batch_norm_fixed(
+                    x,
+                    gamma,
+                    beta,
+                    mean,
+                    variance,
+                    self.epsilon,
+                    self.then,
+                );
+                match self.max_pool2 {
+                    true => gallerist_kernels::max_pool2d(y, Pool::new(2, 2).max_options()),
+                    false => y,
+                }
+            }
         }
-        let (mean, variance) = (self.running_mean.value(), self.running_var.value());
-        let y = gallerist_kernels::batch_norm_fixed(x, gamma, beta, mean, variance, self.epsilon, relu);
-        let y = self.then.after_relu(y);
-        if self.max_pool2 { gallerist_kernels::max_pool2d(y, Pool::new(2, 2).max_options()) } else { y }
     }
 
-    fn update(&self, state: &RunningState<Tensor<1>>, batch: Tensor<1>) {
-        let new = state.value().mul_scalar(1.0 - self.momentum) + batch.detach().mul_scalar(self.momentum);
-        state.update(new.detach());
-        // The engine keeps updates aside until they are asked for; a checkpoint must see this one.
-        state.value_sync();
+    /// What is normalised by: the batch in training (`with_gradient`) unless frozen.
+    fn statistics(&self, with_gradient: bool) -> Statistics {
+        if with_gradient && self.training.is_enabled() {
+            return Statistics::Batch;
+        }
+        Statistics::Given { mean: self.running_mean.value(), variance: self.running_var.value() }
+    }
+
+    /// This layer behind a convolution without bias, as a layer of a chain.
+    pub(super) fn after(&self, conv: &Conv, with_gradient: bool) -> ConvNorm {
+        ConvNorm {
+            weight: conv.weight.val(),
+            options: conv.options(),
+            gamma: self.gamma.val(),
+            beta: self.beta.val(),
+            statistics: self.statistics(with_gradient),
+            epsilon: self.epsilon,
+            activation: self.then,
+        }
+    }
+
+    /// Takes mean and variance of a batch into the running ones.
+    pub(super) fn update(&self, [mean, variance]: [Tensor<1>; 2]) {
+        for (state, batch) in [(&self.running_mean, mean), (&self.running_var, variance)] {
+            let new =
+                state.value().mul_scalar(1.0 - self.momentum) + batch.detach().mul_scalar(self.momentum);
+            state.update(new.detach());
+            // The engine keeps updates aside until they are asked for; a checkpoint must see this one.
+            state.value_sync();
+        }
     }
 }
 

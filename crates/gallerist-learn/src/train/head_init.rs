@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use burn_linalg::svd;
 use gallerist_data::{ImageSet, ImageStore, Random, Transform};
 
 use super::RunConfig;
@@ -114,22 +113,23 @@ fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projecti
     let mut shrunk = within;
     (0..width).for_each(|at| shrunk[at * width + at] += SHRINKAGE * variance);
 
-    let (vectors, variances) = eigen(matrix(shrunk, [width, width]));
-    let roots = host(variances).into_iter().map(|variance| variance.max(f64::MIN_POSITIVE).powf(-0.25));
-    let half = vectors.mul(matrix(roots.collect(), [1, width]));
-    let whitening = half.clone().matmul(half.transpose());
-    let (vectors, variances) = eigen(whitening.clone().matmul(total).matmul(whitening.clone()));
-    let projection = host(whitening.matmul(vectors));
+    // S = L L^T: rows times L^-T have the covariance 1 within classes.
+    let whitening = matrix(inverse_of_cholesky(shrunk, width), [width, width]);
+    let whitened = whitening.clone().matmul(total).matmul(whitening.clone().transpose());
     let kept = dimensions.min(width);
+    let directions = largest_directions(&whitened, kept);
+    // Distances are the same for any basis of that space.
+    let variance = host(directions.clone().transpose().matmul(whitened).matmul(directions.clone()));
+    let variance: f64 = (0..kept).map(|at| variance[at * kept + at]).sum();
     // 0 where all rows are equal: then nothing can be told apart, and the weights are 0, too.
-    let length = host(variances)[..kept].iter().sum::<f64>().sqrt();
-    let scale = if length > 0.0 { length.recip() } else { 0.0 };
+    let scale = if variance > 0.0 { variance.sqrt().recip() } else { 0.0 };
+    let projection = host(whitening.transpose().matmul(directions));
 
     let mut weight = vec![0f32; width * dimensions];
     let mut bias = vec![0f64; dimensions];
     for at in 0..width {
         for component in 0..kept {
-            let value = projection[at * width + component] * scale;
+            let value = projection[at * kept + component] * scale;
             weight[at * dimensions + component] = value as f32;
             bias[component] -= mean[at] * value;
         }
@@ -137,15 +137,65 @@ fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projecti
     Projection { weight, bias: bias.into_iter().map(|value| value as f32).collect() }
 }
 
-/// Eigenvectors, in columns, and eigenvalues `[1, n]` of a symmetric matrix without negative ones, the largest
-/// first: its singular vectors and values.
-fn eigen(matrix: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
-    let (vectors, values, _) = svd::<2, 1>(matrix, SWEEPS);
-    (vectors, values.unsqueeze())
+/// An orthonormal basis, in columns, of the space in which a covariance `[n, n]` has its `count` largest
+/// variances, by orthogonal iteration. Directions with nearly the variance of others outside may be
+/// exchanged for these.
+fn largest_directions(covariance: &Tensor<2>, count: usize) -> Tensor<2> {
+    let [n, _] = covariance.dims();
+    let mut random = Random::new(0, "orthogonal iteration", 0, 0);
+    let start: Vec<f64> = (0..n * count).map(|_| random.between(-1.0, 1.0)).collect();
+    let start = TensorData::new(start, [n, count]);
+    let mut basis = Tensor::<2>::from_data(start, (&covariance.device(), DType::F64));
+    for _ in 0..ITERATIONS {
+        // Twice, because the first time leaves an error of the square of what the product has stretched.
+        basis = orthonormal(orthonormal(covariance.clone().matmul(basis)));
+    }
+    basis
 }
 
-/// The most that the engine's decomposition may take; it needs two or three for a singular value.
-const SWEEPS: usize = 30;
+const ITERATIONS: usize = 50;
+
+/// The columns made orthonormal: Y times the inverse of L^T with L L^T = Y^T Y.
+fn orthonormal(columns: Tensor<2>) -> Tensor<2> {
+    let [_, count] = columns.dims();
+    let products = columns.clone().transpose().matmul(columns.clone());
+    let inverse = TensorData::new(inverse_of_cholesky(host(products), count), [count, count]);
+    let inverse = Tensor::<2>::from_data(inverse, (&columns.device(), DType::F64));
+    columns.matmul(inverse.transpose())
+}
+
+/// The inverse of the lower triangular L with `matrix = L L^T`, `[n, n]`, row after row. Directions without
+/// extent, up to rounding, get a row of zeros.
+fn inverse_of_cholesky(mut matrix: Vec<f64>, n: usize) -> Vec<f64> {
+    let largest = (0..n).map(|at| matrix[at * n + at]).fold(0.0, f64::max);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    // L takes the place of the lower half; 0 on the diagonal stands for no extent.
+    for row in 0..n {
+        let (above, own) = matrix.split_at_mut(row * n);
+        for column in 0..row {
+            let other = &above[column * n..][..column + 1];
+            let left = own[column] - dot(&own[..column], &other[..column]);
+            own[column] = if other[column] > 0.0 { left / other[column] } else { 0.0 };
+        }
+        let left = own[row] - dot(&own[..row], &own[..row]);
+        own[row] = if left > largest * n as f64 * f64::EPSILON { left.sqrt() } else { 0.0 };
+    }
+    let mut inverse = vec![0.0; n * n];
+    for row in 0..n {
+        let diagonal = matrix[row * n + row];
+        if diagonal == 0.0 {
+            continue;
+        }
+        let (above, own) = inverse.split_at_mut(row * n);
+        for (column, &factor) in matrix[row * n..][..row].iter().enumerate() {
+            let other = &above[column * n..][..column + 1];
+            own[..column + 1].iter_mut().zip(other).for_each(|(to, &value)| *to -= factor * value);
+        }
+        own[row] = 1.0;
+        own[..row + 1].iter_mut().for_each(|value| *value /= diagonal);
+    }
+    inverse
+}
 
 fn host(tensor: Tensor<2>) -> Vec<f64> {
     tensor.into_data().try_into_vec().expect("all is computed in f64")
@@ -197,6 +247,37 @@ mod tests {
                 assert_eq!(distance < 0.5, classes[i] == class, "row {i}, class {class}: {distance}");
             }
         }
+    }
+
+    #[test]
+    fn a_cholesky_factor_is_inverted() {
+        // L = [[2, 0, 0], [1, 3, 0], [-1, 0.5, 1]], and the same with a direction that is the sum of two others.
+        let full = [[4.0, 2.0, -2.0], [2.0, 10.0, 0.5], [-2.0, 0.5, 2.25]].concat();
+        let inverse = inverse_of_cholesky(full, 3);
+        let wanted = [0.5, 0.0, 0.0, -1.0 / 6.0, 1.0 / 3.0, 0.0, 7.0 / 12.0, -1.0 / 6.0, 1.0];
+        assert!(inverse.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{inverse:?}");
+        let flat = [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 2.0]].concat();
+        assert_eq!(inverse_of_cholesky(flat, 3), [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0; 3]].concat());
+        assert_eq!(inverse_of_cholesky(vec![0.0; 4], 2), [0.0; 4]);
+    }
+
+    #[test]
+    fn the_directions_of_the_largest_variances_are_found() {
+        // Variances 5, 4, 0.5, 0.1 along the columns of a rotation.
+        let (c, s) = (0.8f64, 0.6);
+        let turned = [[c, -s, 0.0, 0.0], [s, c, 0.0, 0.0], [0.0, 0.0, c, -s], [0.0, 0.0, s, c]];
+        let mixed = [[c, 0.0, -s, 0.0], [0.0, 1.0, 0.0, 0.0], [s, 0.0, c, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        let matrix = |rows: Vec<f64>| {
+            Tensor::<2>::from_data(TensorData::new(rows, [4, 4]), (&Device::flex(), DType::F64))
+        };
+        let axes = matrix(turned.concat()).matmul(matrix(mixed.concat()));
+        let variances = [[5.0, 4.0, 0.5, 0.1]; 4].concat();
+        let covariance = axes.clone().mul(matrix(variances)).matmul(axes.clone().transpose());
+        let found = largest_directions(&covariance, 2);
+        // The first two axes lie in the space found: nothing of them is lost by projecting to it.
+        let lengths = host(found.transpose().matmul(axes).powi_scalar(2).sum_dim(0));
+        assert!((lengths[0] - 1.0).abs() < 1e-9 && (lengths[1] - 1.0).abs() < 1e-9, "{lengths:?}");
+        assert!(lengths[2] < 1e-9 && lengths[3] < 1e-9, "{lengths:?}");
     }
 
     #[test]

@@ -1,0 +1,189 @@
+"""Times training steps of whole networks beside PyTorch, in turn in one run.
+
+    python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
+        [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine] [--markdown FILE]
+
+Without a CASE all are run. Needs torch, torchvision, safetensors and numpy. Both sides start from the same
+weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
+momentum. In every round each side takes a few steps; the first round warms up. Printed are the median
+milliseconds of a step on the clock, the mean milliseconds of processor time of all threads, and the largest
+relative difference of the losses of the first three steps.
+
+MobileNetV2 starts from the weights of --weights (MXNet's), as it is fine-tuned; without, from random ones.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "networks"))
+
+
+def cases():
+    """Name: network as in a run file, the same in PyTorch, shape of the images."""
+    import networks
+
+    def mobilenet(shape):
+        config = {"kind": "mobilenet_v2", "layout": "mxnet", "dimensions": 0}
+        return config, networks.MobileNetV2MxNet, shape
+
+    def resnet(depth):
+        config = {"kind": "resnet", "depth": depth, "dimensions": 128}
+        return config, lambda: networks.ResNet(depth, "average", 0, 128), [8, 3, 224, 224]
+
+    return {
+        "mobilenet-16x224": mobilenet([16, 3, 224, 224]),
+        "mobilenet-66x128": mobilenet([66, 3, 128, 128]),
+        "mobilenet-66x224": mobilenet([66, 3, 224, 224]),
+        "small": ({"kind": "conv_blocks", "dimensions": 128}, networks.ConvBlocks, [180, 1, 28, 28]),
+        "resnet18": resnet(18),
+        "resnet50": resnet(50),
+        "bn_inception": (
+            {"kind": "bn_inception", "dimensions": 128, "heads": ["L", "M", "H"]},
+            lambda: networks.BnInception(128, bias=False),
+            [16, 3, 227, 227],
+        ),
+    }
+
+
+class Ours:
+    def __init__(self, command, config, shape, weights, threads, kernels):
+        request = json.dumps({"network": config, "shape": shape, "weights": weights, "kernels": kernels})
+        environment = dict(os.environ, RAYON_NUM_THREADS=str(threads))
+        self.process = subprocess.Popen(
+            [*command, request], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+        )
+        assert self.process.stdout.readline() == "ready\n"
+
+    def processor_time(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def steps(self, count):
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class PyTorch:
+    def __init__(self, network, weights, shape, freeze, channels_last):
+        import numpy as np
+        import torch
+        from safetensors.torch import load_file
+
+        self.torch = torch
+        missing, unexpected = network.load_state_dict(load_file(weights), strict=False)
+        assert not unexpected and all(name.endswith("num_batches_tracked") for name in missing), (missing, unexpected)
+        network.train()
+        for module in network.modules():
+            if freeze != "none" and isinstance(module, torch.nn.BatchNorm2d):
+                module.eval().requires_grad_(freeze == "statistics")
+        values = np.sin(np.arange(np.prod(shape), dtype=np.float64)).astype(np.float32)
+        self.images = torch.from_numpy(values).reshape(shape)
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.network = network.to(memory_format=layout)
+        self.images = self.images.to(memory_format=layout)
+        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
+
+    def processor_time(self):
+        return time.process_time()
+
+    def steps(self, count):
+        steps = []
+        for _ in range(count):
+            start = time.perf_counter()
+            self.optimizer.zero_grad()
+            loss = sum(output.square().mean() for output in self.network(self.images))
+            loss.backward()
+            self.optimizer.step()
+            steps.append((time.perf_counter() - start, loss.item()))
+        return steps
+
+    def close(self):
+        pass
+
+
+def measure(sides, steps, rounds):
+    """Per side: median seconds, mean processor seconds, losses."""
+    seconds, processor, losses = [{name: [] for name in sides} for _ in range(3)]
+    for turn in range(rounds + 1):
+        for name, side in sides.items():
+            before = side.processor_time()
+            taken = side.steps(steps)
+            losses[name] += [loss for _, loss in taken]
+            if turn > 0:
+                processor[name].append((side.processor_time() - before) / steps)
+                seconds[name] += [time for time, _ in taken]
+    return {
+        name: (statistics.median(seconds[name]), statistics.mean(processor[name]), losses[name]) for name in sides
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case", nargs="*")
+    parser.add_argument("--freeze", nargs="+", default=["none"], choices=["none", "statistics", "all"])
+    parser.add_argument("--steps", type=int, default=3, help="steps of a side in a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--weights", help="MXNet's weights of MobileNetV2")
+    parser.add_argument("--binary", help="the example as built; default: cargo run")
+    parser.add_argument("--without-peer", action="store_true")
+    parser.add_argument("--engine", action="store_true", help="measure the engine without our kernels, too")
+    parser.add_argument("--markdown", help="file to append the table to")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    known = cases()
+    command = ["cargo", "run", "-q", "--release", "-p", "gallerist-learn", "--example", "train_step", "--"]
+    command = [str(pathlib.Path(options.binary).resolve())] if options.binary else command
+
+    sides_of_table = ["Gallerist"]
+    sides_of_table += [] if options.without_peer else ["PyTorch", "PyTorch, channels last"]
+    sides_of_table += ["Burn without the kernels"] if options.engine else []
+    lines = [
+        "| network | frozen | " + " | ".join(sides_of_table) + " | losses differ by |",
+        "|---|---|" + "---|" * (len(sides_of_table) + 1),
+    ]
+    print("\n".join(lines))
+    for name in options.case or known:
+        config, make, shape = known[name]
+        for freeze in options.freeze:
+            with tempfile.TemporaryDirectory() as folder:
+                weights = os.path.join(folder, "weights.safetensors")
+                config = dict(config, freeze_batch_norm=freeze)
+                if options.weights and config["kind"] == "mobilenet_v2":
+                    config["weights"] = os.path.abspath(options.weights)
+                sides = {}
+                for side in sides_of_table:
+                    if side.startswith("PyTorch"):
+                        sides[side] = PyTorch(make(), weights, shape, freeze, side.endswith("channels last"))
+                    else:
+                        kernels = side == "Gallerist"
+                        sides[side] = Ours(command, config, shape, weights, options.threads, kernels)
+                figures = measure(sides, options.steps, options.rounds)
+                for side in sides.values():
+                    side.close()
+            losses = [figure[2][:3] for figure in figures.values()]
+            off = max(abs(a - b) / abs(b) for other in losses for a, b in zip(losses[0], other))
+            times = [f"{1e3 * clock:.0f} ({1e3 * processor:.0f})" for clock, processor, _ in figures.values()]
+            lines.append(f"| {name} | {freeze} | " + " | ".join(times) + f" | {off:.1e} |")
+            print(lines[-1], flush=True)
+    if options.markdown:
+        with open(options.markdown, "a") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+//! Convolutions in a row, each followed by batch norm and an activation, as one operation.
+//!
+//! Most of the time of such a chain goes into moving feature maps. Of every layer only the result of the
+//! convolution is kept: the next layer computes normalisation and activation of a tile when it reads it.
+//! The sums that statistics and gradients need are taken of a tile just written. So each of these maps is
+//! written once and read once forward, and once or twice backward.
+
+use burn::tensor::ops::ConvOptions;
+use rayon::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::conv::{self, Geometry, Source};
+use crate::nhwc::Maps;
+use crate::norm::{self, Activation, Affine, Deviations, GradientSums, Linear, Moments};
+
+/// Elements of a part of the last maps that is worked on at a time.
+const PART_ELEMENTS: usize = 32 * 1024;
+
+/// What is added to the last normalised maps, before their activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortcut {
+    None,
+    /// The chain's input.
+    Input,
+    /// Other maps.
+    Other,
+}
+
+/// What a layer is besides its tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerOptions {
+    pub(crate) convolution: ConvOptions<2>,
+    pub(crate) epsilon: f64,
+    pub(crate) activation: Activation,
+    /// True: normalise by the statistics of the batch.
+    pub(crate) batch_statistics: bool,
+}
+
+/// The tensors of a layer. `statistics` are mean and variance, where they are given.
+pub(crate) struct LayerValues {
+    pub(crate) weight: Vec<f32>,
+    pub(crate) weight_shape: [usize; 4],
+    pub(crate) gamma: Vec<f32>,
+    pub(crate) beta: Vec<f32>,
+    pub(crate) statistics: Option<[Vec<f32>; 2]>,
+}
+
+/// A layer after the forward pass.
+struct Layer {
+    weight: Vec<f32>,
+    sizes: Geometry,
+    affine: Affine,
+    activation: Activation,
+    batch_statistics: bool,
+    /// The convolution's result.
+    maps: Buffer,
+}
+
+/// A chain after its forward pass.
+pub(crate) struct Chain {
+    layers: Vec<Layer>,
+    shortcut: Shortcut,
+}
+
+/// Which gradients of a layer are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) weight: bool,
+    pub(crate) affine: bool,
+}
+
+/// The gradients of a layer's parameters.
+#[derive(Default)]
+pub(crate) struct LayerGradients {
+    pub(crate) weight: Option<Buffer>,
+    pub(crate) gamma_beta: Option<[Vec<f32>; 2]>,
+}
+
+/// The gradients of a chain.
+pub(crate) struct ChainGradients {
+    pub(crate) x: Option<Buffer>,
+    /// Of [`Shortcut::Other`]; none if it is that of the chain's result.
+    pub(crate) other: Option<Buffer>,
+    pub(crate) layers: Vec<LayerGradients>,
+}
+
+impl Chain {
+    /// The result of a chain, mean and variance of every layer that took them of the batch, and what the
+    /// backward pass needs.
+    pub(crate) fn forward(
+        x: &[f32],
+        maps: Maps,
+        layers: Vec<(LayerOptions, LayerValues)>,
+        shortcut: Shortcut,
+        other: Option<&[f32]>,
+    ) -> (Buffer, Vec<Option<Moments>>, Chain) {
+        let mut done: Vec<Layer> = Vec::with_capacity(layers.len());
+        let mut all_moments = Vec::with_capacity(layers.len());
+        let mut input = maps;
+        for (options, values) in layers {
+            let sizes = Geometry::new(input, values.weight_shape, &options.convolution)
+                .expect("the door of the crate forwards sizes that do not fit");
+            let source = done.last().map_or(Source::Values(x), Layer::activated);
+            let channels = sizes.output.channels;
+            let deviations = |_: usize, values: &mut [f32]| norm::deviations(values, channels);
+            let after = options.batch_statistics.then_some(&deviations as conv::After<'_, Deviations>);
+            let (result, parts) = conv::forward(&source, &values.weight, None, &sizes, after);
+            let moments = options.batch_statistics.then(|| Moments::join(parts, channels));
+            let [mean, variance] = match (&moments, &values.statistics) {
+                (Some(moments), _) => [&moments.mean, &moments.variance],
+                (None, Some([mean, variance])) => [mean, variance],
+                (None, None) => unreachable!("statistics are of the batch or given"),
+            };
+            let affine = Affine::new(&values.gamma, &values.beta, mean, variance, options.epsilon);
+            input = sizes.output;
+            done.push(Layer {
+                weight: values.weight,
+                sizes,
+                affine,
+                activation: options.activation,
+                batch_statistics: options.batch_statistics,
+                maps: result,
+            });
+            all_moments.push(moments);
+        }
+        let last = done.last().expect("a chain has a layer");
+        let other = if shortcut == Shortcut::Input { Some(x) } else { other };
+        let y = norm::apply(&last.maps, &last.affine, other, last.activation);
+        (y, all_moments, Chain { layers: done, shortcut })
+    }
+
+    /// Sizes of the result.
+    pub(crate) fn output(&self) -> Maps {
+        self.layers.last().expect("a chain has a layer").sizes.output
+    }
+
+    /// The wanted gradients from that of the result `y`.
+    pub(crate) fn backward(
+        &self,
+        x: &[f32],
+        y: &[f32],
+        dy: &[f32],
+        x_wanted: bool,
+        wanted: &[Wanted],
+    ) -> ChainGradients {
+        let count = self.layers.len();
+        let last = &self.layers[count - 1];
+        let mut gradients: Vec<LayerGradients> = Vec::with_capacity(count);
+        // The gradient of a layer's normalised maps, before the activation, and its sums.
+        let (masked, mut sums) = last.gradient_of_last(y, dy, wanted[count - 1]);
+        let of_last: &[f32] = masked.as_deref().unwrap_or(dy);
+        let mut of_inner: Option<Buffer> = None;
+        let mut of_x = None;
+        for k in (0..count).rev() {
+            let layer = &self.layers[k];
+            let mut own = LayerGradients::default();
+            let normalised = of_inner.as_deref().unwrap_or(of_last);
+            let linear;
+            let dz = match &sums {
+                Some(sums) if layer.batch_statistics => {
+                    linear = Linear::new(&layer.affine, Some(sums));
+                    Source::Gradient { x: &layer.maps, dy: normalised, linear: &linear }
+                }
+                _ => Source::Scaled { dy: normalised, affine: &layer.affine },
+            };
+            let below = k.checked_sub(1).map(|below| &self.layers[below]);
+            let source = below.map_or(Source::Values(x), Layer::activated);
+            let mut dx = None;
+            let mut parts = vec![];
+            let needed =
+                if k > 0 { wanted[..k].iter().any(|w| w.weight || w.affine) || x_wanted } else { x_wanted };
+            if needed {
+                let sums_below = below.is_some_and(|below| below.needs_sums(wanted[k - 1]));
+                let after = |first: usize, dx: &mut [f32]| match below {
+                    Some(below) => {
+                        let x = &below.maps[first..][..dx.len()];
+                        if sums_below {
+                            return Some(norm::mask_and_sum_rows(x, dx, &below.affine, below.activation));
+                        }
+                        norm::mask_rows(x, dx, &below.affine, below.activation);
+                        None
+                    }
+                    None => {
+                        if self.shortcut == Shortcut::Input {
+                            norm::add(&of_last[first..][..dx.len()], dx);
+                        }
+                        None
+                    }
+                };
+                let after: conv::After<'_, Option<[Vec<f64>; 2]>> = &after;
+                let (input, of_parts) = if wanted[k].weight {
+                    let both = conv::both_gradients(&source, &layer.weight, &dz, &layer.sizes, Some(after));
+                    own.weight = Some(both.weight);
+                    (both.input, both.parts)
+                } else {
+                    conv::input_gradient(&layer.weight, &dz, &layer.sizes, Some(after))
+                };
+                (dx, parts) = (Some(input), of_parts);
+            } else if wanted[k].weight {
+                own.weight = Some(conv::weight_gradient(&source, &dz, &layer.sizes));
+            }
+            if wanted[k].affine {
+                own.gamma_beta = sums.take().map(|sums| [sums.gamma, sums.beta]);
+            }
+            gradients.push(own);
+            if !needed {
+                gradients.resize_with(count, LayerGradients::default);
+                break;
+            }
+            match below {
+                Some(below) => {
+                    let parts: Option<Vec<_>> = parts.into_iter().collect();
+                    sums = parts
+                        .map(|parts| GradientSums::join(parts, &below.affine, below.sizes.output.pixels()));
+                    of_inner = dx;
+                }
+                None => of_x = dx,
+            }
+        }
+        gradients.reverse();
+        ChainGradients { x: of_x, other: masked, layers: gradients }
+    }
+}
+
+impl Layer {
+    fn activated(&self) -> Source<'_> {
+        Source::Activated { x: &self.maps, affine: &self.affine, activation: self.activation }
+    }
+
+    fn needs_sums(&self, wanted: Wanted) -> bool {
+        self.batch_statistics || wanted.affine
+    }
+
+    /// The gradient of the last maps before their activation, none if there is no activation, and its sums.
+    fn gradient_of_last(
+        &self,
+        y: &[f32],
+        dy: &[f32],
+        wanted: Wanted,
+    ) -> (Option<Buffer>, Option<GradientSums>) {
+        let channels = self.sizes.output.channels;
+        let part = (PART_ELEMENTS / channels).max(1) * channels;
+        let sum = |index: usize, dy: &[f32]| {
+            let x = &self.maps[index * part..][..dy.len()];
+            self.needs_sums(wanted).then(|| norm::sum_rows(x, dy, &self.affine, Activation::None))
+        };
+        // Not collected as an `Option`: the first part without sums would end the work.
+        let (masked, parts): (_, Vec<Option<_>>) = if self.activation == Activation::None {
+            (None, dy.par_chunks(part).enumerate().map(|(index, dy)| sum(index, dy)).collect())
+        } else {
+            let mut masked = Buffer::new(dy.len());
+            let tasks = masked.par_chunks_mut(part).zip(y.par_chunks(part).zip(dy.par_chunks(part)));
+            let parts = tasks.enumerate().map(|(index, (masked, (y, dy)))| {
+                masked.copy_from_slice(dy);
+                norm::mask_by_result(y, masked, self.activation);
+                sum(index, masked)
+            });
+            let parts = parts.collect();
+            (Some(masked), parts)
+        };
+        let pixels = self.sizes.output.pixels();
+        let parts: Option<Vec<_>> = parts.into_iter().collect();
+        (masked, parts.map(|parts| GradientSums::join(parts, &self.affine, pixels)))
+    }
+}
