@@ -278,6 +278,7 @@ pub struct ConvNorm {
 }
 
 /// What a batch norm normalises by.
+#[allow(clippy::large_enum_variant, reason = "one per layer, moved a few times")]
 #[derive(Clone, Debug)]
 pub enum Statistics {
     /// The mean and biased variance of the batch; gradients pass through them.
@@ -292,6 +293,7 @@ pub enum Statistics {
 }
 
 /// What [`conv_norm_chain`] adds to the maps of its last batch norm, before the activation.
+#[allow(clippy::large_enum_variant, reason = "one per layer, moved a few times")]
 #[derive(Clone, Debug)]
 pub enum Shortcut {
     /// Nothing.

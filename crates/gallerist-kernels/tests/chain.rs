@@ -335,7 +335,7 @@ fn large_block(
     };
     let x = tensor(shape, 1);
     // More than one part of the last maps, too.
-    let outside = if stride == 1 { 8 } else { 48 };
+    let outside = if stride == 1 { 8 } else { 192 };
     let sizes = [([48, 8, 1, 1], 1, 1), ([48, 1, 3, 3], 48, stride), ([outside, 48, 1, 1], 1, 1)];
     let layer = |k: usize| {
         let (shape, groups, stride) = sizes[k];
