@@ -111,7 +111,8 @@ fn the_lists_of_an_index_are_evaluated_like_its_file() {
     let dir = folder.path();
     for metric in ["cosine", "euclidean", "inner-product"] {
         for kind in ["exact", "hnsw"] {
-            let build = format!("index build a.safetensors --out g.index --kind {kind} --metric {metric} --json");
+            let build =
+                format!("index build a.safetensors --out g.index --kind {kind} --metric {metric} --json");
             assert_eq!(json(dir, &build)["items"], 6000);
             for queries in ["--embeddings a.safetensors", "--query b.safetensors"] {
                 let measure = |gallery: &str, more: &str| {

@@ -213,7 +213,8 @@ mod tests {
         let rows = (0..600).map(|row| {
             let [a, b] = centres[row % 3];
             let values = [a + draw(0.1), draw(1.5), b + draw(0.1), draw(1.0)];
-            [values[0] + 5.0, values[1] + 0.5 * values[0], values[2], values[3] - 2.0].map(|value| value as f32)
+            [values[0] + 5.0, values[1] + 0.5 * values[0], values[2], values[3] - 2.0]
+                .map(|value| value as f32)
         });
         (rows.collect(), (0..600).map(|row| row % 3).collect())
     }

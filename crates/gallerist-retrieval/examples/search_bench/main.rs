@@ -104,7 +104,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let labels = labels::encode(&load_labels(labels_path)?);
             // All of them, each that takes a K with two.
             let numbered = |name: &str| [name.replace('K', "1"), name.replace('K', "10")];
-            let mut names: Vec<String> = eval::Measure::NAMES.iter().flat_map(|name| numbered(name)).collect();
+            let mut names: Vec<String> =
+                eval::Measure::NAMES.iter().flat_map(|name| numbered(name)).collect();
             names.dedup();
             let measures = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
             let options = eval::EvalOptions { metric: Metric::Cosine, measures };
