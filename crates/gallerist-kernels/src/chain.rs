@@ -263,3 +263,38 @@ impl Layer {
         (masked, parts.map(|parts| GradientSums::join(parts, &self.affine, pixels)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_sums_every_part_of_the_last_gradient_is_masked() {
+        // 1 x 1 convolution by the identity, nothing normalised, ReLU; 40 parts.
+        let channels = 2;
+        let maps = Maps { images: 1, height: 640, width: 1024, channels };
+        let x: Vec<f32> = (0..maps.pixels() * channels).map(|i| ((i * 7919) % 201) as f32 - 100.0).collect();
+        assert!(x.len() / PART_ELEMENTS >= 40);
+        let options = LayerOptions {
+            convolution: ConvOptions::new([1, 1], [0, 0], [1, 1], 1),
+            epsilon: 0.0,
+            activation: Activation::Relu,
+            batch_statistics: false,
+        };
+        let values = LayerValues {
+            weight: vec![1.0, 0.0, 0.0, 1.0],
+            weight_shape: [2, 2, 1, 1],
+            gamma: vec![1.0; 2],
+            beta: vec![0.0; 2],
+            statistics: Some([vec![0.0; 2], vec![1.0; 2]]),
+        };
+        let layers = vec![(options, values)];
+        let (y, _, chain) = Chain::forward(&x, maps, layers, Shortcut::None, None);
+        let dy = vec![1.0; y.len()];
+        let nothing = [Wanted { weight: false, affine: false }];
+        let dx = chain.backward(&x, &y, &dy, true, &nothing).x.unwrap();
+        for (i, (&x, &dx)) in x.iter().zip(dx.iter()).enumerate() {
+            assert_eq!(dx, if x > 0.0 { 1.0 } else { 0.0 }, "element {i}");
+        }
+    }
+}
