@@ -443,8 +443,10 @@ impl Shared {
     fn make(&self, task: &Task) -> Result<Part, Error> {
         let transform = self.store.transform();
         let length = transform.views() * transform.tensor_len();
+        // The first part has room for the others, which are appended to it.
+        let room = if task.part == 0 { task.plan.items.len() } else { task.places.len() };
         let mut part = Part {
-            images: vec![0.0; task.places.len() * length],
+            images: vec![0.0; room * length],
             items: Vec::with_capacity(task.places.len()),
             ..Part::default()
         };
