@@ -1,7 +1,7 @@
-//! Seconds for one pass of the loader over a folder: `images_bench FOLDER STORED SIZE THREADS BATCH`.
+//! Seconds for one pass of the loader over a folder: `images_bench FOLDER STORED SIZE THREADS BATCH [CACHE]`.
 //!
 //! Decode, fit to STORED, crop as the ranked list loss does (journal version), scale to SIZE, flip,
-//! normalise; nothing is kept in memory. `bench/images/run.py` runs it beside its peers.
+//! normalise; nothing is kept in memory, and on disk only where a folder CACHE is named. `bench/images/run.py` runs it beside its peers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,8 +11,9 @@ use gallerist_data::*;
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [folder, numbers @ ..] = arguments.as_slice() else { usage() };
-    let numbers: Vec<usize> = numbers.iter().map(|n| n.parse().unwrap_or_else(|_| usage())).collect();
-    let &[stored, size, threads, batch] = numbers.as_slice() else { usage() };
+    let [stored, size, threads, batch, cache @ ..] = numbers else { usage() };
+    let [stored, size, threads, batch] =
+        [stored, size, threads, batch].map(|n| n.parse().unwrap_or_else(|_| usage()));
     let config = ImageConfig {
         stored_size: Some(Size::square(stored)),
         mean: vec![0.485, 0.456, 0.406],
@@ -22,7 +23,11 @@ fn main() -> Result<(), Error> {
     let crop = CropConfig::Side { scale: [0.5, 1.0], ratio: [0.75, 4.0 / 3.0] };
     let augment = AugmentConfig { crop, flip: 0.5, ..AugmentConfig::default() };
     let set = Arc::new(ImageSet::open(folder)?);
-    let store = Arc::new(ImageStore::new(set.clone(), Transform::training(&config, &augment)?, 0));
+    let mut store = ImageStore::new(set.clone(), Transform::training(&config, &augment)?, 0);
+    if let [cache] = cache {
+        store = store.with_disk_cache(cache.as_ref())?;
+    }
+    let store = Arc::new(store);
     let plan = BatchPlan::in_order(set.len(), batch);
     let start = Instant::now();
     let mut images = 0;
@@ -37,6 +42,6 @@ fn main() -> Result<(), Error> {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: images_bench FOLDER STORED SIZE THREADS BATCH");
+    eprintln!("usage: images_bench FOLDER STORED SIZE THREADS BATCH [CACHE]");
     std::process::exit(2);
 }

@@ -43,6 +43,7 @@
 //! # }
 //! ```
 
+mod canvas;
 mod decode;
 mod disk;
 mod error;

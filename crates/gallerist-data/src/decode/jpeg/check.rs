@@ -295,15 +295,8 @@ impl Headers {
         for &(component, dc, ac) in parts {
             let c = &self.components[component];
             let (across, down) = if alone { (1, 1) } else { (c.across, c.down) };
-            read.push(Part {
-                dc: self.dc[dc].as_deref().ok_or(HEADER)?,
-                ac: self.ac[ac].as_deref().ok_or(HEADER)?,
-                // An unknown step counts as 1, which keeps the sums within bounds.
-                steps: self.steps[c.steps].map(|step| step.max(1).into()),
-                across,
-                down,
-                direct: 0,
-            });
+            let [dc, ac] = [&self.dc[dc], &self.ac[ac]].map(|table| table.as_deref().ok_or(HEADER));
+            read.push(Part::new([dc?, ac?], &self.steps[c.steps], across, down));
             if drawable {
                 self.planes.push(Plane::new(self.side(component), units.0 * across, units.1 * down));
             }
@@ -319,8 +312,8 @@ impl Headers {
             (self.width * side).div_ceil(8) >= least && (self.height * side).div_ceil(8) >= least
         };
         let side = [1, 2, 4].into_iter().find(|&side| stays(side)).unwrap_or(8);
-        // Chroma at half the size both ways need not be reduced and enlarged again.
-        let halved = component > 0 && (self.components[0].across, self.components[0].down) == (2, 2);
+        // Chroma at half the size is not reduced and enlarged again.
+        let halved = component > 0 && (self.components[0].across, self.components[0].down) != (1, 1);
         if halved { (2 * side).min(8) } else { side }
     }
 

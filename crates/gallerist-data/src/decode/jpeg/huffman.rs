@@ -100,22 +100,26 @@ impl Table {
     }
 
     /// The next coefficient of a sequential scan: how many coefficients further on it is, and its value.
-    /// At least 27 bits are held, if there are so many.
+    ///
+    /// 27 bits must be held; where the scan ends before, zeros follow and the bits are
+    /// [overdrawn](Bits::overdrawn).
     #[inline(always)]
     pub(super) fn coefficient(&self, bits: &mut Bits<'_>) -> Result<(usize, i32), Problem> {
         let entry = self.whole[(bits.buffer >> (64 - AHEAD)) as usize];
         let steps = (entry >> 8 & 255) as usize;
         if entry & PART > 0 {
-            bits.skip(entry & !PART & 255)?;
+            bits.draw(entry & !PART & 255);
             let size = entry >> 16;
-            return Ok((steps, signed(bits.take(size)?, size)));
+            let value = signed(bits.top(size), size);
+            bits.draw(size);
+            return Ok((steps, value));
         }
         if entry == 0 {
             let (after, steps, value) = self.long_coefficient(*bits)?;
             *bits = after;
             return Ok((steps, value));
         }
-        bits.skip(entry & 255)?;
+        bits.draw(entry & 255);
         Ok((steps, entry as i32 >> 16))
     }
 
@@ -123,7 +127,8 @@ impl Table {
     #[inline(never)]
     fn long_coefficient<'a>(&self, mut bits: Bits<'a>) -> Result<(Bits<'a>, usize, i32), Problem> {
         let (steps, size) = self.meaning(self.symbol(&mut bits)?).ok_or(CODE)?;
-        let value = signed(bits.take(size)?, size);
+        let value = signed(bits.top(size), size);
+        bits.draw(size);
         Ok((bits, steps, value))
     }
 
@@ -230,6 +235,26 @@ impl<'a> Bits<'a> {
         self.buffer <<= n;
         self.held -= n;
         Ok(())
+    }
+
+    /// The next `n` bits, 16 at most; zeros after the last.
+    #[inline(always)]
+    fn top(&self, n: u32) -> u32 {
+        // In two steps: a shift by 64 is none.
+        (self.buffer >> 32 >> (32 - n)) as u32
+    }
+
+    /// Leaves out `n` bits, whether they are held or not.
+    #[inline(always)]
+    fn draw(&mut self, n: u32) {
+        self.buffer <<= n;
+        self.held = self.held.wrapping_sub(n);
+    }
+
+    /// Whether more bits were drawn than there are.
+    #[inline(always)]
+    pub(super) fn overdrawn(&self) -> bool {
+        (self.held as i32) < 0
     }
 
     /// The next `n` bits, 16 at most.

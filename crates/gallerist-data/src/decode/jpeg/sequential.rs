@@ -1,20 +1,51 @@
 //! The one scan that most files have: checked and decoded in one walk over its codes.
 
-use super::huffman::{Bits, END, Problem, RUN, Table, VALUE};
+use super::huffman::{Bits, END, Problem, RUN, TOO_SHORT, Table, VALUE};
 use super::idct::{self, Idct, Portable};
 use super::{LARGEST, Plane};
 
 /// A component of a sequential scan.
 pub(super) struct Part<'a> {
-    pub(super) dc: &'a Table,
-    pub(super) ac: &'a Table,
-    /// Quantisation steps in the order of the file, none of them 0.
-    pub(super) steps: [i32; 64],
+    dc: &'a Table,
+    ac: &'a Table,
+    scale: Scale,
     /// Blocks in a unit of the scan.
-    pub(super) across: usize,
-    pub(super) down: usize,
+    across: usize,
+    down: usize,
     /// First coefficient of the last block.
-    pub(super) direct: i32,
+    direct: i32,
+}
+
+/// What the coefficients of a component are multiplied by, and their limits, in the order of the block.
+struct Scale {
+    steps: [i16; 64],
+    most: [i16; 64],
+}
+
+impl Scale {
+    /// From the quantisation steps in the order of the file; one that is not known counts as 1.
+    fn new(steps: &[u16; 64]) -> Scale {
+        let mut scale = Scale { steps: [0; 64], most: [0; 64] };
+        for (&step, &place) in steps.iter().zip(&ORDER) {
+            let step = i32::from(step.max(1));
+            // Beyond 16 bits are only steps that nothing is decoded with.
+            scale.steps[usize::from(place)] = step as i16;
+            scale.most[usize::from(place)] = ((LARGEST + step) / step) as i16;
+        }
+        scale
+    }
+
+    /// Multiplies the coefficients of a block; refuses those that no picture has.
+    #[inline(always)]
+    fn apply(&self, block: &mut [i16; 64]) -> Result<(), Problem> {
+        let mut bound = 0;
+        for ((value, step), most) in block.iter_mut().zip(&self.steps).zip(&self.most) {
+            // Negative as soon as one value is out of bounds: all are of 11 bits.
+            bound |= most - value.abs();
+            *value = value.wrapping_mul(*step);
+        }
+        if bound < 0 { Err(VALUE) } else { Ok(()) }
+    }
 }
 
 /// A sequential scan.
@@ -102,51 +133,55 @@ impl pulp::NullaryFnOnce for Run<'_> {
     }
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// `steps`: quantisation steps in the order of the file.
+    pub(super) fn new(tables: [&'a Table; 2], steps: &[u16; 64], across: usize, down: usize) -> Part<'a> {
+        let [dc, ac] = tables;
+        Part { dc, ac, scale: Scale::new(steps), across, down, direct: 0 }
+    }
+
     /// Reads a block into `block`, which is all zeros, its coefficients times their steps; returns
     /// the place of the last one in the file's order.
     #[inline(always)]
     fn read(&mut self, bits: &mut Bits<'_>, block: &mut [i16; 64]) -> Result<usize, Problem> {
-        // A copy whose fields can stay in registers.
-        let into = bits;
-        let mut bits = *into;
-        let bits = &mut bits;
+        // A copy, whose fields can stay in registers.
+        let mut local = *bits;
+        let read = self.read_coefficients(&mut local, block);
+        *bits = local;
+        if bits.overdrawn() {
+            return Err(TOO_SHORT);
+        }
+        self.scale.apply(block)?;
+        read
+    }
+
+    #[inline(always)]
+    fn read_coefficients(&mut self, bits: &mut Bits<'_>, block: &mut [i16; 64]) -> Result<usize, Problem> {
         bits.fill();
         self.direct += self.dc.coefficient(bits)?.1;
-        let wide = self.direct * self.steps[0];
-        block[0] = wide as i16;
-        // Negative as soon as one value is out of bounds.
-        let mut bound = LARGEST + self.steps[0] - wide.abs();
+        if self.direct.abs() > i32::from(self.scale.most[0]) {
+            return Err(VALUE);
+        }
+        block[0] = self.direct as i16;
         let mut last = 0;
-        let mut value = 1;
-        'block: while last < 63 {
+        loop {
             bits.fill();
             // Two have 54 bits at most.
             for _ in 0..2 {
-                let (steps, found) = self.ac.coefficient(bits)?;
+                let (steps, value) = self.ac.coefficient(bits)?;
                 let at = last + steps;
-                if at > 63 {
-                    if steps == END {
-                        break 'block;
+                if at >= 63 {
+                    // Sixteen zeros, a value of 0, are followed by something.
+                    if at == 63 && value != 0 {
+                        block[63] = value as i16;
+                        return Ok(63);
                     }
-                    return Err(RUN);
+                    return if steps == END { Ok(last) } else { Err(RUN) };
                 }
-                (last, value) = (at, found);
-                let step = self.steps[last];
-                let wide = value * step;
-                block[usize::from(ORDER[last])] = wide as i16;
-                bound |= LARGEST + step - wide.abs();
-                if last == 63 {
-                    break;
-                }
+                last = at;
+                block[usize::from(ORDER[last])] = value as i16;
             }
         }
-        *into = *bits;
-        // Sixteen zeros are followed by something.
-        if value == 0 && last == 63 {
-            return Err(RUN);
-        }
-        if bound < 0 { Err(VALUE) } else { Ok(last) }
     }
 }
 
