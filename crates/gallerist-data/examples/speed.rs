@@ -49,6 +49,17 @@ fn main() -> Result<(), Error> {
     time("decode", &mut |i| drop(decode(&files[i], "").expect("an image")));
     let images: Vec<Image> = (0..n).map(|i| set.decode(i)).collect::<Result<_, _>>()?;
     time("fit for evaluation", &mut |i| drop(evaluation.fit(images[i].clone())));
+    // What the loader does: a large JPEG comes at a reduced size.
+    let store = ImageStore::new(set.clone(), evaluation.clone(), 0);
+    time("read, decode and fit as needed", &mut |i| drop(store.get(i).expect("an image")));
+    let difference: f64 = (0..n)
+        .map(|i| {
+            let (needed, whole) = (store.get(i).expect("an image"), evaluation.fit(images[i].clone()));
+            let pairs = needed.pixels().iter().zip(whole.pixels());
+            pairs.map(|(a, b)| f64::from(a.abs_diff(*b))).sum::<f64>() / whole.pixels().len() as f64
+        })
+        .sum();
+    println!("mean difference from whole decoding: {:.2} grey levels", difference / n as f64);
     let stored: Vec<Image> = images.iter().map(|i| training.fit(i.clone())).collect();
     let mut out = vec![0.0; training.tensor_len()];
     time("augment", &mut |i| {

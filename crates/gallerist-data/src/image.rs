@@ -18,6 +18,9 @@ pub struct Image {
     height: usize,
     channels: usize,
     pixels: Vec<u8>,
+    /// How much of the outermost pixels lies beyond the picture: left, top, right, bottom, in eighths of a
+    /// pixel. Only where a JPEG was decoded at a reduced size that is no whole number of pixels.
+    beyond: [u8; 4],
 }
 
 thread_local! {
@@ -41,7 +44,18 @@ impl Image {
             "{} bytes for an image of {width} x {height} x {channels}",
             pixels.len()
         );
-        Image { width, height, channels, pixels }
+        Image { width, height, channels, pixels, beyond: [0; 4] }
+    }
+
+    /// The same, with eighths of the last column and row beyond the picture.
+    pub(crate) fn with_beyond(self, right: usize, bottom: usize) -> Self {
+        Image { beyond: [0, 0, right as u8, bottom as u8], ..self }
+    }
+
+    /// The picture in the image: left, top, width, height, in pixels.
+    pub(crate) fn extent(&self) -> [f64; 4] {
+        let [left, top, right, bottom] = self.beyond.map(|eighths| f64::from(eighths) / 8.0);
+        [left, top, self.width as f64 - left - right, self.height as f64 - top - bottom]
     }
 
     /// Pixels in a row.
@@ -115,7 +129,8 @@ impl Image {
     ///
     /// If a side of `size` is 0.
     pub fn resize(&self, size: Size) -> Image {
-        self.resize_window(0.0, 0.0, self.width as f64, self.height as f64, size)
+        let [left, top, width, height] = self.extent();
+        self.resize_window(left, top, width, height, size)
     }
 
     /// A window of the image (left, top, width, height, in pixels) at `size`.
@@ -170,13 +185,16 @@ impl Image {
 
     /// Turned counter-clockwise by `quarters` times 90 degrees.
     pub fn rotate(&self, quarters: u8) -> Image {
-        match quarters % 4 {
+        let turned = match quarters % 4 {
             0 => self.clone(),
             // Row y of the result is column width-1-y of the source.
             1 => self.gather(self.height, self.width, |x, y| (self.width - 1 - y, x)),
             2 => self.gather(self.width, self.height, |x, y| (self.width - 1 - x, self.height - 1 - y)),
             _ => self.gather(self.height, self.width, |x, y| (y, self.height - 1 - x)),
-        }
+        };
+        let mut beyond = self.beyond;
+        beyond.rotate_left(usize::from(quarters % 4));
+        Image { beyond, ..turned }
     }
 
     /// Red and blue exchanged; a grey image stays as it is.
@@ -189,7 +207,9 @@ impl Image {
 
     /// Mirrored left to right.
     pub fn flip_horizontal(&self) -> Image {
-        self.gather(self.width, self.height, |x, y| (self.width - 1 - x, y))
+        let [left, top, right, bottom] = self.beyond;
+        let mirrored = self.gather(self.width, self.height, |x, y| (self.width - 1 - x, y));
+        Image { beyond: [right, top, left, bottom], ..mirrored }
     }
 
     fn gather(&self, width: usize, height: usize, source: impl Fn(usize, usize) -> (usize, usize)) -> Image {

@@ -43,13 +43,17 @@
 //! # }
 //! ```
 
+mod canvas;
 mod decode;
+mod disk;
 mod error;
 mod image;
 mod inspect;
 mod loader;
+mod positioned;
 mod random;
 mod sampler;
+mod simd;
 mod source;
 mod store;
 mod transform;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::canvas::{self, Piece};
 use crate::error::{Broken, Error};
 use crate::image::Image;
 use crate::random::Random;
@@ -182,15 +183,17 @@ struct Slot {
     plan: Arc<BatchPlan>,
     /// First position that no worker has taken.
     untaken: usize,
+    /// Where the parts' images go, until a worker takes it.
+    pieces: Vec<Option<Piece>>,
     /// Finished parts in the order of the batch; `None` while in the making.
     parts: Vec<Option<Result<Part, Error>>>,
     missing: usize,
 }
 
 /// A run of places of one batch.
-#[derive(Default)]
 struct Part {
-    images: Vec<f32>,
+    /// The images of `items`, and behind them the room of those that were left out.
+    images: Piece,
     items: Vec<u32>,
     broken: Vec<Broken>,
     replaced: usize,
@@ -201,6 +204,7 @@ struct Task {
     part: usize,
     places: Range<usize>,
     plan: Arc<BatchPlan>,
+    images: Piece,
 }
 
 impl Loader {
@@ -296,33 +300,44 @@ impl Loader {
 
     fn assemble(&self, slot: Slot, waited: Duration) -> Result<Batch, Error> {
         let store = &self.shared.store;
-        let mut whole = Part::default();
+        let length = self.shared.image_length();
+        let (mut pieces, mut items) = (Vec::with_capacity(slot.parts.len()), Vec::new());
+        let (mut broken, mut replaced) = (Vec::new(), 0);
+        // Runs of images in the buffer: where they start, and their number.
+        let mut runs = Vec::with_capacity(slot.parts.len());
+        let mut place = 0;
         for part in slot.parts {
             let mut part = part.expect("no part is missing")?;
-            if whole.items.is_empty() {
-                whole.images = part.images;
-            } else {
-                whole.images.append(&mut part.images);
-            }
-            whole.items.append(&mut part.items);
-            whole.broken.append(&mut part.broken);
-            whole.replaced += part.replaced;
+            runs.push((place, part.items.len()));
+            place += part.images.values().len() / length;
+            pieces.push(part.images);
+            items.append(&mut part.items);
+            broken.append(&mut part.broken);
+            replaced += part.replaced;
         }
+        let mut images = canvas::join(pieces);
+        let mut end = 0;
+        for (start, count) in runs {
+            if start > end {
+                images.copy_within(start * length..(start + count) * length, end * length);
+            }
+            end += count;
+        }
+        images.truncate(end * length);
         if self.shared.options.on_broken == OnBroken::Replace {
-            store.keep_unreported(&mut whole.broken);
+            store.keep_unreported(&mut broken);
         }
         let labels = store.set().labels();
         Ok(Batch {
             index: slot.index,
             epoch: slot.plan.epoch,
-            images: whole.images,
+            images,
             views: store.transform().views(),
             image_shape: store.transform().shape(),
-            labels: labels
-                .map_or(Vec::new(), |labels| whole.items.iter().map(|&i| labels[i as usize]).collect()),
-            items: whole.items,
-            broken: whole.broken,
-            replaced: whole.replaced,
+            labels: labels.map_or(Vec::new(), |labels| items.iter().map(|&i| labels[i as usize]).collect()),
+            items,
+            broken,
+            replaced,
             waited,
         })
     }
@@ -371,13 +386,18 @@ impl Shared {
         self.store.set().name().to_owned()
     }
 
+    /// Values of one image's tensors.
+    fn image_length(&self) -> usize {
+        self.store.transform().views() * self.store.transform().tensor_len()
+    }
+
     fn work(&self) {
         while let Some(task) = self.next_task() {
-            let made = catch_unwind(AssertUnwindSafe(|| self.make(&task)));
-            let part = made.unwrap_or_else(|panic| {
-                Err(Error::Panic { batch: task.index, message: panic_message(&*panic) })
-            });
-            self.deliver(task, part);
+            let (index, number) = (task.index, task.part);
+            let made = catch_unwind(AssertUnwindSafe(|| self.make(task)));
+            let part = made
+                .unwrap_or_else(|panic| Err(Error::Panic { batch: index, message: panic_message(&*panic) }));
+            self.deliver(index, number, part);
         }
         self.lock().alive -= 1;
         self.ready.notify_all();
@@ -406,7 +426,12 @@ impl Shared {
                     Ok(Some(plan)) => {
                         let index = state.next;
                         state.next += 1;
-                        state.window.push_back(Slot::new(index, plan, self.options.threads));
+                        state.window.push_back(Slot::new(
+                            index,
+                            plan,
+                            self.options.threads,
+                            self.image_length(),
+                        ));
                         self.work.notify_all();
                         // A plan without items is finished as it comes.
                         self.ready.notify_all();
@@ -425,14 +450,14 @@ impl Shared {
         }
     }
 
-    fn deliver(&self, task: Task, part: Result<Part, Error>) {
+    fn deliver(&self, index: u64, number: usize, part: Result<Part, Error>) {
         let mut state = self.lock();
         // The front of the window moves on only when its batch is whole, so the
         // batch of an unfinished task is still there.
-        let front = state.window.front().map_or(task.index, |slot| slot.index);
-        let place = (task.index - front) as usize;
+        let front = state.window.front().map_or(index, |slot| slot.index);
+        let place = (index - front) as usize;
         if let Some(slot) = state.window.get_mut(place) {
-            slot.parts[task.part] = Some(part);
+            slot.parts[number] = Some(part);
             slot.missing -= 1;
             if place == 0 && slot.missing == 0 {
                 self.ready.notify_all();
@@ -440,15 +465,12 @@ impl Shared {
         }
     }
 
-    fn make(&self, task: &Task) -> Result<Part, Error> {
+    fn make(&self, task: Task) -> Result<Part, Error> {
         let transform = self.store.transform();
-        let length = transform.views() * transform.tensor_len();
-        let mut part = Part {
-            images: vec![0.0; task.places.len() * length],
-            items: Vec::with_capacity(task.places.len()),
-            ..Part::default()
-        };
-        for place in task.places.clone() {
+        let length = self.image_length();
+        let items = Vec::with_capacity(task.places.len());
+        let mut part = Part { images: task.images, items, broken: Vec::new(), replaced: 0 };
+        for place in task.places {
             let item = task.plan.items[place];
             let position = task.plan.first + place as u64;
             let (item, image) = match self.store.get(item as usize) {
@@ -467,10 +489,9 @@ impl Shared {
             };
             let at = part.items.len() * length;
             let mut random = Random::new(self.options.seed, "augment", task.plan.epoch, position);
-            transform.apply(&image, &mut random, &mut part.images[at..at + length]);
+            transform.apply(&image, &mut random, &mut part.images.values()[at..at + length]);
             part.items.push(item);
         }
-        part.images.truncate(part.items.len() * length);
         Ok(part)
     }
 
@@ -507,28 +528,38 @@ impl Shared {
 }
 
 impl Slot {
-    fn new(index: u64, plan: BatchPlan, threads: usize) -> Slot {
-        let parts = plan.items.len().div_ceil(part_size(plan.items.len(), threads));
+    fn new(index: u64, plan: BatchPlan, threads: usize, image_length: usize) -> Slot {
+        let (total, size) = (plan.items.len(), part_size(plan.items.len(), threads));
+        let lengths = (0..total).step_by(size).map(|start| size.min(total - start) * image_length);
+        let pieces: Vec<_> = canvas::cut(lengths).into_iter().map(Some).collect();
         Slot {
             index,
             plan: Arc::new(plan),
             untaken: 0,
-            parts: (0..parts).map(|_| None).collect(),
-            missing: parts,
+            parts: pieces.iter().map(|_| None).collect(),
+            missing: pieces.len(),
+            pieces,
         }
     }
 
     fn failed(index: u64, message: String) -> Slot {
         let plan = BatchPlan { epoch: 0, first: 0, items: Vec::new() };
         let parts = vec![Some(Err(Error::Panic { batch: index, message }))];
-        Slot { index, plan: Arc::new(plan), untaken: 0, parts, missing: 0 }
+        Slot { index, plan: Arc::new(plan), untaken: 0, pieces: Vec::new(), parts, missing: 0 }
     }
 
     fn take(&mut self, threads: usize) -> Task {
         let (start, total) = (self.untaken, self.plan.items.len());
         let size = part_size(total, threads);
         self.untaken = total.min(start + size);
-        Task { index: self.index, part: start / size, places: start..self.untaken, plan: self.plan.clone() }
+        let part = start / size;
+        Task {
+            index: self.index,
+            part,
+            places: start..self.untaken,
+            plan: self.plan.clone(),
+            images: self.pieces[part].take().expect("a part is taken once"),
+        }
     }
 }
 

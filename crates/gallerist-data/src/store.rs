@@ -1,9 +1,11 @@
 //! Images made ready for their transform, and kept where memory allows.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::disk::DiskCache;
 use crate::error::{Broken, Error};
 use crate::image::Image;
 use crate::source::ImageSet;
@@ -20,6 +22,7 @@ use crate::transform::Transform;
 pub struct ImageStore {
     set: Arc<ImageSet>,
     transform: Transform,
+    disk: Option<DiskCache>,
     cells: Vec<OnceLock<Result<Arc<Image>, Arc<Error>>>>,
     used: AtomicUsize,
     limit: usize,
@@ -34,11 +37,33 @@ impl ImageStore {
             cells: (0..set.len()).map(|_| OnceLock::new()).collect(),
             set,
             transform,
+            disk: None,
             used: AtomicUsize::new(0),
             limit,
             reported: Mutex::new(HashSet::new()),
             members: OnceLock::new(),
         }
+    }
+
+    /// Also keeps decoded images in a file in `folder`, for this store and later ones of the same images
+    /// at the same stored form.
+    ///
+    /// An image whose file has changed since (another length or time of change; in an archive, another
+    /// length or CRC-32) and one that is damaged in the cache are decoded again. Several processes may
+    /// share a folder. The file grows to the size of all pixels; nothing is ever deleted from the folder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the file cannot be opened or made. One that cannot be written later is no
+    /// error, see [`ImageStore::disk_problem`].
+    pub fn with_disk_cache(mut self, folder: &Path) -> Result<ImageStore, Error> {
+        self.disk = Some(DiskCache::open(folder, &self.set, &self.transform)?);
+        Ok(self)
+    }
+
+    /// Why no further images are kept on disk: the first write that failed, as on a full disk.
+    pub fn disk_problem(&self) -> Option<&Error> {
+        self.disk.as_ref()?.problem()
     }
 
     /// The image set.
@@ -56,7 +81,7 @@ impl ImageStore {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Image `i` at the stored size, from memory or decoded now.
+    /// Image `i` at the stored size, from memory, from disk or decoded now.
     ///
     /// A failure is remembered: an image that was broken once stays broken for
     /// this store.
@@ -72,14 +97,14 @@ impl ImageStore {
         if let Some(known) = self.cells[i].get() {
             return known.clone();
         }
-        match self.set.decode(i) {
+        match self.load(i) {
             Err(error) => {
                 let error = Arc::new(error);
                 // Another thread may have been first; its error is as good.
                 self.cells[i].get_or_init(|| Err(error)).clone()
             }
             Ok(image) => {
-                let image = Arc::new(self.transform.fit(image));
+                let image = Arc::new(image);
                 let bytes = image.pixels().len();
                 let room = self
                     .used
@@ -94,6 +119,20 @@ impl ImageStore {
                 Ok(image)
             }
         }
+    }
+
+    /// Image `i` at the stored size, from disk or decoded.
+    fn load(&self, i: usize) -> Result<Image, Error> {
+        // Before the file is read: if it changes meanwhile, the digest is the one that is outdated.
+        let disk = self.disk.as_ref().and_then(|disk| Some((disk, self.set.digest(i)?)));
+        if let Some(image) = disk.and_then(|(disk, source)| disk.read(i, source, &self.transform)) {
+            return Ok(image);
+        }
+        let image = self.transform.fit(self.set.decode_for(i, self.transform.least_side())?);
+        if let Some((disk, source)) = disk {
+            disk.write(i, source, &image);
+        }
+        Ok(image)
     }
 
     /// The images of each class; all images as one class where there are no labels.

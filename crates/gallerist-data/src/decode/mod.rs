@@ -2,19 +2,15 @@
 //!
 //! The format is told by the content, never by the name. Sizes are taken from
 //! the header and checked before memory is taken for the pixels. A JPEG is
-//! decoded strictly, after its codes were checked (`jpeg_check`): a cut or
-//! visibly damaged file is an error and not a picture with a grey bottom.
+//! decoded strictly ([`jpeg`]): a cut or visibly damaged file is an error and
+//! not a picture with a grey bottom.
 
-mod jpeg_check;
+mod jpeg;
 
 use std::io::Cursor;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
-use zune_core::bytestream::ZCursor;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
-use zune_jpeg::JpegDecoder;
 
 use crate::error::Error;
 use crate::image::Image;
@@ -52,15 +48,24 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// );
 /// ```
 pub fn decode(bytes: &[u8], name: &str) -> Result<Image, Error> {
-    decode_bytes(bytes).map_err(|problem| Error::Decode { path: name.to_owned(), problem })
+    decode_reduced(bytes, None, name)
 }
 
-fn decode_bytes(bytes: &[u8]) -> Result<Image, String> {
+/// The same; a JPEG much larger than needed may come at a half, a quarter or an eighth of its size, which
+/// is what its blocks give with less work.
+///
+/// The smallest of these is taken whose sides are both `least` pixels or more; all sides are rounded up.
+/// It is so for sequential files of grey or YCbCr with one scan, and not for any other.
+pub(crate) fn decode_reduced(bytes: &[u8], least: Option<usize>, name: &str) -> Result<Image, Error> {
+    decode_bytes(bytes, least).map_err(|problem| Error::Decode { path: name.to_owned(), problem })
+}
+
+fn decode_bytes(bytes: &[u8], least: Option<usize>) -> Result<Image, String> {
     if bytes.is_empty() {
         return Err("the file is empty".to_owned());
     }
     match image::guess_format(bytes) {
-        Ok(ImageFormat::Jpeg) => decode_jpeg(bytes),
+        Ok(ImageFormat::Jpeg) => jpeg::decode(bytes, least),
         Ok(
             format @ (ImageFormat::Png
             | ImageFormat::Gif
@@ -88,39 +93,6 @@ fn check_size(width: usize, height: usize, decoded_bytes: u64) -> Result<(), Str
         ));
     }
     Ok(())
-}
-
-fn decode_jpeg(bytes: &[u8]) -> Result<Image, String> {
-    // Grey or RGB comes out, whatever goes in.
-    jpeg_check::check(bytes, |width, height, components| {
-        check_size(width, height, (width * height * components.min(3)) as u64)
-    })?;
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(u16::MAX.into())
-        .set_max_height(u16::MAX.into());
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(|e| jpeg_problem(&e))?;
-    let (width, height) = decoder.dimensions().ok_or("the header has no size")?;
-    let gray = decoder.input_colorspace() == Some(ColorSpace::Luma);
-    let channels = if gray { 1 } else { 3 };
-    check_size(width, height, (width * height * channels) as u64)?;
-    let out = if gray { ColorSpace::Luma } else { ColorSpace::RGB };
-    decoder.set_options(decoder.options().jpeg_set_out_colorspace(out));
-    let pixels = decoder.decode().map_err(|e| jpeg_problem(&e))?;
-    if pixels.len() != width * height * channels {
-        return Err("the JPEG stream has an unsupported number of components".to_owned());
-    }
-    let orientation = decoder
-        .exif()
-        .and_then(|exif| Orientation::from_exif_chunk(exif))
-        .unwrap_or(Orientation::NoTransforms);
-    Ok(upright(Image::new(width, height, channels, pixels), orientation))
-}
-
-fn jpeg_problem(error: &zune_jpeg::errors::DecodeErrors) -> String {
-    let text = error.to_string();
-    format!("corrupt or truncated JPEG: {}", text.trim_matches('"').trim_end())
 }
 
 fn decode_other(bytes: &[u8], format: ImageFormat) -> Result<Image, String> {

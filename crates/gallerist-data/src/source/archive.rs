@@ -12,6 +12,7 @@ use zip::{CompressionMethod, ZipArchive};
 use super::{extension, is_ignored};
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
+use crate::positioned::read_at;
 
 /// Deflate's largest possible ratio is 1032 to 1; a directory that promises
 /// more than that lies.
@@ -81,6 +82,12 @@ impl Archive {
 
     pub(super) fn contains(&self, path: &str) -> bool {
         self.numbers.contains_key(path)
+    }
+
+    /// What the directory says of a file's content: CRC-32 and length.
+    pub(super) fn content(&self, path: &str) -> Option<(u32, u64)> {
+        let entry = self.zip.by_index_data(*self.numbers.get(path)?).ok()?;
+        Some((entry.crc32(), entry.size()))
     }
 
     /// The bytes of one file, checked against its CRC-32.
@@ -202,14 +209,4 @@ impl Seek for Window {
             position.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a negative position"))?;
         Ok(self.position)
     }
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, out: &mut [u8], position: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, out, position)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, out: &mut [u8], position: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, out, position)
 }

@@ -16,7 +16,9 @@ pub(crate) mod window;
 
 use std::sync::Arc;
 
-use crate::decode::decode;
+use sha2::{Digest, Sha256};
+
+use crate::decode::decode_reduced;
 use crate::error::Error;
 use crate::image::Image;
 use labels::LabelSets;
@@ -218,12 +220,47 @@ impl ImageSet {
         self.decode_bytes(i, &self.read(i)?)
     }
 
+    /// The same for a transform that needs sides of `least` pixels only: a large JPEG may come reduced,
+    /// see [`decode_reduced`].
+    pub(crate) fn decode_for(&self, i: usize, least: Option<usize>) -> Result<Image, Error> {
+        // A box is cut in pixels of the whole image.
+        let least = least.filter(|_| !(self.cropped && self.items[i].window.is_some()));
+        self.decode_bytes_for(i, &self.read(i)?, least)
+    }
+
+    /// Feeds what tells image `i` from the others of its sources to `to`: its path, the part of it that
+    /// is cut out, and how it is turned.
+    pub(crate) fn describe(&self, i: usize, to: &mut impl FnMut(&[u8])) {
+        let item = &self.items[i];
+        to(&(item.path.len() as u64).to_le_bytes());
+        to(item.path.as_bytes());
+        let window = item.window.filter(|_| self.cropped);
+        to(&[item.turn, window.is_some().into()]);
+        if let Some(BoundingBox { left, top, width, height }) = window {
+            [left, top, width, height].iter().for_each(|edge| to(&edge.to_le_bytes()));
+        }
+    }
+
+    /// A digest of image `i` that changes with the file; `None` where there is no file.
+    pub(crate) fn digest(&self, i: usize) -> Option<[u8; 8]> {
+        let item = &self.items[i];
+        let version = self.roots[item.root as usize].version(&item.path)?;
+        let mut digest = Sha256::new();
+        self.describe(i, &mut |bytes| digest.update(bytes));
+        version.iter().for_each(|part| digest.update(part.to_le_bytes()));
+        digest.finalize().first_chunk().copied()
+    }
+
     /// Image `i` from what [`ImageSet::read`] gave.
     pub(crate) fn decode_bytes(&self, i: usize, bytes: &[u8]) -> Result<Image, Error> {
+        self.decode_bytes_for(i, bytes, None)
+    }
+
+    fn decode_bytes_for(&self, i: usize, bytes: &[u8], least: Option<usize>) -> Result<Image, Error> {
         let item = &self.items[i];
         let mut image = match self.roots[item.root as usize].picture(&item.path) {
             Some(picture) => picture,
-            None => decode(bytes, &self.location(i))?,
+            None => decode_reduced(bytes, least, &self.location(i))?,
         };
         if let Some(window) = item.window.filter(|_| self.cropped) {
             image =

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use super::archive::Archive;
 use super::idx::Pictures;
@@ -36,6 +37,22 @@ impl Root {
         match self {
             Root::Pictures(pictures, _) => Some(pictures.image(path)),
             _ => None,
+        }
+    }
+
+    /// What changes when the file at `path` does: in a folder length and time of change, in an archive
+    /// length and CRC-32. `None` for pictures that are no files, and for files that are not there.
+    pub(super) fn version(&self, path: &str) -> Option<[u64; 3]> {
+        match self {
+            Root::Folder(root) => {
+                let file = std::fs::metadata(root.join(path)).ok()?;
+                let changed = file.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+                Some([file.len(), changed.as_secs(), changed.subsec_nanos().into()])
+            }
+            Root::Zip(archive, _) => {
+                archive.content(path).map(|(crc, length)| [length, crc.into(), u64::MAX])
+            }
+            Root::Pictures(..) => None,
         }
     }
 

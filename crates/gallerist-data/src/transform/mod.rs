@@ -15,6 +15,7 @@ mod warp;
 use crate::error::Error;
 use crate::image::Image;
 use crate::random::Random;
+use crate::simd::vectorized;
 pub use config::{AugmentConfig, Border, Fit, ImageConfig, Size, View};
 use config::{in_order, require, shown};
 pub use crop::CropConfig;
@@ -102,6 +103,31 @@ impl Transform {
         self.stored
     }
 
+    /// Channels of a tensor and of a stored image.
+    pub(crate) fn channels(&self) -> usize {
+        self.config.channels
+    }
+
+    /// The side, in both directions, from which on an image may be decoded at a reduced size before it is
+    /// fitted; `None` where every pixel counts.
+    pub(crate) fn least_side(&self) -> Option<usize> {
+        let Size { height, width } = self.stored;
+        self.config.trim.is_none().then(|| 2 * height.max(width))
+    }
+
+    /// Bytes that say all that a stored image depends on besides its file.
+    pub(crate) fn stored_form(&self) -> Vec<u8> {
+        let ImageConfig { channels, bgr, fit, trim, .. } = &self.config;
+        let Size { height, width } = self.stored;
+        let mut form = vec![*channels as u8, u8::from(*bgr), *fit as u8, u8::from(trim.is_some())];
+        let TrimConfig { threshold, padding } = trim.unwrap_or_default();
+        form.push(threshold);
+        for number in [height, width, padding] {
+            form.extend((number as u64).to_le_bytes());
+        }
+        form
+    }
+
     /// Whether tensors depend on the random generator.
     pub fn is_random(&self) -> bool {
         self.augment.is_some()
@@ -115,7 +141,7 @@ impl Transform {
             Some(trim) => trim.apply(image),
             None => image,
         };
-        let (width, height) = (image.width() as f64, image.height() as f64);
+        let [left, top, width, height] = image.extent();
         let stored = self.stored;
         let scaled = match self.config.fit {
             Fit::Warp => image.resize(stored),
@@ -123,7 +149,7 @@ impl Transform {
                 let scale = (width / stored.width as f64).min(height / stored.height as f64);
                 let (w, h) = (stored.width as f64 * scale, stored.height as f64 * scale);
                 let (w, h) = (w.min(width), h.min(height));
-                image.resize_window((width - w) / 2.0, (height - h) / 2.0, w, h, stored)
+                image.resize_window(left + (width - w) / 2.0, top + (height - h) / 2.0, w, h, stored)
             }
         };
         let image = scaled.to_channels(self.config.channels);
@@ -160,10 +186,7 @@ impl Transform {
                 let plain = [(1.0 / 255.0, 0.0); 3];
                 let channels = self.config.channels;
                 let normal = if augment.jitter.is_some() { &plain[..channels] } else { &self.normal };
-                match channels {
-                    1 => warp::<1>(stored, &map, border, size, normal, out),
-                    _ => warp::<3>(stored, &map, border, size, normal, out),
-                }
+                warp(stored, &map, border, size, normal, out);
                 if let Some(jitter) = &augment.jitter {
                     jitter.draw(random).apply(out, channels, self.config.bgr);
                     for (plane, (factor, offset)) in out.chunks_exact_mut(size.area()).zip(&self.normal) {
@@ -202,18 +225,8 @@ impl Transform {
     /// Bytes, interleaved, to normalised floats, planar.
     fn normalize(&self, image: &Image, out: &mut [f32]) {
         match self.config.channels {
-            1 => self.normalize_planes::<1>(image, out),
-            _ => self.normalize_planes::<3>(image, out),
-        }
-    }
-
-    fn normalize_planes<const C: usize>(&self, image: &Image, out: &mut [f32]) {
-        let pixels = image.pixels().as_chunks::<C>().0;
-        let planes = out.chunks_exact_mut(pixels.len());
-        for (c, (plane, &(factor, offset))) in planes.zip(&self.normal).enumerate() {
-            for (value, pixel) in plane.iter_mut().zip(pixels) {
-                *value = f32::from(pixel[c]) * factor + offset;
-            }
+            1 => normalize_planes::<1>(&self.normal, image.pixels(), out),
+            _ => normalize_planes::<3>(&self.normal, image.pixels(), out),
         }
     }
 
@@ -254,6 +267,22 @@ impl Transform {
             y: window.top + window.height / 2.0 + dy[0] * u + dy[1] * v - 0.5,
             dx,
             dy,
+        }
+    }
+}
+
+vectorized! {
+    fn normalize_planes<'a, const C: usize>(
+        normal: &'a [(f32, f32)],
+        pixels: &'a [u8],
+        out: &'a mut [f32],
+    ) -> () {
+        let pixels = pixels.as_chunks::<C>().0;
+        let planes = out.chunks_exact_mut(pixels.len());
+        for (c, (plane, &(factor, offset))) in planes.zip(normal).enumerate() {
+            for (value, pixel) in plane.iter_mut().zip(pixels) {
+                *value = f32::from(pixel[c]) * factor + offset;
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::{Border, Size};
 use crate::image::Image;
+use crate::simd::vectorized;
 
 /// Pixel (column, row) of the output looks at `x + dx . (column, row)`,
 /// `y + dy . (column, row)` of the stored image, where whole numbers are the
@@ -22,10 +23,12 @@ thread_local! {
 
 #[derive(Default)]
 struct Scratch {
-    /// The stored image as floats with its border.
+    /// The stored image, or one row of it, as floats with its border.
     padded: Vec<f32>,
-    /// One row of samples.
+    /// One row of samples; of an upright map one for each sample of a pixel across.
     row: Vec<Sample>,
+    /// Of an upright map: what the samples see in two rows of the image.
+    seen: [Vec<f32>; 2],
     /// One row of sums over the samples of a pixel, channels interleaved.
     sums: Vec<f32>,
 }
@@ -39,13 +42,13 @@ struct Sample {
     down: f32,
 }
 
-/// Samples a stored image of `C` channels through a map.
+/// Samples a stored image of 1 or 3 channels through a map.
 ///
 /// The image is copied into a frame of one border pixel on each side (two at
 /// the far end, so that the right neighbour of the last position exists).
 /// Positions are clamped to the frame: everything beyond it is border, the edge
 /// is blended with it, and the loop has no case distinctions.
-pub(super) fn warp<const C: usize>(
+pub(super) fn warp(
     stored: &Image,
     map: &Map,
     border: Border,
@@ -53,88 +56,267 @@ pub(super) fn warp<const C: usize>(
     normal: &[(f32, f32)],
     out: &mut [f32],
 ) {
-    let (width, height) = (stored.width(), stored.height());
-    let stride = ((width + 3) * C) as u32;
-    let (max_x, max_y) = ((width + 1) as f32, (height + 1) as f32);
-    // A sample reaches one pixel to each side, so that samples up to 4/3 of a
-    // pixel apart miss nothing that matters.
-    let count = |step: f64| ((step * 0.75).ceil() as usize).clamp(1, 16);
-    let across = count(map.dx[0].hypot(map.dy[0]));
-    let down = count(map.dx[1].hypot(map.dy[1]));
-    let share = 1.0 / (across * down) as f32;
-    let (dx, dy) = (map.dx[0] as f32, map.dy[0] as f32);
-    let area = size.area();
-    SCRATCH.with_borrow_mut(|Scratch { padded, row, sums }| {
-        pad::<C>(stored, border, padded);
+    let task = Task { stored, map, border, size, normal, grid: Grid::new(map) };
+    // Without rotation and shear a row of the result sees two rows of the image.
+    let upright = map.dx[1] == 0.0 && map.dy[0] == 0.0;
+    SCRATCH.with_borrow_mut(|scratch| match (stored.channels(), upright) {
+        // Four floats for a pixel of three channels: a vector, the last of them of the next pixel.
+        (1, true) => warp_upright::<1, 1>(&task, scratch, out),
+        (1, false) => warp_tilted::<1, 1>(&task, scratch, out),
+        (_, true) => warp_upright::<3, 4>(&task, scratch, out),
+        (_, false) => warp_tilted::<3, 4>(&task, scratch, out),
+    });
+}
+
+struct Task<'a> {
+    stored: &'a Image,
+    map: &'a Map,
+    border: Border,
+    size: Size,
+    normal: &'a [(f32, f32)],
+    grid: Grid,
+}
+
+/// The samples of a pixel, spread evenly over it.
+struct Grid {
+    across: usize,
+    down: usize,
+}
+
+impl Grid {
+    fn new(map: &Map) -> Grid {
+        // A sample reaches one pixel to each side, so that samples up to 4/3 of a
+        // pixel apart miss nothing that matters.
+        let count = |step: f64| ((step * 0.75).ceil() as usize).clamp(1, 16);
+        Grid { across: count(map.dx[0].hypot(map.dy[0])), down: count(map.dx[1].hypot(map.dy[1])) }
+    }
+
+    /// Where sample `i` of `count` lies in its pixel, whose centre is 0.
+    #[inline(always)]
+    fn place(i: usize, count: usize) -> f64 {
+        (i as f64 + 0.5) / count as f64 - 0.5
+    }
+}
+
+/// Whole and fraction of a position, clamped to the frame.
+#[inline(always)]
+fn split(position: f32, most: f32) -> (u32, f32) {
+    let clamped = position.clamp(0.0, most);
+    // By way of a signed number, for which there is one instruction.
+    let whole = clamped as i32 as u32;
+    (whole, clamped - whole as f32)
+}
+
+#[inline(always)]
+fn between<const L: usize>(from: &[f32; L], to: &[f32; L], way: f32) -> [f32; L] {
+    std::array::from_fn(|c| from[c] + way * (to[c] - from[c]))
+}
+
+/// The `L` values from `at` on.
+#[inline(always)]
+fn lanes<const L: usize>(values: &[f32], at: usize) -> &[f32; L] {
+    values[at..].first_chunk().expect("the frame has a margin")
+}
+
+/// Sums of the samples of a row's pixels, each of `L` floats, to normalised planes.
+#[inline(always)]
+fn finish<const C: usize, const L: usize>(task: &Task<'_>, y: usize, sums: &[f32], out: &mut [f32]) {
+    let (area, width) = (task.size.area(), task.size.width);
+    let share = 1.0 / (task.grid.across * task.grid.down) as f32;
+    for (c, &(factor, offset)) in task.normal.iter().enumerate() {
+        let start = c * area + y * width;
+        let line = &mut out[start..start + width];
+        for (value, sum) in line.iter_mut().zip(sums.as_chunks::<L>().0) {
+            *value = sum[c] * (factor * share) + offset;
+        }
+    }
+}
+
+vectorized! {
+    fn warp_tilted<'a, const C: usize, const L: usize>(
+        task: &'a Task<'a>,
+        scratch: &'a mut Scratch,
+        out: &'a mut [f32],
+    ) -> () {
+        let Task { stored, map, border, size, grid, .. } = task;
+        let Scratch { padded, row, sums, .. } = scratch;
+        let (width, height) = (stored.width(), stored.height());
+        let stride = (width + 3) * C;
+        let (max_x, max_y) = ((width + 1) as f32, (height + 1) as f32);
+        let (dx, dy) = (map.dx[0] as f32, map.dy[0] as f32);
+        pad::<C>(stored, *border, padded);
         row.resize(size.width, Sample::default());
-        sums.resize(size.width * C, 0.0);
+        sums.resize(size.width * L, 0.0);
         for y in 0..size.height {
             sums.fill(0.0);
-            // The samples of a pixel are spread evenly over it.
-            for sample in 0..across * down {
-                let u = ((sample % across) as f64 + 0.5) / across as f64 - 0.5;
-                let v = y as f64 + ((sample / across) as f64 + 0.5) / down as f64 - 0.5;
+            for sample in 0..grid.across * grid.down {
+                let u = Grid::place(sample % grid.across, grid.across);
+                let v = y as f64 + Grid::place(sample / grid.across, grid.down);
                 // +1 for the frame. The start of a row in f64, the rest in f32:
                 // an error of 1e-4 pixels at most for a side of 1,000.
                 let x0 = (map.x + map.dx[0] * u + map.dx[1] * v + 1.0) as f32;
                 let y0 = (map.y + map.dy[0] * u + map.dy[1] * v + 1.0) as f32;
                 for (column, place) in row.iter_mut().enumerate() {
                     let column = column as u32 as f32;
-                    let sx = (x0 + dx * column).clamp(0.0, max_x);
-                    let sy = (y0 + dy * column).clamp(0.0, max_y);
-                    let (ix, iy) = (sx as u32, sy as u32);
+                    let (ix, across) = split(x0 + dx * column, max_x);
+                    let (iy, down) = split(y0 + dy * column, max_y);
                     // The frame has at most 16,387^2 x 3 values, which is below 2^32.
-                    let at = iy.wrapping_mul(stride).wrapping_add(ix.wrapping_mul(C as u32));
-                    *place = Sample { at, across: sx - ix as f32, down: sy - iy as f32 };
+                    let at = iy.wrapping_mul(stride as u32).wrapping_add(ix.wrapping_mul(C as u32));
+                    *place = Sample { at, across, down };
                 }
-                for (place, sum) in row.iter().zip(sums.as_chunks_mut::<C>().0) {
-                    let upper = &padded[place.at as usize..][..2 * C];
-                    let lower = &padded[place.at.wrapping_add(stride) as usize..][..2 * C];
-                    for c in 0..C {
-                        let top = upper[c] + place.across * (upper[C + c] - upper[c]);
-                        let bottom = lower[c] + place.across * (lower[C + c] - lower[c]);
-                        sum[c] += top + place.down * (bottom - top);
+                for (place, sum) in row.iter().zip(sums.as_chunks_mut::<L>().0) {
+                    let (upper, lower) = (place.at as usize, place.at as usize + stride);
+                    let top = between::<L>(lanes(padded, upper), lanes(padded, upper + C), place.across);
+                    let bottom = between::<L>(lanes(padded, lower), lanes(padded, lower + C), place.across);
+                    for (sum, value) in sum.iter_mut().zip(between(&top, &bottom, place.down)) {
+                        *sum += value;
                     }
                 }
             }
-            for (c, &(factor, offset)) in normal.iter().enumerate() {
-                let start = c * area + y * size.width;
-                let line = &mut out[start..start + size.width];
-                for (value, sum) in line.iter_mut().zip(sums.as_chunks::<C>().0) {
-                    *value = sum[c] * (factor * share) + offset;
-                }
-            }
+            finish::<C, L>(task, y, sums, out);
         }
-    });
+    }
 }
 
+vectorized! {
+    /// The same values to the last bit: all rows have their samples at the same places across, so
+    /// that what they see in a row of the image is computed once.
+    fn warp_upright<'a, const C: usize, const L: usize>(
+        task: &'a Task<'a>,
+        scratch: &'a mut Scratch,
+        out: &'a mut [f32],
+    ) -> () {
+        let Task { stored, map, border, size, grid, .. } = task;
+        let Scratch { padded, row, seen, sums } = scratch;
+        let (width, height) = (stored.width(), stored.height());
+        let dx = map.dx[0] as f32;
+        row.clear();
+        for sample in 0..grid.across {
+            let x0 = (map.x + map.dx[0] * Grid::place(sample, grid.across) + 1.0) as f32;
+            row.extend((0..size.width).map(|column| {
+                let (ix, across) = split(x0 + dx * column as u32 as f32, (width + 1) as f32);
+                Sample { at: ix * C as u32, across, down: 0.0 }
+            }));
+        }
+        let span = size.width * C;
+        // A vector at the last pixel reaches beyond it.
+        sums.resize(span, 0.0);
+        seen.iter_mut().for_each(|values| values.resize(grid.across * span + L, 0.0));
+        // The rows of the frame that are in `seen`, by whether they are odd.
+        let mut rows = [usize::MAX; 2];
+        for y in 0..size.height {
+            sums.fill(0.0);
+            for sample in 0..grid.down {
+                let v = y as f64 + Grid::place(sample, grid.down);
+                let y0 = (map.y + map.dy[1] * v + 1.0) as f32;
+                let (iy, down) = split(y0, (height + 1) as f32);
+                let iy = iy as usize;
+                for wanted in [iy, iy + 1] {
+                    if rows[wanted % 2] != wanted {
+                        rows[wanted % 2] = wanted;
+                        pad_row::<C>(stored, *border, wanted, padded);
+                        let seen = &mut seen[wanted % 2];
+                        for (place, at) in row.iter().zip((0..).step_by(C)) {
+                            let left = place.at as usize;
+                            let value = between::<L>(lanes(padded, left), lanes(padded, left + C), place.across);
+                            seen[at..at + L].copy_from_slice(&value);
+                        }
+                    }
+                }
+                let (top, bottom) = (&seen[iy % 2], &seen[(iy + 1) % 2]);
+                for (top, bottom) in top.chunks_exact(span).zip(bottom.chunks_exact(span)).take(grid.across) {
+                    for (sum, (top, bottom)) in sums.iter_mut().zip(top.iter().zip(bottom)) {
+                        *sum += top + down * (bottom - top);
+                    }
+                }
+            }
+            finish::<C, C>(task, y, sums, out);
+        }
+    }
+}
+
+/// Values beyond the last pixel, for the vectors that begin at it.
+const MARGIN: usize = 1;
+
 /// The image as floats, one border pixel before and two after each side.
+#[inline(always)]
 fn pad<const C: usize>(stored: &Image, border: Border, padded: &mut Vec<f32>) {
     let (width, height) = (stored.width(), stored.height());
     let stride = (width + 3) * C;
-    padded.clear();
-    let fill = match border {
-        Border::Value(v) => v * 255.0,
-        Border::Replicate => 0.0,
-    };
-    padded.resize(stride * (height + 3), fill);
-    let rows = stored.pixels().chunks_exact(width * C);
-    for (row, padded) in rows.zip(padded[stride..].chunks_exact_mut(stride)) {
-        for (value, &v) in padded[C..].iter_mut().zip(row) {
-            *value = f32::from(v);
+    padded.resize(stride * (height + 3) + MARGIN, 0.0);
+    for (row, padded) in padded.chunks_exact_mut(stride).enumerate() {
+        fill_row::<C>(stored, border, row, padded);
+    }
+}
+
+/// One row of the same frame.
+#[inline(always)]
+fn pad_row<const C: usize>(stored: &Image, border: Border, row: usize, padded: &mut Vec<f32>) {
+    let stride = (stored.width() + 3) * C;
+    padded.resize(stride + MARGIN, 0.0);
+    fill_row::<C>(stored, border, row, &mut padded[..stride]);
+}
+
+#[inline(always)]
+fn fill_row<const C: usize>(stored: &Image, border: Border, row: usize, padded: &mut [f32]) {
+    let (width, height) = (stored.width(), stored.height());
+    let inside = (1..=height).contains(&row);
+    if let (Border::Value(v), false) = (border, inside) {
+        return padded.fill(v * 255.0);
+    }
+    let y = row.clamp(1, height) - 1;
+    let pixels = &stored.pixels()[y * width * C..(y + 1) * width * C];
+    let (before, rest) = padded.split_at_mut(C);
+    let (middle, after) = rest.split_at_mut(width * C);
+    for (value, &v) in middle.iter_mut().zip(pixels) {
+        *value = f32::from(v);
+    }
+    match border {
+        Border::Value(v) => {
+            before.fill(v * 255.0);
+            after.fill(v * 255.0);
         }
-        if border == Border::Replicate {
-            for c in 0..C {
-                let last = padded[width * C + c];
-                padded[c] = padded[C + c];
-                padded[(width + 1) * C + c] = last;
-                padded[(width + 2) * C + c] = last;
-            }
+        Border::Replicate => {
+            before.copy_from_slice(&middle[..C]);
+            after.chunks_exact_mut(C).for_each(|pixel| pixel.copy_from_slice(&middle[(width - 1) * C..]));
         }
     }
-    if border == Border::Replicate {
-        padded.copy_within(stride..2 * stride, 0);
-        padded.copy_within(height * stride..(height + 1) * stride, (height + 1) * stride);
-        padded.copy_within(height * stride..(height + 1) * stride, (height + 2) * stride);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn rows_computed_once_give_the_same_bits_as_samples_taken_one_by_one() {
+        let mut random = Random::new(1, "warp", 0, 0);
+        for case in 0..200 {
+            let channels = [1, 3][case % 2];
+            let (width, height) = (1 + random.below(40), 1 + random.below(40));
+            let pixels = (0..width * height * channels).map(|_| random.below(256) as u8).collect();
+            let stored = Image::new(width, height, channels, pixels);
+            let size = Size { height: 1 + random.below(30), width: 1 + random.below(30) };
+            // Enlarged and reduced, mirrored, and partly beyond the image.
+            let mut step = || random.between(0.1, 4.0) * if random.chance(0.5) { 1.0 } else { -1.0 };
+            let (dx, dy) = ([step(), 0.0], [0.0, step()]);
+            let map = Map { x: random.between(-9.0, 40.0), y: random.between(-9.0, 40.0), dx, dy };
+            let border = if random.chance(0.5) { Border::Replicate } else { Border::Value(0.3) };
+            let normal = &[(0.02, -1.5), (0.01, 0.5), (1.0, 0.0)][..channels];
+            let task = Task { stored: &stored, map: &map, border, size, normal, grid: Grid::new(&map) };
+            let mut results = [const { Vec::new() }; 2];
+            for (upright, out) in [true, false].into_iter().zip(&mut results) {
+                out.resize(size.area() * channels, 0.0f32);
+                let mut scratch = Scratch::default();
+                match (channels, upright) {
+                    (1, true) => warp_upright::<1, 1>(&task, &mut scratch, out),
+                    (1, false) => warp_tilted::<1, 1>(&task, &mut scratch, out),
+                    (_, true) => warp_upright::<3, 4>(&task, &mut scratch, out),
+                    (_, false) => warp_tilted::<3, 4>(&task, &mut scratch, out),
+                }
+            }
+            let [upright, tilted] = results.map(|out| out.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
+            assert_eq!(upright, tilted, "case {case}");
+        }
     }
 }

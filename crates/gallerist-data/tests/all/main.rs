@@ -9,4 +9,5 @@ mod loader;
 mod one_shot;
 mod random;
 mod source;
+mod store;
 mod transform;

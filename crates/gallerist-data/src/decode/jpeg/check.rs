@@ -8,6 +8,13 @@
 //! picture has, too few or too many bits for its blocks, or a wrong restart
 //! marker, and a file that ends before its end marker. No pixel is computed.
 //! Damage that gives another plausible file cannot be seen by anyone.
+//!
+//! The scan of a sequential file is decoded on the way ([`sequential`](super::sequential)), so that
+//! its codes are walked over once.
+
+use super::huffman::{Bits, CODE, CUT, HEADER, Problem, RUN, Table, VALUE, signed};
+use super::sequential::{Part, Scan};
+use super::{LARGEST, Plane};
 
 /// What a JPEG's headers have said so far.
 struct Headers {
@@ -22,12 +29,11 @@ struct Headers {
     /// Quantisation steps by the number of their table, in the order of the
     /// coefficients in the file; 0 where none is known.
     steps: [[u16; 64]; 4],
+    /// How long the sides of the picture have to stay; `None`: as they are.
+    least: Option<usize>,
+    /// The picture, if it is of a kind that is decoded here.
+    planes: Vec<Plane>,
 }
-
-/// Largest coefficient, before quantisation. The transform of 8 x 8 samples
-/// from -128 to 127 stays within 1,024; encoders that let white overshoot go a
-/// quarter beyond, and rounding adds half a step.
-const LARGEST: i32 = 1400;
 
 struct Component {
     id: u8,
@@ -45,37 +51,18 @@ struct Component {
     nonzero: Vec<u64>,
 }
 
-/// A Huffman table.
-struct Table {
-    /// By the next 9 bits: length and symbol; length 0 for longer codes.
-    short: [(u8, u8); 512],
-    /// By length: one past the last code, aligned to 16 bits.
-    limit: [u32; 17],
-    /// By length: index of the symbol minus the code.
-    offset: [i32; 17],
-    symbols: Vec<u8>,
-}
-
-/// Why a file is refused.
-type Problem = &'static str;
-
-const CUT: Problem = "truncated JPEG: it ends before its end marker";
-const HEADER: Problem = "corrupt JPEG: a broken header";
-const TOO_SHORT: Problem = "corrupt JPEG: a scan ends before its last block";
-const TOO_LONG: Problem = "corrupt JPEG: data are left over after the last block of a scan";
-const CODE: Problem = "corrupt JPEG: a code that its tables do not have";
-const RUN: Problem = "corrupt JPEG: a run of coefficients beyond the end of its block";
-const VALUE: Problem = "corrupt JPEG: a coefficient that no picture has";
-const RESTART: Problem = "corrupt JPEG: a restart marker is missing or out of order";
-
 /// Walks a JPEG from its first to its end marker.
 ///
-/// `check_size` gets width, height and the number of components before memory
+/// Returns the planes of the picture where they are known by then: for a sequential file with one
+/// scan, of grey or of two planes of chroma at the size or half the size of the third.
+///
+/// They are reduced as far as both sides of the picture stay `least` or more. `check_size` gets width, height and the number of components before memory
 /// is taken for them.
 pub(super) fn check(
     bytes: &[u8],
+    least: Option<usize>,
     check_size: impl Fn(usize, usize, usize) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<Option<Vec<Plane>>, String> {
     let mut headers = Headers {
         width: 0,
         height: 0,
@@ -85,6 +72,8 @@ pub(super) fn check(
         ac: Default::default(),
         restart_interval: 0,
         steps: [[0; 64]; 4],
+        least,
+        planes: Vec::new(),
     };
     let mut at = 2;
     loop {
@@ -96,7 +85,7 @@ pub(super) fn check(
         let marker = *bytes.get(at + fill).ok_or(CUT)?;
         at += fill + 1;
         if marker == 0xD9 {
-            return Ok(());
+            return Ok((!headers.planes.is_empty()).then_some(headers.planes));
         }
         if matches!(marker, 0x01 | 0xD0..=0xD8) {
             return Err("corrupt JPEG: a marker where none should be".to_owned());
@@ -138,7 +127,7 @@ impl Headers {
                 return Err(HEADER);
             }
             let (symbols, rest) = rest.split_at(total);
-            let table = Table::new(counts, symbols)?;
+            let table = Table::new(kind >> 4 == 0, counts, symbols)?;
             let tables = if kind >> 4 == 0 { &mut self.dc } else { &mut self.ac };
             tables[usize::from(kind & 15)] = Some(Box::new(table));
             body = rest;
@@ -243,15 +232,16 @@ impl Headers {
             end: usize::from(end),
             refines: bits >> 4 != 0,
             low: u32::from(bits & 15),
-            progressive: self.progressive,
         };
-        let sequential = band.start == 0 && band.end == 63;
-        let progressive = band.end < 64
-            && (band.start == 0 && band.end == 0 || 0 < band.start && band.start <= band.end && count == 1);
-        if !(if self.progressive { progressive } else { sequential }) {
-            return Err(HEADER);
+        if !self.progressive {
+            return match (band.start, band.end) {
+                (0, 63) => self.read_sequential(&parts, data),
+                _ => Err(HEADER),
+            };
         }
-        if band.low > 13 {
+        let first = band.start == 0 && band.end == 0;
+        let further = 0 < band.start && band.start <= band.end && band.end < 64 && count == 1;
+        if !(first || further) || band.low > 13 {
             return Err(HEADER);
         }
         for &(component, ..) in &parts {
@@ -281,12 +271,7 @@ impl Headers {
                 let (across, down) = if count == 1 { (1, 1) } else { (c.across, c.down) };
                 for j in 0..down {
                     for i in 0..across {
-                        let mut unused = 0;
-                        let block = if band.progressive {
-                            &mut c.nonzero[(y * down + j) * c.stride + x * across + i]
-                        } else {
-                            &mut unused
-                        };
+                        let block = &mut c.nonzero[(y * down + j) * c.stride + x * across + i];
                         let tables = (self.dc[dc].as_deref(), self.ac[ac].as_deref());
                         let steps = &self.steps[c.steps];
                         band.check_block(&mut bits, tables, steps, &mut c.direct, block, &mut skipped)?;
@@ -299,22 +284,62 @@ impl Headers {
         }
         bits.finish()
     }
+
+    /// Checks the scan of a sequential file and decodes it where that is possible. `parts`: the
+    /// numbers of its components and of their tables.
+    fn read_sequential(&mut self, parts: &[(usize, usize, usize)], data: &[u8]) -> Result<usize, Problem> {
+        let alone = parts.len() == 1;
+        let units = if alone { self.components[parts[0].0].blocks } else { self.units() };
+        let drawable = self.planes.is_empty() && self.drawable(parts);
+        let mut read = Vec::with_capacity(parts.len());
+        for &(component, dc, ac) in parts {
+            let c = &self.components[component];
+            let (across, down) = if alone { (1, 1) } else { (c.across, c.down) };
+            let [dc, ac] = [&self.dc[dc], &self.ac[ac]].map(|table| table.as_deref().ok_or(HEADER));
+            read.push(Part::new([dc?, ac?], &self.steps[c.steps], across, down));
+            if drawable {
+                self.planes.push(Plane::new(self.side(component), units.0 * across, units.1 * down));
+            }
+        }
+        let planes = if drawable { &mut self.planes[..] } else { &mut [] };
+        Scan { parts: read, units, restart_interval: self.restart_interval, data, planes }.run()
+    }
+
+    /// Samples that are made of a side of a component's blocks.
+    fn side(&self, component: usize) -> usize {
+        let stays = |side: usize| {
+            let least = self.least.unwrap_or(usize::MAX);
+            (self.width * side).div_ceil(8) >= least && (self.height * side).div_ceil(8) >= least
+        };
+        let side = [1, 2, 4].into_iter().find(|&side| stays(side)).unwrap_or(8);
+        // Chroma at half the size is not reduced and enlarged again.
+        let halved = component > 0 && (self.components[0].across, self.components[0].down) != (1, 1);
+        if halved { (2 * side).min(8) } else { side }
+    }
+
+    /// Whether a scan holds a whole picture of the kinds that are decoded here.
+    fn drawable(&self, parts: &[(usize, usize, usize)]) -> bool {
+        let known = |c: &Component| self.steps[c.steps].iter().all(|step| (1..=1 << 12).contains(step));
+        let all = parts.len() == self.components.len()
+            && parts.iter().zip(0..).all(|(&(component, ..), place)| component == place);
+        let sampled = match &self.components[..] {
+            [_] => true,
+            [light, chroma @ ..] if chroma.len() == 2 => {
+                light.across <= 2 && light.down <= 2 && chroma.iter().all(|c| (c.across, c.down) == (1, 1))
+            }
+            _ => false,
+        };
+        all && sampled && self.components.iter().all(known)
+    }
 }
 
-/// The coefficients of a scan.
+/// The coefficients of a scan of a progressive file.
 struct Band {
     start: usize,
     end: usize,
     refines: bool,
     /// Bits that later scans add below those of this one.
     low: u32,
-    progressive: bool,
-}
-
-/// The value of a coefficient of `size` bits (F.1.2.1): the lower half of the
-/// range stands for the negative values.
-fn signed(bits: u32, size: u32) -> i32 {
-    if size > 0 && bits >> (size - 1) == 0 { bits as i32 - (1 << size) + 1 } else { bits as i32 }
 }
 
 impl Band {
@@ -375,9 +400,6 @@ impl Band {
                         return Err(RUN);
                     }
                     continue;
-                }
-                if run > 0 && !self.progressive {
-                    return Err(CODE);
                 }
                 *skipped = (1 << run) + bits.take(run as u32)? - 1;
                 return Ok(());
@@ -447,156 +469,6 @@ impl Band {
             }
             *skipped -= 1;
         }
-        Ok(())
-    }
-}
-
-impl Table {
-    fn new(counts: &[u8; 16], symbols: &[u8]) -> Result<Table, Problem> {
-        let mut table =
-            Table { short: [(0, 0); 512], limit: [0; 17], offset: [0; 17], symbols: symbols.to_vec() };
-        let (mut code, mut index) = (0u32, 0usize);
-        for length in 1..=16usize {
-            table.offset[length] = index as i32 - code as i32;
-            for _ in 0..counts[length - 1] {
-                if code >= 1 << length {
-                    return Err(HEADER);
-                }
-                if length <= 9 {
-                    let first = (code as usize) << (9 - length);
-                    let symbol = (length as u8, symbols[index]);
-                    table.short[first..first + (1 << (9 - length))].fill(symbol);
-                }
-                code += 1;
-                index += 1;
-            }
-            table.limit[length] = code << (16 - length);
-            code <<= 1;
-        }
-        Ok(table)
-    }
-
-    fn symbol(&self, bits: &mut Bits<'_>) -> Result<u8, Problem> {
-        let next = bits.peek16();
-        let (length, symbol) = self.short[(next >> 7) as usize];
-        if length > 0 {
-            bits.skip(length.into())?;
-            return Ok(symbol);
-        }
-        for length in 10..=16usize {
-            if next < self.limit[length] {
-                bits.skip(length as u32)?;
-                let index = (next >> (16 - length)) as i32 + self.offset[length];
-                return self.symbols.get(index as usize).copied().ok_or(CODE);
-            }
-        }
-        // Beyond the last bit there are zeros, which may be no code.
-        Err(if bits.held < 16 { TOO_SHORT } else { CODE })
-    }
-}
-
-/// The bits of a scan, stuffing removed, up to the next marker.
-struct Bits<'a> {
-    data: &'a [u8],
-    at: usize,
-    /// The next bits, the first one on top.
-    buffer: u64,
-    held: u32,
-    /// A marker (or the end of the file) stands at `at`.
-    ended: bool,
-}
-
-impl<'a> Bits<'a> {
-    fn new(data: &'a [u8]) -> Bits<'a> {
-        Bits { data, at: 0, buffer: 0, held: 0, ended: false }
-    }
-
-    /// Holds 56 bits or more, or all that are left.
-    #[inline]
-    fn fill(&mut self) {
-        // Eight bytes at once, unless one of them is 0xFF. Bits below the held
-        // ones are already right, and are put there again next time.
-        if let Some(bytes) = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
-            let word = u64::from_be_bytes(*bytes);
-            let inverse = !word;
-            let low = 0x0101_0101_0101_0101u64;
-            if inverse.wrapping_sub(low) & word & (low << 7) == 0 {
-                self.buffer |= word >> self.held;
-                self.at += ((63 - self.held) / 8) as usize;
-                self.held |= 56;
-                return;
-            }
-        }
-        self.fill_slowly();
-    }
-
-    fn fill_slowly(&mut self) {
-        while self.held <= 56 && !self.ended {
-            let byte = match self.data[self.at..] {
-                [0xFF, 0, ..] => {
-                    self.at += 2;
-                    0xFF
-                }
-                [] | [0xFF, ..] => {
-                    self.ended = true;
-                    return;
-                }
-                [byte, ..] => {
-                    self.at += 1;
-                    byte
-                }
-            };
-            self.buffer |= u64::from(byte) << (56 - self.held);
-            self.held += 8;
-        }
-    }
-
-    /// The next 16 bits, zeros after the last.
-    #[inline]
-    fn peek16(&mut self) -> u32 {
-        if self.held < 16 {
-            self.fill();
-        }
-        (self.buffer >> 48) as u32
-    }
-
-    #[inline]
-    fn skip(&mut self, n: u32) -> Result<(), Problem> {
-        if self.held < n {
-            return Err(TOO_SHORT);
-        }
-        self.buffer <<= n;
-        self.held -= n;
-        Ok(())
-    }
-
-    /// The next `n` bits, 16 at most.
-    #[inline]
-    fn take(&mut self, n: u32) -> Result<u32, Problem> {
-        let bits = self.peek16() >> (16 - n);
-        self.skip(n)?;
-        Ok(bits)
-    }
-
-    /// To the marker: fewer than 8 bits, the padding, may remain.
-    fn finish(&mut self) -> Result<usize, Problem> {
-        if self.held < 8 {
-            self.fill();
-        }
-        if self.held >= 8 || !self.ended {
-            return Err(TOO_LONG);
-        }
-        Ok(self.at)
-    }
-
-    /// Past restart marker `number`.
-    fn restart(&mut self, number: u8) -> Result<(), Problem> {
-        self.finish()?;
-        let fill = self.data[self.at..].iter().take_while(|&&b| b == 0xFF).count();
-        if fill == 0 || self.data.get(self.at + fill) != Some(&(0xD0 + number)) {
-            return Err(RESTART);
-        }
-        *self = Bits { at: self.at + fill + 1, ..Bits::new(self.data) };
         Ok(())
     }
 }

@@ -1,0 +1,289 @@
+//! Huffman tables and the bits of a scan.
+
+/// Why a file is refused.
+pub(super) type Problem = &'static str;
+
+pub(super) const CUT: Problem = "truncated JPEG: it ends before its end marker";
+pub(super) const HEADER: Problem = "corrupt JPEG: a broken header";
+pub(super) const TOO_SHORT: Problem = "corrupt JPEG: a scan ends before its last block";
+pub(super) const TOO_LONG: Problem = "corrupt JPEG: data are left over after the last block of a scan";
+pub(super) const CODE: Problem = "corrupt JPEG: a code that its tables do not have";
+pub(super) const RUN: Problem = "corrupt JPEG: a run of coefficients beyond the end of its block";
+pub(super) const VALUE: Problem = "corrupt JPEG: a coefficient that no picture has";
+pub(super) const RESTART: Problem = "corrupt JPEG: a restart marker is missing or out of order";
+
+/// Bits by which a table looks up.
+const AHEAD: u32 = 10;
+
+/// A Huffman table.
+pub(super) struct Table {
+    direct: bool,
+    /// By the next bits: length and symbol; length 0 for longer codes.
+    short: [(u8, u8); 1 << AHEAD],
+    /// By the next bits, for whole coefficients as [`Table::coefficient`] gives them: bits used, steps,
+    /// and on top the value; or, marked as [`PART`], length of the code, steps, and size of the value.
+    /// 0 for longer codes.
+    whole: [u32; 1 << AHEAD],
+    /// By length: one past the last code, aligned to 16 bits.
+    limit: [u32; 17],
+    /// By length: index of the symbol minus the code.
+    offset: [i32; 17],
+    symbols: Vec<u8>,
+}
+
+/// Mark of codes whose value reaches beyond the next bits.
+const PART: u32 = 0x80;
+
+/// Steps that stand for the end of a block: beyond any block.
+pub(super) const END: usize = 255;
+
+impl Table {
+    /// `direct`: for the first coefficients of blocks.
+    pub(super) fn new(direct: bool, counts: &[u8; 16], symbols: &[u8]) -> Result<Table, Problem> {
+        let mut table = Table {
+            direct,
+            short: [(0, 0); 1 << AHEAD],
+            whole: [0; 1 << AHEAD],
+            limit: [0; 17],
+            offset: [0; 17],
+            symbols: symbols.to_vec(),
+        };
+        let (mut code, mut index) = (0u32, 0usize);
+        for length in 1..=16u32 {
+            table.offset[length as usize] = index as i32 - code as i32;
+            for _ in 0..counts[length as usize - 1] {
+                if code >= 1 << length {
+                    return Err(HEADER);
+                }
+                if length <= AHEAD {
+                    table.look_ahead(code, length, symbols[index]);
+                }
+                code += 1;
+                index += 1;
+            }
+            table.limit[length as usize] = code << (16 - length);
+            code <<= 1;
+        }
+        Ok(table)
+    }
+
+    /// Enters what begins with a short code.
+    fn look_ahead(&mut self, code: u32, length: u32, symbol: u8) {
+        let entries = |bits: u32, used: u32| {
+            let first = (bits as usize) << (AHEAD - used);
+            first..first + (1 << (AHEAD - used))
+        };
+        self.short[entries(code, length)].fill((length as u8, symbol));
+        let Some((steps, size)) = self.meaning(symbol) else { return };
+        let used = length + size;
+        if used <= AHEAD {
+            for bits in 0..1 << size {
+                let entry = used | (steps as u32) << 8 | (signed(bits, size) as u32) << 16;
+                self.whole[entries(code << size | bits, used)].fill(entry);
+            }
+        } else {
+            self.whole[entries(code, length)].fill(length | PART | (steps as u32) << 8 | size << 16);
+        }
+    }
+
+    /// What a symbol means in a sequential scan: how many coefficients further on, and the size of the
+    /// value there. Sixteen zeros are a value of no bits at the last of them.
+    #[inline(always)]
+    fn meaning(&self, symbol: u8) -> Option<(usize, u32)> {
+        let (run, size) = (symbol >> 4, u32::from(symbol & 15));
+        match (run, size) {
+            _ if self.direct => (symbol <= 11).then_some((1, symbol.into())),
+            (0, 0) => Some((END, 0)),
+            (1..15, 0) | (_, 11..) => None,
+            _ => Some((usize::from(run) + 1, size)),
+        }
+    }
+
+    /// The next coefficient of a sequential scan: how many coefficients further on it is, and its value.
+    ///
+    /// 27 bits must be held; where the scan ends before, zeros follow and the bits are
+    /// [overdrawn](Bits::overdrawn).
+    #[inline(always)]
+    pub(super) fn coefficient(&self, bits: &mut Bits<'_>) -> Result<(usize, i32), Problem> {
+        let entry = self.whole[(bits.buffer >> (64 - AHEAD)) as usize];
+        let steps = (entry >> 8 & 255) as usize;
+        if entry & PART > 0 {
+            bits.draw(entry & !PART & 255);
+            let size = entry >> 16;
+            let value = signed(bits.top(size), size);
+            bits.draw(size);
+            return Ok((steps, value));
+        }
+        if entry == 0 {
+            let (after, steps, value) = self.long_coefficient(*bits)?;
+            *bits = after;
+            return Ok((steps, value));
+        }
+        bits.draw(entry & 255);
+        Ok((steps, entry as i32 >> 16))
+    }
+
+    /// By value, so that the fields of the caller's copy can stay in registers.
+    #[inline(never)]
+    fn long_coefficient<'a>(&self, mut bits: Bits<'a>) -> Result<(Bits<'a>, usize, i32), Problem> {
+        let (steps, size) = self.meaning(self.symbol(&mut bits)?).ok_or(CODE)?;
+        let value = signed(bits.top(size), size);
+        bits.draw(size);
+        Ok((bits, steps, value))
+    }
+
+    pub(super) fn symbol(&self, bits: &mut Bits<'_>) -> Result<u8, Problem> {
+        let next = bits.peek16();
+        let (length, symbol) = self.short[(next >> (16 - AHEAD)) as usize];
+        if length > 0 {
+            bits.skip(length.into())?;
+            return Ok(symbol);
+        }
+        for length in AHEAD + 1..=16 {
+            if next < self.limit[length as usize] {
+                bits.skip(length)?;
+                let index = (next >> (16 - length)) as i32 + self.offset[length as usize];
+                return self.symbols.get(index as usize).copied().ok_or(CODE);
+            }
+        }
+        // Beyond the last bit there are zeros, which may be no code.
+        Err(if bits.held < 16 { TOO_SHORT } else { CODE })
+    }
+}
+
+/// The value of a coefficient of `size` bits (F.1.2.1): the lower half of the range stands for the
+/// negative values.
+#[inline(always)]
+pub(super) fn signed(bits: u32, size: u32) -> i32 {
+    if size > 0 && bits >> (size - 1) == 0 { bits as i32 - (1 << size) + 1 } else { bits as i32 }
+}
+
+/// The bits of a scan, stuffing removed, up to the next marker.
+#[derive(Clone, Copy)]
+pub(super) struct Bits<'a> {
+    data: &'a [u8],
+    at: usize,
+    /// The next bits, the first one on top.
+    buffer: u64,
+    held: u32,
+    /// A marker (or the end of the file) stands at `at`.
+    ended: bool,
+}
+
+impl<'a> Bits<'a> {
+    pub(super) fn new(data: &'a [u8]) -> Bits<'a> {
+        Bits { data, at: 0, buffer: 0, held: 0, ended: false }
+    }
+
+    /// Holds 56 bits or more, or all that are left.
+    #[inline(always)]
+    pub(super) fn fill(&mut self) {
+        // Eight bytes at once, unless one of them is 0xFF. Bits below the held
+        // ones are already right, and are put there again next time.
+        if let Some(bytes) = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
+            let word = u64::from_be_bytes(*bytes);
+            let inverse = !word;
+            let low = 0x0101_0101_0101_0101u64;
+            if inverse.wrapping_sub(low) & word & (low << 7) == 0 {
+                self.buffer |= word >> self.held;
+                self.at += ((63 - self.held) / 8) as usize;
+                self.held |= 56;
+                return;
+            }
+        }
+        *self = self.filled_slowly();
+    }
+
+    /// By value, so that the fields of the caller's copy can stay in registers.
+    #[inline(never)]
+    fn filled_slowly(mut self) -> Self {
+        while self.held < 56 && !self.ended {
+            let byte = match self.data[self.at..] {
+                [0xFF, 0, ..] => {
+                    self.at += 2;
+                    0xFF
+                }
+                [] | [0xFF, ..] => {
+                    self.ended = true;
+                    break;
+                }
+                [byte, ..] => {
+                    self.at += 1;
+                    byte
+                }
+            };
+            self.buffer |= u64::from(byte) << (56 - self.held);
+            self.held += 8;
+        }
+        self
+    }
+
+    /// The next 16 bits, zeros after the last.
+    #[inline(always)]
+    fn peek16(&mut self) -> u32 {
+        if self.held < 16 {
+            self.fill();
+        }
+        (self.buffer >> 48) as u32
+    }
+
+    #[inline(always)]
+    fn skip(&mut self, n: u32) -> Result<(), Problem> {
+        if self.held < n {
+            return Err(TOO_SHORT);
+        }
+        self.buffer <<= n;
+        self.held -= n;
+        Ok(())
+    }
+
+    /// The next `n` bits, 16 at most; zeros after the last.
+    #[inline(always)]
+    fn top(&self, n: u32) -> u32 {
+        // In two steps: a shift by 64 is none.
+        (self.buffer >> 32 >> (32 - n)) as u32
+    }
+
+    /// Leaves out `n` bits, whether they are held or not.
+    #[inline(always)]
+    fn draw(&mut self, n: u32) {
+        self.buffer <<= n;
+        self.held = self.held.wrapping_sub(n);
+    }
+
+    /// Whether more bits were drawn than there are.
+    #[inline(always)]
+    pub(super) fn overdrawn(&self) -> bool {
+        (self.held as i32) < 0
+    }
+
+    /// The next `n` bits, 16 at most.
+    #[inline(always)]
+    pub(super) fn take(&mut self, n: u32) -> Result<u32, Problem> {
+        let bits = self.peek16() >> (16 - n);
+        self.skip(n)?;
+        Ok(bits)
+    }
+
+    /// To the marker: fewer than 8 bits, the padding, may remain.
+    pub(super) fn finish(&mut self) -> Result<usize, Problem> {
+        if self.held < 8 {
+            self.fill();
+        }
+        if self.held >= 8 || !self.ended {
+            return Err(TOO_LONG);
+        }
+        Ok(self.at)
+    }
+
+    /// Past restart marker `number`.
+    pub(super) fn restart(&mut self, number: u8) -> Result<(), Problem> {
+        self.finish()?;
+        let fill = self.data[self.at..].iter().take_while(|&&b| b == 0xFF).count();
+        if fill == 0 || self.data.get(self.at + fill) != Some(&(0xD0 + number)) {
+            return Err(RESTART);
+        }
+        *self = Bits { at: self.at + fill + 1, ..Bits::new(self.data) };
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! JPEG, strictly.
+//!
+//! A walk over the whole file finds its damage ([`check`]). Files of the common kind (sequential, one
+//! scan, grey or chroma at the size or half the size of the picture) are decoded in that walk, to
+//! the same bits as zune-jpeg gives. Everything else is zune-jpeg's: the headers, progressive files
+//! and those of other samplings and colours.
+
+mod check;
+mod color;
+mod huffman;
+mod idct;
+mod sequential;
+
+use image::metadata::Orientation;
+use zune_core::bytestream::ZCursor;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
+
+use super::{check_size, upright};
+use crate::image::Image;
+
+/// Largest coefficient, before quantisation. The transform of 8 x 8 samples from -128 to 127 stays
+/// within 1,024; encoders that let white overshoot go a quarter beyond, and rounding adds half a step.
+const LARGEST: i32 = 1400;
+
+/// Samples of one component: whole blocks, some of them beyond the picture's right and lower edge.
+struct Plane {
+    /// Samples along the side of a block: 8, or fewer where the picture is decoded at a reduced size.
+    side: usize,
+    stride: usize,
+    samples: Vec<u8>,
+}
+
+impl Plane {
+    /// Blocks across and down.
+    fn new(side: usize, across: usize, down: usize) -> Plane {
+        Plane { side, stride: across * side, samples: vec![0; across * down * side * side] }
+    }
+
+    /// A picture of these sides at the plane's reduction.
+    fn picture(
+        &self,
+        width: usize,
+        height: usize,
+        channels: usize,
+        pixels: impl FnOnce(usize, usize) -> Vec<u8>,
+    ) -> Image {
+        // In eighths of a pixel.
+        let (width, height) = (width * self.side, height * self.side);
+        let (columns, rows) = (width.div_ceil(8), height.div_ceil(8));
+        let image = Image::new(columns, rows, channels, pixels(columns, rows));
+        image.with_beyond(8 * columns - width, 8 * rows - height)
+    }
+
+    fn rows(&self) -> usize {
+        self.samples.len() / self.stride
+    }
+
+    fn row(&self, y: usize) -> &[u8] {
+        &self.samples[y * self.stride..][..self.stride]
+    }
+}
+
+/// `least`: the sides from which on the picture may come reduced, see [`super::decode_reduced`].
+pub(super) fn decode(bytes: &[u8], least: Option<usize>) -> Result<Image, String> {
+    // Grey or RGB comes out, whatever goes in.
+    let planes = check::check(bytes, least, |width, height, components| {
+        check_size(width, height, (width * height * components.min(3)) as u64)
+    })?;
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(u16::MAX.into())
+        .set_max_height(u16::MAX.into());
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(|e| problem(&e))?;
+    let (width, height) = decoder.dimensions().ok_or("the header has no size")?;
+    let gray = decoder.input_colorspace() == Some(ColorSpace::Luma);
+    let channels = if gray { 1 } else { 3 };
+    check_size(width, height, (width * height * channels) as u64)?;
+    let decoded = match (planes.as_deref(), decoder.input_colorspace()) {
+        (Some([light]), Some(ColorSpace::Luma)) => {
+            light.picture(width, height, 1, |width, height| color::gray(light, width, height))
+        }
+        (Some([light, blue, red]), Some(ColorSpace::YCbCr)) => {
+            light.picture(width, height, 3, |width, height| color::rgb([light, blue, red], width, height))
+        }
+        _ => {
+            let out = if gray { ColorSpace::Luma } else { ColorSpace::RGB };
+            decoder.set_options(decoder.options().jpeg_set_out_colorspace(out));
+            let pixels = decoder.decode().map_err(|e| problem(&e))?;
+            if pixels.len() != width * height * channels {
+                return Err("the JPEG stream has an unsupported number of components".to_owned());
+            }
+            Image::new(width, height, channels, pixels)
+        }
+    };
+    let orientation = decoder
+        .exif()
+        .and_then(|exif| Orientation::from_exif_chunk(exif))
+        .unwrap_or(Orientation::NoTransforms);
+    Ok(upright(decoded, orientation))
+}
+
+fn problem(error: &zune_jpeg::errors::DecodeErrors) -> String {
+    let text = error.to_string();
+    format!("corrupt or truncated JPEG: {}", text.trim_matches('"').trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+    use super::*;
+    use crate::random::Random;
+
+    /// What zune-jpeg makes of a file on its own.
+    fn peer(bytes: &[u8]) -> Vec<u8> {
+        let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
+        decoder.decode_headers().unwrap();
+        let gray = decoder.input_colorspace() == Some(ColorSpace::Luma);
+        let out = if gray { ColorSpace::Luma } else { ColorSpace::RGB };
+        decoder.set_options(decoder.options().jpeg_set_out_colorspace(out));
+        decoder.decode().unwrap()
+    }
+
+    /// Noise on a slope: all coefficients, and samples beyond black and white.
+    fn file(
+        width: u16,
+        height: u16,
+        gray: bool,
+        random: &mut Random,
+        set: impl Fn(&mut Encoder<&mut Vec<u8>>),
+    ) -> Vec<u8> {
+        let channels = if gray { 1 } else { 3 };
+        let noise = random.between(0.0, 200.0);
+        let pixels: Vec<u8> = (0..usize::from(width) * usize::from(height) * channels)
+            .map(|i| (i as f64 / 7.0 % 256.0 + random.between(-noise, noise)) as u8)
+            .collect();
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, 1 + random.below(100) as u8);
+        set(&mut encoder);
+        let kind = if gray { ColorType::Luma } else { ColorType::Rgb };
+        encoder.encode(&pixels, width, height, kind).unwrap();
+        bytes
+    }
+
+    const SAMPLINGS: [SamplingFactor; 4] =
+        [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_1_2, SamplingFactor::F_2_2];
+
+    #[test]
+    fn every_pixel_is_as_zune_jpeg_decodes_it() {
+        let mut random = Random::new(1, "files", 0, 0);
+        for case in 0..400 {
+            let (width, height) = (1 + random.below(70) as u16, 1 + random.below(70) as u16);
+            let gray = case % 5 == 4;
+            // Tables of its own this encoder writes into files of several scans, but for grey, and wrong
+            // ones with restart markers.
+            let optimized = gray && random.chance(0.5);
+            let restart = if optimized { 0 } else { random.below(4) as u16 };
+            let bytes = file(width, height, gray, &mut random, |encoder| {
+                encoder.set_sampling_factor(SAMPLINGS[case % 5 % 4]);
+                encoder.set_optimized_huffman_tables(optimized);
+                if restart > 0 {
+                    encoder.set_restart_interval(restart);
+                }
+            });
+            let planes = check::check(&bytes, None, |_, _, _| Ok(())).unwrap();
+            assert!(planes.is_some(), "case {case} is of a common kind");
+            let image = decode(&bytes, None).unwrap();
+            assert_eq!((image.width(), image.height()), (width.into(), height.into()));
+            assert!(image.pixels() == peer(&bytes), "case {case}, {width} x {height}");
+        }
+    }
+
+    #[test]
+    fn a_picture_is_reduced_as_far_as_its_sides_stay_long_enough() {
+        let mut random = Random::new(1, "files", 1, 0);
+        let bytes = file(131, 67, false, &mut random, |e| e.set_sampling_factor(SamplingFactor::F_2_2));
+        let size = |least: usize| {
+            let image = decode(&bytes, Some(least)).unwrap();
+            (image.width(), image.height())
+        };
+        assert_eq!(size(1), (17, 9));
+        assert_eq!(size(9), (17, 9));
+        assert_eq!(size(10), (33, 17));
+        assert_eq!(size(18), (66, 34));
+        assert_eq!(size(34), (66, 34));
+        assert_eq!(size(35), (131, 67));
+        // Progressive files are not reduced.
+        let bytes = file(131, 67, false, &mut random, |e| e.set_progressive(true));
+        let image = decode(&bytes, Some(1)).unwrap();
+        assert_eq!((image.width(), image.height()), (131, 67));
+    }
+
+    #[test]
+    fn a_reduced_picture_is_refused_for_the_same_damage() {
+        let mut random = Random::new(1, "files", 2, 0);
+        let bytes = file(64, 48, false, &mut random, |_| {});
+        for at in 0..bytes.len() {
+            assert!(decode(&bytes[..at], Some(1)).is_err(), "cut at {at}");
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert_eq!(decode(&damaged, Some(1)).is_err(), decode(&damaged, None).is_err(), "byte {at}");
+        }
+    }
+}
