@@ -23,8 +23,8 @@ STORED, SIZE = 256, 227
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def make(archive, folder, count, width=500, height=375):
-    """Files of 500 x 375 pixels, quality 90, 4:2:0: six photographs of 224 x 224 side by side, cut to fit."""
+def make(archive, folder, count, width, height):
+    """Files of quality 90, 4:2:0: photographs of 224 x 224 pixels side by side, cut to tiles of 167 x 188."""
     from PIL import Image
 
     draw = random.Random(1)
@@ -33,10 +33,10 @@ def make(archive, folder, count, width=500, height=375):
         names = sorted(n for n in source.namelist() if n.lower().endswith(".jpg"))
         for i in range(count):
             picture = Image.new("RGB", (width, height))
-            for place, name in enumerate(draw.sample(names, 6)):
-                left, top = place % 3 * width // 3, place // 3 * height // 2
-                with source.open(name) as file:
-                    picture.paste(Image.open(io.BytesIO(file.read())), (left, top))
+            for top in range(0, height, 188):
+                for left in range(0, width, 167):
+                    with source.open(draw.choice(names)) as file:
+                        picture.paste(Image.open(io.BytesIO(file.read())), (left, top))
             picture.save(f"{folder}/{i:05}.jpg", quality=90, subsampling=2)
 
 
@@ -164,12 +164,14 @@ command = commands.add_parser("make")
 command.add_argument("--archive", required=True)
 command.add_argument("--folder", required=True)
 command.add_argument("--count", type=int, default=1000)
+command.add_argument("--width", type=int, default=500)
+command.add_argument("--height", type=int, default=375)
 command = commands.add_parser("compare")
 command.add_argument("--folder", required=True)
 command.add_argument("--program", required=True)
 command.add_argument("--rounds", type=int, default=5)
 arguments = parser.parse_args()
 if arguments.command == "make":
-    make(arguments.archive, arguments.folder, arguments.count)
+    make(arguments.archive, arguments.folder, arguments.count, arguments.width, arguments.height)
 else:
     compare(arguments.folder, arguments.program, arguments.rounds)

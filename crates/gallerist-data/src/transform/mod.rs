@@ -9,6 +9,7 @@ mod config;
 mod crop;
 mod erase;
 mod jitter;
+mod planes;
 mod trim;
 mod warp;
 
@@ -22,6 +23,7 @@ pub use crop::CropConfig;
 use crop::draw_window;
 pub use erase::{EraseConfig, EraseFill};
 pub use jitter::JitterConfig;
+use planes::separate;
 pub use trim::TrimConfig;
 use warp::{Map, warp};
 
@@ -278,11 +280,6 @@ vectorized! {
         out: &'a mut [f32],
     ) -> () {
         let pixels = pixels.as_chunks::<C>().0;
-        let planes = out.chunks_exact_mut(pixels.len());
-        for (c, (plane, &(factor, offset))) in planes.zip(normal).enumerate() {
-            for (value, pixel) in plane.iter_mut().zip(pixels) {
-                *value = f32::from(pixel[c]) * factor + offset;
-            }
-        }
+        separate(pixels, normal, (pixels.len(), 0), out);
     }
 }

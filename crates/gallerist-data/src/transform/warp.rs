@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use super::planes::separate;
 use super::{Border, Size};
 use crate::image::Image;
 use crate::simd::vectorized;
@@ -56,7 +57,14 @@ pub(super) fn warp(
     normal: &[(f32, f32)],
     out: &mut [f32],
 ) {
-    let task = Task { stored, map, border, size, normal, grid: Grid::new(map) };
+    let grid = Grid::new(map);
+    // The mean over the samples of a pixel comes with the factor.
+    let share = 1.0 / (grid.across * grid.down) as f32;
+    let mut shared = [(0.0, 0.0); 3];
+    for (shared, &(factor, offset)) in shared.iter_mut().zip(normal) {
+        *shared = (factor * share, offset);
+    }
+    let task = Task { stored, map, border, size, normal: &shared[..normal.len()], grid };
     // Without rotation and shear a row of the result sees two rows of the image.
     let upright = map.dx[1] == 0.0 && map.dy[0] == 0.0;
     SCRATCH.with_borrow_mut(|scratch| match (stored.channels(), upright) {
@@ -118,33 +126,20 @@ fn lanes<const L: usize>(values: &[f32], at: usize) -> &[f32; L] {
     values[at..].first_chunk().expect("the frame has a margin")
 }
 
-/// Sums of the samples of a row's pixels, each of `L` floats, to normalised planes.
-#[inline(always)]
-fn finish<const C: usize, const L: usize>(task: &Task<'_>, y: usize, sums: &[f32], out: &mut [f32]) {
-    let (area, width) = (task.size.area(), task.size.width);
-    let share = 1.0 / (task.grid.across * task.grid.down) as f32;
-    for (c, &(factor, offset)) in task.normal.iter().enumerate() {
-        let start = c * area + y * width;
-        let line = &mut out[start..start + width];
-        for (value, sum) in line.iter_mut().zip(sums.as_chunks::<L>().0) {
-            *value = sum[c] * (factor * share) + offset;
-        }
-    }
-}
-
 vectorized! {
     fn warp_tilted<'a, const C: usize, const L: usize>(
         task: &'a Task<'a>,
         scratch: &'a mut Scratch,
         out: &'a mut [f32],
     ) -> () {
-        let Task { stored, map, border, size, grid, .. } = task;
+        let Task { stored, map, border, size, normal, grid } = task;
         let Scratch { padded, row, sums, .. } = scratch;
         let (width, height) = (stored.width(), stored.height());
         let stride = (width + 3) * C;
         let (max_x, max_y) = ((width + 1) as f32, (height + 1) as f32);
         let (dx, dy) = (map.dx[0] as f32, map.dy[0] as f32);
         pad::<C>(stored, *border, padded);
+        let frame = &padded[..];
         row.resize(size.width, Sample::default());
         sums.resize(size.width * L, 0.0);
         for y in 0..size.height {
@@ -166,14 +161,14 @@ vectorized! {
                 }
                 for (place, sum) in row.iter().zip(sums.as_chunks_mut::<L>().0) {
                     let (upper, lower) = (place.at as usize, place.at as usize + stride);
-                    let top = between::<L>(lanes(padded, upper), lanes(padded, upper + C), place.across);
-                    let bottom = between::<L>(lanes(padded, lower), lanes(padded, lower + C), place.across);
+                    let top = between::<L>(lanes(frame, upper), lanes(frame, upper + C), place.across);
+                    let bottom = between::<L>(lanes(frame, lower), lanes(frame, lower + C), place.across);
                     for (sum, value) in sum.iter_mut().zip(between(&top, &bottom, place.down)) {
                         *sum += value;
                     }
                 }
             }
-            finish::<C, L>(task, y, sums, out);
+            separate(sums.as_chunks::<L>().0, normal, (size.area(), y * size.width), out);
         }
     }
 }
@@ -186,7 +181,7 @@ vectorized! {
         scratch: &'a mut Scratch,
         out: &'a mut [f32],
     ) -> () {
-        let Task { stored, map, border, size, grid, .. } = task;
+        let Task { stored, map, border, size, normal, grid } = task;
         let Scratch { padded, row, seen, sums } = scratch;
         let (width, height) = (stored.width(), stored.height());
         let dx = map.dx[0] as f32;
@@ -215,10 +210,10 @@ vectorized! {
                     if rows[wanted % 2] != wanted {
                         rows[wanted % 2] = wanted;
                         pad_row::<C>(stored, *border, wanted, padded);
-                        let seen = &mut seen[wanted % 2];
+                        let (frame, seen) = (&padded[..], &mut seen[wanted % 2][..]);
                         for (place, at) in row.iter().zip((0..).step_by(C)) {
                             let left = place.at as usize;
-                            let value = between::<L>(lanes(padded, left), lanes(padded, left + C), place.across);
+                            let value = between::<L>(lanes(frame, left), lanes(frame, left + C), place.across);
                             seen[at..at + L].copy_from_slice(&value);
                         }
                     }
@@ -230,7 +225,7 @@ vectorized! {
                     }
                 }
             }
-            finish::<C, C>(task, y, sums, out);
+            separate(sums.as_chunks::<C>().0, normal, (size.area(), y * size.width), out);
         }
     }
 }

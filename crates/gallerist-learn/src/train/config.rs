@@ -157,6 +157,9 @@ pub struct DataConfig {
     pub rotation_classes: bool,
     /// Memory for decoded images, in MiB; what does not fit is decoded again when needed.
     pub cache_mib: usize,
+    /// Folder for decoded images that later runs find again, at the size at which they are kept; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_folder: Option<PathBuf>,
 }
 
 impl Default for DataConfig {
@@ -172,6 +175,7 @@ impl Default for DataConfig {
             max_test_classes: 0,
             rotation_classes: false,
             cache_mib: 1024,
+            cache_folder: None,
         }
     }
 }

@@ -94,6 +94,7 @@ struct Warned {
     trivial_steps: usize,
     trivial: bool,
     note: bool,
+    cache: bool,
 }
 
 impl Trainer {
@@ -381,6 +382,14 @@ impl Trainer {
             self.warned.note = true;
             messages.push(note);
         }
+        let stores = [Some(&self.store), self.validation.as_ref()];
+        let full = stores.into_iter().flatten().find_map(|store| store.disk_problem()).map(|problem| {
+            format!("{problem}; further images are not kept there (data.cache_folder)")
+        });
+        if let (false, Some(message)) = (self.warned.cache, &full) {
+            self.warned.cache = true;
+            messages.push(message);
+        }
         for message in messages {
             observer.warning(message);
             self.log.write(&Record::Warning { step, message: message.into() })?;
@@ -536,12 +545,9 @@ impl Parts {
         let [channels, height, width] = transform.shape();
         let input = InputShape { channels, height, width };
         let network = config.network.init(input, config.train.seed, &device)?;
-        let bytes = config.data.cache_mib << 20;
-        let store = Arc::new(ImageStore::new(Arc::new(train), transform, bytes));
+        let store = image_store(config, train, transform)?;
         let validation = match validation {
-            Some(set) => {
-                Some(Arc::new(ImageStore::new(Arc::new(set), Transform::evaluation(&config.image)?, bytes)))
-            }
+            Some(set) => Some(image_store(config, set, Transform::evaluation(&config.image)?)?),
             None => None,
         };
         let objective = Objective::new(config, store.set().label_names().len(), &device)?;
@@ -573,6 +579,15 @@ impl Parts {
             pretrained: None,
         })
     }
+}
+
+/// Images with the caches of the run file.
+fn image_store(config: &RunConfig, images: ImageSet, transform: Transform) -> Result<Arc<ImageStore>> {
+    let store = ImageStore::new(Arc::new(images), transform, config.data.cache_mib << 20);
+    Ok(Arc::new(match &config.data.cache_folder {
+        Some(folder) => store.with_disk_cache(folder)?,
+        None => store,
+    }))
 }
 
 /// The training set and the validation set, whose classes are disjoint.

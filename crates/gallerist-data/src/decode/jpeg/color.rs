@@ -70,7 +70,7 @@ impl<'a> Chroma<'a> {
             Ordering::Equal => plane.row(y),
             Ordering::Less => {
                 let near = y / 2;
-                let far = if y % 2 == 0 { near.saturating_sub(1) } else { (near + 1).min(plane.rows() - 1) };
+                let far = if y.is_multiple_of(2) { near.saturating_sub(1) } else { (near + 1).min(plane.rows() - 1) };
                 combine(plane.row(near), plane.row(far), mixed, between)
             }
             Ordering::Greater => combine(plane.row(2 * y), plane.row(2 * y + 1), mean, between),
@@ -107,13 +107,11 @@ fn combine<'a>(a: &[u8], b: &[u8], of: impl Fn(u8, u8) -> u8, out: &'a mut [u8])
 /// BT.601 over the full range, with 14 bits.
 #[inline(always)]
 fn convert(light: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
-    // a * b / 2^14, rounded, of a number that was doubled: one instruction for sixteen bits.
-    let times = |a: i16, b: i16| ((((i32::from(2 * a) * i32::from(b)) as u32 >> 14) + 1) >> 1) as i16;
     let clamp = |v: i16| v.clamp(0, 255) as u8;
+    // v * factor / 2^14 to the nearest; no such product lies half way.
+    let times = |v: i16, factor: i16| (((i32::from(8 * v) * i32::from(factor)) >> 16) as i16 + 1) >> 1;
     for (((&y, &b), &r), pixel) in light.iter().zip(blue).zip(red).zip(out.as_chunks_mut::<3>().0) {
         let (y, b, r) = (i16::from(y), i16::from(b) - 128, i16::from(r) - 128);
-        // Half a unit less a bit is added here, which makes no difference above: with one factor no sum
-        // lies half way.
         let green = (-11_700 * i32::from(r) - 5638 * i32::from(b) + 8191) >> 14;
         *pixel = [clamp(y + times(r, 22_970)), clamp(y + green as i16), clamp(y + times(b, 29_032))];
     }

@@ -13,7 +13,7 @@ pub(super) const VALUE: Problem = "corrupt JPEG: a coefficient that no picture h
 pub(super) const RESTART: Problem = "corrupt JPEG: a restart marker is missing or out of order";
 
 /// Bits by which a table looks up.
-const AHEAD: u32 = 10;
+const AHEAD: u32 = 11;
 
 /// A Huffman table.
 pub(super) struct Table {

@@ -110,7 +110,8 @@ impl Plane {
     fn put(&mut self, (x, y): (usize, usize), block: &[i16; 64], last: usize, idct: impl Idct) {
         let out = &mut self.samples[y * self.side * self.stride + x * self.side..];
         match self.side {
-            8 if last > 0 => idct.whole(block, out, self.stride),
+            // The first ten stand in the corner of 4 x 4.
+            8 if last > 0 => idct.whole(block, last < 10, out, self.stride),
             8 => idct::flat::<8>(block[0], out, self.stride),
             4 => idct::half(block, out, self.stride),
             2 => idct::quarter(block, out, self.stride),
