@@ -383,9 +383,11 @@ impl Trainer {
             messages.push(note);
         }
         let stores = [Some(&self.store), self.validation.as_ref()];
-        let full = stores.into_iter().flatten().find_map(|store| store.disk_problem()).map(|problem| {
-            format!("{problem}; further images are not kept there (data.cache_folder)")
-        });
+        let full = stores
+            .into_iter()
+            .flatten()
+            .find_map(|store| store.disk_problem())
+            .map(|problem| format!("{problem}; further images are not kept there (data.cache_folder)"));
         if let (false, Some(message)) = (self.warned.cache, &full) {
             self.warned.cache = true;
             messages.push(message);

@@ -70,7 +70,11 @@ impl<'a> Chroma<'a> {
             Ordering::Equal => plane.row(y),
             Ordering::Less => {
                 let near = y / 2;
-                let far = if y.is_multiple_of(2) { near.saturating_sub(1) } else { (near + 1).min(plane.rows() - 1) };
+                let far = if y.is_multiple_of(2) {
+                    near.saturating_sub(1)
+                } else {
+                    (near + 1).min(plane.rows() - 1)
+                };
                 combine(plane.row(near), plane.row(far), mixed, between)
             }
             Ordering::Greater => combine(plane.row(2 * y), plane.row(2 * y + 1), mean, between),
