@@ -128,15 +128,15 @@ fn other_forms_and_other_images_have_files_of_their_own() {
     let (source, cache, _) = scene();
     let set = Arc::new(ImageSet::open(source.path()).unwrap());
     let config = ImageConfig::new(9, 3);
-    let trim = Some(TrimConfig::default());
+    let trim = TrimConfig::default();
     let forms = [
         config.clone(),
         ImageConfig::new(9, 1),
         ImageConfig::new(10, 3),
         ImageConfig { fit: Fit::Crop, ..config.clone() },
         ImageConfig { bgr: true, ..config.clone() },
-        ImageConfig { trim, ..config.clone() },
-        ImageConfig { trim: Some(TrimConfig { padding: 1, ..trim.unwrap() }), ..config.clone() },
+        ImageConfig { trim: Some(trim), ..config.clone() },
+        ImageConfig { trim: Some(TrimConfig { padding: 1, ..trim }), ..config.clone() },
     ];
     let files = |cache: &Path| fs::read_dir(cache).unwrap().count();
     for (i, form) in forms.iter().enumerate() {
