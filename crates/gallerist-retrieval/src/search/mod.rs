@@ -10,6 +10,7 @@
 mod best;
 mod candidates;
 mod compact;
+mod forecast;
 mod gallery;
 mod lists;
 mod metric;
