@@ -9,7 +9,7 @@ use super::best::Best;
 use super::forecast::Forecast;
 use super::split::scan;
 use super::{RankedLists, Scorer, SearchOptions, panels_per_block};
-use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
+use crate::product::{Kernel, LANES, Panels, ROWS, Tile, ones};
 
 pub(super) fn search(gallery: &Panels, options: &SearchOptions) -> RankedLists {
     let forecast = Forecast::new(gallery, options.k.min(gallery.rows()), options);
@@ -104,28 +104,28 @@ fn scan_pair(
             floors
         })
         .collect();
-    let mut tile = Tile::new();
+    let mut tiles = Tile::for_panel();
     for panel_a in panels_a {
-        for group in 0..GROUPS {
-            let first = panel_a * LANES + group * ROWS;
-            let rows = ROWS.min(gallery.rows().saturating_sub(first));
-            if rows == 0 {
-                break;
-            }
-            let bias = &gallery.bias(panel_a).as_chunks().0[group];
-            let mut floors_a = [f32::INFINITY; ROWS];
-            for row in 0..rows {
-                floors_a[row] = scorer.key_floor(first + row, best_a.floor(first + row - first_a));
-            }
-            for (panel_b, floors_b) in panels_b.clone().zip(&mut floors_b) {
-                kernel.product(
-                    rows,
-                    (gallery.panel(panel_a), group, bias),
-                    (gallery.panel(panel_b), gallery.bias(panel_b)),
-                    &mut tile,
-                );
-                let for_a = kernel.at_least_rows(&tile, &floors_a);
-                let for_b = kernel.at_least_lanes(&tile, floors_b);
+        let rows_a = rows_in(panel_a);
+        let mut floors_a = [f32::INFINITY; LANES];
+        for row in 0..rows_a {
+            let a = panel_a * LANES + row;
+            floors_a[row] = scorer.key_floor(a, best_a.floor(a - first_a));
+        }
+        for (panel_b, floors_b) in panels_b.clone().zip(&mut floors_b) {
+            kernel.products(
+                rows_a,
+                (gallery.panel(panel_a), gallery.bias(panel_a)),
+                (gallery.panel(panel_b), gallery.bias(panel_b)),
+                &mut tiles,
+            );
+            let groups = floors_a[..].as_chunks_mut::<ROWS>().0;
+            let used = tiles.iter().zip(groups).take(rows_a.div_ceil(ROWS));
+            for (group, (tile, floors_a)) in used.enumerate() {
+                let first = panel_a * LANES + group * ROWS;
+                let rows = ROWS.min(rows_a - group * ROWS);
+                let for_a = kernel.at_least_rows(tile, floors_a);
+                let for_b = kernel.at_least_lanes(tile, floors_b);
                 for row in 0..rows {
                     let a = first + row;
                     for lane in ones(for_a[row]) {
