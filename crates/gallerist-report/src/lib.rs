@@ -7,6 +7,8 @@
 //! tick and a cross beside the colours. Labels, paths and all other texts are
 //! escaped.
 //!
+//! [`figure`] draws the same things as single pictures, SVG or PNG.
+//!
 //! The caller fills plain structs: [`Report`] for a training or evaluation run,
 //! [`SearchPage`] for the results of a search. The same input gives the same
 //! bytes.
@@ -37,6 +39,7 @@
 
 mod chart;
 mod error;
+pub mod figure;
 mod number;
 mod page;
 mod picture;

@@ -91,6 +91,15 @@ impl Picture {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    pub(crate) fn media_type(&self) -> &'static str {
+        self.media_type
+    }
+
+    /// Whether the picture is so small that it is shown with hard pixel edges.
+    pub(crate) fn is_pixelated(&self) -> bool {
+        self.side.is_some_and(|side| side <= PIXELATED_SIDE)
+    }
 }
 
 /// The longer side of a PNG: its first chunk starts with width and height.
@@ -118,7 +127,7 @@ impl PictureSheet {
             self.pictures.push(picture.clone());
             self.pictures.len() - 1
         });
-        let pixelated = picture.side.is_some_and(|side| side <= PIXELATED_SIDE);
+        let pixelated = picture.is_pixelated();
         html! {
             svg.picture.pixelated[pixelated] viewBox="0 0 100 100" role="img" aria-label=(description) {
                 use href={ "#p" (number) } {}
