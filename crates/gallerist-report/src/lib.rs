@@ -37,6 +37,7 @@
 //! assert!(page.contains("86.42"));
 //! ```
 
+mod atlas;
 mod chart;
 mod error;
 pub mod figure;
@@ -48,6 +49,7 @@ mod report;
 mod search;
 mod write;
 
+pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
 pub use error::ReportError;
 pub use picture::Picture;

@@ -92,8 +92,9 @@ impl Picture {
         &self.bytes
     }
 
-    pub(crate) fn media_type(&self) -> &'static str {
-        self.media_type
+    /// The picture as an address that holds it.
+    pub(crate) fn data_uri(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, STANDARD.encode(&self.bytes))
     }
 
     /// Whether the picture is so small that it is shown with hard pixel edges.
@@ -143,7 +144,7 @@ impl PictureSheet {
                     defs {
                         @for (number, picture) in self.pictures.iter().enumerate() {
                             image id={ "p" (number) } width="100" height="100"
-                                href={ "data:" (picture.media_type) ";base64," (STANDARD.encode(&picture.bytes)) } {}
+                                href=(picture.data_uri()) {}
                         }
                     }
                 }

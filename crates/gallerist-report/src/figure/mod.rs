@@ -19,6 +19,10 @@ mod scene;
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use maud::{Markup, html};
+
 use crate::ReportError;
 use crate::write::write_whole;
 pub use clusters::{Cluster, clusters};
@@ -125,6 +129,12 @@ impl Format {
             _ => Err(ReportError::FigureName { path: path.to_owned() }),
         }
     }
+}
+
+/// A figure on a page. As a picture of its own its style touches nothing else there.
+pub(crate) fn image(figure: &Figure) -> Markup {
+    let svg = STANDARD.encode(figure.to_svg(None));
+    html! { img.drawing alt=(figure.description) src={ "data:image/svg+xml;base64," (svg) }; }
 }
 
 /// Soft letters in lines of at most `most`, the first below `at`; returns where they end.

@@ -2,9 +2,6 @@
 
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::font;
 use crate::Picture;
 
@@ -279,13 +276,12 @@ impl Scene {
                     put(
                         w,
                         format_args!(
-                            "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{hard} href=\"data:{};base64,{}\"/>\n",
+                            "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{hard} href=\"{}\"/>\n",
                             number(at.0),
                             number(at.1),
                             number(size.0),
                             number(size.1),
-                            picture.media_type(),
-                            STANDARD.encode(picture.bytes())
+                            picture.data_uri()
                         ),
                     );
                 }
