@@ -131,7 +131,11 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
             report.maps.push(plots::atlas(&source, config.train.seed)?);
             sources.push(source);
         }
-        configurations.push(if several { format!("# {name}\n\n{}", config.to_toml()) } else { config.to_toml() });
+        configurations.push(if several {
+            format!("# {name}\n\n{}", config.to_toml())
+        } else {
+            config.to_toml()
+        });
         facts.push(of_run);
         logs.push((name.clone(), records));
     }
@@ -168,7 +172,8 @@ fn add_metrics(
         config.train.steps,
         metrics.step
     ));
-    report.summary = Some(report.summary.take().map_or(summary.clone(), |before| format!("{before} {summary}")));
+    report.summary =
+        Some(report.summary.take().map_or(summary.clone(), |before| format!("{before} {summary}")));
     facts.extend([
         ("training time".into(), format!("{:.0} s", metrics.training_seconds)),
         ("images per second".into(), format!("{:.0}", metrics.images_per_second)),

@@ -1,6 +1,5 @@
 //! The files of TensorBoard's Embedding Projector: rows, labels, thumbnails.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use gallerist_learn::train::RunDirectory;
@@ -25,8 +24,11 @@ const LONGEST: usize = 8192;
 /// When the run has no embeddings, or when a file cannot be written.
 pub fn write_projector(run: &RunDirectory) -> Result<()> {
     let folder = run.tensorboard();
-    std::fs::create_dir_all(&folder)
-        .map_err(|source| Error::Io { action: "create", path: folder.clone(), source })?;
+    std::fs::create_dir_all(&folder).map_err(|source| Error::Io {
+        action: "create",
+        path: folder.clone(),
+        source,
+    })?;
     let source = Source::of_run(run.path())?;
     let rows = source.set.embeddings.rows();
     write_atomically(folder.join("tensors.tsv"), |file| {
@@ -48,7 +50,9 @@ pub fn write_projector(run: &RunDirectory) -> Result<()> {
     if let Some(sprite) = sprite {
         write_atomically(folder.join("sprite.png"), |file| file.write_all(sprite.picture.bytes()))?;
         let side = format!("single_image_dim: {}", sprite.tile);
-        config.push_str(&format!("  sprite {{\n    image_path: \"sprite.png\"\n    {side}\n    {side}\n  }}\n"));
+        config.push_str(&format!(
+            "  sprite {{\n    image_path: \"sprite.png\"\n    {side}\n    {side}\n  }}\n"
+        ));
     }
     config.push_str("}\n");
     write_atomically(folder.join("projector_config.pbtxt"), |file| file.write_all(config.as_bytes()))?;

@@ -45,7 +45,10 @@ fn run(dir: &Path, name: &str, seed: &str) -> PathBuf {
 fn help_says_what_can_be_drawn() {
     insta::assert_snapshot!("help_plot", text(&gallerist(&["plot", "--help"]).stdout));
     for kind in ["curves", "ranked", "map", "cmc", "pr", "distances", "clusters", "report"] {
-        insta::assert_snapshot!(format!("help_plot_{kind}"), text(&gallerist(&["plot", kind, "--help"]).stdout));
+        insta::assert_snapshot!(
+            format!("help_plot_{kind}"),
+            text(&gallerist(&["plot", kind, "--help"]).stdout)
+        );
     }
 }
 
@@ -86,7 +89,9 @@ fn runs_are_drawn_alone_and_side_by_side() {
 
     ok(&["plot", "report", one, two, "--out", &path("both.html")]);
     let page = text(&read("both.html"));
-    for part in ["one beside two", "class=\"atlas\"", "95 % bootstrap intervals, 50 resamples", "one: Failures"] {
+    for part in
+        ["one beside two", "class=\"atlas\"", "95 % bootstrap intervals, 50 resamples", "one: Failures"]
+    {
         assert!(page.contains(part), "{part}");
     }
 

@@ -64,8 +64,11 @@ impl Events {
             })
             .collect();
         let bytes = record(&event(of.step() as u64, &field(5, &summary)));
-        (self.file.write_all(&bytes))
-            .map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })
+        (self.file.write_all(&bytes)).map_err(|source| Error::Io {
+            action: "write",
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 

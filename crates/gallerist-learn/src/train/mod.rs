@@ -24,8 +24,8 @@ mod objective;
 mod trainer;
 
 pub use config::{
-    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig, ValidationConfig, Which,
-    nearest,
+    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig,
+    ValidationConfig, Which, nearest,
 };
 pub use directory::RunDirectory;
 pub use evaluation::{measures, protocol};

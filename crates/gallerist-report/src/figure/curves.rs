@@ -49,7 +49,7 @@ fn panel(scene: &mut Scene, at: At, width: f64, chart: &Chart) -> f64 {
         points.map(|point| point.value).filter(|&value| drawable(value, chart.scale))
     };
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-    let mut bottom = top + PLOT_HEIGHT + 36.0;
+    let mut bottom = top + PLOT_HEIGHT + 40.0;
     if low <= high {
         let y = Axis::of_values(low, high, chart.scale);
         let left = Frame::left_of(&y);

@@ -43,6 +43,23 @@ pub(super) fn fitted(text: &str, size: f64, most: f64) -> String {
     String::new()
 }
 
+/// `text` as it is where it fits into `most`, else its beginning, an ellipsis and its end: labels often
+/// differ at their ends.
+pub(super) fn fitted_label(text: &str, size: f64, most: f64) -> String {
+    if width(text, size) <= most * 0.96 {
+        return text.to_owned();
+    }
+    let letters: Vec<char> = text.chars().collect();
+    (1..letters.len())
+        .rev()
+        .map(|kept| {
+            let (head, tail) = (&letters[..kept / 2], &letters[letters.len() - kept.div_ceil(2)..]);
+            head.iter().chain(&['…']).chain(tail).collect::<String>()
+        })
+        .find(|cut| width(cut, size) <= most * 0.96)
+        .unwrap_or_default()
+}
+
 /// The outline of a line of text that begins at `at`, on its baseline.
 pub(super) fn outline(text: &str, size: f64, at: At) -> Vec<Segment> {
     let mut pen = Pen { scale: per_unit(size), origin: at, segments: Vec::new() };
@@ -99,6 +116,9 @@ mod tests {
         assert!(cut.ends_with('…') && cut.starts_with("Ang"), "{cut}");
         assert!(width(&cut, 12.0) <= 60.0);
         assert_eq!(fitted("heron", 12.0, 1.0), "");
+        let cut = fitted_label("Angelic/character01", 12.0, 60.0);
+        assert!(cut.starts_with("An") && cut.contains('…') && cut.ends_with("01"), "{cut}");
+        assert_eq!(fitted_label("heron", 12.0, 1.0), "");
     }
 
     #[test]

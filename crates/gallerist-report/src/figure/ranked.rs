@@ -7,7 +7,7 @@ use crate::number::significant;
 use crate::{Hit, RankedList, RankedSection};
 
 const QUERY: f64 = 84.0;
-const QUERY_COLUMN: f64 = 150.0;
+const QUERY_COLUMN: f64 = 178.0;
 const GAP: f64 = 14.0;
 /// Results are drawn no larger than this.
 const LARGEST: f64 = 84.0;
@@ -41,10 +41,10 @@ pub fn ranked(title: &str, sections: &[RankedSection]) -> Figure {
 /// One list below `top`; returns where it ends.
 fn draw(scene: &mut Scene, top: f64, list: &RankedList) -> f64 {
     let query = &list.query;
-    scene.picture((MARGIN, top), QUERY, query.picture.as_ref());
-    let mut bottom = top + QUERY + 16.0;
+    scene.framed((MARGIN, top + 3.0), QUERY, query.picture.as_ref(), None);
+    let mut bottom = top + QUERY + 19.0;
     let mut line = |tone, text: &str| {
-        let text = font::fitted(text, LETTERS, QUERY_COLUMN - GAP);
+        let text = font::fitted_label(text, LETTERS, QUERY_COLUMN - GAP);
         scene.text((MARGIN, bottom), LETTERS, Anchor::Start, tone, text);
         bottom += 15.0;
     };
@@ -81,7 +81,13 @@ fn result(scene: &mut Scene, at: At, size: f64, hit: &Hit, of_query: Option<&str
     let label = hit.item.label.as_deref().filter(|&label| Some(label) != of_query);
     if let Some(label) = label {
         baseline += 15.0;
-        scene.text((at.0, baseline), LETTERS, Anchor::Start, Tone::Soft, font::fitted(label, LETTERS, most));
+        scene.text(
+            (at.0, baseline),
+            LETTERS,
+            Anchor::Start,
+            Tone::Soft,
+            font::fitted_label(label, LETTERS, most),
+        );
     }
     baseline + 4.0
 }

@@ -201,10 +201,12 @@ impl Scene {
         self.stroke(path, Stroke::new(Tone::Page, 2.0));
     }
 
-    /// The picture framed as right or wrong, with its mark; unframed where that is not known.
+    /// The picture framed as right or wrong, with its mark; with a thin frame where that is not known.
     pub(super) fn framed(&mut self, at: At, size: f64, picture: Option<&Picture>, right: Option<bool>) {
         self.picture(at, size, picture);
-        let Some(right) = right else { return };
+        let Some(right) = right else {
+            return self.stroke(rectangle(at, (size, size)), Stroke::new(Tone::Rule, 1.0));
+        };
         let tone = if right { Tone::Right } else { Tone::Wrong };
         let frame = rectangle((at.0 - 2.5, at.1 - 2.5), (size + 5.0, size + 5.0));
         self.stroke(frame, Stroke::new(tone, 2.0));

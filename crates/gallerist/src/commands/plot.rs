@@ -26,6 +26,11 @@ pub(super) fn run(kind: Kind) -> Outcome {
         Kind::Clusters(args) => {
             draw(&args.out, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
         }
+        Kind::Report(args) => {
+            let runs = args.runs.iter().map(|run| RunDirectory::open(run));
+            pages::comparison(&runs.collect::<gallerist::Result<Vec<_>>>()?)?.write(&args.out)?;
+            written(&args.out)
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u6
             Cluster {
                 title: format!("Cluster {cluster}: {}", encoded.names[*class as usize]),
                 note: format!(
-                    "{} images of {} classes, {:.0} % of this one. Most typical first.",
+                    "{} images of {} classes, {:.0} % of this one. Nearest to the centre first.",
                     rows.len(),
                     classes.len(),
                     100.0 * purity

@@ -22,7 +22,11 @@ pub fn curves(runs: &[&Path]) -> Result<Figure> {
         let run = RunDirectory::open(path)?;
         let records = if run.log().exists() { log::read(&run.log())? } else { Vec::new() };
         if records.is_empty() {
-            return Err(fault("curves", format!("need a step, and `{}` has logged none", path.display()), None));
+            return Err(fault(
+                "curves",
+                format!("need a step, and `{}` has logged none", path.display()),
+                None,
+            ));
         }
         logs.push((name_of(path), records));
     }

@@ -76,9 +76,10 @@ fn laid_out(
         MapError::Rows(error) => Error::Retrieval(error),
         other => fault("a map:", other.to_string(), other.hint().as_deref()),
     })?;
-    let encoded = source.set.labels.as_ref().map(|labels| {
-        labels::encode(&rows.iter().map(|&row| labels[row].clone()).collect::<Vec<String>>())
-    });
+    let encoded =
+        source.set.labels.as_ref().map(|labels| {
+            labels::encode(&rows.iter().map(|&row| labels[row].clone()).collect::<Vec<String>>())
+        });
     let (classes, names) = encoded.map(|encoded| (encoded.ids, encoded.names)).unwrap_or_default();
     let of_classes = if names.is_empty() { String::new() } else { format!(" of {} classes", names.len()) };
     let map = Map {
