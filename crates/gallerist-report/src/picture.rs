@@ -91,6 +91,11 @@ impl Picture {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// What the bytes are: `image/png` for one.
+    pub fn media_type(&self) -> &'static str {
+        self.media_type
+    }
 }
 
 /// The longer side of a PNG: its first chunk starts with width and height.

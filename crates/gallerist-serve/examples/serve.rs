@@ -1,0 +1,36 @@
+//! Serves a file of embeddings without a network: `serve GALLERY [IMAGES [PORT]]`.
+//!
+//! For work on the page: with `GALLERIST_ASSETS=DIR` it is read from there at every request.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gallerist_serve::{Contents, Gallery, Images, Options, Result, Server};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            if let Some(hint) = error.hint() {
+                eprintln!("\nhint: {hint}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut args = std::env::args_os().skip(1);
+    let gallery = args.next().map_or_else(|| PathBuf::from("gallery.safetensors"), PathBuf::from);
+    let images = args.next().map(PathBuf::from);
+    let port = args.next().and_then(|port| port.to_str()?.parse().ok());
+    let mut options =
+        Options { assets: std::env::var_os("GALLERIST_ASSETS").map(PathBuf::from), ..Options::default() };
+    options.address.set_port(port.unwrap_or(8080));
+    let gallery = Gallery::open(&gallery, false)?;
+    let images = images.map(|path| Images::open(&path, options.thumbnail_bytes, None)).transpose()?;
+    let server = Server::bind(Contents { gallery, images, embedder: None }, options)?;
+    eprintln!("http://{}", server.address()?);
+    server.run(std::future::pending())
+}
