@@ -1,6 +1,7 @@
 //! Serves a file of embeddings without a network: `serve GALLERY [IMAGES [PORT]]`.
 //!
-//! For work on the page: with `GALLERIST_ASSETS=DIR` it is read from there at every request.
+//! For work on the page: with `GALLERIST_ASSETS=DIR` it is read from there at every request;
+//! `GALLERIST_COMPARE` and `GALLERIST_TRAINING` name embeddings of another network, and of the training set.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,17 +21,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// A file or folder named by a variable of the environment.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
+}
+
 fn run() -> Result<()> {
     let mut args = std::env::args_os().skip(1);
     let gallery = args.next().map_or_else(|| PathBuf::from("gallery.safetensors"), PathBuf::from);
     let images = args.next().map(PathBuf::from);
     let port = args.next().and_then(|port| port.to_str()?.parse().ok());
     let mut options =
-        Options { assets: std::env::var_os("GALLERIST_ASSETS").map(PathBuf::from), ..Options::default() };
+        Options { assets: named("GALLERIST_ASSETS"), note: |note| eprintln!("{note}"), ..Options::default() };
     options.address.set_port(port.unwrap_or(8080));
     let gallery = Gallery::open(&gallery, false)?;
     let images = images.map(|path| Images::open(&path, options.thumbnail_bytes, None)).transpose()?;
-    let server = Server::bind(Contents { gallery, images, embedder: None }, options)?;
+    let server = Server::bind(
+        Contents {
+            images,
+            compare: named("GALLERIST_COMPARE"),
+            training: named("GALLERIST_TRAINING"),
+            ..gallery.into()
+        },
+        options,
+    )?;
     eprintln!("http://{}", server.address()?);
     server.run(std::future::pending())
 }

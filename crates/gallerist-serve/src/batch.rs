@@ -73,9 +73,12 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
         }
         // An index searches queries of the same filter together.
         jobs.sort_by_key(|job| !job.query.filter.is_empty());
-        let (queries, answers): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.query, job.answer)).unzip();
+        let (queries, answers): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(|job| (job.query, job.answer)).unzip();
         match together(gallery, &queries) {
-            Some(Ok(lists)) => answers.into_iter().zip(lists).for_each(|(answer, list)| drop(answer.send(Ok(list)))),
+            Some(Ok(lists)) => {
+                answers.into_iter().zip(lists).for_each(|(answer, list)| drop(answer.send(Ok(list))))
+            }
             // One query that fails must not take the others along.
             Some(Err(_)) | None => {
                 for (query, answer) in queries.into_iter().zip(answers) {

@@ -46,7 +46,8 @@ impl FeatureMap {
     /// For each place the cosine with what `other` shows on the whole, 0 where they have nothing in common.
     pub(crate) fn alike(&self, other: &Self) -> Vec<f32> {
         let wanted = other.pooled();
-        let length = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+        let length =
+            |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
         let wanted_length = length(&mut wanted.iter().copied());
         let cosine = |place: &[f32]| {
             let lengths = wanted_length * length(&mut place.iter().map(|&value| value.into()));
@@ -63,7 +64,12 @@ mod tests {
 
     #[test]
     fn a_place_is_as_alike_as_its_cosine_with_the_other_images_mean() {
-        let map = |values: &[f32]| FeatureMap { height: 1, width: values.len() / 2, channels: 2, values: values.to_vec() };
+        let map = |values: &[f32]| FeatureMap {
+            height: 1,
+            width: values.len() / 2,
+            channels: 2,
+            values: values.to_vec(),
+        };
         let (a, b) = (map(&[1.0, 0.0, 0.0, 0.0, 0.0, 2.0, -1.0, -1.0]), map(&[3.0, 0.0, 1.0, 4.0]));
         // The mean of b points along (1, 1).
         let half = 0.5f32.sqrt();

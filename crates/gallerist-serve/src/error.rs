@@ -52,9 +52,9 @@ impl Error {
             Self::Retrieval(error) => error.hint(),
             Self::Images(error) => error.hint(),
             Self::Metric { .. } => Some("build the index with `--metric cosine`".to_owned()),
-            Self::OtherImages { .. } => {
-                Some("give the folder or archive that the gallery was embedded from: --images PATH".to_owned())
-            }
+            Self::OtherImages { .. } => Some(
+                "give the folder or archive that the gallery was embedded from: --images PATH".to_owned(),
+            ),
             Self::Option { hint, .. } => hint.clone(),
             Self::Io { source, .. } => (source.kind() == std::io::ErrorKind::AddrInUse)
                 .then(|| "another program listens there; choose another --port".to_owned()),

@@ -179,7 +179,8 @@ fn reduced(image: &Image, longer: usize) -> Image {
 }
 
 fn jpeg(image: &Image) -> std::result::Result<Vec<u8>, Unreadable> {
-    let color = if image.channels() == 1 { jpeg_encoder::ColorType::Luma } else { jpeg_encoder::ColorType::Rgb };
+    let color =
+        if image.channels() == 1 { jpeg_encoder::ColorType::Luma } else { jpeg_encoder::ColorType::Rgb };
     let mut bytes = Vec::new();
     jpeg_encoder::Encoder::new(&mut bytes, QUALITY)
         .encode(image.pixels(), image.width() as u16, image.height() as u16, color)

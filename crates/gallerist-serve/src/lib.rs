@@ -9,12 +9,13 @@
 //! let gallery = Gallery::open(Path::new("photos.safetensors"), false)?;
 //! let options = Options::default();
 //! let images = Images::open(Path::new("photos"), options.thumbnail_bytes, None)?;
-//! let server = Server::bind(Contents { gallery, images: Some(images), embedder: None }, options)?;
+//! let server = Server::bind(Contents { images: Some(images), ..gallery.into() }, options)?;
 //! println!("http://{}", server.address()?);
 //! server.run(std::future::pending())?;
 //! # Ok::<(), gallerist_serve::Error>(())
 //! ```
 
+mod analysis;
 mod batch;
 mod embedder;
 mod error;
@@ -22,6 +23,7 @@ mod gallery;
 mod gate;
 mod http;
 mod images;
+mod metrics;
 mod options;
 mod server;
 mod state;

@@ -35,12 +35,16 @@ pub struct Options {
     /// Most items for which the failures, the confusions and the near-duplicates are computed: the time
     /// grows with the square.
     pub analysis_items: usize,
+    /// Most items whose map is made by t-SNE; that of more is made by principal components.
+    pub tsne_items: usize,
     /// Bytes of thumbnails in memory.
     pub thumbnail_bytes: u64,
     /// A folder for thumbnails, for the next start.
     pub thumbnails: Option<PathBuf>,
     /// A folder from which the page is read instead of from the program: for work on the page.
     pub assets: Option<PathBuf>,
+    /// Is told what the one who started the server should know.
+    pub note: fn(&str),
 }
 
 impl Default for Options {
@@ -59,9 +63,11 @@ impl Default for Options {
             connections: 1024,
             shutdown_time: Duration::from_secs(10),
             analysis_items: 200_000,
+            tsne_items: 60_000,
             thumbnail_bytes: 256 << 20,
             thumbnails: None,
             assets: None,
+            note: |_| (),
         }
     }
 }

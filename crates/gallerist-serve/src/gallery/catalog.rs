@@ -48,15 +48,6 @@ impl Column {
         self.names.get(self.codes[row] as usize).map(String::as_str)
     }
 
-    pub(crate) fn code(&self, row: usize) -> Option<u32> {
-        Some(self.codes[row]).filter(|&code| code != NONE)
-    }
-
-    /// The values, by their codes.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
-    }
-
     /// The values in use, each with the number of its rows.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
         let names = self.names.iter().map(String::as_str);
@@ -146,9 +137,10 @@ pub(crate) struct Admission<'a> {
 
 impl Admission<'_> {
     pub(crate) fn admits(&self, row: usize) -> bool {
-        [&self.labels, &self.cameras].into_iter().flatten().all(|(column, passes)| {
-            passes[(column.codes[row] as usize).min(passes.len() - 1)]
-        })
+        [&self.labels, &self.cameras]
+            .into_iter()
+            .flatten()
+            .all(|(column, passes)| passes[(column.codes[row] as usize).min(passes.len() - 1)])
     }
 }
 

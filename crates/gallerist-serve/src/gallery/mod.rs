@@ -3,13 +3,13 @@
 mod catalog;
 mod searcher;
 
-use std::path::Path;
-use std::sync::{RwLock, RwLockReadGuard};
+use std::path::{Path, PathBuf};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::EmbeddingSet;
 
 pub(crate) use catalog::{Catalog, same_class};
 pub(crate) use searcher::Searcher;
@@ -28,6 +28,8 @@ pub struct Gallery {
     origin: Origin,
     dimensions: usize,
     kind: &'static str,
+    /// Beside the gallery's own file.
+    map: Option<PathBuf>,
     /// Items and search change together.
     inside: RwLock<Inside>,
 }
@@ -59,6 +61,12 @@ impl Gallery {
     /// What the file's reader refuses, rows that are not finite, and an index that does not compare by
     /// the cosine.
     pub fn open(path: &Path, writable: bool) -> Result<Self> {
+        let mut map = path.as_os_str().to_owned();
+        map.push(".map.safetensors");
+        Ok(Self { map: Some(map.into()), ..Self::read_file(path, writable)? })
+    }
+
+    fn read_file(path: &Path, writable: bool) -> Result<Self> {
         let name = path.display().to_string();
         if is_index(path) {
             let index = EmbeddedIndex::open(path, !writable)?;
@@ -104,7 +112,8 @@ impl Gallery {
             let [label, path, camera] = [&set.labels, &set.paths, &set.cameras].map(entry);
             catalog.push(id, label.as_deref(), path.as_deref(), camera.as_deref());
         }
-        Ok(Self { name, origin, dimensions, kind, inside: RwLock::new(Inside { catalog, searcher }) })
+        let inside = RwLock::new(Inside { catalog, searcher });
+        Ok(Self { name, origin, dimensions, kind, map: None, inside })
     }
 
     /// A gallery behind the door of an [`Index`], with the ids of all its items.
@@ -133,8 +142,8 @@ impl Gallery {
             ("embedded", IndexKind::Hnsw) => "hnsw",
             _ => "milvus",
         };
-        let inside = Inside { catalog, searcher: Searcher::Index(index) };
-        Ok(Self { name, origin, dimensions: info.dimensions, kind, inside: RwLock::new(inside) })
+        let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index) });
+        Ok(Self { name, origin, dimensions: info.dimensions, kind, map: None, inside })
     }
 
     /// What the gallery was opened from.
@@ -164,6 +173,43 @@ impl Gallery {
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inside> {
         self.inside.read().expect("no thread panics while it holds this lock")
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inside> {
+        self.inside.write().expect("no thread panics while it holds this lock")
+    }
+
+    /// Adds items, and returns when they would outlive the process.
+    pub(crate) fn add(&self, items: &Items) -> Result<()> {
+        let mut inside = self.write();
+        let Inside { catalog, searcher } = &mut *inside;
+        let index = searcher.index()?;
+        index.upsert(items)?;
+        for row in 0..items.len() {
+            let item = items.item(row);
+            catalog.remove(item.id);
+            catalog.push(item.id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+        }
+        Ok(index.flush()?)
+    }
+
+    /// Removes an item, and returns when that would outlive the process; false when there is none.
+    pub(crate) fn remove(&self, id: u64) -> Result<bool> {
+        let mut inside = self.write();
+        let Inside { catalog, searcher } = &mut *inside;
+        let index = searcher.index()?;
+        if catalog.row(id).is_none() {
+            return Ok(false);
+        }
+        index.remove(&[id])?;
+        catalog.remove(id);
+        index.flush()?;
+        Ok(true)
+    }
+
+    /// Where its map is kept.
+    pub(crate) fn map_file(&self) -> Option<PathBuf> {
+        self.map.clone()
     }
 
     pub(crate) fn search(&self, queries: &[Query]) -> Result<Vec<Found>> {

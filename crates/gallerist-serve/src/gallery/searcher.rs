@@ -1,17 +1,19 @@
 //! The ways in which a gallery is searched.
 
+use std::sync::Arc;
+
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, ItemFilter};
 use gallerist_retrieval::search::{self, CompactGallery, Metric, RankedLists, SearchOptions};
 
-use super::{Catalog, Found, Query};
-use crate::Result;
+use super::{Catalog, Found, ITEMS_AT_A_TIME, Query};
+use crate::{Error, Result};
 
 /// Where the embeddings are, and how the nearest are found.
 pub(crate) enum Searcher {
     /// All rows in f32, of length 1, and packed for the kernels.
-    Rows { rows: Matrix, packed: search::Gallery },
+    Rows { rows: Arc<Matrix>, packed: search::Gallery },
     /// Rows in bf16 or int8, left in their file.
     Compact { file: &'static MappedCompact, gallery: CompactGallery<'static> },
     /// An index, here or in a database.
@@ -22,13 +24,24 @@ impl Searcher {
     /// Of rows that have length 1, or 0.
     pub(crate) fn rows(rows: Matrix) -> Result<Self> {
         let packed = search::Gallery::new(&rows, Metric::Euclidean)?;
-        Ok(Self::Rows { rows, packed })
+        Ok(Self::Rows { rows: Arc::new(rows), packed })
     }
 
     pub(crate) fn compact(file: MappedCompact) -> Result<Self> {
         // The search borrows the file, and both live as long as the process.
         let file: &'static MappedCompact = Box::leak(Box::new(file));
         Ok(Self::Compact { file, gallery: CompactGallery::new(file.view(), Metric::Cosine)? })
+    }
+
+    /// The index, to be changed.
+    pub(crate) fn index(&mut self) -> Result<&mut dyn Index> {
+        match self {
+            Self::Index(index) => Ok(index.as_mut()),
+            _ => Err(Error::Option {
+                problem: "a file of embeddings cannot be changed".to_owned(),
+                hint: None,
+            }),
+        }
     }
 
     /// The row of an item, of length 1.
@@ -43,6 +56,23 @@ impl Searcher {
             },
         };
         Ok(Some(values.l2_normalized().0.into_vec()))
+    }
+
+    /// All rows, of length 1, in the order of the catalog.
+    pub(crate) fn all(&self, catalog: &Catalog) -> Result<Arc<Matrix>> {
+        let rows = match self {
+            Self::Rows { rows, .. } => return Ok(Arc::clone(rows)),
+            Self::Compact { file, .. } => file.view().decode(),
+            Self::Index(index) => {
+                let dimensions = index.info()?.dimensions;
+                let mut values = Vec::with_capacity(catalog.len() * dimensions);
+                for ids in catalog.ids().chunks(ITEMS_AT_A_TIME) {
+                    index.get(ids)?.into_iter().flatten().for_each(|item| values.extend(item.embedding));
+                }
+                Matrix::new(catalog.len(), dimensions, values)?
+            }
+        };
+        Ok(Arc::new(rows.l2_normalized().0))
     }
 
     /// The nearest items of each query.

@@ -58,8 +58,12 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 
+    pub(crate) fn not_implemented(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, error)
+    }
+
     pub(crate) fn no_network() -> Self {
-        Self::new(StatusCode::NOT_IMPLEMENTED, "no network is loaded, so that images cannot be embedded")
+        Self::not_implemented("no network is loaded, so that images cannot be embedded")
             .hint("start the server with --run DIR")
     }
 }

@@ -16,11 +16,11 @@ use crate::images::{Encoded, Images, SIZES};
 const CACHING: &str = "private, max-age=86400";
 
 /// The image of an item.
-fn find(state: &Shared, id: u64) -> Answer<(Arc<Images>, u32)> {
-    let images = state
-        .images
-        .as_ref()
-        .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "the images are not at hand").hint("start the server with --images PATH"))?;
+pub(super) fn find(state: &Shared, id: u64) -> Answer<(Arc<Images>, u32)> {
+    let images = state.images.as_ref().ok_or_else(|| {
+        Refusal::new(StatusCode::NOT_FOUND, "the images are not at hand")
+            .hint("start the server with --images PATH")
+    })?;
     let inside = state.gallery.read();
     let row = inside.catalog.row(id).ok_or_else(|| Refusal::no_item(id))?;
     let image = inside.catalog.path(row).and_then(|path| images.find(path)).ok_or_else(|| {

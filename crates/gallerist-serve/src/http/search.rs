@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Multipart;
-use axum::extract::multipart::MultipartError;
 use axum::http::StatusCode;
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::index::ItemFilter;
@@ -12,11 +11,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody};
-use super::extract::{Id, Json, Params, PathId, too_large};
+use super::extract::{Id, Json, Params, PathId};
 use super::items::Item;
+use super::upload::Form;
 use super::{Refusal, Shared};
+use crate::batch::Batcher;
 use crate::embedder::Embedder;
-use crate::gallery::{Catalog, Query, same_class};
+use crate::gallery::{Catalog, Gallery, Query, same_class};
 
 /// Which items a search may return, and how many.
 #[derive(Default, Deserialize, IntoParams)]
@@ -34,6 +35,39 @@ pub(crate) struct SearchParams {
     /// Only items from one of these cameras.
     #[serde(default)]
     camera: Vec<String>,
+    /// Whose embeddings are searched.
+    #[serde(default)]
+    #[param(inline)]
+    model: Model,
+}
+
+/// The gallery's embeddings, or those that it is compared with.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Model {
+    #[default]
+    Own,
+    Other,
+}
+
+impl Model {
+    /// The gallery, and the door to its search.
+    fn of(self, state: &Shared) -> Answer<(&Gallery, &Batcher)> {
+        match (self, &state.other) {
+            (Self::Own, _) => Ok((&state.gallery, &state.search)),
+            (Self::Other, Some(other)) => Ok((&other.gallery, &other.search)),
+            (Self::Other, None) => {
+                Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
+                    .hint("start the server with --compare FILE"))
+            }
+        }
+    }
+}
+
+impl SearchParams {
+    fn k(&self) -> usize {
+        self.k.unwrap_or(20)
+    }
 }
 
 /// A search by items and vectors together.
@@ -118,8 +152,8 @@ impl Asked {
     }
 
     /// Adds an item of the gallery.
-    fn item(&mut self, state: &Shared, id: u64) -> Answer<()> {
-        let inside = state.gallery.read();
+    fn item(&mut self, gallery: &Gallery, id: u64) -> Answer<()> {
+        let inside = gallery.read();
         let row = inside.catalog.row(id).ok_or_else(|| Refusal::no_item(id))?;
         let embedding = inside.searcher.embedding(&inside.catalog, id).map_err(|error| {
             Refusal::internal(format!("the embedding of item {id} cannot be read: {error}"))
@@ -156,7 +190,8 @@ impl Asked {
 
 /// A row divided by its length.
 fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
-    let row = Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
+    let row =
+        Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
     let row = row.map_err(|error| Refusal::unprocessable(error.to_string()))?;
     match row.l2_normalized() {
         (row, 0) => Ok(row.into_vec()),
@@ -165,8 +200,9 @@ fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
 }
 
 /// Refuses more results or queries than this server gives.
-fn check(state: &Shared, k: usize, queries: usize) -> Answer<()> {
+fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
     let options = &state.options;
+    let k = params.k();
     if !(1..=options.k).contains(&k) {
         return Err(Refusal::bad(format!("k must be from 1 to {}, not {k}", options.k)));
     }
@@ -180,8 +216,7 @@ fn check(state: &Shared, k: usize, queries: usize) -> Answer<()> {
 }
 
 async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<Json<Results>> {
-    let k = params.k.unwrap_or(20);
-    check(state, k, asked.names.len())?;
+    let k = params.k();
     let mut filter = ItemFilter::default();
     if !params.label.is_empty() && !params.not_label.is_empty() {
         // One condition on labels at a time: what is not wanted is not among what is.
@@ -195,10 +230,11 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         filter = filter.camera_in(params.camera);
     }
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
-    let vector = asked.mean(state.gallery.dimensions())?;
+    let searched = params.model.of(state)?;
+    let vector = asked.mean(searched.0.dimensions())?;
     let begin = Instant::now();
     // The queries themselves may be found, too.
-    let found = state.search.search(Query { vector, k: k + own.len(), filter }).await?;
+    let found = searched.1.search(Query { vector, k: k + own.len(), filter }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
     let inside = state.gallery.read();
@@ -248,8 +284,9 @@ pub(crate) async fn similar(
     PathId(id): PathId,
     Params(params): Params<SearchParams>,
 ) -> Answer<Json<Results>> {
+    check(&state, &params, 1)?;
     let mut asked = Asked::new();
-    asked.item(&state, id)?;
+    asked.item(params.model.of(&state)?.0, id)?;
     run(&state, asked, params).await
 }
 
@@ -263,11 +300,11 @@ pub(crate) async fn similar(
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
     let SearchBody { ids, vectors, k, label, not_label, camera } = body;
-    let params = SearchParams { k, label, not_label, camera };
-    check(&state, params.k.unwrap_or(20), ids.len() + vectors.len())?;
+    let params = SearchParams { k, label, not_label, camera, model: Model::Own };
+    check(&state, &params, ids.len() + vectors.len())?;
     let mut asked = Asked::new();
     for id in ids {
-        asked.item(&state, id.0)?;
+        asked.item(&state.gallery, id.0)?;
     }
     for vector in vectors {
         asked.vector(&state, vector, None)?;
@@ -306,11 +343,24 @@ pub(crate) struct UploadForm {
 )]
 pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
-    let form = Form::read(&state, form).await?;
-    check(&state, form.params.k.unwrap_or(20), form.ids.len() + form.images.len())?;
+    let names = ["id", "k", "label", "not_label", "camera"];
+    let mut form = Form::read(&state, form, state.options.queries, &names).await?;
+    let ids = form.take_all("id").iter().map(|text| text.parse()).collect::<Result<Vec<Id>, _>>();
+    let ids = ids.map_err(Refusal::bad)?;
+    let k = form
+        .take("k")?
+        .map(|text| text.parse().map_err(|_| Refusal::bad(format!("k must be a number, not `{text}`"))));
+    let params = SearchParams {
+        k: k.transpose()?,
+        label: form.take_all("label"),
+        not_label: form.take_all("not_label"),
+        camera: form.take_all("camera"),
+        model: Model::Own,
+    };
+    check(&state, &params, ids.len() + form.images.len())?;
     let mut asked = Asked::new();
-    for id in form.ids {
-        asked.item(&state, id.0)?;
+    for id in ids {
+        asked.item(&state.gallery, id.0)?;
     }
     for (name, bytes) in form.images {
         let embedder = Arc::clone(&embedder);
@@ -319,14 +369,11 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         asked.took.embed += milliseconds(embed);
         asked.vector(&state, vector, name)?;
     }
-    run(&state, asked, form.params).await
+    run(&state, asked, params).await
 }
 
 /// The embedding of an uploaded file, and how long decoding and embedding took.
-pub(crate) fn embedded(
-    embedder: &dyn Embedder,
-    bytes: &[u8],
-) -> Answer<(Vec<f32>, Duration, Duration)> {
+pub(crate) fn embedded(embedder: &dyn Embedder, bytes: &[u8]) -> Answer<(Vec<f32>, Duration, Duration)> {
     let begin = Instant::now();
     let image = decoded(bytes)?;
     let decode = begin.elapsed();
@@ -347,62 +394,4 @@ fn decoded(bytes: &[u8]) -> Answer<gallerist_data::Image> {
         }
         other => Refusal::unprocessable(other.to_string()),
     })
-}
-
-/// The fields of an upload.
-#[derive(Default)]
-struct Form {
-    images: Vec<(Option<String>, Vec<u8>)>,
-    ids: Vec<Id>,
-    params: SearchParams,
-}
-
-impl Form {
-    async fn read(state: &Shared, form: Multipart) -> Answer<Self> {
-        let limit = state.options.upload_time;
-        let read = tokio::time::timeout(limit, Self::fields(state.options.queries, form));
-        read.await.map_err(|_| {
-            Refusal::new(StatusCode::REQUEST_TIMEOUT, format!("the upload took longer than {} s", limit.as_secs()))
-        })?
-    }
-
-    async fn fields(most: usize, mut form: Multipart) -> Answer<Self> {
-        let mut read = Self::default();
-        while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
-            let name = field.name().unwrap_or_default().to_owned();
-            if name == "image" {
-                if read.images.len() == most {
-                    return Err(Refusal::bad(format!("more images than the {most} that may be combined")));
-                }
-                let file = field.file_name().map(str::to_owned);
-                let bytes = field.bytes().await.map_err(|error| broken(&error))?;
-                read.images.push((file, bytes.to_vec()));
-                continue;
-            }
-            let text = field.text().await.map_err(|error| broken(&error))?;
-            let params = &mut read.params;
-            match name.as_str() {
-                "id" => read.ids.push(text.parse().map_err(Refusal::bad)?),
-                "k" => {
-                    params.k =
-                        Some(text.parse().map_err(|_| Refusal::bad(format!("k must be a number, not `{text}`")))?);
-                }
-                "label" => params.label.push(text),
-                "not_label" => params.not_label.push(text),
-                "camera" => params.camera.push(text),
-                _ => {
-                    return Err(Refusal::bad(format!("there is no field `{name}`"))
-                        .hint("the fields are image, id, k, label, not_label and camera"));
-                }
-            }
-        }
-        Ok(read)
-    }
-}
-
-fn broken(error: &MultipartError) -> Refusal {
-    match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-        _ => Refusal::bad(format!("the form cannot be read: {}", error.body_text())),
-    }
 }
