@@ -1,7 +1,8 @@
 //! Serves a file of embeddings without a network: `serve GALLERY [IMAGES [PORT]]`.
 //!
 //! For work on the page: with `GALLERIST_ASSETS=DIR` it is read from there at every request;
-//! `GALLERIST_COMPARE` and `GALLERIST_TRAINING` name embeddings of another network, and of the training set.
+//! `GALLERIST_COMPARE` and `GALLERIST_TRAINING` name embeddings of another network, and of the training set;
+//! `GALLERIST_ANALYSIS=N` is the most items whose failures are computed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,11 +30,14 @@ fn named(variable: &str) -> Option<PathBuf> {
 fn run() -> Result<()> {
     let mut args = std::env::args_os().skip(1);
     let gallery = args.next().map_or_else(|| PathBuf::from("gallery.safetensors"), PathBuf::from);
-    let images = args.next().map(PathBuf::from);
+    let images = args.next().filter(|images| !images.is_empty()).map(PathBuf::from);
     let port = args.next().and_then(|port| port.to_str()?.parse().ok());
     let mut options =
         Options { assets: named("GALLERIST_ASSETS"), note: |note| eprintln!("{note}"), ..Options::default() };
     options.address.set_port(port.unwrap_or(8080));
+    if let Some(items) = named("GALLERIST_ANALYSIS").and_then(|items| items.to_str()?.parse().ok()) {
+        options.analysis_items = items;
+    }
     let gallery = Gallery::open(&gallery, false)?;
     let images = images.map(|path| Images::open(&path, options.thumbnail_bytes, None)).transpose()?;
     let server = Server::bind(
@@ -46,5 +50,5 @@ fn run() -> Result<()> {
         options,
     )?;
     eprintln!("http://{}", server.address()?);
-    server.run(std::future::pending())
+    server.run()
 }

@@ -11,7 +11,7 @@
 //! let images = Images::open(Path::new("photos"), options.thumbnail_bytes, None)?;
 //! let server = Server::bind(Contents { images: Some(images), ..gallery.into() }, options)?;
 //! println!("http://{}", server.address()?);
-//! server.run(std::future::pending())?;
+//! server.run()?;
 //! # Ok::<(), gallerist_serve::Error>(())
 //! ```
 
@@ -33,5 +33,5 @@ pub use error::{Error, Result};
 pub use gallery::Gallery;
 pub use images::Images;
 pub use options::Options;
-pub use server::Server;
+pub use server::{Server, Stop};
 pub use state::Contents;

@@ -1,6 +1,5 @@
 //! The loop that takes connections.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::state::{Contents, State};
 use crate::{Error, Options, Result, http};
@@ -25,6 +24,18 @@ const HEADERS: usize = 100;
 pub struct Server {
     listener: std::net::TcpListener,
     state: Arc<State>,
+    stop: Stop,
+}
+
+/// Stops a server, from another thread or from the handler of a signal.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<Notify>);
+
+impl Stop {
+    /// No more requests are taken; those that have begun are finished.
+    pub fn now(&self) {
+        self.0.notify_one();
+    }
 }
 
 impl Server {
@@ -42,7 +53,7 @@ impl Server {
         };
         let listener =
             listen().map_err(|source| Error::Io { action: format!("listen on {address}"), source })?;
-        Ok(Self { listener, state })
+        Ok(Self { listener, state, stop: Stop::default() })
     }
 
     /// Where it listens: the port is known also where port 0 was asked for.
@@ -54,11 +65,16 @@ impl Server {
         self.listener.local_addr().map_err(|source| Error::Io { action: action(), source })
     }
 
-    /// Answers until `stop` is done; requests that have begun are finished.
+    /// What stops it.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Answers until it is [stopped](Self::stop).
     ///
     /// # Errors
     /// When the system gives no threads or no socket.
-    pub fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
+    pub fn run(self) -> Result<()> {
         let failed = |action: &str| {
             let action = action.to_owned();
             |source| Error::Io { action, source }
@@ -70,7 +86,7 @@ impl Server {
         runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener).map_err(failed("listen"))?;
             let router = http::router(Arc::clone(&self.state));
-            serve(listener, router, &self.state.options, stop).await;
+            serve(listener, router, &self.state.options, &self.stop).await;
             Ok::<_, Error>(())
         })?;
         // A search that runs still is not waited for.
@@ -79,10 +95,9 @@ impl Server {
     }
 }
 
-async fn serve(listener: TcpListener, router: Router, options: &Options, stop: impl Future<Output = ()>) {
+async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &Stop) {
     let connections = Arc::new(Semaphore::new(options.connections));
     let graceful = GracefulShutdown::new();
-    let mut stop = std::pin::pin!(stop);
     loop {
         let taken = async {
             let permit = Arc::clone(&connections).acquire_owned().await;
@@ -90,7 +105,7 @@ async fn serve(listener: TcpListener, router: Router, options: &Options, stop: i
         };
         let (accepted, permit) = tokio::select! {
             taken = taken => taken,
-            () = &mut stop => break,
+            () = stop.0.notified() => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,

@@ -1,11 +1,14 @@
 //! The command line, parsed into plain structs.
 
 pub(crate) mod index;
+mod serve;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gallerist::data::{Layout, OpenOptions};
+
+pub(crate) use serve::Serve;
 
 /// Deep metric learning and image retrieval.
 #[derive(Debug, Parser)]
@@ -27,6 +30,7 @@ pub(crate) enum Command {
     Evaluate(Evaluate),
     Search(Search),
     Index(index::Index),
+    Serve(Serve),
     Loss(Loss),
     Data(Data),
     Weights(Weights),

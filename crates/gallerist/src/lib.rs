@@ -16,6 +16,7 @@
 //! | measure retrieval | [`retrieval::eval`] |
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
+//! | serve a gallery to people and programs | [`serve`] |
 //!
 //! # From a run file to a ranked list
 //!
@@ -48,3 +49,4 @@ pub use gallerist_learn::{
 pub use gallerist_milvus as milvus;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
+pub use gallerist_serve as serve;

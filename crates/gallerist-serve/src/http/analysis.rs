@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody};
 use super::extract::{Id, Json, Params};
+use super::gallery::last_part;
 use super::items::Item;
 use super::{Refusal, Shared};
 use crate::analysis::Pair;
@@ -390,7 +391,7 @@ pub(crate) async fn compare(
     Ok(Json(ComparisonBody {
         state: slot.state(),
         total: all.len(),
-        other: state.other.as_ref().map(|other| other.name.clone()),
+        other: state.other.as_ref().map(|other| last_part(&other.name)),
         queries: queries.collect(),
         gained,
         lost,

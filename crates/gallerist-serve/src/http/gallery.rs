@@ -10,7 +10,7 @@ use super::extract::{Json, Params};
 /// What the gallery is, and what this server can do with it.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct GalleryBody {
-    /// What it was opened from.
+    /// What it was opened from, without its folder.
     name: String,
     /// Items.
     count: usize,
@@ -23,7 +23,7 @@ pub(crate) struct GalleryBody {
     kind: &'static str,
     /// The fingerprint of the network.
     model: Option<String>,
-    /// The run directory of the network, where it was at the time.
+    /// The run directory of the network, without its folder.
     run: Option<String>,
     /// Whether items have labels.
     labelled: bool,
@@ -66,13 +66,13 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
     let label_count = inside.catalog.labels.counts().count();
     let origin = gallery.origin();
     Json(GalleryBody {
-        name: gallery.name().to_owned(),
+        name: last_part(gallery.name()),
         count: inside.catalog.len(),
         dimensions: gallery.dimensions(),
         metric: "cosine",
         kind: gallery.kind(),
         model: origin.model.clone(),
-        run: origin.run.clone(),
+        run: origin.run.as_deref().map(last_part),
         labelled: label_count > 0,
         label_count,
         images: state.images.is_some(),
@@ -81,14 +81,19 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         writable: state.options.token.is_some(),
         map: state.analysis.map.state(),
         failures: state.analysis.failures.state(),
-        compare: state.other.as_ref().map(|other| other.name.clone()),
-        training: state.training.clone(),
+        compare: state.other.as_ref().map(|other| last_part(&other.name)),
+        training: state.training.as_deref().map(last_part),
         limits: Limits {
             upload_bytes: state.options.upload_bytes,
             k: state.options.k,
             queries: state.options.queries,
         },
     })
+}
+
+/// A path without its folders, which are nobody's business.
+pub(super) fn last_part(path: &str) -> String {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -10,6 +10,7 @@ mod index;
 mod loss;
 mod remote;
 mod search;
+mod serve;
 mod train;
 mod weights;
 
@@ -47,7 +48,12 @@ macro_rules! failure_from {
     )*};
 }
 
-failure_from!(gallerist::Error, gallerist::data::Error, gallerist::retrieval::Error);
+failure_from!(
+    gallerist::Error,
+    gallerist::data::Error,
+    gallerist::retrieval::Error,
+    gallerist::serve::Error
+);
 
 impl From<gallerist::report::ReportError> for Failure {
     fn from(e: gallerist::report::ReportError) -> Self {
@@ -71,6 +77,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Search(args) => search::run(args),
         Command::Index(args) => index::run(args.command),
+        Command::Serve(args) => serve::run(args),
         Command::Loss(args) => loss::run(args),
         Command::Data(args) => data::run(args),
         Command::Weights(args) => weights::run(args),
