@@ -113,16 +113,21 @@ fn by_item(address: &str) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
 }
 
 fn upload(address: &str, image: &Path) -> io::Result<Vec<u8>> {
-    let mut body = b"--limit\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\n".to_vec();
+    let mut body =
+        b"--limit\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\n".to_vec();
     body.extend(std::fs::read(image)?);
-    body.extend(format!("\r\n--limit\r\nContent-Disposition: form-data; name=\"k\"\r\n\r\n{K}\r\n--limit--\r\n").bytes());
+    body.extend(
+        format!("\r\n--limit\r\nContent-Disposition: form-data; name=\"k\"\r\n\r\n{K}\r\n--limit--\r\n")
+            .bytes(),
+    );
     let headers = "Content-Type: multipart/form-data; boundary=limit\r\n";
     Ok(request(address, "POST", "/api/v1/search/upload", headers, &body))
 }
 
 fn request(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 

@@ -1,12 +1,10 @@
 //! What is refused, with which status, and that nothing gets out that should not.
 
-mod common;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Barrier, Colours, Fixture, Response, Running, form, options, square};
+use crate::common::{Barrier, Colours, Fixture, Response, Running, form, options, square};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_serve::{Contents, Gallery, Options};
 use serde_json::json;
@@ -39,7 +37,7 @@ fn each_fault_of_a_request_has_its_status_and_its_words() {
     let search = |body: serde_json::Value| server.post_json("/api/v1/search", &body);
     assert_refused(&search(json!({})), 400, "nothing to search with");
     assert_refused(&search(json!({"ids": [id, id, id, id]})), 400, "4 queries, and 3 may be combined");
-    assert_refused(&search(json!({"ids": [7]})), 400, "wanted");
+    assert_refused(&search(json!({"ids": [7]})), 400, "expected a string");
     assert_refused(&search(json!({"ids": ["7"]})), 404, "there is no item 7");
     assert_refused(&search(json!({"vectors": [[1.0]]})), 422, "1 values, the gallery's embeddings have 4");
     assert_refused(&search(json!({"vectors": [[1e39, 0, 0, 0]]})), 422, "must be finite");
@@ -58,7 +56,8 @@ fn each_fault_of_a_request_has_its_status_and_its_words() {
 fn each_fault_of_an_upload_has_its_status_and_its_words() {
     let fixture = Fixture::new();
     let server = Running::start(fixture.contents(), Options { upload_bytes: 10_000, ..options() });
-    let upload = |fields: &[(&str, Option<&str>, &[u8])]| server.post_form("/api/v1/search/upload", &[], fields);
+    let upload =
+        |fields: &[(&str, Option<&str>, &[u8])]| server.post_form("/api/v1/search/upload", &[], fields);
     let png = square([1, 2, 3], 20);
     assert_refused(&upload(&[("image", None, b"<svg onload=alert(1)>")]), 415, "not an image");
     assert_refused(&upload(&[("image", None, &png[..png.len() - 20])]), 422, "cannot be decoded");
@@ -103,7 +102,11 @@ fn without_network_token_or_images_it_is_said_so() {
     assert_refused(&server.get(&format!("/api/v1/heatmap?query={id}&item={id}")), 501, "no network");
     assert_refused(&server.get(&format!("/images/{id}")), 404, "not at hand");
     assert_refused(&server.post_form("/api/v1/items", &[], &fields), 403, "cannot be changed");
-    assert_refused(&server.send("DELETE", &format!("/api/v1/items/{id}"), &[], b""), 403, "cannot be changed");
+    assert_refused(
+        &server.send("DELETE", &format!("/api/v1/items/{id}"), &[], b""),
+        403,
+        "cannot be changed",
+    );
     let gallery = server.json("/api/v1/gallery");
     for flag in ["images", "upload", "heatmap", "writable"] {
         assert_eq!(gallery[flag], false, "{flag}");
@@ -153,7 +156,9 @@ fn no_path_leads_out_of_the_folders() {
     }
     assert_eq!(server.get(&format!("/images/{}", items[2].0)).status, 200);
     assert_eq!(server.get("/").body, b"page");
-    for path in ["/../secret.png", "/%2e%2e/secret.png", "/..%2fsecret.png", "//etc/passwd", "/./../secret.png"] {
+    for path in
+        ["/../secret.png", "/%2e%2e/secret.png", "/..%2fsecret.png", "//etc/passwd", "/./../secret.png"]
+    {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
     assert_eq!(server.get("/images/..%2f..%2fsecret.png").status, 400);
@@ -166,7 +171,9 @@ fn no_answer_can_be_taken_for_a_page_with_scripts() {
     let id = server.items()[4].0.clone();
     let item = format!("/api/v1/items/{id}");
     let nowhere = "/%3Cscript%3Ealert(1)%3C/script%3E";
-    for path in ["/", "/api", &item, nowhere, "/api/v1/gallery", "/health", "/openapi.json", &format!("/images/{id}")] {
+    for path in
+        ["/", "/api", &item, nowhere, "/api/v1/gallery", "/health", "/openapi.json", &format!("/images/{id}")]
+    {
         let answer = server.get(path);
         let policy = answer.header("content-security-policy");
         assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{path}: {policy}");
@@ -181,9 +188,12 @@ fn no_answer_can_be_taken_for_a_page_with_scripts() {
 #[test]
 fn a_page_from_elsewhere_cannot_use_a_name_of_its_own() {
     let fixture = Fixture::new();
-    let server = Running::start(fixture.contents(), Options { hosts: vec!["birds.example".to_owned()], ..options() });
+    let server =
+        Running::start(fixture.contents(), Options { hosts: vec!["birds.example".to_owned()], ..options() });
     let ask = |host: &str| server.send("GET", "/api/v1/gallery", &[("Host", host)], b"").status;
-    for host in ["localhost", "localhost:8080", "127.0.0.1", "[::1]:8080", "Birds.example", "birds.example:443"] {
+    for host in
+        ["localhost", "localhost:8080", "127.0.0.1", "[::1]:8080", "Birds.example", "birds.example:443"]
+    {
         assert_eq!(ask(host), 200, "{host}");
     }
     for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", ""] {

@@ -1,8 +1,6 @@
 //! Pictures, and what is computed after the start.
 
-mod common;
-
-use common::{Fixture, PER_CLASS, Running, holds, options, square};
+use crate::common::{Fixture, PER_CLASS, Running, holds, options, square};
 use gallerist_retrieval::index::stable_id;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_serve::{Contents, Gallery, Images, Options};
@@ -24,11 +22,17 @@ fn pictures_are_sent_once_and_thumbnails_made_once() {
     assert_eq!((small.width(), small.height()), (64, 64));
     assert!(small.pixels()[2] > 240, "still blue");
 
-    for (path, etag) in [("images", original.header("etag")), ("thumbnails", server.get(&format!("/thumbnails/{id}")).header("etag"))] {
+    for (path, etag) in [
+        ("images", original.header("etag")),
+        ("thumbnails", server.get(&format!("/thumbnails/{id}")).header("etag")),
+    ] {
         let again = server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", etag)], b"");
         assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, etag));
         assert!(again.header("cache-control").contains("max-age="));
-        assert_eq!(server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", "\"x\"")], b"").status, 200);
+        assert_eq!(
+            server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", "\"x\"")], b"").status,
+            200
+        );
     }
 
     assert_eq!(holds(&kept, ".jpg"), 2, "of 64 and of 160 pixels");
@@ -49,9 +53,16 @@ fn small_and_strange_images_are_shown_too_and_broken_ones_are_named() {
         // Little-endian, one grey pixel of 200.
         let mut file = b"II*\0\x0a\0\0\0\xc8\0".to_vec();
         file.extend(8u16.to_le_bytes());
-        for (tag, kind, value) in
-            [(256u16, 3u16, 1u32), (257, 3, 1), (258, 3, 8), (259, 3, 1), (262, 3, 1), (273, 4, 8), (278, 3, 1), (279, 4, 1)]
-        {
+        for (tag, kind, value) in [
+            (256u16, 3u16, 1u32),
+            (257, 3, 1),
+            (258, 3, 8),
+            (259, 3, 1),
+            (262, 3, 1),
+            (273, 4, 8),
+            (278, 3, 1),
+            (279, 4, 1),
+        ] {
             file.extend([tag.to_le_bytes(), kind.to_le_bytes()].concat());
             file.extend([1u32.to_le_bytes(), value.to_le_bytes()].concat());
         }
@@ -127,15 +138,16 @@ fn failures_confusions_and_duplicates_are_those_worked_by_hand() {
     assert!((third - 1.0 / 3.0).abs() < 1e-12);
     assert_eq!(found, [(id(2), third), (id(1), 0.5), (id(0), 1.0), (id(3), 1.0)]);
     assert_eq!((&failures["total"], &failures["queries"][0]["first_match_rank"]), (&json!(4), &json!(3)));
-    assert_eq!((&failures["queries"][0]["matches"], &failures["queries"][0]["nearest"]["id"]), (&json!(1), &id(1)));
+    assert_eq!(
+        (&failures["queries"][0]["matches"], &failures["queries"][0]["nearest"]["id"]),
+        (&json!(1), &id(1))
+    );
     assert!((failures["mean_average_precision"].as_f64().unwrap() - 17.0 / 24.0).abs() < 1e-12);
     let best = server.json("/api/v1/failures?sort=-ap&limit=1&offset=1");
     assert_eq!(best["queries"][0]["item"]["id"], id(0));
 
     let confusions = server.ready("/api/v1/confusions");
-    let pair = |a: &str, b: &str, query: usize, result: usize| {
-        json!({"a": a, "b": b, "count": 1, "share": 0.5, "example": {"query": id(query), "result": id(result)}})
-    };
+    let pair = |a: &str, b: &str, query: usize, result: usize| json!({"a": a, "b": b, "count": 1, "share": 0.5, "example": {"query": id(query), "result": id(result)}});
     assert_eq!(confusions["pairs"], json!([pair("a", "b", 1, 2), pair("b", "a", 2, 1)]));
 
     let pairs = |distance: f64| {
@@ -166,12 +178,15 @@ fn the_other_network_is_compared_among_the_images_that_both_have() {
     let ours = at_angles(&[0.0, 10.0, 11.0, 40.0, 90.0], &labels);
     // Without the last, and the classes apart.
     let theirs = at_angles(&[0.0, 1.0, 80.0, 90.0], &labels[..4]);
-    let (path, training) = (folder.path().join("other.safetensors"), folder.path().join("training.safetensors"));
+    let (path, training) =
+        (folder.path().join("other.safetensors"), folder.path().join("training.safetensors"));
     theirs.save(&path).unwrap();
     at_angles(&[40.5, 200.0], &["b", "z"]).save(&training).unwrap();
     let gallery = Gallery::from_set("g", ours).unwrap();
-    let server =
-        Running::start(Contents { compare: Some(path), training: Some(training), ..gallery.into() }, options());
+    let server = Running::start(
+        Contents { compare: Some(path), training: Some(training), ..gallery.into() },
+        options(),
+    );
     assert_eq!(server.json("/api/v1/gallery")["compare"], "other.safetensors");
     let compared = server.ready("/api/v1/compare?sort=gained");
     let counts = ["total", "gained", "lost", "same"].map(|key| compared[key].as_u64().unwrap());
@@ -246,7 +261,7 @@ fn every_call_is_documented_and_every_documented_call_is_there() {
     let server = Running::start(fixture.contents(), options());
     let api = server.json("/openapi.json");
     let paths = api["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 18);
+    assert_eq!(paths.len(), 20);
     for (path, calls) in paths {
         let path = path.replace("{id}", &server.items()[0].0);
         for (method, call) in calls.as_object().unwrap() {

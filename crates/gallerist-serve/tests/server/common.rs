@@ -15,37 +15,37 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Classes with the colour of their first square; the next ones are darker.
-pub const CLASSES: [(&str, [u8; 3]); 3] =
+pub(crate) const CLASSES: [(&str, [u8; 3]); 3] =
     [("blue", [20, 40, 250]), ("<script>green</script>", [30, 240, 50]), ("red", [250, 30, 20])];
 
 /// Squares per class.
-pub const PER_CLASS: usize = 4;
+pub(crate) const PER_CLASS: usize = 4;
 
 /// The mean colour, and how bright it is.
-pub fn embedding(image: &Image) -> Vec<f32> {
+pub(crate) fn embedding(image: &Image) -> Vec<f32> {
     let image = image.clone().to_rgb();
     let pixels = image.pixels().as_chunks::<3>().0;
     let mean = |channel: usize| {
-        pixels.iter().map(|pixel| f32::from(pixel[channel])).sum::<f32>() / pixels.len() as f32
+        (pixels.iter().map(|pixel| f64::from(pixel[channel])).sum::<f64>() / pixels.len() as f64) as f32
     };
     vec![mean(0), mean(1), mean(2), 100.0]
 }
 
 /// Opens and closes: what waits at it can be counted.
 #[derive(Default)]
-pub struct Barrier {
+pub(crate) struct Barrier {
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
 
 impl Barrier {
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state.lock().unwrap().0 = true;
         self.changed.notify_all();
     }
 
     /// Waits until so many wait.
-    pub fn reached(&self, waiting: usize) {
+    pub(crate) fn reached(&self, waiting: usize) {
         let state = self.state.lock().unwrap();
         drop(self.changed.wait_while(state, |state| state.1 < waiting).unwrap());
     }
@@ -60,7 +60,7 @@ impl Barrier {
 
 /// Sees colours; with a barrier it waits there.
 #[derive(Default)]
-pub struct Colours(pub Option<Arc<Barrier>>);
+pub(crate) struct Colours(pub(crate) Option<Arc<Barrier>>);
 
 impl Embedder for Colours {
     fn dimensions(&self) -> usize {
@@ -86,23 +86,23 @@ impl Embedder for Colours {
 }
 
 /// A square of one colour, as PNG.
-pub fn square([r, g, b]: [u8; 3], side: u32) -> Vec<u8> {
+pub(crate) fn square([r, g, b]: [u8; 3], side: u32) -> Vec<u8> {
     let pixels: Vec<u8> = (0..side * side).flat_map(|_| [r, g, b]).collect();
     Picture::from_pixels(side, side, 3, &pixels).unwrap().bytes().to_vec()
 }
 
-pub fn shade(colour: [u8; 3], step: usize) -> [u8; 3] {
+pub(crate) fn shade(colour: [u8; 3], step: usize) -> [u8; 3] {
     colour.map(|value| value - value / 20 * step as u8)
 }
 
 /// Squares in class folders, and their embeddings.
-pub struct Fixture {
+pub(crate) struct Fixture {
     folder: TempDir,
-    pub set: EmbeddingSet,
+    pub(crate) set: EmbeddingSet,
 }
 
 impl Fixture {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (mut values, mut labels, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (label, colour)) in CLASSES.iter().enumerate() {
@@ -126,47 +126,51 @@ impl Fixture {
         Self { folder, set }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The embeddings as a file.
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         let path = self.path("gallery.safetensors");
         self.set.save(&path).unwrap();
         path
     }
 
-    pub fn images(&self) -> Images {
+    pub(crate) fn images(&self) -> Images {
         Images::open(&self.path("images"), 1 << 20, None).unwrap()
     }
 
     /// Gallery, images and network.
-    pub fn contents(&self) -> Contents {
+    pub(crate) fn contents(&self) -> Contents {
         self.contents_of(Gallery::open(&self.file(), false).unwrap())
     }
 
-    pub fn contents_of(&self, gallery: Gallery) -> Contents {
-        Contents { images: Some(self.images()), embedder: Some(Arc::new(Colours::default())), ..gallery.into() }
+    pub(crate) fn contents_of(&self, gallery: Gallery) -> Contents {
+        Contents {
+            images: Some(self.images()),
+            embedder: Some(Arc::new(Colours::default())),
+            ..gallery.into()
+        }
     }
 }
 
 /// Options for a port that is free.
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     let mut options = Options { threads: 2, ..Options::default() };
     options.address.set_port(0);
     options
 }
 
 /// A server that runs.
-pub struct Running {
-    pub address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
-    pub fn start(contents: Contents, options: Options) -> Self {
+    pub(crate) fn start(contents: Contents, options: Options) -> Self {
         let server = Server::bind(contents, options).unwrap();
         let address = server.address().unwrap();
         let stop = server.stop();
@@ -175,29 +179,29 @@ impl Running {
     }
 
     /// Asks the server to stop.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.now();
     }
 
     /// Waits until it has stopped.
-    pub fn stopped(&mut self) {
+    pub(crate) fn stopped(&mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
 
-    pub fn get(&self, path: &str) -> Response {
+    pub(crate) fn get(&self, path: &str) -> Response {
         self.send("GET", path, &[], b"")
     }
 
-    pub fn json(&self, path: &str) -> Value {
+    pub(crate) fn json(&self, path: &str) -> Value {
         self.get(path).json()
     }
 
-    pub fn post_json(&self, path: &str, body: &Value) -> Response {
+    pub(crate) fn post_json(&self, path: &str, body: &Value) -> Response {
         self.send("POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
     }
 
     /// Sends a form: names, file names, contents.
-    pub fn post_form(
+    pub(crate) fn post_form(
         &self,
         path: &str,
         headers: &[(&str, &str)],
@@ -209,7 +213,7 @@ impl Running {
         self.send("POST", path, &headers, &body)
     }
 
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n").into_bytes();
         if !headers.iter().any(|(name, _)| *name == "Host") {
             request.extend(format!("Host: {}\r\n", self.address).bytes());
@@ -223,21 +227,21 @@ impl Running {
     }
 
     /// Sends bytes as they are.
-    pub fn raw(&self, request: &[u8]) -> Response {
+    pub(crate) fn raw(&self, request: &[u8]) -> Response {
         let mut stream = self.connect();
         // A server that refuses need not read all of it.
         let _ = stream.write_all(request);
         Response::read(&mut stream)
     }
 
-    pub fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream
     }
 
     /// Asks until the state of what is computed after the start is `ready`.
-    pub fn ready(&self, path: &str) -> Value {
+    pub(crate) fn ready(&self, path: &str) -> Value {
         loop {
             let answer = self.json(path);
             match answer["state"].as_str() {
@@ -251,10 +255,15 @@ impl Running {
     }
 
     /// Id and label of all items.
-    pub fn items(&self) -> Vec<(String, String)> {
+    pub(crate) fn items(&self) -> Vec<(String, String)> {
         let items = self.json("/api/v1/items?limit=500");
         let text = |item: &Value, key: &str| item[key].as_str().unwrap_or_default().to_owned();
-        items["items"].as_array().unwrap().iter().map(|item| (text(item, "id"), text(item, "label"))).collect()
+        items["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| (text(item, "id"), text(item, "label")))
+            .collect()
     }
 }
 
@@ -267,7 +276,7 @@ impl Drop for Running {
     }
 }
 
-pub fn form(fields: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
+pub(crate) fn form(fields: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (name, file, content) in fields {
         body.extend(format!("--limit\r\nContent-Disposition: form-data; name=\"{name}\"").bytes());
@@ -282,14 +291,14 @@ pub fn form(fields: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     ("multipart/form-data; boundary=limit".to_owned(), body)
 }
 
-pub struct Response {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Response {
-    pub fn read(stream: &mut TcpStream) -> Self {
+    pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut all = Vec::new();
         // A connection that is reset after the answer has still answered.
         let _ = stream.read_to_end(&mut all);
@@ -302,29 +311,29 @@ impl Response {
         Self { status, headers, body: all[end + 4..].to_vec() }
     }
 
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 
     /// The message of a refusal.
-    pub fn error(&self) -> String {
+    pub(crate) fn error(&self) -> String {
         self.json()["error"].as_str().unwrap().to_owned()
     }
 }
 
 /// Ids of a list of results.
-pub fn ids(results: &Value) -> Vec<String> {
+pub(crate) fn ids(results: &Value) -> Vec<String> {
     let results = results["results"].as_array().unwrap();
     results.iter().map(|result| result["id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Whether a folder holds a file with this ending.
-pub fn holds(folder: &Path, ending: &str) -> usize {
+pub(crate) fn holds(folder: &Path, ending: &str) -> usize {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     files.filter(|name| name.to_string_lossy().ends_with(ending)).count()
 }

@@ -1,10 +1,8 @@
 //! What is found, and what is said of it.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{CLASSES, Colours, Fixture, PER_CLASS, Running, ids, options, shade, square};
+use crate::common::{CLASSES, Colours, Fixture, PER_CLASS, Running, ids, options, shade, square};
 use gallerist_retrieval::index::{EmbeddedIndex, ExactIndex, Index, ItemFilter, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
@@ -18,9 +16,7 @@ fn ranking(set: &EmbeddingSet, names: &[(String, String)], query: usize) -> Vec<
         let length = row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
         row.iter().map(|&value| f64::from(value) / length).collect::<Vec<_>>()
     };
-    let distance = |row: usize| {
-        unit(row).iter().zip(unit(query)).map(|(a, b)| (a - b).powi(2)).sum::<f64>()
-    };
+    let distance = |row: usize| unit(row).iter().zip(unit(query)).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
     let mut rows: Vec<usize> = (0..set.embeddings.rows()).filter(|&row| row != query).collect();
     rows.sort_by(|&a, &b| distance(a).total_cmp(&distance(b)));
     rows.into_iter().map(|row| names[row].0.clone()).collect()
@@ -67,7 +63,8 @@ fn a_result_says_how_far_it_is_and_whether_it_is_right() {
     for (at, result) in results.iter().enumerate() {
         assert_eq!(result["rank"], at + 1);
         assert_eq!(result["right"], result["label"] == "blue");
-        let (distance, similarity) = (result["distance"].as_f64().unwrap(), result["similarity"].as_f64().unwrap());
+        let (distance, similarity) =
+            (result["distance"].as_f64().unwrap(), result["similarity"].as_f64().unwrap());
         assert!((similarity - (1.0 - distance * distance / 2.0)).abs() < 1e-6);
     }
     let right = results.iter().filter(|result| result["right"] == true).count();
@@ -94,8 +91,11 @@ fn filters_leave_what_passes_all_of_them() {
     let page = server.json(&format!("/api/v1/items?label={script}&offset=1&limit=2"));
     assert_eq!((page["total"].as_u64(), page["items"].as_array().unwrap().len()), (Some(4), 2));
     let names = server.json("/api/v1/labels?prefix=R&limit=2");
-    assert_eq!(names, json!({"total": 2, "labels": [
-        {"label": "<script>green</script>", "count": 4}, {"label": "red", "count": 4}]}));
+    assert_eq!(
+        names,
+        json!({"total": 2, "labels": [
+        {"label": "<script>green</script>", "count": 4}, {"label": "red", "count": 4}]})
+    );
 }
 
 #[test]
@@ -132,7 +132,10 @@ fn an_uploaded_image_finds_itself() {
     assert_eq!(found["queries"], json!([{"id": null, "label": null, "name": "a.png"}]));
     assert_eq!(found["results"][0]["path"], "2/1.png");
     assert!(found["results"][0]["distance"].as_f64().unwrap() < 1e-6);
-    assert_eq!((found["results"].as_array().unwrap().len(), &found["results"][0]["right"]), (2, &json!(null)));
+    assert_eq!(
+        (found["results"].as_array().unwrap().len(), &found["results"][0]["right"]),
+        (2, &json!(null))
+    );
 
     let id = server.items()[0].0.clone();
     let fields: [(&str, Option<&str>, &[u8]); 3] =
@@ -150,7 +153,7 @@ fn items_come_and_go_in_an_index_and_outlive_the_server() {
     exact.upsert(&Items::from_set(fixture.set.clone()).unwrap()).unwrap();
     exact.save(&path).unwrap();
     let token = ("Authorization", "Bearer secret");
-    let with_token = common::options();
+    let with_token = crate::common::options();
     let with_token = gallerist_serve::Options { token: Some("secret".to_owned()), ..with_token };
     let server = Running::start(fixture.contents_of(Gallery::open(&path, true).unwrap()), with_token);
     assert_eq!(server.json("/api/v1/gallery")["writable"], true);
@@ -192,9 +195,12 @@ fn what_does_not_belong_together_is_refused_before_anything_is_served() {
     };
     let other = EmbeddingSet { model: Some("shapes".to_owned()), ..fixture.set.clone() };
     let contents = fixture.contents_of(Gallery::from_set("a", other).unwrap());
-    assert!(refused(contents, options()).contains("was embedded with the network shapes, and colours is given"));
+    assert!(
+        refused(contents, options()).contains("was embedded with the network shapes, and colours is given")
+    );
 
-    let narrow = EmbeddingSet { embeddings: Matrix::new(12, 1, vec![1.0; 12]).unwrap(), ..fixture.set.clone() };
+    let narrow =
+        EmbeddingSet { embeddings: Matrix::new(12, 1, vec![1.0; 12]).unwrap(), ..fixture.set.clone() };
     let contents = Contents { images: None, ..fixture.contents_of(Gallery::from_set("a", narrow).unwrap()) };
     assert_eq!(refused(contents, options()), "`a` has 1 dimensions, the network gives 4");
 
