@@ -5,6 +5,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody};
 use super::extract::{Id, Json, Params, PathId};
+use super::search::filter;
 use super::{Refusal, Shared};
 use crate::gallery::Catalog;
 
@@ -50,9 +51,15 @@ pub(crate) struct ItemParams {
     /// Most items, at most 500.
     #[serde(default = "sixty")]
     limit: usize,
-    /// Only items with this label; may stand several times.
+    /// Only items with one of these labels; may stand several times.
     #[serde(default)]
     label: Vec<String>,
+    /// No items with one of these labels.
+    #[serde(default)]
+    not_label: Vec<String>,
+    /// Only items from one of these cameras.
+    #[serde(default)]
+    camera: Vec<String>,
 }
 
 fn sixty() -> usize {
@@ -75,12 +82,12 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
     let limit = params.limit.min(PAGE);
     let inside = state.gallery.read();
     let catalog = &inside.catalog;
-    if params.label.is_empty() {
+    let filter = filter(params.label, params.not_label, params.camera);
+    if filter.is_empty() {
         let rows = (params.offset.min(catalog.len())..catalog.len()).take(limit);
         let items = rows.map(|row| Item::of(catalog, row)).collect();
         return Ok(Json(ItemPage { total: catalog.len(), items }));
     }
-    let filter = gallerist_retrieval::index::ItemFilter::default().label_in(&params.label);
     let admission = catalog.admission(&filter);
     let rows: Vec<usize> = (0..catalog.len()).filter(|&row| admission.admits(row)).collect();
     let items = rows.iter().skip(params.offset).take(limit).map(|&row| Item::of(catalog, row)).collect();

@@ -91,6 +91,9 @@ pub(crate) struct SearchBody {
     /// Only items from one of these cameras.
     #[serde(default)]
     camera: Vec<String>,
+    /// Whose embeddings are searched.
+    #[serde(default)]
+    model: Model,
 }
 
 /// The ranked list of a search.
@@ -165,8 +168,8 @@ impl Asked {
     }
 
     /// Adds an embedding.
-    fn vector(&mut self, state: &Shared, vector: Vec<f32>, name: Option<String>) -> Answer<()> {
-        let wanted = state.gallery.dimensions();
+    fn vector(&mut self, gallery: &Gallery, vector: Vec<f32>, name: Option<String>) -> Answer<()> {
+        let wanted = gallery.dimensions();
         if vector.len() != wanted {
             return Err(Refusal::unprocessable(format!(
                 "the vector has {} values, the gallery's embeddings have {wanted}",
@@ -217,18 +220,7 @@ fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
 
 async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<Json<Results>> {
     let k = params.k();
-    let mut filter = ItemFilter::default();
-    if !params.label.is_empty() && !params.not_label.is_empty() {
-        // One condition on labels at a time: what is not wanted is not among what is.
-        filter = filter.label_in(params.label.into_iter().filter(|label| !params.not_label.contains(label)));
-    } else if !params.label.is_empty() {
-        filter = filter.label_in(params.label);
-    } else if !params.not_label.is_empty() {
-        filter = filter.label_not_in(params.not_label);
-    }
-    if !params.camera.is_empty() {
-        filter = filter.camera_in(params.camera);
-    }
+    let filter = filter(params.label, params.not_label, params.camera);
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
     let searched = params.model.of(state)?;
     let vector = asked.mean(searched.0.dimensions())?;
@@ -249,6 +241,22 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         .collect();
     asked.took.total = milliseconds(asked.began.elapsed());
     Ok(Json(Results { took_ms: asked.took, results, queries: asked.names }))
+}
+
+/// Items with one of these labels and none of those, from one of these cameras; an empty list is no
+/// condition.
+pub(crate) fn filter(label: Vec<String>, not_label: Vec<String>, camera: Vec<String>) -> ItemFilter {
+    let mut filter = ItemFilter::default();
+    if !label.is_empty() {
+        // One condition on labels at a time: what is not wanted is not among what is.
+        filter = filter.label_in(label.into_iter().filter(|label| !not_label.contains(label)));
+    } else if !not_label.is_empty() {
+        filter = filter.label_not_in(not_label);
+    }
+    if !camera.is_empty() {
+        filter = filter.camera_in(camera);
+    }
+    filter
 }
 
 fn hit(catalog: &Catalog, rank: usize, row: usize, distance: f32, label: Option<&str>) -> Hit {
@@ -299,15 +307,16 @@ pub(crate) async fn similar(
     )
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
-    let SearchBody { ids, vectors, k, label, not_label, camera } = body;
-    let params = SearchParams { k, label, not_label, camera, model: Model::Own };
+    let SearchBody { ids, vectors, k, label, not_label, camera, model } = body;
+    let params = SearchParams { k, label, not_label, camera, model };
     check(&state, &params, ids.len() + vectors.len())?;
+    let (gallery, _) = model.of(&state)?;
     let mut asked = Asked::new();
     for id in ids {
-        asked.item(&state.gallery, id.0)?;
+        asked.item(gallery, id.0)?;
     }
     for vector in vectors {
-        asked.vector(&state, vector, None)?;
+        asked.vector(gallery, vector, None)?;
     }
     run(&state, asked, params).await
 }
@@ -359,15 +368,15 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
     };
     check(&state, &params, ids.len() + form.images.len())?;
     let mut asked = Asked::new();
-    for id in ids {
-        asked.item(&state.gallery, id.0)?;
-    }
     for (name, bytes) in form.images {
         let embedder = Arc::clone(&embedder);
         let (vector, decode, embed) = state.work.run(move || embedded(embedder.as_ref(), &bytes)).await??;
         asked.took.decode += milliseconds(decode);
         asked.took.embed += milliseconds(embed);
-        asked.vector(&state, vector, name)?;
+        asked.vector(&state.gallery, vector, name)?;
+    }
+    for id in ids {
+        asked.item(&state.gallery, id.0)?;
     }
     run(&state, asked, params).await
 }

@@ -90,6 +90,9 @@ fn filters_leave_what_passes_all_of_them() {
     assert!(labels("&camera=c1").is_empty());
     let page = server.json(&format!("/api/v1/items?label={script}&offset=1&limit=2"));
     assert_eq!((page["total"].as_u64(), page["items"].as_array().unwrap().len()), (Some(4), 2));
+    let others = server.json("/api/v1/items?not_label=red&not_label=blue");
+    assert_eq!(others["total"], 4);
+    assert_eq!(server.json("/api/v1/items?camera=c1")["total"], 0);
     let names = server.json("/api/v1/labels?prefix=R&limit=2");
     assert_eq!(
         names,
@@ -139,9 +142,10 @@ fn an_uploaded_image_finds_itself() {
 
     let id = server.items()[0].0.clone();
     let fields: [(&str, Option<&str>, &[u8]); 3] =
-        [("image", Some("a.png"), &png), ("image", None, &png), ("id", None, id.as_bytes())];
+        [("id", None, id.as_bytes()), ("image", Some("a.png"), &png), ("image", None, &png)];
     let found = server.post_form("/api/v1/search/upload", &[], &fields).json();
-    assert_eq!(found["queries"].as_array().unwrap().len(), 3);
+    let queries = found["queries"].as_array().unwrap();
+    assert_eq!((queries.len(), &queries[0]["name"], &queries[2]["id"]), (3, &json!("a.png"), &json!(id)));
     assert!(!ids(&found).contains(&id));
 }
 

@@ -202,6 +202,8 @@ fn the_other_network_is_compared_among_the_images_that_both_have() {
     };
     assert_eq!(similar(&id(2), "").json()["results"][0]["id"], id(1));
     assert_eq!(similar(&id(2), "&model=other").json()["results"][0]["id"], id(3));
+    let body = json!({"ids": [id(2)], "k": 1, "model": "other"});
+    assert_eq!(server.post_json("/api/v1/search", &body).json()["results"][0]["id"], id(3));
     assert_eq!(similar(&id(4), "&model=other").status, 404, "the other has no such image");
 
     let leaks = server.ready("/api/v1/leaks");

@@ -48,12 +48,7 @@ macro_rules! failure_from {
     )*};
 }
 
-failure_from!(
-    gallerist::Error,
-    gallerist::data::Error,
-    gallerist::retrieval::Error,
-    gallerist::serve::Error
-);
+failure_from!(gallerist::Error, gallerist::data::Error, gallerist::retrieval::Error, gallerist::serve::Error);
 
 impl From<gallerist::report::ReportError> for Failure {
     fn from(e: gallerist::report::ReportError) -> Self {

@@ -4,11 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gallerist::data::{Image, ImageSet};
-use gallerist::model::Model;
-use gallerist::report::Picture;
+use gallerist::data::Image;
+use gallerist::model::{Model, Seen};
 use gallerist::retrieval::index::ItemFilter;
 use gallerist::serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
 
@@ -121,6 +119,10 @@ impl Network {
         network.dimensions = network.embed(&grey).map_err(unknown)?.len();
         Ok(network)
     }
+
+    fn see(&self, image: &Image) -> Result<Seen, String> {
+        self.model.see(image.clone()).map_err(|error| error.to_string())
+    }
 }
 
 impl Embedder for Network {
@@ -133,34 +135,11 @@ impl Embedder for Network {
     }
 
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String> {
-        let file = TemporaryImage::new(image).map_err(|error| error.to_string())?;
-        let images = ImageSet::open(&file.0).map_err(|error| error.to_string())?;
-        let embedded = self.model.embed(images, 1, &mut |_, _| ()).map_err(|error| error.to_string())?;
-        Ok(embedded.set.embeddings.into_vec())
+        Ok(self.see(image)?.embedding)
     }
 
-    fn feature_map(&self, _: &Image) -> Option<FeatureMap> {
-        None
-    }
-}
-
-/// An image as a file, removed with this.
-struct TemporaryImage(PathBuf);
-
-impl TemporaryImage {
-    fn new(image: &Image) -> Result<Self, Box<dyn std::error::Error>> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("gallerist-{}-{}.png", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let (width, height) = (image.width() as u32, image.height() as u32);
-        let picture = Picture::from_pixels(width, height, image.channels() as u8, image.pixels())?;
-        let file = Self(std::env::temp_dir().join(name));
-        std::fs::write(&file.0, picture.bytes())?;
-        Ok(file)
-    }
-}
-
-impl Drop for TemporaryImage {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+    fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
+        let Seen { maps: values, shape: [height, width, channels], .. } = self.see(image).ok()?;
+        Some(FeatureMap { height, width, channels, values })
     }
 }
