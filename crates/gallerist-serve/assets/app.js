@@ -158,7 +158,7 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") help.showModal();
   else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
   else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) state.set({ view: names[event.key - 1], sort: "" });
-  else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], button, canvas")) grid.focus();
+  else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], button, [role=application]")) grid.focus();
   else return;
   event.preventDefault();
 });

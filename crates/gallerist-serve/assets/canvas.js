@@ -1,261 +1,330 @@
-// Draws the points: WebGL 2, one call for all of them and one for the few that stand out.
+// Draws the map: the points by WebGL 2 in one call, the few that stand out above them in 2D.
 
-// Okabe and Ito's colours that stay apart for colour-blind eyes, with a darker yellow; there are more classes than
-// colours, so they repeat.
+// Okabe and Ito's colours, which stay apart for colour-blind eyes, with a darker yellow and a violet for black. There
+// are more classes than colours, so they repeat.
 export const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b59f00", "#7a6fd0"];
-const NO_LABEL = HUES.length;
 
-export const QUERY = 0;
-export const RIGHT = 1;
-export const WRONG = 2;
-export const RESULT = 3;
-export const HOVER = 4;
+// What stands out, by shape and colour.
+export const QUERY = "query";
+export const RIGHT = "right";
+export const WRONG = "wrong";
+export const RESULT = "result";
+export const HOVER = "hover";
 
-const PLAIN = `#version 300 es
+// A machine that needs longer than this for the points (one without a graphics processor, or with very many points)
+// moves the picture of them, which reaches beyond the edges by this share, and draws anew when it comes to rest.
+const SLOW_MS = 8;
+const BEYOND = 0.3;
+
+const VERTEX = `#version 300 es
 in vec2 place; in float hue; in float chosen;
-uniform vec2 centre, scale; uniform float size, pass; uniform vec4 hues[9]; uniform vec4 faded;
+uniform vec2 centre, scale; uniform float size; uniform int pass; uniform vec4 hues[9]; uniform vec4 faded;
 out vec4 colour;
 void main() {
-  colour = pass == 1.0 ? faded : hues[int(hue)];
-  bool skip = (pass == 1.0 && chosen > 0.5) || (pass == 2.0 && chosen < 0.5);
+  bool skip = (pass == 1 && chosen > 0.5) || (pass == 2 && chosen < 0.5);
+  colour = pass == 1 ? faded : hues[int(hue)];
   gl_Position = skip ? vec4(2.0, 2.0, 0.0, 1.0) : vec4((place - centre) * scale, 0.0, 1.0);
-  gl_PointSize = pass == 1.0 ? size : pass == 2.0 ? size * 1.3 : size;
+  gl_PointSize = pass == 2 ? size * 1.3 : size;
 }`;
-const PLAIN_FILL = `#version 300 es
+const FRAGMENT = `#version 300 es
 precision mediump float;
-in vec4 colour; uniform float round; out vec4 pixel;
+in vec4 colour; uniform bool disc; out vec4 pixel;
 void main() {
-  if (round > 0.5 && distance(gl_PointCoord, vec2(0.5)) > 0.5) discard;
+  if (disc && distance(gl_PointCoord, vec2(0.5)) > 0.5) discard;
   pixel = colour;
 }`;
-const MARKED = `#version 300 es
-in vec2 place; in float kind;
-uniform vec2 centre, scale; uniform float size;
-flat out int shape;
-void main() {
-  shape = int(kind);
-  gl_Position = vec4((place - centre) * scale, 0.0, 1.0);
-  gl_PointSize = size * (shape == 0 ? 1.7 : shape == 4 ? 1.9 : 1.0);
-}`;
-// Shapes beside the colours: query a ringed disc, right a filled diamond, wrong a cross, else a disc.
-const MARKED_FILL = `#version 300 es
-precision highp float;
-flat in int shape; uniform vec4 inks[5]; uniform vec4 halo; out vec4 pixel;
-float form(vec2 p) {
-  vec2 a = abs(p);
-  if (shape == 0) { float r = length(p); return min(r - 0.22, abs(r - 0.38) - 0.045); }
-  if (shape == 1) return (a.x + a.y - 0.40) * 0.7;
-  if (shape == 2) { vec2 q = vec2(a.x + a.y, a.x - a.y) * 0.7071; q = abs(q); return min(max(q.x - 0.45, q.y - 0.10), max(q.y - 0.45, q.x - 0.10)); }
-  if (shape == 3) return length(p) - 0.30;
-  return abs(length(p) - 0.42) - 0.05;
-}
-void main() {
-  float d = form(gl_PointCoord - 0.5);
-  float soft = fwidth(d) + 0.005;
-  float inside = 1.0 - smoothstep(-soft, soft, d);
-  float around = 1.0 - smoothstep(0.07 - soft, 0.07 + soft, d);
-  vec4 c = mix(halo, inks[shape], inside);
-  pixel = vec4(c.rgb, 1.0) * around * c.a;
-}`;
 
-function program(gl, vertex, fragment) {
+function program(gl) {
   const made = gl.createProgram();
-  for (const [type, text] of [[gl.VERTEX_SHADER, vertex], [gl.FRAGMENT_SHADER, fragment]]) {
+  for (const [type, text] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
     const shader = gl.createShader(type);
     gl.shaderSource(shader, text);
     gl.compileShader(shader);
-    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
     gl.attachShader(made, shader);
   }
   gl.linkProgram(made);
-  if (!gl.getProgramParameter(made, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(made));
-  return made;
+  if (!gl.getProgramParameter(made, gl.LINK_STATUS) && !gl.isContextLost()) throw new Error(gl.getProgramInfoLog(made));
+  gl.useProgram(made);
+  const at = (name) => gl.getUniformLocation(made, name);
+  const uniforms = Object.fromEntries(["centre", "scale", "size", "pass", "hues", "faded", "disc"].map((name) => [name, at(name)]));
+  const buffers = {};
+  for (const [name, count, type] of [["place", 2, gl.FLOAT], ["hue", 1, gl.UNSIGNED_BYTE], ["chosen", 1, gl.UNSIGNED_BYTE]]) {
+    const attribute = gl.getAttribLocation(made, name);
+    gl.bindBuffer(gl.ARRAY_BUFFER, (buffers[name] = gl.createBuffer()));
+    gl.enableVertexAttribArray(attribute);
+    gl.vertexAttribPointer(attribute, count, type, false, 0, 0);
+  }
+  gl.enable(gl.BLEND);
+  gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+  return { uniforms, buffers };
 }
 
-const rgba = (hex, alpha = 1) => [1, 3, 5].map((at) => (parseInt(hex.slice(at, at + 2), 16) / 255) * alpha).concat(alpha);
+const rgba = (hex, alpha) => [1, 3, 5].map((at) => (parseInt(hex.slice(at, at + 2), 16) / 255) * alpha).concat(alpha);
 
 export class Canvas {
   #gl;
-  #plain;
-  #marked;
-  #buffers;
-  #points = null;
+  #program;
+  #layer;
+  #points;
+  #marks = [];
   #anyChosen = false;
-  #markCount = 0;
+  #stale = true;
   #asked = 0;
+  #rest = 0;
+  #cost = 0;
+  #drawn = { x: 0, y: 0, scale: 1, at: 0 };
 
-  // `moved` is called in each frame that is drawn, so that what lies above the points moves with them.
-  constructor(element, moved) {
-    this.element = element;
-    this.moved = moved;
-    this.centre = { x: 0, y: 0 };
-    this.scale = 1;
-    this.#start();
-    element.addEventListener("webglcontextlost", (event) => event.preventDefault());
-    element.addEventListener("webglcontextrestored", () => {
-      this.#start();
+  // `below` takes the points, `above` what stands out; both fill `stage`. `moved` is called in every frame, so that
+  // what else lies above the points moves with them.
+  constructor(stage, below, above, points, moved) {
+    Object.assign(this, { stage, below, above, moved, centre: { x: 0, y: 0 }, scale: 1, width: 0, height: 0 });
+    this.#points = points;
+    this.#gl = below.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: true });
+    if (!this.#gl) throw new Error("this browser draws no WebGL 2");
+    this.#layer = above.getContext("2d");
+    this.#upload();
+    below.addEventListener("webglcontextlost", (event) => event.preventDefault());
+    below.addEventListener("webglcontextrestored", () => {
+      this.#upload();
       this.restored?.();
     });
-    new ResizeObserver(() => this.#resize()).observe(element);
-  }
-
-  #start() {
-    const gl = (this.#gl = this.element.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: true, powerPreference: "high-performance" }));
-    if (!gl) throw new Error("this browser draws no WebGL 2");
-    this.#plain = program(gl, PLAIN, PLAIN_FILL);
-    this.#marked = program(gl, MARKED, MARKED_FILL);
-    this.#buffers = Object.fromEntries(["place", "hue", "chosen", "markPlace", "markKind"].map((name) => [name, gl.createBuffer()]));
-    gl.enable(gl.BLEND);
-    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+    new ResizeObserver(() => this.#resize()).observe(stage);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
   }
 
   #fill(name, data) {
     const gl = this.#gl;
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.#buffers[name]);
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.#program.buffers[name]);
     gl.bufferData(gl.ARRAY_BUFFER, data, gl.STATIC_DRAW);
   }
 
-  show(points) {
-    this.#points = points;
+  #upload() {
+    this.#program = program(this.#gl);
+    const points = this.#points;
     const place = new Float32Array(2 * points.count);
     const hue = new Uint8Array(points.count);
     for (let i = 0; i < points.count; i++) {
       place[2 * i] = points.x[i];
       place[2 * i + 1] = points.y[i];
-      hue[i] = points.label[i] < points.labels.length ? points.label[i] % HUES.length : NO_LABEL;
+      hue[i] = points.label[i] < points.labels.length ? points.label[i] % HUES.length : HUES.length;
     }
     this.#fill("place", place);
     this.#fill("hue", hue);
     this.choose(null);
-    this.#resize();
   }
 
-  // The points that stand out of the others, as a byte each, or null for all alike.
+  // The points that stay coloured while the others fade, as a byte each; null for all.
   choose(mask) {
+    if (mask || this.#anyChosen || this.#stale) this.#fill("chosen", mask ?? new Uint8Array(this.#points.count));
     this.#anyChosen = mask !== null;
-    this.#fill("chosen", mask ?? new Uint8Array(this.#points.count));
-    this.draw();
+    this.redraw();
   }
 
   // `[{ index, kind }]`, the last on top.
   mark(marks) {
-    const points = this.#points;
-    const place = new Float32Array(2 * marks.length);
-    marks.forEach(({ index }, i) => place.set([points.x[index], points.y[index]], 2 * i));
-    this.#fill("markPlace", place);
-    this.#fill("markKind", Uint8Array.from(marks, (mark) => mark.kind));
-    this.#markCount = marks.length;
-    this.draw();
+    this.#marks = marks;
+    this.#ask();
   }
 
   // The scale at which everything is in sight.
   fitting() {
     const { x0, x1, y0, y1 } = this.#points.bounds;
-    const { clientWidth, clientHeight } = this.element;
     const margin = 24;
-    return Math.max(1e-9, Math.min((clientWidth - 2 * margin) / (x1 - x0), (clientHeight - 2 * margin) / (y1 - y0)));
+    return Math.max(1e-9, Math.min((this.width - 2 * margin) / (x1 - x0), (this.height - 2 * margin) / (y1 - y0)));
   }
   fit() {
     const { x0, x1, y0, y1 } = this.#points.bounds;
-    this.centre = { x: (x0 + x1) / 2, y: (y0 + y1) / 2 };
-    this.scale = this.fitting();
-    this.draw();
+    this.look({ x: (x0 + x1) / 2, y: (y0 + y1) / 2 }, this.fitting());
   }
-  zoom(factor, at = { x: this.element.clientWidth / 2, y: this.element.clientHeight / 2 }) {
+  look(centre, scale) {
+    Object.assign(this, { centre, scale });
+    this.#ask();
+  }
+  zoom(factor, at = { x: this.width / 2, y: this.height / 2 }) {
     const before = this.world(at);
     const least = this.fitting() / 2;
     this.scale = Math.max(least, Math.min(least * 20000, this.scale * factor));
     const after = this.world(at);
-    this.centre.x += before.x - after.x;
-    this.centre.y += before.y - after.y;
-    this.draw();
+    this.look({ x: this.centre.x + before.x - after.x, y: this.centre.y + before.y - after.y }, this.scale);
   }
   pan(dx, dy) {
-    this.centre.x -= dx / this.scale;
-    this.centre.y += dy / this.scale;
-    this.draw();
+    this.look({ x: this.centre.x - dx / this.scale, y: this.centre.y + dy / this.scale }, this.scale);
   }
 
-  // Pixels of the element to places of the map, and back.
+  // Pixels of the stage to places of the map, and back.
   world({ x, y }) {
-    const { clientWidth, clientHeight } = this.element;
-    return { x: this.centre.x + (x - clientWidth / 2) / this.scale, y: this.centre.y - (y - clientHeight / 2) / this.scale };
+    return { x: this.centre.x + (x - this.width / 2) / this.scale, y: this.centre.y - (y - this.height / 2) / this.scale };
   }
   screen(x, y) {
-    const { clientWidth, clientHeight } = this.element;
-    return { x: (x - this.centre.x) * this.scale + clientWidth / 2, y: (this.centre.y - y) * this.scale + clientHeight / 2 };
+    return { x: (x - this.centre.x) * this.scale + this.width / 2, y: (this.centre.y - y) * this.scale + this.height / 2 };
+  }
+
+  #beyond() {
+    return this.#cost > SLOW_MS ? BEYOND : 0;
   }
 
   #resize() {
-    const ratio = Math.min(2, devicePixelRatio || 1);
-    const width = Math.round(this.element.clientWidth * ratio);
-    const height = Math.round(this.element.clientHeight * ratio);
-    if (!width || !height) return;
-    if (this.element.width !== width || this.element.height !== height) Object.assign(this.element, { width, height });
+    const { clientWidth, clientHeight } = this.stage;
+    if (!clientWidth || !clientHeight) return;
+    Object.assign(this, { width: clientWidth, height: clientHeight });
     this.resized?.();
-    this.draw();
+    this.redraw();
   }
 
-  draw() {
+  redraw() {
+    this.#stale = true;
+    this.#ask();
+  }
+
+  #ask() {
     this.#asked ||= requestAnimationFrame(() => {
       this.#asked = 0;
-      this.#frame();
+      if (this.width && !this.#gl.isContextLost()) this.#frame();
     });
   }
 
   #frame() {
-    const gl = this.#gl;
-    const points = this.#points;
-    const { clientWidth, clientHeight, width, height } = this.element;
-    if (!points || !clientWidth || gl.isContextLost()) return;
-    const ratio = width / clientWidth;
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    gl.viewport(0, 0, width, height);
-    gl.clearColor(0, 0, 0, 0);
-    gl.clear(gl.COLOR_BUFFER_BIT);
-    const scale = [(2 * this.scale) / clientWidth, (2 * this.scale) / clientHeight];
-
-    const near = Math.sqrt(Math.max(1, this.scale / this.fitting()));
-    const base = points.count > 300_000 ? 1.5 : points.count > 30_000 ? 2.5 : points.count > 5_000 ? 3.5 : 5;
-    const size = Math.min(14, base * Math.min(near, 5)) * ratio;
-    const attribute = (made, name, buffer, count, type, step = 0) => {
-      const at = gl.getAttribLocation(made, name);
-      gl.bindBuffer(gl.ARRAY_BUFFER, this.#buffers[buffer]);
-      gl.enableVertexAttribArray(at);
-      gl.vertexAttribPointer(at, count, type, false, step, 0);
-    };
-    const common = (made) => {
-      gl.useProgram(made);
-      gl.uniform2f(gl.getUniformLocation(made, "centre"), this.centre.x, this.centre.y);
-      gl.uniform2fv(gl.getUniformLocation(made, "scale"), scale);
-    };
-
-    let made = this.#plain;
-    common(made);
-    const alpha = points.count > 100_000 ? 0.7 : 0.85;
-    gl.uniform4fv(gl.getUniformLocation(made, "hues"), [...HUES, dark ? "#a3a29a" : "#64645e"].flatMap((hex) => rgba(hex, alpha)));
-    gl.uniform4fv(gl.getUniformLocation(made, "faded"), dark ? rgba("#8c8b84", 0.35) : rgba("#9c9b93", 0.35));
-    gl.uniform1f(gl.getUniformLocation(made, "size"), size);
-    gl.uniform1f(gl.getUniformLocation(made, "round"), size > 3 ? 1 : 0);
-    attribute(made, "place", "place", 2, gl.FLOAT);
-    attribute(made, "hue", "hue", 1, gl.UNSIGNED_BYTE);
-    attribute(made, "chosen", "chosen", 1, gl.UNSIGNED_BYTE);
-    for (const pass of this.#anyChosen ? [1, 2] : [0]) {
-      gl.uniform1f(gl.getUniformLocation(made, "pass"), pass);
-      gl.drawArrays(gl.POINTS, 0, points.count);
+    const { x, y, scale, at } = this.#drawn;
+    if (this.#stale) {
+      this.#draw();
+    } else if (x !== this.centre.x || y !== this.centre.y || scale !== this.scale) {
+      if (this.#cost <= SLOW_MS) {
+        this.#draw();
+      } else {
+        const bare = this.#slide();
+        if (bare && performance.now() - at > 8 * this.#cost) {
+          this.#draw();
+        } else {
+          clearTimeout(this.#rest);
+          this.#rest = setTimeout(() => this.redraw(), 150);
+        }
+      }
     }
-
-    if (this.#markCount) {
-      made = this.#marked;
-      common(made);
-      const inks = dark ? ["#ffffff", "#3fbf98", "#ff8d5e", "#7dbdf0", "#ffffff"] : ["#1d1d1b", "#00775a", "#bf3f0a", "#005fa3", "#1d1d1b"];
-      gl.uniform4fv(gl.getUniformLocation(made, "inks"), inks.flatMap((hex) => rgba(hex)));
-      gl.uniform4fv(gl.getUniformLocation(made, "halo"), dark ? rgba("#171716") : rgba("#fdfdfb"));
-      gl.uniform1f(gl.getUniformLocation(made, "size"), 15 * ratio);
-      attribute(made, "place", "markPlace", 2, gl.FLOAT);
-      attribute(made, "kind", "markKind", 1, gl.UNSIGNED_BYTE);
-      gl.drawArrays(gl.POINTS, 0, this.#markCount);
-    }
+    this.#drawMarks();
     this.moved();
   }
+
+  // Moves the picture that was drawn to where it belongs now; true when it no longer covers the stage.
+  #slide() {
+    const { x, y, scale } = this.#drawn;
+    const grown = this.scale / scale;
+    const middle = this.screen(x, y);
+    const dx = middle.x - this.width / 2;
+    const dy = middle.y - this.height / 2;
+    this.below.style.transform = `translate(${dx}px, ${dy}px) scale(${grown})`;
+    const reach = 1 + 2 * BEYOND;
+    return Math.abs(dx) > (this.width / 2) * (reach * grown - 1) || Math.abs(dy) > (this.height / 2) * (reach * grown - 1) || grown > 3;
+  }
+
+  #draw() {
+    const gl = this.#gl;
+    const { uniforms } = this.#program;
+    const { count } = this.#points;
+    const began = performance.now();
+    clearTimeout(this.#rest);
+    const ratio = Math.min(2, devicePixelRatio || 1);
+    const beyond = this.#beyond();
+    const width = this.width * (1 + 2 * beyond);
+    const height = this.height * (1 + 2 * beyond);
+    const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
+    if (this.below.width !== size.width || this.below.height !== size.height) Object.assign(this.below, size);
+    Object.assign(this.below.style, { left: `${-this.width * beyond}px`, top: `${-this.height * beyond}px`, width: `${width}px`, height: `${height}px`, transform: "" });
+    gl.viewport(0, 0, size.width, size.height);
+    gl.clearColor(0, 0, 0, 0);
+    gl.clear(gl.COLOR_BUFFER_BIT);
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const near = Math.sqrt(Math.max(1, this.scale / this.fitting()));
+    const base = count > 300_000 ? 1.5 : count > 30_000 ? 2.5 : count > 5_000 ? 3.5 : 5;
+    const diameter = Math.min(14, base * Math.min(near, 5)) * ratio;
+    const alpha = count > 100_000 ? 0.7 : 0.85;
+    gl.uniform2f(uniforms.centre, this.centre.x, this.centre.y);
+    gl.uniform2f(uniforms.scale, (2 * this.scale) / width, (2 * this.scale) / height);
+    gl.uniform4fv(uniforms.hues, [...HUES, dark ? "#a3a29a" : "#64645e"].flatMap((hex) => rgba(hex, alpha)));
+    gl.uniform4fv(uniforms.faded, rgba(dark ? "#8c8b84" : "#9c9b93", 0.35));
+    gl.uniform1f(uniforms.size, diameter);
+    gl.uniform1i(uniforms.disc, diameter > 3 ? 1 : 0);
+    for (const pass of this.#anyChosen ? [1, 2] : [0]) {
+      gl.uniform1i(uniforms.pass, pass);
+      gl.drawArrays(gl.POINTS, 0, count);
+    }
+    // Reading a pixel waits until the points are drawn.
+    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
+    const now = performance.now();
+    this.#stale = false;
+    this.#drawn = { ...this.centre, scale: this.scale, at: now };
+    const reached = beyond;
+    this.#cost = this.#cost ? 0.7 * this.#cost + 0.3 * (now - began) : now - began;
+    if (this.#beyond() > reached) this.redraw();
+  }
+
+  #drawMarks() {
+    const ratio = Math.min(2, devicePixelRatio || 1);
+    const size = { width: Math.round(this.width * ratio), height: Math.round(this.height * ratio) };
+    if (this.above.width !== size.width || this.above.height !== size.height) Object.assign(this.above, size);
+    const layer = this.#layer;
+    layer.setTransform(ratio, 0, 0, ratio, 0, 0);
+    layer.clearRect(0, 0, this.width, this.height);
+    if (!this.#marks.length) return;
+    const style = getComputedStyle(this.stage);
+    const ink = (name) => style.getPropertyValue(name).trim();
+    const inks = { query: ink("--ink"), right: ink("--right"), wrong: ink("--wrong"), result: ink("--accent"), hover: ink("--ink") };
+    const halo = ink("--page");
+    layer.lineCap = "round";
+    layer.lineJoin = "round";
+    for (const { index, kind } of this.#marks) {
+      const { x, y } = this.screen(this.#points.x[index], this.#points.y[index]);
+      if (x < -20 || y < -20 || x > this.width + 20 || y > this.height + 20) continue;
+      const paint = SHAPES[kind];
+      layer.save();
+      layer.translate(x, y);
+      for (const [colour, extra] of [[halo, 3], [inks[kind], 0]]) {
+        layer.strokeStyle = layer.fillStyle = colour;
+        paint(layer, extra);
+      }
+      layer.restore();
+    }
+  }
 }
+
+function disc(layer, radius) {
+  layer.beginPath();
+  layer.arc(0, 0, radius, 0, 2 * Math.PI);
+}
+
+// Each is drawn twice: wider in the page's colour, then itself.
+const SHAPES = {
+  [RESULT](layer, extra) {
+    disc(layer, 4.5 + extra / 2);
+    layer.fill();
+  },
+  [RIGHT](layer, extra) {
+    const r = 6 + extra / 2;
+    layer.beginPath();
+    layer.moveTo(0, -r);
+    layer.lineTo(r, 0);
+    layer.lineTo(0, r);
+    layer.lineTo(-r, 0);
+    layer.fill();
+  },
+  [WRONG](layer, extra) {
+    layer.lineWidth = 2.5 + extra;
+    layer.beginPath();
+    layer.moveTo(-4, -4);
+    layer.lineTo(4, 4);
+    layer.moveTo(4, -4);
+    layer.lineTo(-4, 4);
+    layer.stroke();
+  },
+  [QUERY](layer, extra) {
+    disc(layer, 5 + extra / 2);
+    layer.fill();
+    layer.lineWidth = 2 + extra;
+    disc(layer, 9);
+    layer.stroke();
+  },
+  [HOVER](layer, extra) {
+    layer.lineWidth = 2.5 + extra;
+    disc(layer, 11);
+    layer.stroke();
+  },
+};

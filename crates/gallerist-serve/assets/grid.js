@@ -21,15 +21,17 @@ export class Grid {
   #abort = new AbortController();
   #shift = 0;
   #lastTop = 0;
+  // Where in the grid the first row in sight begins: a browser forgets it when the grid leaves the page.
+  #top = 0;
   #settle = 0;
   #columns = 1;
   #rowHeight = 100;
   #options;
 
   constructor(label, options) {
-    this.#options = { minimum: 132, caption: 26, height: 0, update() {}, enter() {}, key: () => false, empty: () => notice("Nothing here"), ...options };
+    this.#options = { minimum: 132, fewest: 2, height: (width) => width + 26, update() {}, enter() {}, key: () => false, empty: () => notice("Nothing here"), ...options };
     this.space = h("div", { class: "space" });
-    this.element = h("div", { class: "grid" + (this.#options.height ? " list" : ""), role: "grid", "aria-label": label }, this.space);
+    this.element = h("div", { class: "grid" + (this.#options.list ? " list" : ""), role: "grid", "aria-label": label }, this.space);
     this.element.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.#pressed(event));
     this.element.addEventListener("focusin", (event) => {
@@ -51,7 +53,7 @@ export class Grid {
     this.#clear();
     this.#total = 0;
     this.#active = 0;
-    this.#shift = this.#lastTop = this.element.scrollTop = 0;
+    this.#shift = this.#lastTop = this.#top = this.element.scrollTop = 0;
     this.element.setAttribute("aria-busy", "true");
     this.space.replaceChildren();
     return this.#page(0);
@@ -129,21 +131,16 @@ export class Grid {
   #measure() {
     const width = this.space.clientWidth;
     if (!width || !this.#source) return;
-    const { height, minimum, caption } = this.#options;
-    const virtualRow = (this.element.scrollTop + this.#shift) / this.#rowHeight;
-    const before = this.#columns;
-    if (height) {
-      this.#rowHeight = height;
-    } else {
-      this.#columns = Math.max(2, Math.floor((width + GAP) / (minimum + GAP)));
-      this.#rowHeight = Math.floor((width - GAP * (this.#columns - 1)) / this.#columns) + caption + GAP;
-    }
+    const { height, minimum, fewest, list } = this.#options;
+    const firstSeen = Math.floor(this.#top / this.#rowHeight) * this.#columns;
+    this.#columns = list ? 1 : Math.max(fewest, Math.floor((width + GAP) / (minimum + GAP)));
+    this.#rowHeight = Math.floor(height((width - GAP * (this.#columns - 1)) / this.#columns)) + GAP;
     this.space.style.setProperty("--columns", this.#columns);
     this.element.setAttribute("aria-rowcount", this.#rowCount());
     this.element.setAttribute("aria-colcount", this.#columns);
     this.space.style.height = this.#total ? `${this.#real()}px` : "";
     this.#clear();
-    if (virtualRow > 0) this.#scrollTo(Math.floor((virtualRow * before) / this.#columns) * this.#rowHeight);
+    if (this.#top > 0) this.#scrollTo(Math.floor(firstSeen / this.#columns) * this.#rowHeight);
     this.#draw();
   }
 
@@ -166,11 +163,13 @@ export class Grid {
     this.#shift = Math.round(virtual - top);
     this.element.scrollTop = top;
     this.#lastTop = this.element.scrollTop;
+    this.#top = virtual;
     this.#place();
   }
 
   #scrolled() {
     const { scrollTop, clientHeight } = this.element;
+    if (!clientHeight) return;
     if (this.#height() > TALLEST) {
       if (Math.abs(scrollTop - this.#lastTop) > 2 * clientHeight) {
         this.#shift = Math.round((scrollTop / (this.#real() - clientHeight)) * (this.#height() - clientHeight)) - scrollTop;
@@ -181,6 +180,7 @@ export class Grid {
       }
     }
     this.#lastTop = scrollTop;
+    this.#top = scrollTop + this.#shift;
     this.#draw();
   }
 

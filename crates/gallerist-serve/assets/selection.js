@@ -14,14 +14,16 @@ export const polygon = (text) => text.split(";").map((pair) => pair.split(",").m
 export const format = (corners) => corners.map(([x, y]) => `${shorten(x)},${shorten(y)}`).join(";");
 const shorten = (value) => String(Number(value.toPrecision(5)));
 
-let known = { key: "", region: null };
+let known = { key: "" };
 
 // The map's points of the region, or null while the points are not read.
 export function region(s) {
   if (!s.lasso || !session.points) return null;
   if (known.key !== s.lasso) {
     const indices = session.points.inside(polygon(s.lasso));
-    known = { key: s.lasso, indices, ids: new Set(Array.from(indices, (i) => session.points.id(i))) };
+    const mask = new Uint8Array(session.points.count);
+    for (const i of indices) mask[i] = 1;
+    known = { key: s.lasso, indices, mask };
   }
   return known;
 }
@@ -29,7 +31,7 @@ export function region(s) {
 export function has(s, item) {
   if (s.sel.length) return s.sel.includes(item.id);
   if (s.class.length) return s.class.includes(item.label);
-  return region(s)?.ids.has(item.id) ?? false;
+  return region(s)?.mask[session.points.index(item.id)] === 1;
 }
 
 export function describe(s, total) {
@@ -42,11 +44,12 @@ export function describe(s, total) {
 // The selected items as a source for a grid.
 export function source(s) {
   if (s.class.length) return { load: (offset, limit, signal) => api.items({ label: s.class }, offset, limit, signal) };
-  const ids = s.sel.length ? s.sel : [...(region(s)?.ids ?? [])];
+  const chosen = s.sel.length ? s.sel : (region(s)?.indices ?? []);
+  const id = (one) => (s.sel.length ? one : session.points.id(one));
   return {
     load: async (offset, limit, signal) => {
-      const part = ids.slice(offset, offset + limit);
-      return { items: part.length ? await api.lookup(part, signal) : [], total: ids.length };
+      const part = Array.from(chosen.slice(offset, offset + limit), id);
+      return { items: part.length ? await api.lookup(part, signal) : [], total: chosen.length };
     },
   };
 }

@@ -63,7 +63,8 @@ export function make(name) {
     actions.search(row.item);
   };
   const grid = new Grid(kind.title, {
-    height: 76,
+    list: true,
+    height: () => 64,
     render: (row) => h("div", { class: "line", onclick: () => run(row), onpointerenter: () => tile.hover(row.item.id), onpointerleave: () => tile.hover(null) }, kind.row(row)),
     update(cell, row) {
       tile.update(cell, row.item);

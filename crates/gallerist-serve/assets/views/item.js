@@ -71,14 +71,14 @@ export function make() {
     const s = state.get();
     const { gallery, ranking, files } = session;
     const query = session.hasQuery(s) && ranking.query;
-    result = query ? ranking.results.find((r) => r.id === item.id) : null;
+    const asked = s.ids[0];
+    result = query ? (ranking.results.find((r) => r.id === item.id) ?? null) : null;
     title.textContent = item.label ?? tile.nameOf(item);
 
     const own = figure(result ? `Rank ${result.rank}` : "Item", gallery.images ? api.image(item.id) : null, item);
     const figures = [own.element];
-    const asked = s.ids[0];
     let other = null;
-    if (result) {
+    if (query && asked !== item.id) {
       other = files.length ? figure("Query", files[0].url, null) : figure("Query", gallery.images ? api.image(asked) : null, { id: asked, label: query.label, path: query.name });
       figures.unshift(other.element);
     }
@@ -107,7 +107,7 @@ export function make() {
     }
     const why = h("div", { class: "why" });
     body.replaceChildren(h("div", { class: "figures" }, figures), h("div", { class: "beside" }, h("div", { class: "buttons" }, buttons), why, facts));
-    if (result && gallery.heatmap && asked && s.ids.length === 1 && !files.length) heat(why, asked, item.id, other.frame, own.frame, signal);
+    if (other && gallery.heatmap && asked && s.ids.length === 1 && !files.length) heat(why, asked, item.id, other.frame, own.frame, signal);
   }
 
   async function heat(place, queryId, itemId, first, second, signal) {

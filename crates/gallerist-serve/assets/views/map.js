@@ -15,7 +15,9 @@ const LEGEND = 10;
 const REACH = 10;
 
 export function make() {
-  const canvas = h("canvas", { tabindex: "0", role: "application", "aria-label": "Map of the embeddings. Arrow keys move, plus and minus zoom, 0 shows all, v selects what is in sight, Escape drops the selection." });
+  const below = h("canvas", { class: "points", "aria-hidden": "true" });
+  const above = h("canvas", { class: "marks-layer", "aria-hidden": "true" });
+  const surface = h("div", { class: "surface", tabindex: "0", role: "application", "aria-label": "Map of the embeddings. Arrow keys move, plus and minus zoom, 0 shows all, v selects what is in sight, Escape drops the selection." });
   const pictures = h("div", { class: "pictures", "aria-hidden": "true" });
   const outline = svg("svg", "outline");
   const region = svg("polygon", "region");
@@ -33,7 +35,7 @@ export function make() {
     lassoTool,
     tool("frame", "Select what is in sight (v)", selectSight),
   );
-  const stage = h("div", { class: "stage" }, canvas, pictures, outline, card, tools, legend);
+  const stage = h("div", { class: "stage" }, below, pictures, outline, above, surface, card, tools, legend);
   const message = h("div", {});
   const element = h("section", { class: "view map", "aria-label": "Map" }, h("div", { class: "bar" }, facts), message, stage);
 
@@ -61,10 +63,9 @@ export function make() {
       stage.hidden = false;
       points = answer.points;
       facts.textContent = `${answer.method} of ${plural(points.count, "point")}`;
-      view = new Canvas(canvas, moved);
-      view.restored = () => (view.show(points), link());
+      view = new Canvas(stage, below, above, points, moved);
+      view.restored = link;
       view.resized = () => placed || place();
-      view.show(points);
       link();
       // What was waiting for the points to know the selection.
       if (state.get().lasso) document.dispatchEvent(new CustomEvent("selection-known"));
@@ -77,12 +78,10 @@ export function make() {
   }
 
   function place() {
-    if (!canvas.clientWidth) return;
     placed = true;
-    view.fit();
     const [x, y, zoom] = state.get().at.split(",").map(Number);
-    if ([x, y, zoom].every(Number.isFinite) && zoom > 0) Object.assign(view, { centre: { x, y }, scale: view.fitting() * zoom });
-    view.draw();
+    if ([x, y, zoom].every(Number.isFinite) && zoom > 0) view.look({ x, y }, view.fitting() * zoom);
+    else view.fit();
   }
 
   // ---- What stands out
@@ -104,8 +103,7 @@ export function make() {
     const s = state.get();
     let mask = null;
     if (selection.exists(s)) {
-      mask = new Uint8Array(points.count);
-      if (s.lasso) for (const i of selection.region(s).indices) mask[i] = 1;
+      mask = s.lasso ? selection.region(s).mask.slice() : new Uint8Array(points.count);
       if (s.sel.length) for (const i of s.sel.map((id) => points.index(id))) if (i >= 0) mask[i] = 1;
       if (s.class.length) {
         const wanted = new Set(s.class.map((label) => points.labels.indexOf(label)));
@@ -121,12 +119,12 @@ export function make() {
   }
 
   function drawLegend(s, mask, marks) {
-    const counts = new Map();
-    const count = (i) => counts.set(points.label[i], (counts.get(points.label[i]) ?? 0) + 1);
-    if (selection.exists(s)) mask.forEach((chosen, i) => chosen && count(i));
-    else marks.forEach((mark) => count(mark.index));
-    const rows = [...counts].filter(([label]) => label < points.labels.length).sort((a, b) => b[1] - a[1]);
-    const shown = rows.slice(0, LEGEND).map(([label, n]) => {
+    const most = actions.narrow.matches ? 4 : LEGEND;
+    const counts = new Uint32Array(points.labels.length);
+    if (selection.exists(s)) for (let i = 0; i < points.count; i++) counts[points.label[i]] += mask[i];
+    else marks.forEach((mark) => counts[points.label[mark.index]]++);
+    const rows = [...counts.entries()].filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+    const shown = rows.slice(0, most).map(([label, n]) => {
       const swatch = h("i", { class: "swatch" });
       swatch.style.background = HUES[label % HUES.length];
       const select = () => state.set({ ...selection.NONE, class: [points.labels[label]] });
@@ -135,7 +133,7 @@ export function make() {
     const key = (kind, text) => h("span", { class: `key key-${kind}` }, h("b", { "aria-hidden": "true" }, { query: "◉", right: "◆", wrong: "✕", result: "●" }[kind]), text);
     const kinds = new Set(marks.map((mark) => mark.kind));
     const keys = [[QUERY, "query"], [RIGHT, "right"], [WRONG, "wrong"], [RESULT, "result"]].filter(([kind]) => kinds.has(kind)).map(([, name]) => key(name, name));
-    const more = rows.length > LEGEND ? h("p", { class: "soft" }, `and ${plural(rows.length - LEGEND, "label")}`) : null;
+    const more = rows.length > most ? h("p", { class: "soft" }, `and ${plural(rows.length - most, "label")}`) : null;
     const words = points.labels.length > HUES.length ? `${number(points.labels.length)} labels share ${HUES.length} colours` : null;
     legend.replaceChildren(...[keys.length ? h("p", { class: "kinds" }, keys) : null, ...shown, more, words && h("p", { class: "soft" }, words)].filter(Boolean));
   }
@@ -156,9 +154,8 @@ export function make() {
   function moved() {
     const s = state.get();
     if (s.lasso) region.setAttribute("points", selection.polygon(s.lasso).map(([x, y]) => screenPair(x, y)).join(" "));
-    const { clientWidth, clientHeight } = canvas;
-    const a = view.world({ x: 0, y: clientHeight });
-    const b = view.world({ x: clientWidth, y: 0 });
+    const a = view.world({ x: 0, y: view.height });
+    const b = view.world({ x: view.width, y: 0 });
     const seen = [];
     if (session.gallery.images) points.within(a.x, a.y, b.x, b.y, (i) => seen.push(i) <= PICTURES);
     const show = seen.length <= PICTURES ? new Set(seen) : new Set();
@@ -201,7 +198,7 @@ export function make() {
   }
 
   const at = (event) => {
-    const box = canvas.getBoundingClientRect();
+    const box = surface.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
   const pointAt = (place, reach = REACH) => {
@@ -213,15 +210,15 @@ export function make() {
   let drawn = null;
   let travelled = 0;
 
-  canvas.addEventListener("pointerdown", (event) => {
+  surface.addEventListener("pointerdown", (event) => {
     if (!view || event.button > 0) return;
-    canvas.setPointerCapture(event.pointerId);
+    surface.setPointerCapture(event.pointerId);
     fingers.set(event.pointerId, at(event));
     travelled = fingers.size > 1 ? Infinity : 0;
     drawn = (event.shiftKey || lassoing) && fingers.size === 1 ? [at(event)] : null;
     card.hidden = true;
   });
-  canvas.addEventListener("pointermove", (event) => {
+  surface.addEventListener("pointermove", (event) => {
     if (!view) return;
     const now = at(event);
     const before = fingers.get(event.pointerId);
@@ -264,19 +261,19 @@ export function make() {
       }
     }
   };
-  canvas.addEventListener("pointerup", lifted);
-  canvas.addEventListener("pointercancel", lifted);
-  canvas.addEventListener("pointerleave", () => {
+  surface.addEventListener("pointerup", lifted);
+  surface.addEventListener("pointercancel", lifted);
+  surface.addEventListener("pointerleave", () => {
     card.hidden = true;
     setHovered(-1);
   });
-  canvas.addEventListener("wheel", (event) => {
+  surface.addEventListener("wheel", (event) => {
     if (!view) return;
     event.preventDefault();
     const pixels = event.deltaY * (event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1);
     move(() => view.zoom(Math.exp(-Math.max(-300, Math.min(300, pixels)) / (event.ctrlKey ? 100 : 400)), at(event)));
   }, { passive: false });
-  canvas.addEventListener("keydown", (event) => {
+  surface.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !view) return;
     const step = 80;
     const keys = {
@@ -299,12 +296,12 @@ export function make() {
   function lasso(on) {
     lassoing = on;
     lassoTool.setAttribute("aria-pressed", String(on));
-    canvas.classList.toggle("lassoing", on);
+    surface.classList.toggle("lassoing", on);
   }
 
   function selectSight() {
     if (!view) return;
-    const { clientWidth: w, clientHeight: t } = canvas;
+    const { width: w, height: t } = view;
     const corners = [[0, 0], [w, 0], [w, t], [0, t]].map(([x, y]) => view.world({ x, y })).map((p) => [p.x, p.y]);
     state.set({ ...selection.NONE, lasso: selection.format(corners), side: "selection" });
   }
@@ -312,7 +309,7 @@ export function make() {
   function hover(place, event) {
     if (event.pointerType === "touch") return;
     const index = pointAt(place);
-    canvas.classList.toggle("pointing", index >= 0);
+    surface.classList.toggle("pointing", index >= 0);
     setHovered(index);
     if (index < 0) return void (card.hidden = true);
     const id = points.id(index);
@@ -322,13 +319,12 @@ export function make() {
       card.replaceChildren(...[image, h("span", { class: "label" }, points.labelOf(index) ?? `item ${id}`)].filter(Boolean));
     }
     card.hidden = false;
-    const left = place.x + 196 > canvas.clientWidth ? place.x - 190 : place.x + 16;
-    const top = Math.max(4, Math.min(canvas.clientHeight - card.offsetHeight - 4, place.y - 40));
+    const left = place.x + 196 > view.width ? place.x - 190 : place.x + 16;
+    const top = Math.max(4, Math.min(view.height - card.offsetHeight - 4, place.y - 40));
     card.style.transform = `translate(${Math.max(4, left)}px, ${top}px)`;
   }
 
   session.onRanking(() => element.isConnected && link());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.draw());
 
   return {
     element,

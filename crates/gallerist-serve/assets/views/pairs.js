@@ -23,9 +23,9 @@ export function make(name) {
     return h("div", { class: "half" }, shown, h("span", { class: "label" }, item.label ?? ""), h("span", { class: "soft" }, known ? tile.nameOf(item) : (item.path ?? "")));
   };
   const grid = new Grid(kind.title, {
-    minimum: 280,
-    height: 0,
-    caption: -70,
+    minimum: 260,
+    fewest: 1,
+    height: (width) => (width - 6) / 2 + 46,
     render(pair) {
       const differ = pair.a.label !== null && pair.b.label !== null && pair.a.label !== pair.b.label;
       const words = [h("b", {}, fraction(pair.distance)), differ && name === "duplicates" && h("span", { class: "warn" }, "labels differ")];

@@ -73,7 +73,7 @@ export function make() {
     grids = [];
     shown = null;
     lists.replaceChildren();
-    bar.replaceChildren(...models());
+    bar.replaceChildren(...(ranking.status === "none" ? [] : models()));
     if (ranking.status === "ready") {
       shown = ranking;
       bar.replaceChildren(...summary({ ...ranking.lists[0], elapsed: ranking.elapsed }), ...models(), markButtons);
