@@ -133,7 +133,7 @@ function place(s, before) {
   document.body.dataset.side = next;
   if (!wait) view(name).show(s, placed.view === name ? before : null);
   if (next !== "none") view(next).show(s, placed.side === next ? before : null);
-  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${session.gallery.name}`;
+  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${session.gallery.name.split("/").pop()}`;
   placed = { view: name, side: next, wait: Boolean(wait) };
 }
 
@@ -208,7 +208,9 @@ async function start() {
     return;
   }
   marks.open(session.gallery);
-  document.getElementById("name").textContent = session.gallery.name;
+  const name = document.getElementById("name");
+  name.textContent = session.gallery.name.split("/").pop();
+  name.title = session.gallery.name;
   bar = querybar.make();
   document.getElementById("query").replaceChildren(bar.element);
   details = item.make();

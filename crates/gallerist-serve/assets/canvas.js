@@ -13,7 +13,7 @@ export const HOVER = "hover";
 
 // A machine that needs longer than this for the points (one without a graphics processor, or with very many points)
 // moves the picture of them, which reaches beyond the edges by this share, and draws anew when it comes to rest.
-const SLOW_MS = 8;
+const SLOW_MS = 14;
 const BEYOND = 0.3;
 
 const VERTEX = `#version 300 es
@@ -72,6 +72,7 @@ export class Canvas {
   #asked = 0;
   #rest = 0;
   #cost = 0;
+  #fence = null;
   #drawn = { x: 0, y: 0, scale: 1, at: 0 };
 
   // `below` takes the points, `above` what stands out; both fill `stage`. `moved` is called in every frame, so that
@@ -247,14 +248,28 @@ export class Canvas {
       gl.uniform1i(uniforms.pass, pass);
       gl.drawArrays(gl.POINTS, 0, count);
     }
-    // Reading a pixel waits until the points are drawn.
-    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
-    const now = performance.now();
     this.#stale = false;
-    this.#drawn = { ...this.centre, scale: this.scale, at: now };
-    const reached = beyond;
-    this.#cost = this.#cost ? 0.7 * this.#cost + 0.3 * (now - began) : now - began;
-    if (this.#beyond() > reached) this.redraw();
+    this.#drawn = { ...this.centre, scale: this.scale, at: began };
+    this.#time(began);
+  }
+
+  // How long the points took, which are drawn while this program goes on.
+  #time(began) {
+    if (this.#fence) return;
+    const gl = this.#gl;
+    this.#fence = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
+    gl.flush();
+    const look = () => {
+      if (gl.isContextLost()) return void (this.#fence = null);
+      if (gl.getSyncParameter(this.#fence, gl.SYNC_STATUS) !== gl.SIGNALED) return void setTimeout(look, 2);
+      gl.deleteSync(this.#fence);
+      this.#fence = null;
+      const took = performance.now() - began;
+      const beyond = this.#beyond();
+      this.#cost = this.#cost ? 0.7 * this.#cost + 0.3 * took : took;
+      if (this.#beyond() > beyond) this.redraw();
+    };
+    setTimeout(look, 0);
   }
 
   #drawMarks() {

@@ -10,7 +10,10 @@ export const nameOf = (item) => item.path?.split("/").pop() ?? `item ${item.id}`
 
 export const describe = (item) => [item.label, nameOf(item)].filter(Boolean).join(", ");
 
-export function picture(item, size = 160) {
+// A screen of fine pixels gets the larger thumbnail.
+const SIZE = devicePixelRatio > 1.3 ? 320 : 160;
+
+export function picture(item, size = SIZE) {
   if (!session.gallery.images) return h("div", { class: "picture words" }, h("span", {}, item.path ?? `#${item.id}`));
   const image = h("img", { alt: describe(item), draggable: false, decoding: "async" });
   const frame = h("div", { class: "picture" }, image);
