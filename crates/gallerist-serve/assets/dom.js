@@ -61,6 +61,11 @@ export function notice(title, text, action, kind = "empty") {
   return h("div", { class: `notice ${kind}`, role: kind === "error" ? "alert" : null }, h("p", { class: "title" }, title), text && h("p", {}, text), action);
 }
 
+// Whether the last thing a person touched was a key: then the focus follows what they asked for.
+export let byKeyboard = false;
+addEventListener("keydown", () => (byKeyboard = true), true);
+addEventListener("pointerdown", () => (byKeyboard = false), true);
+
 let live;
 export function announce(text) {
   live ??= document.getElementById("live");

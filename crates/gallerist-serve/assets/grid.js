@@ -27,6 +27,7 @@ export class Grid {
   #columns = 1;
   #rowHeight = 100;
   #options;
+  #shape = "";
 
   constructor(label, options) {
     this.#options = { minimum: 132, fewest: 2, height: (width) => width + 26, update() {}, enter() {}, key: () => false, empty: () => notice("Nothing here"), ...options };
@@ -51,6 +52,7 @@ export class Grid {
     this.#source = source;
     this.#pages.clear();
     this.#clear();
+    this.#shape = "";
     this.#total = 0;
     this.#active = 0;
     this.#shift = this.#lastTop = this.#top = this.element.scrollTop = 0;
@@ -131,6 +133,10 @@ export class Grid {
   #measure() {
     const width = this.space.clientWidth;
     if (!width || !this.#source) return;
+    const shape = `${width} ${this.#total}`;
+    if (shape === this.#shape && this.element.scrollTop + this.#shift === this.#top) return this.#draw();
+    this.#shape = shape;
+    const focused = this.element.contains(document.activeElement) && document.activeElement.matches("[role=gridcell]");
     const { height, minimum, fewest, list } = this.#options;
     const firstSeen = Math.floor(this.#top / this.#rowHeight) * this.#columns;
     this.#columns = list ? 1 : Math.max(fewest, Math.floor((width + GAP) / (minimum + GAP)));
@@ -142,6 +148,7 @@ export class Grid {
     this.#clear();
     if (this.#top > 0) this.#scrollTo(Math.floor(firstSeen / this.#columns) * this.#rowHeight);
     this.#draw();
+    if (focused) this.focus();
   }
 
   #rowCount() {

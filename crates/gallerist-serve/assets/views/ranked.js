@@ -1,6 +1,6 @@
 // The ranked list of the query; where two models are compared, the list of each beside the other.
 
-import { announce, button, fraction, h, icon, milliseconds, notice, plural } from "../dom.js";
+import { announce, button, byKeyboard, fraction, h, icon, milliseconds, notice, plural } from "../dom.js";
 import { Grid, listed } from "../grid.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
@@ -61,8 +61,8 @@ export function make() {
       key: (event, item) => tile.key(event, item, query),
       empty: () => notice("No result", "The filter leaves nothing of the gallery. Remove a label above."),
     });
-    made.show(listed(results));
     lists.append(h("div", { class: "one" }, other && h("h3", {}, title), made.element));
+    made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
     return made;
   }
 
