@@ -1,5 +1,5 @@
 import * as actions from "./actions.js";
-import { announce, button, h, icon, notice, toast } from "./dom.js";
+import { announce, button, h, icon, notice, replace, short, toast } from "./dom.js";
 import { Grid } from "./grid.js";
 import * as marks from "./marks.js";
 import * as querybar from "./querybar.js";
@@ -89,14 +89,15 @@ function beside(s) {
 
 function drawTabs(s) {
   const current = s.view in ANALYSES ? "failures" : s.view;
-  tabs.replaceChildren(...tabsOf().map(([name, text]) => button(text, () => state.set({ view: name, sort: "" }), { "aria-current": name === current ? "page" : null })));
+  replace(tabs, tabsOf().map(([name, text]) => button(text, () => state.set({ view: name, sort: "" }), { "aria-current": name === current ? "page" : null })));
+  tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function drawSide(s, name) {
   const choices = [["ranked", "Ranked list", session.hasQuery(s)], ["selection", "Selection", selection.exists(s)], ["map", "Map", session.gallery.map !== "none"]];
   const buttons = choices.filter(([value, , there]) => there && value !== s.view).map(([value, text]) => button(text, () => state.set({ side: value }), { "aria-pressed": String(value === name) }));
   const close = h("button", { type: "button", class: "tool", title: "Close", "aria-label": "Close this pane", onclick: () => state.set({ side: "none" }) }, icon("cross"));
-  return h("div", { class: "side-bar" }, h("span", { class: "switch", role: "group", "aria-label": "Beside" }, buttons), close);
+  return [h("span", { class: "switch", role: "group", "aria-label": "Beside" }, buttons), close];
 }
 
 // What a view that the server computes in the background says until then.
@@ -120,20 +121,20 @@ function place(s, before) {
   }
   children.push(wait ?? view(name).element);
   const stays = placed.view === name && placed.wait === Boolean(wait);
-  if (!stays || !main.contains(children.at(-1)) || wait) main.replaceChildren(...children);
+  if (!stays || !main.contains(children.at(-1)) || wait) replace(main, children);
   if (next === "none") {
     side.replaceChildren();
   } else if (placed.side !== next || !side.contains(view(next).element)) {
-    side.replaceChildren(drawSide(s, next), view(next).element);
+    replace(side, h("div", { class: "side-bar" }, drawSide(s, next)), view(next).element);
   } else {
-    side.firstChild.replaceWith(drawSide(s, next));
+    replace(side.firstChild, drawSide(s, next));
   }
   side.hidden = next === "none";
   document.body.dataset.view = name;
   document.body.dataset.side = next;
   if (!wait) view(name).show(s, placed.view === name ? before : null);
   if (next !== "none") view(next).show(s, placed.side === next ? before : null);
-  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${session.gallery.name.split("/").pop()}`;
+  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${short(session.gallery.name)}`;
   placed = { view: name, side: next, wait: Boolean(wait) };
 }
 
@@ -209,7 +210,7 @@ async function start() {
   }
   marks.open(session.gallery);
   const name = document.getElementById("name");
-  name.textContent = session.gallery.name.split("/").pop();
+  name.textContent = short(session.gallery.name);
   name.title = session.gallery.name;
   bar = querybar.make();
   document.getElementById("query").replaceChildren(bar.element);

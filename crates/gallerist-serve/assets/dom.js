@@ -51,9 +51,23 @@ export const number = (value) => Number(value).toLocaleString("en");
 export const fraction = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits).replace(/^(-?)0\./, "$1.") : "–");
 export const plural = (count, one, many = one + "s") => `${number(count)} ${count === 1 ? one : many}`;
 
+// A path by the name that tells it from others: a run's embeddings all have the same file name.
+export function short(path) {
+  const parts = (path ?? "").split("/").filter(Boolean);
+  return (parts.at(-1) === "embeddings.safetensors" && parts.at(-2)) || parts.at(-1) || "";
+}
+
 export function milliseconds(ms) {
   if (!Number.isFinite(ms)) return "";
   return ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+// New children for an element; the button that had the focus keeps it, by its words.
+export function replace(parent, ...children) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const words = focused && (focused.getAttribute("aria-label") ?? focused.textContent);
+  parent.replaceChildren(...children.flat().filter(Boolean));
+  if (words) [...parent.querySelectorAll("button")].find((one) => (one.getAttribute("aria-label") ?? one.textContent) === words)?.focus();
 }
 
 // What a view shows when it has nothing to show: a sentence, what may be done about it, perhaps a button.

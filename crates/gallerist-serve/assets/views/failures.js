@@ -3,7 +3,7 @@
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
-import { button, fraction, h, notice, number, plural } from "../dom.js";
+import { button, fraction, h, notice, number, plural, replace, short } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as selection from "../selection.js";
 import * as session from "../session.js";
@@ -29,7 +29,7 @@ function changeRow(row) {
   const { item } = row;
   return [
     tile.picture(item),
-    h("span", { class: "who" }, h("span", { class: "label" }, item.label ?? tile.nameOf(item)), h("span", { class: "soft" }, `average precision ${fraction(row.average_precision)}, the other's ${fraction(row.other_average_precision)}`)),
+    h("span", { class: "who" }, h("span", { class: "label" }, item.label ?? tile.nameOf(item)), h("span", { class: "soft" }, `average precision ${fraction(row.average_precision)}, with the other ${fraction(row.other_average_precision)}`)),
     h("span", { class: `amount ${row.change > 0 ? "gained" : row.change < 0 ? "lost" : ""}` }, h("b", {}, change(row.change))),
     h("span", { class: "near meters" }, meter(row.average_precision), meter(row.other_average_precision)),
   ];
@@ -48,7 +48,7 @@ const KINDS = {
     sorts: [["gained", "Gained most"], ["lost", "Lost most"]],
     ask: (sort, offset, limit, signal) => api.compare(sort, offset, limit, signal),
     row: changeRow,
-    facts: (answer) => `beside ${answer.other}: ${plural(answer.gained, "query", "queries")} gained, ${number(answer.lost)} lost, ${number(answer.same)} the same`,
+    facts: (answer) => `with ${short(answer.other)}, ${plural(answer.gained, "query gains", "queries gain")}, ${number(answer.lost)} lose, ${number(answer.same)} stay`,
     model: "both",
   },
 };
@@ -108,7 +108,7 @@ export function make(name) {
     const wanted = JSON.stringify([sort, s.sel, s.class, s.lasso, session.gallery.failures]);
     if (wanted === shown) return grid.refresh();
     shown = wanted;
-    tools.replaceChildren(...kind.sorts.map(([value, text]) => button(text, () => state.set({ sort: value }), { "aria-pressed": String(value === sort) })));
+    replace(tools, kind.sorts.map(([value, text]) => button(text, () => state.set({ sort: value }), { "aria-pressed": String(value === sort) })));
     only.replaceChildren(...(selection.exists(s) ? [h("span", { class: "chip" }, "only the selection", button("×", selection.clear, { "aria-label": "Show all queries" }))] : []));
     if (s.lasso) await session.readPoints().catch(() => null);
     grid.show(source(sort, s));

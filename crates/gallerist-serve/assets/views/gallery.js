@@ -1,5 +1,5 @@
 import * as api from "../api.js";
-import { h, number, notice, plural } from "../dom.js";
+import { h, number, notice, plural, short } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
@@ -18,7 +18,7 @@ export function make() {
     const filtered = FILTERS.some((name) => s[name].length);
     const what = gallery.images ? "image" : "item";
     const of = filtered ? `${number(grid.total)} of ${plural(gallery.count, what)}` : plural(gallery.count, what);
-    facts.textContent = [of, gallery.labelled && !filtered ? plural(gallery.label_count, "label") : null, `${gallery.dimensions} dimensions`, gallery.run].filter(Boolean).join(" · ");
+    facts.textContent = [of, gallery.labelled && !filtered ? plural(gallery.label_count, "label") : null, `${gallery.dimensions} dimensions`, short(gallery.run)].filter(Boolean).join(" · ");
   }
 
   return {

@@ -62,7 +62,7 @@ export function make() {
       message.replaceChildren();
       stage.hidden = false;
       points = answer.points;
-      facts.textContent = `${answer.method} of ${plural(points.count, "point")}`;
+      facts.textContent = `${plural(points.count, "point")} by ${answer.method}`;
       view = new Canvas(stage, below, above, points, moved);
       view.restored = link;
       view.resized = () => placed || place();

@@ -1,6 +1,6 @@
 // The ranked list of the query; where two models are compared, the list of each beside the other.
 
-import { announce, button, byKeyboard, fraction, h, icon, milliseconds, notice, plural } from "../dom.js";
+import { announce, button, byKeyboard, fraction, h, icon, milliseconds, notice, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
@@ -44,11 +44,11 @@ export function make() {
     if (!compare || session.files.length) return [];
     const now = state.get().model;
     const choice = (value, text, title) => button(text, () => state.set({ model: value }), { "aria-pressed": String(now === value), title });
-    return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", "This model", session.gallery.run ?? ""), choice("other", "Other", compare), choice("both", "Both", "side by side"))];
+    return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", short(session.gallery.run) || "This model", session.gallery.run), choice("other", short(compare), compare), choice("both", "Both", "side by side"))];
   }
 
   function grid({ results, query, model }, other) {
-    const title = model === "other" ? session.gallery.compare : (session.gallery.run ?? "this model");
+    const title = model === "other" ? short(session.gallery.compare) : short(session.gallery.run) || "this model";
     const ranks = other && new Map(other.results.map((r) => [r.id, r.rank]));
     const made = new Grid(other ? `Ranked list of ${title}` : "Ranked list", {
       render(item) {
@@ -73,10 +73,10 @@ export function make() {
     grids = [];
     shown = null;
     lists.replaceChildren();
-    bar.replaceChildren(...(ranking.status === "none" ? [] : models()));
+    if (ranking.status !== "ready") replace(bar, ranking.status === "none" ? [] : models());
     if (ranking.status === "ready") {
       shown = ranking;
-      bar.replaceChildren(...summary({ ...ranking.lists[0], elapsed: ranking.elapsed }), ...models(), markButtons);
+      replace(bar, summary({ ...ranking.lists[0], elapsed: ranking.elapsed }), models(), markButtons);
       const [first, second] = ranking.lists;
       grids = second ? [grid(first, second), grid(second, first)] : [grid(first)];
     } else if (ranking.status === "error") {
