@@ -139,6 +139,7 @@ function place(s, before) {
 }
 
 function show(s, before) {
+  // The back button may lead to a query that had no image from here.
   if (session.files.length && !s.upload) session.setFiles([]);
   session.follow(s);
   drawTabs(s);

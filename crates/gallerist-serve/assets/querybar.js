@@ -41,6 +41,8 @@ export function make() {
         return one(gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`)), known?.label ?? `item ${id}`, () => actions.remove(id), item);
       }),
     ];
+    // A link that was made with an image from a computer comes without it.
+    if (s.upload && !session.files.length) list.unshift(h("span", { class: "gone" }, `${s.upload} is not in the link`, h("button", { type: "button", title: "Go on without it", "aria-label": `Go on without ${s.upload}`, onclick: () => state.set({ upload: "" }) }, icon("cross"))));
     const free = (gallery.limits?.queries ?? 3) - list.length;
     const full = list.length > 0;
     const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, "Drop, paste or pick an image")) : null;

@@ -66,6 +66,18 @@ export function follow(s) {
   rank(s);
 }
 
+// Settles when no search is under way and its results are drawn: what takes long waits for it.
+export async function calm() {
+  while (ranking.status === "loading") {
+    await new Promise((resolve) => {
+      const heard = () => listeners.delete(heard) && resolve();
+      listeners.add(heard);
+    });
+  }
+  await new Promise(requestAnimationFrame);
+  await new Promise((resolve) => setTimeout(resolve, 0));
+}
+
 export const again = () => rank(state.get());
 
 async function rank(s) {

@@ -54,6 +54,7 @@ export function make() {
     stage.hidden = true;
     message.replaceChildren(notice("Reading the map…", null, null, "waiting"));
     try {
+      await session.calm();
       const answer = await session.readPoints();
       if (answer.state !== "ready") {
         message.replaceChildren(answer.state === "computing" ? notice("The map is being computed", "It opens when it is ready.", null, "waiting") : notice("This gallery has no map", "The server was started without one."));
@@ -65,7 +66,7 @@ export function make() {
       facts.textContent = `${plural(points.count, "point")} by ${answer.method}`;
       view = new Canvas(stage, below, above, points, moved);
       view.restored = link;
-      view.resized = () => placed || place();
+      view.resized = () => (placed && state.get().at) || place();
       link();
       // What was waiting for the points to know the selection.
       if (state.get().lasso) document.dispatchEvent(new CustomEvent("selection-known"));
@@ -225,8 +226,11 @@ export function make() {
     if (!before) return hover(now, event);
     travelled += Math.hypot(now.x - before.x, now.y - before.y);
     if (drawn) {
-      const last = drawn[drawn.length - 1];
-      if (Math.hypot(now.x - last.x, now.y - last.y) > 5) drawn.push(now);
+      // A browser hands over one event a frame; the ones between are inside it.
+      for (const corner of [...(event.getCoalescedEvents?.() ?? []), event].map(at)) {
+        const last = drawn.at(-1);
+        if (Math.hypot(corner.x - last.x, corner.y - last.y) > 5) drawn.push(corner);
+      }
       region.setAttribute("visibility", "visible");
       region.setAttribute("points", drawn.map((p) => `${p.x},${p.y}`).join(" "));
     } else if (fingers.size === 1) {
