@@ -103,15 +103,17 @@ function drawSide(s, name) {
 // What a view that the server computes in the background says until then.
 function waiting(name) {
   const { gallery: g } = session;
-  if (!computed(name) || g.failures === "ready") return null;
+  if (!computed(name)) return null;
+  if (g.failures === "ready" && (g.labelled || name === "duplicates" || name === "leaks")) return null;
   if (g.failures === "computing") return notice("Every item is being searched for in the gallery", "The failures open when that is done.", null, "waiting");
-  return notice("There are no failures to show", g.labelled ? "The gallery is larger than the server searches by itself." : "The gallery has no labels to tell right from wrong.");
+  return notice("There is nothing to show here", g.labelled ? "The gallery is larger than the server searches by itself." : "The gallery has no labels to tell right from wrong.");
 }
 
 let placed = { view: null, side: null };
 
-function place(s, before) {
-  const name = MAKERS[s.view] && s.view !== "selection" ? s.view : "gallery";
+function place(s) {
+  const known = MAKERS[s.view] && s.view !== "selection" ? s.view : "gallery";
+  const name = known === "failures" && !session.gallery.labelled ? "duplicates" : known;
   const next = beside({ ...s, view: name });
   const wait = waiting(name);
   const children = [];
@@ -132,19 +134,19 @@ function place(s, before) {
   side.hidden = next === "none";
   document.body.dataset.view = name;
   document.body.dataset.side = next;
-  if (!wait) view(name).show(s, placed.view === name ? before : null);
-  if (next !== "none") view(next).show(s, placed.side === next ? before : null);
+  if (!wait) view(name).show(s);
+  if (next !== "none") view(next).show(s);
   if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${short(session.gallery.name)}`;
   placed = { view: name, side: next, wait: Boolean(wait) };
 }
 
-function show(s, before) {
+function show(s) {
   // The back button may lead to a query that had no image from here.
   if (session.files.length && !s.upload) session.setFiles([]);
   session.follow(s);
   drawTabs(s);
   bar.show(s);
-  place(s, before);
+  place(s);
   details.show(s);
 }
 
@@ -216,15 +218,16 @@ async function start() {
   bar = querybar.make();
   document.getElementById("query").replaceChildren(bar.element);
   details = item.make();
+  document.getElementById("skip").addEventListener("click", () => main.focus());
   document.getElementById("share").addEventListener("click", share);
   document.getElementById("help-open").addEventListener("click", () => help.showModal());
   document.getElementById("help-close").addEventListener("click", () => help.close());
   state.subscribe(show);
-  const again = () => show(state.get(), null);
+  const again = () => show(state.get());
   actions.narrow.addEventListener("change", again);
   document.addEventListener("selection-known", again);
   // The side may show the ranked list only once there is one.
-  show(state.get(), null);
+  show(state.get());
   session.watch(again);
 }
 

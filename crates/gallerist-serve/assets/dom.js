@@ -3,11 +3,11 @@
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value === null || value === undefined) continue;
     if (name === "class") element.className = value;
     else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name in element && typeof value !== "string") element[name] = value;
-    else element.setAttribute(name, value === true ? "" : value);
+    else if (value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
   return element;
@@ -49,6 +49,7 @@ export const tool = (shape, words, onclick, properties = {}) =>
 
 export const number = (value) => Number(value).toLocaleString("en");
 export const fraction = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits).replace(/^(-?)0\./, "$1.") : "–");
+export const change = (value) => `${value > 0 ? "▲ +" : value < 0 ? "▼ −" : "= "}${fraction(Math.abs(value))}`;
 export const plural = (count, one, many = one + "s") => `${number(count)} ${count === 1 ? one : many}`;
 
 // A path by the name that tells it from others: a run's embeddings all have the same file name.

@@ -46,7 +46,7 @@ export function make() {
     const free = (gallery.limits?.queries ?? 3) - list.length;
     const full = list.length > 0;
     const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, "Drop, paste or pick an image")) : null;
-    const words = !full && !add ? h("span", { class: "soft" }, "Click an image to search with it") : null;
+    const words = !full && !add ? h("span", { class: "soft" }, gallery.images ? "Click an image to search with it" : "Click an item to search with it") : null;
     const clear = list.length > 1 ? button("Clear", actions.clear, { class: "quiet" }) : null;
     tiles.replaceChildren(...[...list, add, words, clear].filter(Boolean));
   }

@@ -45,9 +45,8 @@ export function subscribe(listener) {
 }
 
 function become(next) {
-  const before = current;
   current = next;
-  listeners.forEach((listener) => listener(current, before));
+  listeners.forEach((listener) => listener(current));
 }
 
 // A change that the back button undoes; `quiet` ones (the map's position) replace the address instead.
@@ -59,7 +58,5 @@ export function set(change, { quiet = false } = {}) {
   else history.pushState(null, "", address);
   become(next);
 }
-
-export const same = (a, b, names) => names.every((name) => String(a[name]) === String(b[name]));
 
 addEventListener("popstate", () => become(parse(location.hash)));

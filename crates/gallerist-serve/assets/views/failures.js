@@ -3,13 +3,12 @@
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
-import { button, fraction, h, notice, number, plural, replace, short } from "../dom.js";
+import { button, change, fraction, h, notice, number, plural, replace, short } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as selection from "../selection.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
 import * as tile from "../tile.js";
-import { change } from "./ranked.js";
 
 const meter = (value) => {
   const fill = h("i");

@@ -2,7 +2,6 @@ import * as api from "../api.js";
 import { h, number, notice, plural, short } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as session from "../session.js";
-import * as state from "../state.js";
 import * as tile from "../tile.js";
 
 const FILTERS = ["label", "not_label", "camera"];
@@ -12,6 +11,7 @@ export function make() {
   const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a label above.") });
   const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, facts), grid.element);
 
+  let shown = null;
   async function load(s) {
     await grid.show({ load: (offset, limit, signal) => api.items(s, offset, limit, signal) });
     const { gallery } = session;
@@ -24,9 +24,11 @@ export function make() {
   return {
     element,
     grid,
-    show(s, before) {
-      if (!before || !state.same(s, before, FILTERS)) load(s);
-      else grid.refresh();
+    show(s) {
+      const wanted = JSON.stringify(FILTERS.map((name) => s[name]));
+      if (wanted === shown) return grid.refresh();
+      shown = wanted;
+      load(s);
     },
   };
 }

@@ -43,6 +43,8 @@ export function make() {
   let points = null;
   let lassoing = false;
   let placed = false;
+  // The place that the address names, as far as the map has followed.
+  let position = "";
   let hovered = -1;
 
   // ---- Reading
@@ -80,6 +82,7 @@ export function make() {
 
   function place() {
     placed = true;
+    position = state.get().at;
     const [x, y, zoom] = state.get().at.split(",").map(Number);
     if ([x, y, zoom].every(Number.isFinite) && zoom > 0) view.look({ x, y }, view.fitting() * zoom);
     else view.fit();
@@ -194,7 +197,8 @@ export function make() {
       const { x, y } = view.centre;
       const zoom = view.scale / view.fitting();
       const standing = Math.abs(zoom - 1) < 1e-3;
-      state.set({ at: standing ? "" : [x, y, zoom].map((v) => Number(v.toPrecision(5))).join(",") }, { quiet: true });
+      position = standing ? "" : [x, y, zoom].map((v) => Number(v.toPrecision(5))).join(",");
+      state.set({ at: position }, { quiet: true });
     }, 300);
   }
 
@@ -332,10 +336,10 @@ export function make() {
 
   return {
     element,
-    show(s, before) {
+    show(s) {
       read();
       link();
-      if (view && before && s.at !== before.at && !resting) place();
+      if (view && placed && s.at !== position) place();
     },
   };
 }

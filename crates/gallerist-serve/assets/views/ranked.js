@@ -61,7 +61,7 @@ export function make() {
       key: (event, item) => tile.key(event, item, query),
       empty: () => notice("No result", "The filter leaves nothing of the gallery. Remove a label above."),
     });
-    lists.append(h("div", { class: "one" }, other && h("h3", {}, title), made.element));
+    lists.append(h("div", { class: "one" }, other && h("h2", {}, title), made.element));
     made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
     return made;
   }
@@ -116,5 +116,3 @@ function moved(rank, other, k) {
   const better = rank < other;
   return h("small", { title: `rank ${other} in the other list` }, better ? ` ▲${other - rank}` : ` ▼${rank - other}`);
 }
-
-export const change = (value) => `${value > 0 ? "▲ +" : value < 0 ? "▼ −" : "= "}${fraction(Math.abs(value))}`;
