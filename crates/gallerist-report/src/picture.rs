@@ -101,6 +101,11 @@ impl Picture {
     pub(crate) fn is_pixelated(&self) -> bool {
         self.side.is_some_and(|side| side <= PIXELATED_SIDE)
     }
+
+    /// What the bytes are: `image/png` for one.
+    pub fn media_type(&self) -> &'static str {
+        self.media_type
+    }
 }
 
 /// The longer side of a PNG: its first chunk starts with width and height.

@@ -2,11 +2,14 @@
 
 pub(crate) mod index;
 pub(crate) mod plot;
+mod serve;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gallerist::data::{Layout, OpenOptions};
+
+pub(crate) use serve::Serve;
 
 /// Deep metric learning and image retrieval.
 #[derive(Debug, Parser)]
@@ -29,6 +32,7 @@ pub(crate) enum Command {
     Search(Search),
     Index(index::Index),
     Plot(plot::Plot),
+    Serve(Serve),
     Loss(Loss),
     Data(Data),
     Weights(Weights),

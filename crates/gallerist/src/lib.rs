@@ -17,6 +17,7 @@
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
 //! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
+//! | serve a gallery to people and programs | [`serve`] |
 //!
 //! # From a run file to a ranked list
 //!
@@ -54,4 +55,5 @@ pub use gallerist_map as map;
 pub use gallerist_milvus as milvus;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
+pub use gallerist_serve as serve;
 pub use projector::write_projector;

@@ -11,6 +11,7 @@ mod loss;
 mod plot;
 mod remote;
 mod search;
+mod serve;
 mod train;
 mod weights;
 
@@ -52,7 +53,8 @@ failure_from!(
     gallerist::Error,
     gallerist::data::Error,
     gallerist::report::ReportError,
-    gallerist::retrieval::Error
+    gallerist::retrieval::Error,
+    gallerist::serve::Error
 );
 
 impl From<std::io::Error> for Failure {
@@ -72,6 +74,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Search(args) => search::run(args),
         Command::Index(args) => index::run(args.command),
         Command::Plot(args) => plot::run(args.kind),
+        Command::Serve(args) => serve::run(args),
         Command::Loss(args) => loss::run(args),
         Command::Data(args) => data::run(args),
         Command::Weights(args) => weights::run(args),

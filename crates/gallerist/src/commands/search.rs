@@ -1,6 +1,6 @@
 //! `gallerist search`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use gallerist::data::{ImageSet, OpenOptions};
@@ -44,7 +44,7 @@ pub(super) fn run(args: Search) -> Outcome {
         return Err(Failure::new("-k must be 1 or more, not 0", None));
     }
     let gallery = Searched::open(&args.gallery)?;
-    let model = model_for(&args, gallery.origin())?;
+    let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, &gallery.origin())?;
     super::set_threads(model.config().train.threads);
     let images = ImageSet::open_with(&args.query, &OpenOptions::default())?;
     let queries = embed_with_bar(&model, images.clone(), "embedding the queries")?;
@@ -179,23 +179,28 @@ fn origin(set: &EmbeddingSet) -> Origin {
     Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() }
 }
 
-/// The network that embedded the gallery: from --run, or from where the gallery's file says.
-fn model_for(args: &Search, gallery: Origin) -> Result<Model, Failure> {
-    let file = args.gallery.display();
+/// The network that embedded the gallery: from `run`, or from where the gallery's file says.
+pub(super) fn model_for(
+    gallery: &Path,
+    run: Option<&Path>,
+    checkpoint: Option<crate::args::Which>,
+    origin: &Origin,
+) -> Result<Model, Failure> {
+    let file = gallery.display();
     let hint = "give the run directory of the network that embedded it: --run DIR";
-    let Some(wanted) = &gallery.model else {
+    let Some(wanted) = &origin.model else {
         return Err(Failure::new(
             format!("`{file}` does not say which network embedded it"),
             Some("embed the gallery with `gallerist embed --out FILE.safetensors`"),
         ));
     };
-    let beside = args.gallery.parent().map(PathBuf::from).filter(|dir| dir.join("config.toml").exists());
-    let run = args.run.clone().or(beside).or(gallery.run.clone().map(PathBuf::from));
-    let Some(run) = run.filter(|run| args.run.is_some() || run.exists()) else {
+    let beside = gallery.parent().filter(|dir| dir.join("config.toml").exists());
+    let known = beside.or(origin.run.as_deref().map(Path::new)).filter(|run| run.exists());
+    let Some(run) = run.or(known) else {
         return Err(Failure::new(format!("cannot find the network that embedded `{file}`"), Some(hint)));
     };
-    let directory = RunDirectory::open(&run)?;
-    let choices = match args.checkpoint {
+    let directory = RunDirectory::open(run)?;
+    let choices = match checkpoint {
         Some(which) => vec![which.into()],
         None => vec![Which::Best, Which::Last],
     };
@@ -208,7 +213,7 @@ fn model_for(args: &Search, gallery: Origin) -> Result<Model, Failure> {
         }
     }
     let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
-    let found = Model::open(&run, choices[0])?;
+    let found = Model::open(run, choices[0])?;
     Err(Failure::new(
         format!(
             "`{file}` was embedded with the network {}\n  the run `{}` has {}: their distances mean nothing to each other",

@@ -1,0 +1,71 @@
+// The server's JSON interface (GET /openapi.json describes it). Ids are strings: a JavaScript number would round them.
+
+export class ApiError extends Error {
+  constructor(message, hint, status) {
+    super(message);
+    this.hint = hint;
+    this.status = status;
+  }
+}
+
+async function call(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("the server does not answer", "is `gallerist serve` still running?", 0);
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => ({}));
+  throw new ApiError(body.error ?? `the server answered with status ${response.status}`, body.hint ?? null, response.status);
+}
+
+const json = async (path, options) => (await call(path, options)).json();
+
+const post = (path, body, signal) =>
+  json(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+
+export function query(parameters) {
+  const pairs = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null && one !== "") pairs.append(name, one);
+    }
+  }
+  return pairs.size ? `?${pairs}` : "";
+}
+
+const filters = ({ label, not_label, camera }) => ({ label, not_label, camera });
+
+export const gallery = () => json("api/v1/gallery");
+export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ offset, limit, ...filters(state) }), { signal });
+export const item = (id, signal) => json(`api/v1/items/${id}`, { signal });
+export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, signal).then((answer) => answer.items);
+export const labels = (prefix, limit, signal) => json("api/v1/labels" + query({ prefix, limit }), { signal });
+
+export function search({ ids, files, k, model, ...rest }, signal) {
+  const options = { k, ...filters(rest), model };
+  if (files.length) {
+    const form = new FormData();
+    files.forEach((file) => form.append("image", file, file.name));
+    ids.forEach((id) => form.append("id", id));
+    for (const [name, value] of Object.entries(options)) {
+      for (const one of [value ?? []].flat()) form.append(name, one);
+    }
+    return json("api/v1/search/upload", { method: "POST", body: form, signal });
+  }
+  if (ids.length === 1) return json(`api/v1/items/${ids[0]}/similar` + query(options), { signal });
+  return post("api/v1/search", { ids, ...options }, signal);
+}
+
+export const map = () => json("api/v1/map");
+export const points = async () => (await call("api/v1/map/points")).arrayBuffer();
+export const failures = (sort, offset, limit, signal) => json("api/v1/failures" + query({ sort, offset, limit }), { signal });
+export const confusions = (limit) => json("api/v1/confusions" + query({ limit }));
+export const pairs = (kind, distance, offset, limit, signal) => json(`api/v1/${kind}` + query({ distance, offset, limit }), { signal });
+export const compare = (sort, offset, limit, signal) => json("api/v1/compare" + query({ sort, offset, limit }), { signal });
+export const heatmap = (queryId, itemId, signal) => json("api/v1/heatmap" + query({ query: queryId, item: itemId }), { signal });
+
+export const thumbnail = (id, size = 160) => `thumbnails/${id}` + (size === 160 ? "" : `?size=${size}`);
+export const image = (id) => `images/${id}`;

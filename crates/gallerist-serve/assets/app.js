@@ -1,0 +1,234 @@
+import * as actions from "./actions.js";
+import { announce, button, h, icon, notice, replace, short, toast } from "./dom.js";
+import { Grid } from "./grid.js";
+import * as marks from "./marks.js";
+import * as querybar from "./querybar.js";
+import * as selection from "./selection.js";
+import * as session from "./session.js";
+import * as state from "./state.js";
+import * as tile from "./tile.js";
+import * as confusions from "./views/confusions.js";
+import * as failures from "./views/failures.js";
+import * as gallery from "./views/gallery.js";
+import * as item from "./views/item.js";
+import * as map from "./views/map.js";
+import * as pairs from "./views/pairs.js";
+import * as ranked from "./views/ranked.js";
+
+const MAKERS = {
+  gallery: gallery.make,
+  ranked: ranked.make,
+  map: map.make,
+  failures: () => failures.make("failures"),
+  confusions: confusions.make,
+  duplicates: () => pairs.make("duplicates"),
+  leaks: () => pairs.make("leaks"),
+  compare: () => failures.make("compare"),
+  selection: selected,
+};
+const made = {};
+const view = (name) => (made[name] ??= MAKERS[name]());
+
+const ANALYSES = { failures: "Queries", confusions: "Confused classes", duplicates: "Near-duplicates", leaks: "Leaks" };
+const main = document.getElementById("main");
+const side = document.getElementById("side");
+const tabs = document.getElementById("tabs");
+const help = document.getElementById("help");
+let bar;
+let details;
+
+// ---- The selection as a grid
+
+function selected() {
+  const facts = h("span", { class: "facts" });
+  const grid = new Grid("Selection", { render: (one) => tile.tile(one), update: (cell, one) => tile.update(cell, one), enter: tile.enter, key: tile.key, empty: () => notice("Nothing is selected", "Draw around a region of the map, choose a label of its legend, or press Space on an image.") });
+  const element = h("section", { class: "view", "aria-label": "Selection" }, h("div", { class: "bar" }, facts, button("Clear", selection.clear, { class: "quiet" })), grid.element);
+  let shown = null;
+  return {
+    element,
+    grid,
+    async show(s) {
+      const wanted = JSON.stringify([s.sel, s.class, s.lasso, Boolean(session.points)]);
+      if (wanted === shown) return grid.refresh();
+      shown = wanted;
+      if (s.lasso && !session.points) await session.readPoints().catch(() => null);
+      await grid.show(selection.source(s));
+      facts.textContent = selection.exists(s) ? selection.describe(s, grid.total) : "";
+      if (selection.exists(s)) announce(facts.textContent);
+    },
+  };
+}
+
+// ---- Which views there are, and which stands beside which
+
+const computed = (name) => name in ANALYSES || name === "compare";
+
+function tabsOf() {
+  const { gallery: g } = session;
+  const names = [["gallery", "Gallery"], ["ranked", "Ranked list"]];
+  if (g.map !== "none") names.push(["map", "Map"]);
+  if (g.labelled || g.failures !== "none") names.push(["failures", "Failures"]);
+  if (g.compare) names.push(["compare", "Two models"]);
+  return names;
+}
+
+function analysesOf() {
+  const { gallery: g } = session;
+  return Object.entries(ANALYSES).filter(([name]) => (name === "leaks" ? g.training : name === "duplicates" ? true : g.labelled));
+}
+
+function beside(s) {
+  if (actions.narrow.matches && s.view !== "map") return "none";
+  const asked = { ranked: session.hasQuery(s), selection: true, map: session.gallery.map !== "none", none: true };
+  if (s.side && s.side !== s.view && asked[s.side]) return s.side;
+  if (s.view === "map") return session.hasQuery(s) ? "ranked" : selection.exists(s) ? "selection" : "none";
+  if (s.view === "ranked") return session.gallery.map === "ready" && session.hasQuery(s) && innerWidth > 1100 ? "map" : "none";
+  if (computed(s.view)) return session.hasQuery(s) ? "ranked" : "none";
+  return "none";
+}
+
+function drawTabs(s) {
+  const current = s.view in ANALYSES ? "failures" : s.view;
+  replace(tabs, tabsOf().map(([name, text]) => button(text, () => state.set({ view: name, sort: "" }), { "aria-current": name === current ? "page" : null })));
+  tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+function drawSide(s, name) {
+  const choices = [["ranked", "Ranked list", session.hasQuery(s)], ["selection", "Selection", selection.exists(s)], ["map", "Map", session.gallery.map !== "none"]];
+  const buttons = choices.filter(([value, , there]) => there && value !== s.view).map(([value, text]) => button(text, () => state.set({ side: value }), { "aria-pressed": String(value === name) }));
+  const close = h("button", { type: "button", class: "tool", title: "Close", "aria-label": "Close this pane", onclick: () => state.set({ side: "none" }) }, icon("cross"));
+  return [h("span", { class: "switch", role: "group", "aria-label": "Beside" }, buttons), close];
+}
+
+// What a view that the server computes in the background says until then.
+function waiting(name) {
+  const { gallery: g } = session;
+  if (!computed(name)) return null;
+  if (g.failures === "ready" && (g.labelled || name === "duplicates" || name === "leaks")) return null;
+  if (g.failures === "computing") return notice("Every item is being searched for in the gallery", "The failures open when that is done.", null, "waiting");
+  return notice("There is nothing to show here", g.labelled ? "The gallery is larger than the server searches by itself." : "The gallery has no labels to tell right from wrong.");
+}
+
+let placed = { view: null, side: null };
+
+function place(s) {
+  const known = MAKERS[s.view] && s.view !== "selection" ? s.view : "gallery";
+  const name = known === "failures" && !session.gallery.labelled ? "duplicates" : known;
+  const next = beside({ ...s, view: name });
+  const wait = waiting(name);
+  const children = [];
+  if (name in ANALYSES) {
+    const choices = analysesOf().map(([value, text]) => button(text, () => state.set({ view: value, sort: "" }), { "aria-current": value === name ? "page" : null }));
+    children.push(h("nav", { class: "subtabs", "aria-label": "Analyses" }, choices));
+  }
+  children.push(wait ?? view(name).element);
+  const stays = placed.view === name && placed.wait === Boolean(wait);
+  if (!stays || !main.contains(children.at(-1)) || wait) replace(main, children);
+  if (next === "none") {
+    side.replaceChildren();
+  } else if (placed.side !== next || !side.contains(view(next).element)) {
+    replace(side, h("div", { class: "side-bar" }, drawSide(s, next)), view(next).element);
+  } else {
+    replace(side.firstChild, drawSide(s, next));
+  }
+  side.hidden = next === "none";
+  document.body.dataset.view = name;
+  document.body.dataset.side = next;
+  if (!wait) view(name).show(s);
+  if (next !== "none") view(next).show(s);
+  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${short(session.gallery.name)}`;
+  placed = { view: name, side: next, wait: Boolean(wait) };
+}
+
+function show(s) {
+  // The back button may lead to a query that had no image from here.
+  if (session.files.length && !s.upload) session.setFiles([]);
+  session.follow(s);
+  drawTabs(s);
+  bar.show(s);
+  place(s);
+  details.show(s);
+}
+
+// ---- Keys, files from outside
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, select, textarea") || document.querySelector("dialog[open]")) return;
+  const s = state.get();
+  const names = tabsOf().map(([name]) => name);
+  const grid = view(placed.view ?? "gallery").grid;
+  if (event.key === "/") bar.focus();
+  else if (event.key === "?") help.showModal();
+  else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
+  else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) state.set({ view: names[event.key - 1], sort: "" });
+  else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], button, [role=application]")) grid.focus();
+  else return;
+  event.preventDefault();
+});
+
+const dropping = document.getElementById("drop");
+let depth = 0;
+const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+addEventListener("dragenter", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  depth++;
+  dropping.hidden = false;
+});
+addEventListener("dragover", (event) => carries(event) && event.preventDefault());
+addEventListener("dragleave", (event) => {
+  if (carries(event) && --depth <= 0) dropping.hidden = true;
+});
+addEventListener("drop", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  depth = 0;
+  dropping.hidden = true;
+  actions.upload(event.dataTransfer.files, event.shiftKey);
+});
+addEventListener("paste", (event) => {
+  const files = event.clipboardData?.files;
+  if (!files?.length) return;
+  event.preventDefault();
+  actions.upload(files);
+});
+
+async function share() {
+  if (session.files.length) toast("The link has all but the image you dropped: that stays on this computer.");
+  try {
+    await navigator.clipboard.writeText(location.href);
+    if (!session.files.length) toast("Link copied.");
+  } catch {
+    toast("The address of this page is the link.");
+  }
+}
+
+async function start() {
+  try {
+    await session.open();
+  } catch (error) {
+    main.replaceChildren(notice(error.message, error.hint, button("Try again", start), "error"));
+    return;
+  }
+  marks.open(session.gallery);
+  const name = document.getElementById("name");
+  name.textContent = short(session.gallery.name);
+  name.title = session.gallery.name;
+  bar = querybar.make();
+  document.getElementById("query").replaceChildren(bar.element);
+  details = item.make();
+  document.getElementById("skip").addEventListener("click", () => main.focus());
+  document.getElementById("share").addEventListener("click", share);
+  document.getElementById("help-open").addEventListener("click", () => help.showModal());
+  document.getElementById("help-close").addEventListener("click", () => help.close());
+  state.subscribe(show);
+  const again = () => show(state.get());
+  actions.narrow.addEventListener("change", again);
+  document.addEventListener("selection-known", again);
+  // The side may show the ranked list only once there is one.
+  show(state.get());
+  session.watch(again);
+}
+
+start();

@@ -1,0 +1,62 @@
+// A person's verdicts on results, kept by the browser (they never leave it but as the CSV file that is asked for).
+
+let name = "";
+let marks = new Map();
+const listeners = new Set();
+
+export function open(gallery) {
+  name = `gallerist marks ${gallery.name} ${gallery.model ?? ""}`;
+  try {
+    marks = new Map(Object.entries(JSON.parse(localStorage.getItem(name) ?? "{}")));
+  } catch {
+    marks = new Map();
+  }
+}
+
+const key = (query, id) => JSON.stringify([query.key, id]);
+
+export const subscribe = (listener) => listeners.add(listener);
+export const count = () => marks.size;
+export const of = (query, id) => (query ? marks.get(key(query, id))?.mark : undefined);
+
+// The same mark twice takes it back. `query` is `{ key, ids, name, label }`.
+export function toggle(query, result, mark) {
+  const at = key(query, result.id);
+  if (marks.get(at)?.mark === mark) {
+    marks.delete(at);
+  } else {
+    marks.set(at, {
+      query: query.ids.join("+"),
+      query_name: query.name,
+      query_label: query.label ?? "",
+      result: result.id,
+      result_path: result.path ?? "",
+      result_label: result.label ?? "",
+      rank: result.rank,
+      distance: result.distance,
+      mark,
+    });
+  }
+  save();
+  return marks.get(at)?.mark;
+}
+
+export function clear() {
+  marks.clear();
+  save();
+}
+
+function save() {
+  try {
+    localStorage.setItem(name, JSON.stringify(Object.fromEntries(marks)));
+  } catch {
+    // Private windows may refuse to store; the marks live as long as the page then.
+  }
+  listeners.forEach((listener) => listener());
+}
+
+const COLUMNS = ["query", "query_name", "query_label", "result", "result_path", "result_label", "rank", "distance", "mark"];
+
+const field = (value) => (/[",\r\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+
+export const csv = () => [COLUMNS, ...[...marks.values()].map((mark) => COLUMNS.map((column) => mark[column] ?? ""))].map((row) => row.map(field).join(",") + "\r\n").join("");

@@ -1,0 +1,140 @@
+// What is asked: the query's images, how many results, which labels.
+
+import * as actions from "./actions.js";
+import * as api from "./api.js";
+import { button, h, icon, number } from "./dom.js";
+import * as session from "./session.js";
+import * as state from "./state.js";
+import * as tile from "./tile.js";
+
+const COUNTS = [5, 10, 20, 50, 100, 200, 500, 1000];
+
+export function make() {
+  const { gallery } = session;
+  const tiles = h("div", { class: "query", role: "group", "aria-label": "Query" });
+  const picker = h("input", { type: "file", accept: "image/*", multiple: true, hidden: true, onchange: () => (actions.upload(picker.files, picker.dataset.together === "yes"), (picker.value = "")) });
+  const pick = (together) => {
+    picker.dataset.together = together ? "yes" : "no";
+    picker.click();
+  };
+
+  const most = gallery.limits?.k ?? 1000;
+  const counts = [...new Set([...COUNTS.filter((k) => k <= most), state.get().k])].sort((a, b) => a - b);
+  const k = h("select", { "aria-label": "Number of results", onchange: () => state.set({ k: Number(k.value) }) }, counts.map((value) => h("option", { value: String(value) }, `${value} results`)));
+
+  const chips = h("div", { class: "chips" });
+  const filter = gallery.labelled ? labelFilter() : null;
+  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, chips));
+
+  function one(source, name, remove) {
+    const label = `Remove ${name} from the query`;
+    const image = typeof source === "string" ? h("img", { src: source, alt: name, title: name, draggable: false }) : source;
+    return h("span", { class: "one-query" }, image, h("button", { type: "button", title: label, "aria-label": label, onclick: remove }, icon("cross")));
+  }
+
+  function drawTiles(s) {
+    const list = [
+      ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file))),
+      ...s.ids.map((id) => {
+        const known = session.ranking.results && session.ranking.query?.ids.includes(id) && s.ids.length === 1 ? session.ranking.query : null;
+        const item = { id, label: known?.label ?? null, path: known?.name ?? null };
+        return one(gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`)), known?.label ?? `item ${id}`, () => actions.remove(id), item);
+      }),
+    ];
+    // A link that was made with an image from a computer comes without it.
+    if (s.upload && !session.files.length) list.unshift(h("span", { class: "gone" }, `${s.upload} is not in the link`, h("button", { type: "button", title: "Go on without it", "aria-label": `Go on without ${s.upload}`, onclick: () => state.set({ upload: "" }) }, icon("cross"))));
+    const free = (gallery.limits?.queries ?? 3) - list.length;
+    const full = list.length > 0;
+    const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, "Drop, paste or pick an image")) : null;
+    const words = !full && !add ? h("span", { class: "soft" }, gallery.images ? "Click an image to search with it" : "Click an item to search with it") : null;
+    const clear = list.length > 1 ? button("Clear", actions.clear, { class: "quiet" }) : null;
+    tiles.replaceChildren(...[...list, add, words, clear].filter(Boolean));
+  }
+
+  function drawChips(s) {
+    const chip = (name, value, words, kind = "") =>
+      h("span", { class: `chip ${kind}` }, h("span", {}, words), button("×", () => state.set({ [name]: state.get()[name].filter((v) => v !== value) }), { "aria-label": `Remove the filter ${words}` }));
+    chips.replaceChildren(...s.label.map((v) => chip("label", v, v)), ...s.not_label.map((v) => chip("not_label", v, `not ${v}`, "not")), ...s.camera.map((v) => chip("camera", v, `camera ${v}`)));
+  }
+
+  session.onRanking(() => drawTiles(state.get()));
+  return {
+    element,
+    focus: () => element.querySelector("input[role=combobox]")?.focus(),
+    show(s) {
+      if (![...k.options].some((option) => option.value === String(s.k))) k.append(h("option", { value: String(s.k) }, `${s.k} results`));
+      k.value = String(s.k);
+      drawTiles(s);
+      drawChips(s);
+    },
+  };
+}
+
+// A combobox over the labels: Enter keeps a label, Shift+Enter leaves it out.
+function labelFilter() {
+  const list = h("ul", { role: "listbox", id: "labels", hidden: true, "aria-label": "Labels" });
+  const input = h("input", { type: "text", role: "combobox", "aria-expanded": "false", "aria-controls": "labels", "aria-autocomplete": "list", "aria-label": "Filter by label", placeholder: "Filter by label", autocomplete: "off", spellcheck: false });
+  let options = [];
+  let active = -1;
+  let abort = new AbortController();
+
+  const keep = (name, label) => {
+    const other = name === "label" ? "not_label" : "label";
+    const s = state.get();
+    state.set({ [name]: [...new Set([...s[name], label])], [other]: s[other].filter((v) => v !== label) });
+    input.value = "";
+    shut();
+  };
+
+  function shut() {
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  }
+
+  function point(to) {
+    active = options.length ? (to + options.length) % options.length : -1;
+    [...list.children].forEach((row, i) => row.setAttribute("aria-selected", String(i === active)));
+    if (active >= 0) {
+      list.children[active].scrollIntoView({ block: "nearest" });
+      input.setAttribute("aria-activedescendant", `label-${active}`);
+    }
+  }
+
+  async function look() {
+    abort.abort();
+    abort = new AbortController();
+    try {
+      const { total, labels } = await api.labels(input.value.trim(), 50, abort.signal);
+      options = labels;
+      const rows = labels.map(({ label, count }, i) =>
+        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false" }, h("span", { class: "label", onclick: () => keep("label", label) }, label), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", label), { tabIndex: -1, class: "quiet", title: `Leave ${label} out` })),
+      );
+      if (!labels.length) rows.push(h("li", { class: "soft" }, "no such label"));
+      else if (total > labels.length) rows.push(h("li", { class: "soft" }, `and ${number(total - labels.length)} more`));
+      list.replaceChildren(...rows);
+      list.hidden = false;
+      input.setAttribute("aria-expanded", "true");
+      point(input.value.trim() ? 0 : -1);
+    } catch (error) {
+      if (error.name !== "AbortError") list.replaceChildren(h("li", { class: "soft" }, error.message));
+    }
+  }
+
+  input.addEventListener("input", look);
+  input.addEventListener("focus", look);
+  input.addEventListener("blur", () => setTimeout(shut, 150));
+  list.addEventListener("pointerdown", (event) => event.preventDefault());
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown") point(active + 1);
+    else if (event.key === "ArrowUp") point(active - 1);
+    else if (event.key === "Enter" && active >= 0) keep(event.shiftKey ? "not_label" : "label", options[active].label);
+    else if (event.key === "Escape") list.hidden ? input.blur() : shut();
+    else if (event.key === "Backspace" && !input.value) state.set({ label: state.get().label.slice(0, -1) });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  return h("div", { class: "filter" }, input, list);
+}

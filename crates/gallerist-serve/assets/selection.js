@@ -1,0 +1,62 @@
+// The selection that all views show: some items, some classes, or a region of the map. It is a part of the address;
+// a region is kept as its polygon, so that a link to ten thousand items stays short.
+
+import * as api from "./api.js";
+import { plural } from "./dom.js";
+import * as session from "./session.js";
+import * as state from "./state.js";
+
+export const NONE = { sel: [], class: [], lasso: "" };
+
+export const exists = (s) => s.sel.length > 0 || s.class.length > 0 || s.lasso !== "";
+
+export const polygon = (text) => text.split(";").map((pair) => pair.split(",").map(Number)).filter((p) => p.length === 2 && p.every(Number.isFinite));
+export const format = (corners) => corners.map(([x, y]) => `${shorten(x)},${shorten(y)}`).join(";");
+const shorten = (value) => String(Number(value.toPrecision(5)));
+
+let known = { key: "" };
+
+// The map's points of the region, or null while the points are not read.
+export function region(s) {
+  if (!s.lasso || !session.points) return null;
+  if (known.key !== s.lasso) {
+    const indices = session.points.inside(polygon(s.lasso));
+    const mask = new Uint8Array(session.points.count);
+    for (const i of indices) mask[i] = 1;
+    known = { key: s.lasso, indices, mask };
+  }
+  return known;
+}
+
+export function has(s, item) {
+  if (s.sel.length) return s.sel.includes(item.id);
+  if (s.class.length) return s.class.includes(item.label);
+  return region(s)?.mask[session.points.index(item.id)] === 1;
+}
+
+export function describe(s, total) {
+  const count = total === undefined ? "" : plural(total, "item");
+  if (s.sel.length) return `${count} selected`;
+  if (s.class.length) return `${count} of ${s.class.join(" and ")}`;
+  return `${count} in the region`;
+}
+
+// The selected items as a source for a grid.
+export function source(s) {
+  if (s.class.length) return { load: (offset, limit, signal) => api.items({ label: s.class }, offset, limit, signal) };
+  const chosen = s.sel.length ? s.sel : (region(s)?.indices ?? []);
+  const id = (one) => (s.sel.length ? one : session.points.id(one));
+  return {
+    load: async (offset, limit, signal) => {
+      const part = Array.from(chosen.slice(offset, offset + limit), id);
+      return { items: part.length ? await api.lookup(part, signal) : [], total: chosen.length };
+    },
+  };
+}
+
+export function toggle(item) {
+  const { sel } = state.get();
+  state.set({ ...NONE, sel: sel.includes(item.id) ? sel.filter((id) => id !== item.id) : [...sel, item.id].slice(-500) });
+}
+
+export const clear = () => state.set(NONE);

@@ -1,0 +1,122 @@
+// What the views share beside the address: the gallery's facts, the query's images, the ranked list, the map's points.
+
+import * as api from "./api.js";
+import { Points } from "./points.js";
+import * as state from "./state.js";
+
+export let gallery = null;
+
+export async function open() {
+  gallery = await api.gallery();
+  return gallery;
+}
+
+// Asks again while the server computes; `changed` is called when something became ready.
+export function watch(changed) {
+  if (![gallery.map, gallery.failures].includes("computing")) return;
+  setTimeout(async () => {
+    try {
+      const now = await api.gallery();
+      const news = now.map !== gallery.map || now.failures !== gallery.failures;
+      gallery = now;
+      if (news) changed();
+    } catch {
+      // Asked again below.
+    }
+    watch(changed);
+  }, 1500);
+}
+
+// ---- The query: items by id (in the address), and images that were dropped (only here).
+
+export let files = [];
+
+export function setFiles(list) {
+  files.forEach((file) => list.includes(file) || URL.revokeObjectURL(file.url));
+  files = list;
+}
+
+export const hasQuery = (s = state.get()) => s.ids.length + files.length > 0;
+
+// ---- The ranked list of the query, and of the other model where two are compared.
+
+let generation = 0;
+let key = "";
+let abort = new AbortController();
+const listeners = new Set();
+export let ranking = { status: "none" };
+
+export const onRanking = (listener) => listeners.add(listener);
+
+const turn = (next) => {
+  ranking = next;
+  listeners.forEach((listener) => listener(ranking));
+};
+
+const queryOf = (s, queries) => {
+  const names = queries.map((q) => q.name ?? q.id ?? "image");
+  const known = [...new Set(queries.map((q) => q.label).filter((label) => label !== null && label !== undefined))];
+  return { key: [...s.ids, ...files.map((file) => `${file.name}:${file.size}`)].join("+"), ids: s.ids, name: names.join(" + "), label: known.length === 1 ? known[0] : null };
+};
+
+export function follow(s) {
+  const wanted = JSON.stringify([s.ids, s.k, s.label, s.not_label, s.camera, s.model, files.map((file) => file.url)]);
+  if (wanted === key) return;
+  key = wanted;
+  rank(s);
+}
+
+// Settles when no search is under way and its results are drawn: what takes long waits for it.
+export async function calm() {
+  while (ranking.status === "loading") {
+    await new Promise((resolve) => {
+      const heard = () => listeners.delete(heard) && resolve();
+      listeners.add(heard);
+    });
+  }
+  await new Promise(requestAnimationFrame);
+  await new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+export const again = () => rank(state.get());
+
+async function rank(s) {
+  const mine = ++generation;
+  abort.abort();
+  abort = new AbortController();
+  if (!hasQuery(s)) return turn({ status: "none" });
+  turn({ ...ranking, status: "loading" });
+  const asked = { ...s, k: Math.min(s.k, gallery.limits?.k ?? s.k), files: files.map((file) => file.file) };
+  const both = Boolean(gallery.compare) && !files.length;
+  const models = !both ? [undefined] : s.model === "other" ? ["other"] : s.model === "both" ? [undefined, "other"] : [undefined];
+  const began = performance.now();
+  try {
+    const answers = await Promise.all(models.map((model) => api.search({ ...asked, model }, abort.signal)));
+    if (mine !== generation) return;
+    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, query: queryOf(s, answer.queries) }));
+    turn({ status: "ready", lists, query: lists[0].query, results: lists[0].results, elapsed: performance.now() - began });
+  } catch (error) {
+    if (mine === generation && error.name !== "AbortError") turn({ status: "error", error });
+  }
+}
+
+// ---- The map's points, read when a view first needs them.
+
+let reading = null;
+export let points = null;
+
+export function readPoints() {
+  reading ??= (async () => {
+    const facts = await api.map();
+    if (facts.state !== "ready") {
+      reading = null;
+      return facts;
+    }
+    points = new Points(await api.points(), facts.labels);
+    return { ...facts, points };
+  })().catch((error) => {
+    reading = null;
+    throw error;
+  });
+  return reading;
+}

@@ -1,0 +1,62 @@
+// The state of the page is its address: everything that a link should bring back stands in the hash, and every view
+// reads the one object that it is parsed into.
+
+const LISTS = ["ids", "label", "not_label", "camera", "sel", "class"];
+const WORDS = ["view", "side", "k", "lasso", "open", "model", "sort", "upload", "at"];
+const STANDARD = { view: "gallery", side: "", k: 20, lasso: "", open: "", model: "", sort: "", upload: "", at: "" };
+
+export function parse(hash) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const state = {};
+  for (const name of LISTS) {
+    const values = given.getAll(name);
+    const split = name === "ids" || name === "sel";
+    state[name] = split ? values.flatMap((v) => v.split(",")).filter((v) => /^\d{1,20}$/.test(v)) : values;
+  }
+  for (const name of WORDS) state[name] = given.get(name) ?? STANDARD[name];
+  state.k = Math.max(1, Math.floor(Number(state.k)) || STANDARD.k);
+  return state;
+}
+
+export function format(state) {
+  const parts = [];
+  const add = (name, value) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+  for (const name of ["view", "ids", "k", ...WORDS, ...LISTS].filter((n, i, all) => all.indexOf(n) === i)) {
+    const value = state[name];
+    if (name === "ids" || name === "sel") {
+      if (value.length) add(name, value.join(","));
+    } else if (Array.isArray(value)) {
+      value.forEach((v) => add(name, v));
+    } else if (name === "view" || String(value) !== String(STANDARD[name])) {
+      add(name, value);
+    }
+  }
+  return "#" + parts.join("&");
+}
+
+let current = parse(location.hash);
+const listeners = new Set();
+
+export const get = () => current;
+
+export function subscribe(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function become(next) {
+  current = next;
+  listeners.forEach((listener) => listener(current));
+}
+
+// A change that the back button undoes; `quiet` ones (the map's position) replace the address instead.
+export function set(change, { quiet = false } = {}) {
+  const next = { ...current, ...change };
+  const address = format(next);
+  if (address === format(current)) return;
+  if (quiet) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+  become(next);
+}
+
+addEventListener("popstate", () => become(parse(location.hash)));

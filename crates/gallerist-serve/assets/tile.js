@@ -1,0 +1,76 @@
+import * as actions from "./actions.js";
+import * as api from "./api.js";
+import { fraction, h, icon, tool } from "./dom.js";
+import * as marks from "./marks.js";
+import * as selection from "./selection.js";
+import * as session from "./session.js";
+import * as state from "./state.js";
+
+export const nameOf = (item) => item.path?.split("/").pop() ?? `item ${item.id}`;
+
+export const describe = (item) => [item.label, nameOf(item)].filter(Boolean).join(", ");
+
+// A screen of fine pixels gets the larger thumbnail.
+const SIZE = devicePixelRatio > 1.3 ? 320 : 160;
+
+export function picture(item, size = SIZE) {
+  if (!session.gallery.images) return h("div", { class: "picture words" }, h("span", {}, item.path ?? `#${item.id}`));
+  const image = h("img", { alt: describe(item), draggable: false, decoding: "async" });
+  const frame = h("div", { class: "picture" }, image);
+  image.addEventListener("error", () => {
+    frame.classList.add("words");
+    frame.replaceChildren(h("span", {}, "image not found: " + (item.path ?? item.id)));
+  });
+  image.src = api.thumbnail(item.id, size);
+  return frame;
+}
+
+// Two shapes beside the two colours.
+export const verdict = (right) => h("span", { class: `verdict ${right ? "right" : "wrong"}`, title: right ? "same label as the query" : "another label than the query's", role: "img", "aria-label": right ? "right" : "wrong" }, icon(right ? "tick" : "cross"));
+
+export function hover(id) {
+  document.dispatchEvent(new CustomEvent("hover-item", { detail: id }));
+}
+
+// An item in a grid. With `query` it is a result: it has a distance, a verdict and can be marked.
+export function tile(item, query = null) {
+  const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey ? selection.toggle(item) : actions.search(item));
+  const shown = picture(item);
+  shown.addEventListener("click", search);
+  const caption = h("div", { class: "caption" }, h("span", { class: "label", title: describe(item) }, item.label ?? nameOf(item)), query && h("span", { class: "distance" }, fraction(item.distance)));
+  const tools = h("div", { class: "tools" }, tool("plus", "Add to the query (a)", () => actions.add(item), { tabIndex: -1 }), tool("open", "Details (o)", () => actions.open(item), { tabIndex: -1 }));
+  const element = h("div", { class: "tile", onpointerenter: () => hover(item.id), onpointerleave: () => hover(null) }, shown, tools, caption);
+  if (query) {
+    if (item.right !== null && item.right !== undefined) shown.append(verdict(item.right));
+    shown.append(h("span", { class: "rank" }, item.rank));
+    const mark = (name, shape, words) => tool(shape, words, () => marks.toggle(query, item, name), { tabIndex: -1, class: `tool mark ${name}` });
+    element.append(h("div", { class: "marks" }, mark("right", "tick", "Mark as right (r)"), mark("wrong", "cross", "Mark as wrong (w)")));
+  }
+  return element;
+}
+
+export function update(cell, item, query = null) {
+  const s = state.get();
+  const mark = marks.of(query, item.id);
+  const selected = selection.exists(s) && selection.has(s, item);
+  cell.classList.toggle("selected", selected);
+  cell.classList.toggle("queried", s.ids.includes(item.id));
+  cell.classList.toggle("marked", Boolean(mark));
+  for (const name of ["right", "wrong"]) cell.querySelector(`.mark.${name}`)?.setAttribute("aria-pressed", String(mark === name));
+  cell.setAttribute("aria-selected", String(selected));
+  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, item.right === true ? "right" : item.right === false ? "wrong" : null, mark ? `marked ${mark}` : null];
+  cell.setAttribute("aria-label", said.filter(Boolean).join(", "));
+}
+
+// The keys of a tile; true when one was meant.
+export function key(event, item, query = null) {
+  if (event.key === "a") actions.add(item);
+  else if (event.key === "o") actions.open(item);
+  else if (event.key === " ") selection.toggle(item);
+  else if (query && event.key === "r") marks.toggle(query, item, "right");
+  else if (query && event.key === "w") marks.toggle(query, item, "wrong");
+  else return false;
+  return true;
+}
+
+export const enter = (item, event) => (event.shiftKey ? actions.add(item) : actions.search(item));

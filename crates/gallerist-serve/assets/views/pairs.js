@@ -1,0 +1,65 @@
+// Near-duplicates within the gallery, and items of the gallery that are also among the training images.
+
+import * as actions from "../actions.js";
+import * as api from "../api.js";
+import { fraction, h, notice, plural } from "../dom.js";
+import { Grid } from "../grid.js";
+import * as session from "../session.js";
+import * as tile from "../tile.js";
+
+const KINDS = {
+  duplicates: { title: "Near-duplicates", pair: "pair", none: "No two items are this close" },
+  leaks: { title: "Leaks from training", pair: "item near a training image", pairs: "items near training images", none: "No item of the gallery is this close to a training image" },
+};
+
+export function make(name) {
+  const kind = KINDS[name];
+  const facts = h("span", { class: "facts" });
+  const limit = h("input", { type: "number", min: "0", step: "0.05", value: "0.1", inputmode: "decimal", onchange: () => load() });
+  const side = (item, run) => {
+    const known = item.id !== undefined && item.id !== null;
+    const shown = known ? tile.picture(item) : h("div", { class: "picture words" }, h("span", {}, item.path ?? "training image"));
+    if (known) shown.addEventListener("click", run);
+    return h("div", { class: "half" }, shown, h("span", { class: "label" }, item.label ?? ""), h("span", { class: "soft" }, known ? tile.nameOf(item) : (item.path ?? "")));
+  };
+  const grid = new Grid(kind.title, {
+    minimum: 260,
+    fewest: 1,
+    height: (width) => (width - 6) / 2 + 46,
+    render(pair) {
+      const differ = pair.a.label !== null && pair.b.label !== null && pair.a.label !== pair.b.label;
+      const words = [h("b", {}, fraction(pair.distance)), differ && name === "duplicates" && h("span", { class: "warn" }, "labels differ")];
+      return h("div", { class: "double" }, side(pair.a, () => actions.search(pair.a)), side(pair.b, () => actions.search(pair.b)), h("div", { class: "between" }, words));
+    },
+    update(cell, pair) {
+      tile.update(cell, pair.a);
+      cell.setAttribute("aria-label", `${tile.describe(pair.a)} and ${tile.describe(pair.b)}, distance ${fraction(pair.distance)}`);
+    },
+    enter: (pair, event) => tile.enter(pair.a, event),
+    key: (event, pair) => tile.key(event, pair.a),
+    empty: () => notice(kind.none, "Raise the distance to see more."),
+  });
+  const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, h("label", { class: "field" }, "closer than", limit)), grid.element);
+
+  async function load() {
+    await grid.show({
+      async load(offset, count, signal) {
+        const answer = await api.pairs(name, limit.value, offset, count, signal);
+        const total = answer.total ?? offset + answer.pairs.length + (answer.pairs.length === count ? 1 : 0);
+        return { items: answer.pairs, total };
+      },
+    });
+    facts.textContent = plural(grid.total, kind.pair, kind.pairs);
+  }
+
+  let read = null;
+  return {
+    element,
+    grid,
+    show() {
+      if (read === session.gallery.failures) return grid.refresh();
+      read = session.gallery.failures;
+      load();
+    },
+  };
+}

@@ -1,0 +1,118 @@
+// The ranked list of the query; where two models are compared, the list of each beside the other.
+
+import { announce, button, byKeyboard, fraction, h, icon, milliseconds, notice, plural, replace, short } from "../dom.js";
+import { Grid, listed } from "../grid.js";
+import * as marks from "../marks.js";
+import * as session from "../session.js";
+import * as state from "../state.js";
+import * as tile from "../tile.js";
+
+export function make() {
+  const bar = h("div", { class: "bar" });
+  const lists = h("div", { class: "lists" });
+  const element = h("section", { class: "view", "aria-label": "Ranked list" }, bar, lists);
+  let shown = null;
+  let grids = [];
+
+  function summary({ results, query, took, elapsed }) {
+    const judged = results.filter((r) => typeof r.right === "boolean");
+    const right = judged.filter((r) => r.right).length;
+    const parts = [h("b", {}, `${results.length} nearest`)];
+    if (judged.length) parts.push(h("span", { class: "tally" }, icon("tick"), `${right} right`), h("span", { class: "tally" }, icon("cross"), `${judged.length - right} wrong`));
+    const stages = ["decode", "embed", "search"].filter((name) => took?.[name] > 0.05).map((name) => `${name} ${milliseconds(took[name])}`);
+    parts.push(h("span", { class: "took", title: `on the server: ${stages.join(", ")}; answered after ${milliseconds(elapsed)}` }, milliseconds(took?.total)));
+    announce(`${plural(results.length, "result")} in ${milliseconds(took?.total)}${judged.length ? `, ${right} right` : ""}`);
+    return parts;
+  }
+
+  function save() {
+    const file = new Blob([marks.csv()], { type: "text/csv" });
+    const link = h("a", { href: URL.createObjectURL(file), download: "marks.csv" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  const markButtons = h("span", { class: "marks-menu" });
+  function drawMarks() {
+    const count = marks.count();
+    const clear = () => confirm(`Forget ${plural(count, "mark")}?`) && marks.clear();
+    markButtons.replaceChildren(...(count ? [button(`Download ${plural(count, "mark")}`, save, { class: "quiet save-marks" }), button("Clear", clear, { class: "quiet" })] : []));
+  }
+
+  function models() {
+    const { compare } = session.gallery;
+    if (!compare || session.files.length) return [];
+    const now = state.get().model;
+    const choice = (value, text, title) => button(text, () => state.set({ model: value }), { "aria-pressed": String(now === value), title });
+    return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", short(session.gallery.run) || "This model", session.gallery.run), choice("other", short(compare), compare), choice("both", "Both", "side by side"))];
+  }
+
+  function grid({ results, query, model }, other) {
+    const title = model === "other" ? short(session.gallery.compare) : short(session.gallery.run) || "this model";
+    const ranks = other && new Map(other.results.map((r) => [r.id, r.rank]));
+    const made = new Grid(other ? `Ranked list of ${title}` : "Ranked list", {
+      render(item) {
+        const element = tile.tile(item, query);
+        if (ranks) element.querySelector(".rank").append(moved(item.rank, ranks.get(item.id), other.results.length));
+        return element;
+      },
+      update: (cell, item) => tile.update(cell, item, query),
+      enter: tile.enter,
+      key: (event, item) => tile.key(event, item, query),
+      empty: () => notice("No result", "The filter leaves nothing of the gallery. Remove a label above."),
+    });
+    lists.append(h("div", { class: "one" }, other && h("h2", {}, title), made.element));
+    made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
+    return made;
+  }
+
+  function draw() {
+    const { ranking } = session;
+    element.setAttribute("aria-busy", String(ranking.status === "loading"));
+    if (ranking.status === "loading" && shown) return;
+    grids = [];
+    shown = null;
+    lists.replaceChildren();
+    if (ranking.status !== "ready") replace(bar, ranking.status === "none" ? [] : models());
+    if (ranking.status === "ready") {
+      shown = ranking;
+      replace(bar, summary({ ...ranking.lists[0], elapsed: ranking.elapsed }), models(), markButtons);
+      const [first, second] = ranking.lists;
+      grids = second ? [grid(first, second), grid(second, first)] : [grid(first)];
+    } else if (ranking.status === "error") {
+      lists.append(notice(ranking.error.message, ranking.error.hint, button("Try again", session.again), "error"));
+      announce(ranking.error.message);
+    } else if (ranking.status === "loading") {
+      lists.append(notice("Searching…", null, null, "waiting"));
+    } else {
+      const s = state.get();
+      const lost = s.upload && `This link was made with an image from someone's computer (${s.upload}), and the image is not in the link. Drop it here to see what they saw.`;
+      const start = session.gallery.upload ? "Drop, paste or pick an image, or click one of the gallery." : "Click an image of the gallery to see what is near it.";
+      lists.append(notice(lost ? "The query image is missing" : "No query yet", lost || start, button("Open the gallery", () => state.set({ view: "gallery" }))));
+    }
+  }
+
+  session.onRanking(draw);
+  marks.subscribe(() => {
+    drawMarks();
+    grids.forEach((made) => made.refresh());
+  });
+  drawMarks();
+  draw();
+
+  return {
+    element,
+    get grid() {
+      return grids[0];
+    },
+    show: () => grids.forEach((made) => made.refresh()),
+  };
+}
+
+// How an item's rank differs from its rank in the other list.
+function moved(rank, other, k) {
+  if (other === undefined) return h("small", { title: `not among the first ${k} of the other list` }, " new");
+  if (other === rank) return h("small", { title: "same rank" }, " =");
+  const better = rank < other;
+  return h("small", { title: `rank ${other} in the other list` }, better ? ` ▲${other - rank}` : ` ▼${rank - other}`);
+}

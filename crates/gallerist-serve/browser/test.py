@@ -1,0 +1,502 @@
+"""The page of `gallerist serve` in a real browser.
+
+Trains the small network of configs/smoke.toml (seconds), serves its 1,200 test images, and compares what the page
+shows with what the command line prints. Called by run.sh.
+"""
+
+import argparse
+import csv
+import json
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+import zipfile
+import zlib
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[3]
+IMAGES = ROOT / "data/omniglot/omniglot_images_evaluation.zip"
+EVIL = "<script>document.title='evil'</script><img src=x onerror=\"document.title='evil'\">"
+# Software rendering of WebGL, for machines without a graphics processor.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader"]
+
+options = None
+chromium = None
+work = None
+
+
+class Server:
+    """`gallerist serve` on a free port, with an address to call."""
+
+    def __init__(self, *arguments):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen([options.program, "serve", *map(str, arguments), "--port", str(port)])
+        self.until(lambda gallery: True, 30)
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return json.load(answer)
+
+    def until(self, ready, seconds):
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if ready(self.get("/api/v1/gallery")):
+                    return
+            except OSError:
+                if self.process.poll() is not None:
+                    raise RuntimeError(f"the server ended with status {self.process.returncode}") from None
+            if time.monotonic() > end:
+                raise RuntimeError(f"the server was not ready within {seconds} s")
+            time.sleep(0.05)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def gallerist(*arguments):
+    done = subprocess.run([options.program, *map(str, arguments)], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def png(path, shade):
+    """A grey square of 8 x 8."""
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)
+    rows = b"".join(b"\0" + bytes([shade]) * 8 for _ in range(8))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def embeddings(path, rows, labels, paths):
+    """A safetensors file of embeddings as another program would write it."""
+    parts = {
+        "embeddings": ("F32", [len(rows), len(rows[0])], b"".join(struct.pack(f"<{len(r)}f", *r) for r in rows)),
+        "labels": ("U8", None, json.dumps(labels).encode()),
+        "paths": ("U8", None, json.dumps(paths).encode()),
+    }
+    header, data = {}, b""
+    for name, (kind, shape, content) in parts.items():
+        header[name] = {"dtype": kind, "shape": shape or [len(content)], "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    head = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
+
+
+class PageTest(unittest.TestCase):
+    """A page of its own for each test, which must leave no error in the console."""
+
+    server = None
+    size = {"width": 1360, "height": 860}
+    settings = {}
+
+    def setUp(self):
+        self.context = chromium.new_context(viewport=self.size, accept_downloads=True, **self.settings)
+        self.page = self.context.new_page()
+        self.errors = []
+        self.expected_errors = 0
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.errors.append(f"a dialog opened: {dialog.message}"))
+
+    def tearDown(self):
+        self.context.close()
+        self.assertEqual(len(self.errors), self.expected_errors, f"errors in the console: {self.errors}")
+
+    def open(self, hash=""):
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.server.url}/{hash}")
+        return self.page
+
+    def shot(self, name):
+        self.page.mouse.move(0, 0)
+        self.page.wait_for_load_state("networkidle")
+        self.page.screenshot(path=options.out / f"{name}.png")
+
+    def results(self, where="main"):
+        """The names of the results in their order, as a screen reader has them, once there are any."""
+        cells = self.page.locator(f"{where} .lists [role=gridcell]")
+        expect(cells.first).to_have_attribute("aria-label", re.compile("rank 1,"))
+        return [re.match(r"rank (\d+), (.*), distance ([\d.–]+)", cell.get_attribute("aria-label")).groups() for cell in cells.all()]
+
+    def paths(self, where="main"):
+        return [name.split(", ")[-1] for _, name, _ in self.results(where)]
+
+
+class RunTest(PageTest):
+    """The gallery of a run, with its network."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.run_directory = work / "run"
+        cls.embeddings = cls.run_directory / "embeddings.safetensors"
+        if not cls.run_directory.exists():
+            gallerist("train", ROOT / "configs/smoke.toml", "--out", cls.run_directory)
+        cls.server = Server("--run", cls.run_directory, "--gallery", cls.embeddings)
+        cls.server.until(lambda g: g["map"] == "ready" and g["failures"] == "ready", 120)
+        cls.items = cls.server.get("/api/v1/items?limit=500")["items"]
+        cls.query = work / "query.png"
+        with zipfile.ZipFile(IMAGES) as archive:
+            cls.query.write_bytes(archive.read(cls.items[45]["path"]))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+
+class Gallery(RunTest):
+    def expected(self, k):
+        """The ranked list of the query image by the command line: names of files."""
+        found = json.loads(gallerist("search", "--run", self.run_directory, "--gallery", self.embeddings, "--query", self.query, "-k", k, "--json"))
+        return [result["path"].split("/")[-1] for result in found[0]["results"]]
+
+    def upload(self, path):
+        self.page.locator("input[type=file]").set_input_files(path)
+
+    def test_the_first_view_is_the_gallery(self):
+        began = time.monotonic()
+        page = self.open()
+        expect(page.locator("main .tile img").first).to_be_visible()
+        # Not wait_for_function, whose polling the page's Content-Security-Policy forbids.
+        loaded = "[...document.querySelectorAll('main .tile img')].slice(0, 20).every(i => i.complete && i.naturalWidth)"
+        while not page.evaluate(loaded):
+            self.assertLess(time.monotonic() - began, 30)
+            page.wait_for_timeout(10)
+        print(f"first view: {1000 * (time.monotonic() - began):.0f} ms", file=sys.stderr)
+        expect(page.locator("main .facts")).to_contain_text("1,200 images")
+        self.shot("gallery")
+
+    def test_an_uploaded_image_gives_the_ranked_list_of_the_command_line(self):
+        self.open()
+        self.upload(self.query)
+        self.assertEqual(self.paths(), self.expected(20))
+        expect(self.page.locator("main .took")).to_contain_text("ms")
+        self.shot("upload")
+
+    def test_an_item_gives_the_ranked_list_of_the_command_line_without_itself(self):
+        self.open(f"#view=ranked&ids={self.items[45]['id']}&side=none")
+        own = self.items[45]["path"].split("/")[-1]
+        self.assertEqual(self.paths(), [path for path in self.expected(21) if path != own])
+
+    def test_a_dropped_image_is_searched_for(self):
+        page = self.open()
+        data = page.evaluate_handle(
+            "bytes => { const data = new DataTransfer(); data.items.add(new File([new Uint8Array(bytes)], 'dropped.png', { type: 'image/png' })); return data; }",
+            list(self.query.read_bytes()),
+        )
+        page.dispatch_event("body", "dragenter", {"dataTransfer": data})
+        expect(page.locator("#drop")).to_be_visible()
+        page.dispatch_event("body", "drop", {"dataTransfer": data})
+        self.assertEqual(self.paths(), self.expected(20))
+
+    def test_a_pasted_image_is_searched_for(self):
+        page = self.open()
+        page.evaluate(
+            "bytes => { const data = new DataTransfer(); data.items.add(new File([new Uint8Array(bytes)], 'pasted.png', { type: 'image/png' })); dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); }",
+            list(self.query.read_bytes()),
+        )
+        self.assertEqual(self.paths(), self.expected(20))
+
+    def test_what_is_no_image_is_refused_in_words(self):
+        broken = work / "broken.png"
+        broken.write_text("no picture")
+        self.open()
+        self.upload(broken)
+        expect(self.page.locator("main .notice.error")).to_be_visible()
+        self.expected_errors = 1  # The browser itself notes the status of the answer.
+        self.shot("error")
+
+    def test_a_click_on_a_result_searches_with_it_and_back_returns(self):
+        page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
+        first = self.paths()
+        cell = page.locator("main .lists [role=gridcell]").first
+        before = cell.get_attribute("aria-label")
+        page.locator("main .lists .picture").nth(2).click()
+        expect(page).not_to_have_url(re.compile(f"ids={self.items[0]['id']}"))
+        expect(cell).not_to_have_attribute("aria-label", before)
+        self.assertNotEqual(self.paths(), first)
+        page.go_back()
+        expect(page).to_have_url(re.compile(f"ids={self.items[0]['id']}"))
+        expect(cell).to_have_attribute("aria-label", before)
+        self.assertEqual(self.paths(), first)
+
+    def test_three_images_are_searched_for_together(self):
+        ids = [item["id"] for item in self.items[:3]]
+        self.open(f"#view=ranked&ids={','.join(ids)}&side=none")
+        paths = self.paths()
+        self.assertEqual(len(paths), 20)
+        self.assertFalse({item["path"].split("/")[-1] for item in self.items[:3]} & set(paths))
+        expect(self.page.locator(".one-query")).to_have_count(3)
+
+    def test_an_image_is_added_to_an_upload(self):
+        page = self.open()
+        self.upload(self.query)
+        self.paths()
+        cell = page.locator("main .lists [role=gridcell]").nth(4)
+        cell.hover()
+        cell.get_by_role("button", name="Add to the query (a)").click()
+        expect(page.locator(".one-query")).to_have_count(2)
+        self.assertEqual(len(self.results()), 20)
+
+    def test_the_number_of_results_is_chosen(self):
+        self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
+        self.results()
+        self.page.get_by_label("Number of results").select_option("5")
+        expect(self.page.locator("main .lists [role=gridcell]")).to_have_count(5)
+
+    def test_labels_filter_the_results_and_the_gallery(self):
+        page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
+        self.results()
+        wanted = self.items[300]["label"]
+        page.keyboard.press("/")
+        page.keyboard.type(wanted)
+        page.get_by_role("option", name=wanted).first.wait_for()
+        page.keyboard.press("Enter")
+        expect(page.locator(".chip")).to_have_count(1)
+        expect(page.locator("main .lists [role=gridcell]").first).to_have_attribute("aria-label", re.compile(re.escape(wanted)))
+        self.assertEqual({name.split(", ")[0] for _, name, _ in self.results()}, {wanted})
+        page.get_by_role("button", name="Gallery", exact=True).click()
+        expect(page.locator("main .facts")).to_contain_text("20 of 1,200")
+        page.get_by_role("button", name=f"Remove the filter {wanted}").click()
+        expect(page.locator("main .facts")).to_contain_text("1,200 images")
+
+    def test_a_label_is_left_out(self):
+        own = self.items[0]["label"]
+        page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
+        self.results()
+        page.keyboard.press("/")
+        page.keyboard.type(own)
+        page.get_by_role("option", name=own).first.wait_for()
+        page.keyboard.press("Shift+Enter")
+        expect(page.locator("main .tally").first).to_contain_text("0 right")
+        self.assertNotIn(own, {name.split(", ")[0] for _, name, _ in self.results()})
+
+    def test_the_keyboard_moves_searches_and_marks(self):
+        page = self.open()
+        expect(page.locator("main .tile").first).to_be_visible()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("[role=gridcell]:focus")).to_have_attribute("data-index", "1")
+        page.keyboard.press("Enter")
+        self.results()
+        expect(page).to_have_url(re.compile(f"ids={self.items[1]['id']}"))
+        expect(page.locator("main .lists [role=gridcell]:focus")).to_have_count(1)
+        page.keyboard.press("r")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("w")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download 2 marks").click()
+        rows = list(csv.DictReader(download.value.path().open(newline="")))
+        self.assertEqual([row["mark"] for row in rows], ["right", "wrong"])
+        self.assertEqual([row["rank"] for row in rows], ["1", "2"])
+        self.assertEqual({row["query"] for row in rows}, {self.items[1]["id"]})
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys and help")).to_be_visible()
+        page.keyboard.press("Escape")
+
+    def test_the_gallery_scrolls_to_its_end(self):
+        page = self.open()
+        expect(page.locator("main .tile").first).to_be_visible()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("End")
+        expect(page.locator("[role=gridcell]:focus")).to_have_attribute("data-index", "1199")
+        expect(page.locator("[role=gridcell]:focus .tile")).to_be_visible()
+        self.assertLess(page.locator("main [role=gridcell]").count(), 200)
+
+    def test_the_map_shows_the_query_and_its_results(self):
+        page = self.open(f"#view=map&ids={self.items[0]['id']}")
+        expect(page.locator(".legend")).to_contain_text("query")
+        expect(page.locator(".legend")).to_contain_text(self.items[0]["label"])
+        self.results("aside")
+        expect(self.page.locator("aside .bar").last).to_contain_text("20 nearest")
+        self.shot("map")
+
+    def test_a_lasso_selects_a_region_and_its_link_brings_it_back(self):
+        page = self.open("#view=map")
+        surface = page.get_by_role("application")
+        expect(surface).to_be_visible()
+        page.wait_for_timeout(300)
+        box = surface.bounding_box()
+        middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.keyboard.down("Shift")
+        page.mouse.move(middle[0] - 150, middle[1] - 120)
+        page.mouse.down()
+        for x, y in [(150, -120), (150, 120), (-150, 120), (-150, -100)]:
+            page.mouse.move(middle[0] + x, middle[1] + y, steps=8)
+        page.mouse.up()
+        page.keyboard.up("Shift")
+        facts = page.locator("aside .facts")
+        expect(facts).to_have_text(re.compile(r"^[1-9][\d,]* items? in the region$"))
+        said = facts.inner_text()
+        expect(page.locator("aside .tile").first).to_be_visible()
+        expect(page.locator("aside .cell.selected").first).to_be_visible()
+        self.shot("lasso")
+        again = page.url
+        self.open("#" + again.split("#")[1])
+        expect(page.locator("aside .facts")).to_have_text(said)
+        # The failures show the same selection.
+        page.get_by_role("button", name="Failures").click()
+        expect(page.locator("main .bar")).to_contain_text("only the selection")
+        expect(page.locator("main .cell.selected").first).to_be_visible()
+        self.assertEqual(page.locator("main .list .cell:not(.selected):not(.blank)").count(), 0)
+
+    def test_the_map_pans_zooms_and_keeps_its_place_in_the_link(self):
+        page = self.open("#view=map")
+        surface = page.get_by_role("application")
+        expect(surface).to_be_visible()
+        surface.focus()
+        for key in ["+", "+", "ArrowLeft"]:
+            page.keyboard.press(key)
+        expect(page).to_have_url(re.compile("at="))
+        before = page.url
+        surface.hover()
+        page.mouse.wheel(0, -300)
+        expect(page).not_to_have_url(before)
+        # Where few points are in sight they are pictures.
+        with urllib.request.urlopen(self.server.url + "/api/v1/map/points") as answer:
+            content = answer.read()
+        n = len(content) // 20
+        x, y = (struct.unpack_from("<f", content, at * n)[0] for at in (8, 12))
+        self.open(f"#view=map&at={x:.4f},{y:.4f},200")
+        expect(page.locator(".pictures img").first).to_be_attached()
+
+    def test_failures_come_worst_first_and_run_as_queries(self):
+        page = self.open("#view=failures")
+        expect(page.locator("main .facts")).to_contain_text("mean average precision")
+        cells = page.locator("main .list [role=gridcell]")
+        shown = [float(re.search(r"precision ([\d.]+)", cell.get_attribute("aria-label")).group(1)) for cell in cells.all()]
+        self.assertEqual(shown, sorted(shown))
+        page.locator("main .line").nth(1).click()
+        self.results("aside")
+        expect(self.page.locator("aside .bar").last).to_contain_text("20 nearest")
+        expect(page.locator("main .cell.queried")).to_have_count(1)
+        self.shot("failures")
+
+    def test_confused_classes_and_near_duplicates_are_listed(self):
+        page = self.open("#view=confusions")
+        expect(page.locator(".pair").first).to_contain_text("is taken for")
+        self.shot("confusions")
+        page.locator(".pair .name").first.click()
+        self.results("aside")
+        self.open("#view=duplicates")
+        page.get_by_label("closer than").fill("1")
+        page.get_by_label("closer than").press("Enter")
+        expect(page.locator(".double").first).to_be_visible()
+        self.shot("duplicates")
+
+    def test_details_show_why_two_images_are_close(self):
+        page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
+        self.results()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("o")
+        expect(page.locator("dialog.item figure")).to_have_count(2)
+        expect(page.locator("dialog.item .heat")).to_have_count(2)
+        self.shot("details")
+
+    def test_a_link_to_an_upload_says_that_the_image_is_missing(self):
+        page = self.open("#view=ranked&upload=heron.jpg")
+        expect(page.locator("main .notice")).to_contain_text("heron.jpg")
+
+
+class Dark(RunTest):
+
+    settings = {"color_scheme": "dark"}
+
+    def test_every_view_is_drawn(self):
+        for name in ["gallery", f"ranked&ids={self.items[0]['id']}", "map", "failures"]:
+            self.open("#view=" + name)
+            self.page.wait_for_timeout(500)
+            self.shot(f"{name.split('&')[0]}-dark")
+
+
+class Phone(RunTest):
+    """A phone's width: nothing is wider than the screen."""
+
+    size = {"width": 390, "height": 844}
+    settings = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+    def test_no_view_is_wider_than_the_screen(self):
+        query = self.items[0]["id"]
+        for name in ["gallery", f"ranked&ids={query}", f"map&ids={query}", "failures", "confusions", "duplicates"]:
+            page = self.open("#view=" + name)
+            page.wait_for_timeout(500)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390, name)
+            self.shot(f"{name.split('&')[0]}-phone")
+
+    def test_a_tap_on_an_image_searches_with_it(self):
+        page = self.open()
+        page.locator("main .picture").nth(3).tap()
+        self.results()
+        expect(page.locator("main .bar")).to_contain_text("20 nearest")
+
+
+class Hostile(PageTest):
+    """A gallery whose labels and paths are markup, without a network."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = work / "hostile"
+        folder.mkdir()
+        names = [f"{i}.png" for i in range(6)]
+        for i, name in enumerate(names):
+            png(folder / name, 40 * i)
+        embeddings(work / "hostile.safetensors", [[1.0, 0.1 * i] for i in range(6)], [EVIL] * 6, names)
+        cls.server = Server("--gallery", work / "hostile.safetensors", "--images", folder)
+        cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_a_label_that_is_markup_is_shown_as_text_in_every_view(self):
+        item = self.server.get("/api/v1/items?limit=1")["items"][0]["id"]
+        for view in ["gallery", f"ranked&ids={item}", f"map&ids={item}", "failures", f"ranked&ids={item}&open={item}"]:
+            page = self.open("#view=" + view)
+            page.wait_for_timeout(400)
+            expect(page.locator("body")).to_contain_text("<script>")
+            self.assertNotIn("evil", page.title())
+            self.assertEqual(page.locator("body script").count(), 0)
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        expect(page.locator("#labels li").first).to_contain_text("<script>")
+        self.shot("hostile")
+
+    def test_without_a_network_nothing_is_offered_for_upload(self):
+        page = self.open()
+        expect(page.locator("main .tile").first).to_be_visible()
+        expect(page.locator(".pick")).to_have_count(0)
+
+
+def main():
+    global options, chromium, work
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", type=Path, required=True, help="the built gallerist")
+    parser.add_argument("--chromium", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the screenshots")
+    options, rest = parser.parse_known_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        work = Path(folder)
+        chromium = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
+        expect.set_options(timeout=10_000)
+        result = unittest.main(argv=[sys.argv[0], *rest], verbosity=2, exit=False).result
+        chromium.close()
+    sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)
+
+
+if __name__ == "__main__":
+    main()

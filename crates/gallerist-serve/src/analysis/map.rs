@@ -1,0 +1,84 @@
+//! The gallery in the plane.
+
+use std::path::Path;
+
+use gallerist_map::{MapMethod, Tsne, layout};
+use gallerist_retrieval::labels::encode;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+use sha2::{Digest, Sha256};
+
+use super::Snapshot;
+use crate::{Error, Options, Result};
+
+/// The label of a point without one.
+const NONE: u32 = u32::MAX;
+
+/// A point for each item, ready to be sent.
+pub(crate) struct Map {
+    /// How the points came about: `t-SNE, perplexity 30`.
+    pub(crate) method: String,
+    pub(crate) count: usize,
+    pub(crate) labels: Vec<String>,
+    /// Little-endian: ids (u64), x (f32), y (f32), numbers of the labels (u32), one list after the other.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Map {
+    /// The map kept in the file, if it is one of these rows, or else a new one, which is then kept.
+    pub(super) fn new(snapshot: &Snapshot, kept: Option<&Path>, options: &Options) -> Result<Self> {
+        let fingerprint = fingerprint(snapshot, options);
+        if let Some(set) = kept.and_then(|path| EmbeddingSet::load(path).ok())
+            && set.model.as_ref() == Some(&fingerprint)
+            && (set.embeddings.rows(), set.embeddings.cols()) == (snapshot.ids.len(), 2)
+        {
+            let method = set.source.unwrap_or_default();
+            return Ok(Self::of(snapshot, &set.embeddings, method));
+        }
+        let method = method(snapshot, options);
+        let found = layout(&snapshot.rows, &method, &mut |_, _| ())
+            .map_err(|error| Error::Option { problem: error.to_string(), hint: error.hint() })?;
+        let points = Matrix::new(found.points.len(), 2, found.points.concat())?;
+        if let Some(path) = kept {
+            let set = EmbeddingSet {
+                model: Some(fingerprint),
+                source: Some(found.method.clone()),
+                ..points.clone().into()
+            };
+            if let Err(error) = set.save(path) {
+                (options.note)(&format!("the map is not kept: {error}"));
+            }
+        }
+        Ok(Self::of(snapshot, &points, found.method))
+    }
+
+    fn of(snapshot: &Snapshot, points: &Matrix, method: String) -> Self {
+        let encoded = encode(&snapshot.labels);
+        let mut bytes = Vec::with_capacity(snapshot.ids.len() * 20);
+        snapshot.ids.iter().for_each(|id| bytes.extend(id.to_le_bytes()));
+        for axis in 0..2 {
+            (0..points.rows()).for_each(|row| bytes.extend(points.row(row)[axis].to_le_bytes()));
+        }
+        for (class, label) in encoded.ids.iter().zip(&snapshot.labels) {
+            let class = if label.is_empty() { NONE } else { *class };
+            bytes.extend(class.to_le_bytes());
+        }
+        Self { method, count: snapshot.ids.len(), labels: encoded.names, bytes }
+    }
+}
+
+/// Neighbours stay neighbours where there is time for it: it grows with the square of the items.
+fn method(snapshot: &Snapshot, options: &Options) -> MapMethod {
+    match snapshot.ids.len() {
+        4.. if snapshot.ids.len() <= options.tsne_items => MapMethod::Tsne(Tsne::default()),
+        _ => MapMethod::Pca,
+    }
+}
+
+/// Changes with the rows, their order and the method.
+fn fingerprint(snapshot: &Snapshot, options: &Options) -> String {
+    let mut digest = Sha256::new();
+    digest.update(format!("{:?}", method(snapshot, options)));
+    snapshot.ids.iter().for_each(|id| digest.update(id.to_le_bytes()));
+    snapshot.rows.as_slice().iter().for_each(|value| digest.update(value.to_le_bytes()));
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,98 @@
+//! Searches that wait are made together.
+//!
+//! One search reads the whole gallery once, and so do sixty: what costs time is the memory that is read.
+//! One thread takes all queries that have come in while it was busy, and searches for them in one go. So
+//! there are never two searches at a time that take the processor's caches from each other, and a
+//! thousand waiting queries are refused instead of piled up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use tokio::sync::oneshot;
+
+use crate::gallery::{Found, Gallery, Query};
+use crate::{Error, Result};
+
+/// Queries searched for at once.
+const AT_ONCE: usize = 64;
+
+/// Queries that may wait.
+const WAITING: usize = 1024;
+
+struct Job {
+    query: Query,
+    answer: oneshot::Sender<Result<Found>>,
+}
+
+/// The door to a gallery's search.
+pub(crate) struct Batcher {
+    jobs: SyncSender<Job>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Too many queries wait.
+    Busy,
+    /// The search panicked.
+    Broken,
+    /// The search failed.
+    Failed(Error),
+}
+
+impl Batcher {
+    pub(crate) fn start(gallery: Arc<Gallery>) -> Result<Self> {
+        let (jobs, waiting) = sync_channel(WAITING);
+        let thread = std::thread::Builder::new().name("search".to_owned());
+        thread
+            .spawn(move || run(&gallery, &waiting))
+            .map_err(|source| Error::Io { action: "start the thread of the search".to_owned(), source })?;
+        Ok(Self { jobs })
+    }
+
+    pub(crate) async fn search(&self, query: Query) -> std::result::Result<Found, Refused> {
+        let (answer, found) = oneshot::channel();
+        match self.jobs.try_send(Job { query, answer }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return Err(Refused::Busy),
+        }
+        found.await.map_err(|_| Refused::Broken)?.map_err(Refused::Failed)
+    }
+}
+
+/// Until the last door is gone.
+fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
+    while let Ok(first) = waiting.recv() {
+        let more = waiting.try_iter().take(AT_ONCE - 1);
+        // Whoever has gone away needs no answer.
+        let mut jobs: Vec<Job> =
+            std::iter::once(first).chain(more).filter(|job| !job.answer.is_closed()).collect();
+        if jobs.is_empty() {
+            continue;
+        }
+        // An index searches queries of the same filter together.
+        jobs.sort_by_key(|job| !job.query.filter.is_empty());
+        let (queries, answers): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(|job| (job.query, job.answer)).unzip();
+        match together(gallery, &queries) {
+            Some(Ok(lists)) => {
+                answers.into_iter().zip(lists).for_each(|(answer, list)| drop(answer.send(Ok(list))))
+            }
+            // One query that fails must not take the others along.
+            Some(Err(_)) | None => {
+                for (query, answer) in queries.into_iter().zip(answers) {
+                    // Without an answer it is dropped, and that is an answer, too.
+                    if let Some(found) = together(gallery, &[query]) {
+                        drop(answer.send(found.map(|mut lists| lists.pop().unwrap_or_default())));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `None` when the search panicked: the thread must live on.
+fn together(gallery: &Gallery, queries: &[Query]) -> Option<Result<Vec<Found>>> {
+    catch_unwind(AssertUnwindSafe(|| gallery.search(queries))).ok()
+}

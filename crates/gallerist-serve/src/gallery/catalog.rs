@@ -1,0 +1,200 @@
+//! What is known about the items of a gallery beside their embeddings.
+
+use std::collections::HashMap;
+
+use gallerist_retrieval::index::{Among, ItemFilter};
+use gallerist_retrieval::labels::SEPARATOR;
+
+/// The code of a row without a value.
+const NONE: u32 = u32::MAX;
+
+/// One value per row, each distinct one kept once.
+#[derive(Default)]
+pub(crate) struct Column {
+    codes: Vec<u32>,
+    names: Vec<String>,
+    counts: Vec<usize>,
+    known: HashMap<String, u32>,
+}
+
+impl Column {
+    fn push(&mut self, value: Option<&str>) {
+        let Some(value) = value.filter(|value| !value.is_empty()) else {
+            self.codes.push(NONE);
+            return;
+        };
+        let code = match self.known.get(value) {
+            Some(&code) => code,
+            None => {
+                let code = self.names.len() as u32;
+                self.names.push(value.to_owned());
+                self.counts.push(0);
+                self.known.insert(value.to_owned(), code);
+                code
+            }
+        };
+        self.counts[code as usize] += 1;
+        self.codes.push(code);
+    }
+
+    fn remove(&mut self, row: usize) {
+        let code = self.codes.remove(row);
+        if code != NONE {
+            self.counts[code as usize] -= 1;
+        }
+    }
+
+    pub(crate) fn get(&self, row: usize) -> Option<&str> {
+        self.names.get(self.codes[row] as usize).map(String::as_str)
+    }
+
+    /// The values in use, each with the number of its rows.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
+        let names = self.names.iter().map(String::as_str);
+        names.zip(self.counts.iter().copied()).filter(|&(_, count)| count > 0)
+    }
+
+    /// The number of rows with this value.
+    pub(crate) fn count(&self, value: &str) -> usize {
+        self.known.get(value).map_or(0, |&code| self.counts[code as usize])
+    }
+
+    /// For each code, and at the end for rows without a value, whether it passes.
+    fn passes(&self, among: &Among<String>) -> Vec<bool> {
+        let wanted = among.wanted();
+        let mut passes = vec![!wanted; self.names.len() + 1];
+        for code in among.values().iter().filter_map(|value| self.known.get(value)) {
+            passes[*code as usize] = wanted;
+        }
+        passes
+    }
+}
+
+/// Ids, labels, paths and cameras of the rows of a gallery, in its order.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    ids: Vec<u64>,
+    rows: HashMap<u64, u32>,
+    pub(crate) labels: Column,
+    pub(crate) cameras: Column,
+    paths: Vec<Option<Box<str>>>,
+}
+
+impl Catalog {
+    /// Adds a row at the end. Its id must be new.
+    pub(crate) fn push(&mut self, id: u64, label: Option<&str>, path: Option<&str>, camera: Option<&str>) {
+        self.rows.insert(id, self.ids.len() as u32);
+        self.ids.push(id);
+        self.labels.push(label);
+        self.cameras.push(camera);
+        self.paths.push(path.filter(|path| !path.is_empty()).map(Box::from));
+    }
+
+    /// Removes the row of `id`; false when there is none.
+    pub(crate) fn remove(&mut self, id: u64) -> bool {
+        let Some(row) = self.rows.remove(&id) else { return false };
+        let row = row as usize;
+        self.ids.remove(row);
+        self.labels.remove(row);
+        self.cameras.remove(row);
+        self.paths.remove(row);
+        for (row, id) in self.ids.iter().enumerate().skip(row) {
+            self.rows.insert(*id, row as u32);
+        }
+        true
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
+    pub(crate) fn row(&self, id: u64) -> Option<usize> {
+        self.rows.get(&id).map(|&row| row as usize)
+    }
+
+    pub(crate) fn path(&self, row: usize) -> Option<&str> {
+        self.paths[row].as_deref()
+    }
+
+    /// `filter` made ready to be asked by row. Ids and paths are not looked at: no caller asks for them.
+    pub(crate) fn admission(&self, filter: &ItemFilter) -> Admission<'_> {
+        Admission {
+            labels: filter.label.as_ref().map(|among| (&self.labels, self.labels.passes(among))),
+            cameras: filter.camera.as_ref().map(|among| (&self.cameras, self.cameras.passes(among))),
+        }
+    }
+}
+
+/// The part of an [`ItemFilter`] that looks at labels and cameras, over the rows of a catalog.
+pub(crate) struct Admission<'a> {
+    labels: Option<(&'a Column, Vec<bool>)>,
+    cameras: Option<(&'a Column, Vec<bool>)>,
+}
+
+impl Admission<'_> {
+    pub(crate) fn admits(&self, row: usize) -> bool {
+        [&self.labels, &self.cameras]
+            .into_iter()
+            .flatten()
+            .all(|(column, passes)| passes[(column.codes[row] as usize).min(passes.len() - 1)])
+    }
+}
+
+/// Whether two labels name the same class: equal, or sets (`heron|wading`) that share one.
+pub(crate) fn same_class(a: &str, b: &str) -> bool {
+    fn parts(label: &str) -> impl Iterator<Item = &str> {
+        label.split(SEPARATOR).map(str::trim).filter(|part| !part.is_empty())
+    }
+    a == b || (a.contains(SEPARATOR) || b.contains(SEPARATOR)) && parts(a).any(|a| parts(b).any(|b| a == b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let mut catalog = Catalog::default();
+        catalog.push(10, Some("heron"), Some("a.png"), Some("c1"));
+        catalog.push(20, Some("wren"), None, None);
+        catalog.push(30, None, Some(""), Some("c2"));
+        catalog.push(40, Some("heron"), Some("d.png"), Some("c2"));
+        catalog
+    }
+
+    #[test]
+    fn a_removed_row_leaves_the_others_where_they_are_found() {
+        let mut catalog = catalog();
+        assert!(catalog.remove(20) && !catalog.remove(20));
+        assert_eq!(catalog.ids(), [10, 30, 40]);
+        assert_eq!([10, 20, 30, 40].map(|id| catalog.row(id)), [Some(0), None, Some(1), Some(2)]);
+        assert_eq!(catalog.labels.get(2), Some("heron"));
+        assert_eq!(catalog.path(2), Some("d.png"));
+        assert_eq!(catalog.labels.counts().collect::<Vec<_>>(), [("heron", 2)]);
+        catalog.push(20, Some("wren"), None, None);
+        assert_eq!((catalog.row(20), catalog.labels.count("wren")), (Some(3), 1));
+    }
+
+    #[test]
+    fn a_filter_admits_what_passes_every_condition() {
+        let catalog = catalog();
+        let admitted = |filter: ItemFilter| {
+            let admission = catalog.admission(&filter);
+            (0..4).filter(|&row| admission.admits(row)).collect::<Vec<_>>()
+        };
+        assert_eq!(admitted(ItemFilter::default()), [0, 1, 2, 3]);
+        assert_eq!(admitted(ItemFilter::default().label_in(["heron", "swan"])), [0, 3]);
+        assert_eq!(admitted(ItemFilter::default().label_not_in(["heron"])), [1, 2]);
+        assert_eq!(admitted(ItemFilter::default().label_in(["heron"]).camera_in(["c2"])), [3]);
+        assert!(admitted(ItemFilter::default().label_in(Vec::<String>::new())).is_empty());
+    }
+
+    #[test]
+    fn label_sets_are_of_a_class_when_they_share_a_label() {
+        assert!(same_class("a|b", "b | c") && same_class("a", "a|b") && same_class("a b", "a b"));
+        assert!(!same_class("a|b", "c|d") && !same_class("ab", "a") && !same_class("a|", "b|"));
+    }
+}

@@ -1,0 +1,219 @@
+//! A gallery, whatever it is kept in, with what is known about its items.
+
+mod catalog;
+mod searcher;
+
+use std::path::{Path, PathBuf};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::file::MappedCompact;
+use gallerist_retrieval::index::{EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index};
+use gallerist_retrieval::search::Metric;
+
+pub(crate) use catalog::{Catalog, same_class};
+pub(crate) use searcher::Searcher;
+
+use crate::{Error, Result};
+
+/// Items whose metadata is asked for at a time: their embeddings come along.
+const ITEMS_AT_A_TIME: usize = 4096;
+
+/// A gallery: a file of embeddings, an index, a collection in a database.
+///
+/// Images are compared as `gallerist search` compares them: rows divided by their lengths, and then by
+/// their Euclidean distance.
+pub struct Gallery {
+    name: String,
+    origin: Origin,
+    dimensions: usize,
+    kind: &'static str,
+    /// Beside the gallery's own file.
+    map: Option<PathBuf>,
+    /// Items and search change together.
+    inside: RwLock<Inside>,
+}
+
+/// What a change of the gallery changes.
+pub(crate) struct Inside {
+    pub(crate) catalog: Catalog,
+    pub(crate) searcher: Searcher,
+}
+
+/// One search: a row of length 1, how many items, and which.
+pub(crate) struct Query {
+    pub(crate) vector: Vec<f32>,
+    pub(crate) k: usize,
+    pub(crate) filter: ItemFilter,
+}
+
+/// Ids with their Euclidean distances, the nearest first.
+pub(crate) type Found = Vec<(u64, f32)>;
+
+impl Gallery {
+    /// Opens a file of embeddings (`.npy`, `.safetensors` in f32, bf16 or int8) or an index. An index is
+    /// read into memory where it is to be [changed](Self::is_index), and else left in its file.
+    ///
+    /// The ids of a file's items are those of
+    /// [`Items::from_set`](gallerist_retrieval::index::Items::from_set): of their paths.
+    ///
+    /// # Errors
+    /// What the file's reader refuses, rows that are not finite, and an index that does not compare by
+    /// the cosine.
+    pub fn open(path: &Path, writable: bool) -> Result<Self> {
+        let mut map = path.as_os_str().to_owned();
+        map.push(".map.safetensors");
+        Ok(Self { map: Some(map.into()), ..Self::read_file(path, writable)? })
+    }
+
+    fn read_file(path: &Path, writable: bool) -> Result<Self> {
+        let name = path.display().to_string();
+        if is_index(path) {
+            let index = EmbeddedIndex::open(path, !writable)?;
+            let (origin, ids) = (index.origin().clone(), index.ids(&ItemFilter::default()));
+            return Self::from_index(name, index.into(), origin, &ids);
+        }
+        if let Ok(compact) = MappedCompact::open(path) {
+            return Self::from_compact(name, path, compact);
+        }
+        Self::from_set(name, EmbeddingSet::load(path)?)
+    }
+
+    /// A gallery of embeddings in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_set(name: impl Into<String>, set: EmbeddingSet) -> Result<Self> {
+        let (rows, _) = set.embeddings.l2_normalized();
+        let searcher = Searcher::rows(rows)?;
+        Self::with_searcher(name.into(), set, searcher, "exact")
+    }
+
+    fn from_compact(name: String, path: &Path, compact: MappedCompact) -> Result<Self> {
+        // Decoded for a moment only, for what stands beside the embeddings; the checksum is checked by it.
+        let set = EmbeddingSet::load(path)?;
+        let searcher = Searcher::compact(compact)?;
+        Self::with_searcher(name, set, searcher, "compact")
+    }
+
+    fn with_searcher(
+        name: String,
+        set: EmbeddingSet,
+        searcher: Searcher,
+        kind: &'static str,
+    ) -> Result<Self> {
+        let dimensions = set.embeddings.cols();
+        let origin = Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() };
+        let items = Items::from_set(set)?;
+        let set = items.set();
+        let mut catalog = Catalog::default();
+        for (row, &id) in items.ids().iter().enumerate() {
+            let entry = |list: &'_ Option<Vec<String>>| list.as_ref().map(|list| list[row].clone());
+            let [label, path, camera] = [&set.labels, &set.paths, &set.cameras].map(entry);
+            catalog.push(id, label.as_deref(), path.as_deref(), camera.as_deref());
+        }
+        let inside = RwLock::new(Inside { catalog, searcher });
+        Ok(Self { name, origin, dimensions, kind, map: None, inside })
+    }
+
+    /// A gallery behind the door of an [`Index`], with the ids of all its items.
+    ///
+    /// # Errors
+    /// When the index does not compare by the cosine, and those of a place that is asked over a network.
+    pub fn from_index(
+        name: impl Into<String>,
+        index: Box<dyn Index>,
+        origin: Origin,
+        ids: &[u64],
+    ) -> Result<Self> {
+        let name = name.into();
+        let info = index.info()?;
+        if info.metric != Metric::Cosine {
+            return Err(Error::Metric { gallery: name });
+        }
+        let mut catalog = Catalog::default();
+        for ids in ids.chunks(ITEMS_AT_A_TIME) {
+            for item in index.get(ids)?.into_iter().flatten() {
+                catalog.push(item.id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+            }
+        }
+        let kind = match (info.place, info.kind) {
+            ("embedded", IndexKind::Exact) => "exact",
+            ("embedded", IndexKind::Hnsw) => "hnsw",
+            _ => "milvus",
+        };
+        let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index) });
+        Ok(Self { name, origin, dimensions: info.dimensions, kind, map: None, inside })
+    }
+
+    /// What the gallery was opened from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its embeddings come from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Values per embedding.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// How it is searched: `exact`, `compact`, `hnsw` or `milvus`.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether items can come and go: only in an index.
+    pub fn is_index(&self) -> bool {
+        matches!(self.read().searcher, Searcher::Index(_))
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inside> {
+        self.inside.read().expect("no thread panics while it holds this lock")
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inside> {
+        self.inside.write().expect("no thread panics while it holds this lock")
+    }
+
+    /// Adds items, and returns when they would outlive the process.
+    pub(crate) fn add(&self, items: &Items) -> Result<()> {
+        let mut inside = self.write();
+        let Inside { catalog, searcher } = &mut *inside;
+        let index = searcher.index()?;
+        index.upsert(items)?;
+        for row in 0..items.len() {
+            let item = items.item(row);
+            catalog.remove(item.id);
+            catalog.push(item.id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+        }
+        Ok(index.flush()?)
+    }
+
+    /// Removes an item, and returns when that would outlive the process; false when there is none.
+    pub(crate) fn remove(&self, id: u64) -> Result<bool> {
+        let mut inside = self.write();
+        let Inside { catalog, searcher } = &mut *inside;
+        let index = searcher.index()?;
+        if catalog.row(id).is_none() {
+            return Ok(false);
+        }
+        index.remove(&[id])?;
+        catalog.remove(id);
+        index.flush()?;
+        Ok(true)
+    }
+
+    /// Where its map is kept.
+    pub(crate) fn map_file(&self) -> Option<PathBuf> {
+        self.map.clone()
+    }
+
+    pub(crate) fn search(&self, queries: &[Query]) -> Result<Vec<Found>> {
+        let inside = self.read();
+        inside.searcher.search(&inside.catalog, queries)
+    }
+}

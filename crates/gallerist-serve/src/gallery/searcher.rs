@@ -1,0 +1,170 @@
+//! The ways in which a gallery is searched.
+
+use std::sync::Arc;
+
+use gallerist_retrieval::Matrix;
+use gallerist_retrieval::file::MappedCompact;
+use gallerist_retrieval::index::{Index, ItemFilter};
+use gallerist_retrieval::search::{self, CompactGallery, Metric, RankedLists, SearchOptions};
+
+use super::{Catalog, Found, ITEMS_AT_A_TIME, Query};
+use crate::{Error, Result};
+
+/// Where the embeddings are, and how the nearest are found.
+pub(crate) enum Searcher {
+    /// All rows in f32, of length 1, and packed for the kernels.
+    Rows { rows: Arc<Matrix>, packed: search::Gallery },
+    /// Rows in bf16 or int8, left in their file.
+    Compact { file: &'static MappedCompact, gallery: CompactGallery<'static> },
+    /// An index, here or in a database.
+    Index(Box<dyn Index>),
+}
+
+impl Searcher {
+    /// Of rows that have length 1, or 0.
+    pub(crate) fn rows(rows: Matrix) -> Result<Self> {
+        let packed = search::Gallery::new(&rows, Metric::Euclidean)?;
+        Ok(Self::Rows { rows: Arc::new(rows), packed })
+    }
+
+    pub(crate) fn compact(file: MappedCompact) -> Result<Self> {
+        // The search borrows the file, and both live as long as the process.
+        let file: &'static MappedCompact = Box::leak(Box::new(file));
+        Ok(Self::Compact { file, gallery: CompactGallery::new(file.view(), Metric::Cosine)? })
+    }
+
+    /// The index, to be changed.
+    pub(crate) fn index(&mut self) -> Result<&mut dyn Index> {
+        match self {
+            Self::Index(index) => Ok(index.as_mut()),
+            _ => Err(Error::Option {
+                problem: "a file of embeddings cannot be changed".to_owned(),
+                hint: None,
+            }),
+        }
+    }
+
+    /// The row of an item, of length 1.
+    pub(crate) fn embedding(&self, catalog: &Catalog, id: u64) -> Result<Option<Vec<f32>>> {
+        let Some(row) = catalog.row(id) else { return Ok(None) };
+        let values = match self {
+            Self::Rows { rows, .. } => return Ok(Some(rows.row(row).to_vec())),
+            Self::Compact { file, .. } => decoded(file, &[row])?,
+            Self::Index(index) => match index.get(&[id])?.pop().flatten() {
+                Some(item) => Matrix::new(1, item.embedding.len(), item.embedding)?,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(values.l2_normalized().0.into_vec()))
+    }
+
+    /// All rows, of length 1, in the order of the catalog.
+    pub(crate) fn all(&self, catalog: &Catalog) -> Result<Arc<Matrix>> {
+        let rows = match self {
+            Self::Rows { rows, .. } => return Ok(Arc::clone(rows)),
+            Self::Compact { file, .. } => file.view().decode(),
+            Self::Index(index) => {
+                let dimensions = index.info()?.dimensions;
+                let mut values = Vec::with_capacity(catalog.len() * dimensions);
+                for ids in catalog.ids().chunks(ITEMS_AT_A_TIME) {
+                    index.get(ids)?.into_iter().flatten().for_each(|item| values.extend(item.embedding));
+                }
+                Matrix::new(catalog.len(), dimensions, values)?
+            }
+        };
+        Ok(Arc::new(rows.l2_normalized().0))
+    }
+
+    /// The nearest items of each query.
+    pub(crate) fn search(&self, catalog: &Catalog, queries: &[Query]) -> Result<Vec<Found>> {
+        if let Self::Index(index) = self {
+            return queries
+                .chunk_by(|a, b| a.filter == b.filter)
+                .map(|alike| search_index(index.as_ref(), alike))
+                .collect::<Result<Vec<_>>>()
+                .map(|lists| lists.concat());
+        }
+        let matrix = matrix(queries)?;
+        let admissions: Vec<_> = queries.iter().map(|query| catalog.admission(&query.filter)).collect();
+        let admits = |query: usize, row: usize| admissions[query].admits(row);
+        let filtered = queries.iter().any(|query| query.filter != ItemFilter::default());
+        let options = |metric| SearchOptions {
+            metric,
+            filter: if filtered { Some(&admits) } else { None },
+            ..SearchOptions::new(most(queries))
+        };
+        let named = |list: &[u32]| list.iter().map(|&row| catalog.ids()[row as usize]).collect::<Vec<_>>();
+        match self {
+            Self::Rows { packed, .. } => {
+                let lists = packed.search(&matrix, &options(Metric::Euclidean))?;
+                let found = lists.iter().zip(queries).map(|((rows, distances), query)| {
+                    let found = named(rows).into_iter().zip(distances.iter().copied());
+                    found.take(query.k).collect()
+                });
+                Ok(found.collect())
+            }
+            Self::Compact { file, gallery } => {
+                let lists = gallery.search(&matrix, &options(Metric::Cosine))?;
+                let mut all = Vec::with_capacity(queries.len());
+                for ((rows, _), query) in lists.iter().zip(queries) {
+                    let mut rows: Vec<usize> = rows.iter().take(query.k).map(|&row| row as usize).collect();
+                    rows.sort_unstable();
+                    let distances = by_distance(query, &decoded(file, &rows)?)?;
+                    all.push(pairs(&distances, |at| catalog.ids()[rows[at]]));
+                }
+                Ok(all)
+            }
+            Self::Index(_) => unreachable!("returned above"),
+        }
+    }
+}
+
+/// Queries of the same filter.
+fn search_index(index: &dyn Index, queries: &[Query]) -> Result<Vec<Found>> {
+    let lists = index.search(matrix(queries)?.view(), most(queries), &queries[0].filter)?;
+    let mut all = Vec::with_capacity(queries.len());
+    for ((ids, _), query) in lists.iter().zip(queries) {
+        let mut ids = ids[..ids.len().min(query.k)].to_vec();
+        ids.sort_unstable();
+        // What a database lost since the search is left out.
+        let items: Vec<_> = index.get(&ids)?.into_iter().flatten().collect();
+        let values = items.iter().flat_map(|item| &item.embedding).copied().collect();
+        let rows = Matrix::new(items.len(), query.vector.len(), values)?;
+        all.push(match items.len() {
+            0 => Vec::new(),
+            _ => pairs(&by_distance(query, &rows)?, |at| items[at].id),
+        });
+    }
+    Ok(all)
+}
+
+fn most(queries: &[Query]) -> usize {
+    queries.iter().map(|query| query.k).max().unwrap_or(1)
+}
+
+fn matrix(queries: &[Query]) -> Result<Matrix> {
+    let cols = queries.first().map_or(0, |query| query.vector.len());
+    Ok(Matrix::new(queries.len(), cols, queries.iter().flat_map(|query| &query.vector).copied().collect())?)
+}
+
+fn decoded(file: &MappedCompact, rows: &[usize]) -> Result<Matrix> {
+    let view = file.view();
+    let mut values = vec![0.0; rows.len() * view.cols()];
+    for (&row, to) in rows.iter().zip(values.chunks_mut(view.cols().max(1))) {
+        view.decode_row(row, to);
+    }
+    Ok(Matrix::new(rows.len(), view.cols(), values)?)
+}
+
+/// The rows that a search by the cosine found, ranked by the distances of rows of length 1, which lose
+/// less where they are small.
+fn by_distance(query: &Query, rows: &Matrix) -> Result<RankedLists> {
+    let query = Matrix::new(1, query.vector.len(), query.vector.clone())?;
+    let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(rows.rows().max(1)) };
+    Ok(search::search(&query, &rows.l2_normalized().0, &options)?)
+}
+
+fn pairs(lists: &RankedLists, id: impl Fn(usize) -> u64) -> Found {
+    let found = lists.indices(0).iter().zip(lists.scores(0));
+    found.map(|(&at, &distance)| (id(at as usize), distance)).collect()
+}

@@ -1,0 +1,53 @@
+//! Work that takes a processor's time, a few pieces at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Semaphore;
+
+use crate::http::Refusal;
+
+/// Lets so many pieces of work through at a time, lets so many more wait, and refuses the others.
+pub(crate) struct Gate {
+    permits: Arc<Semaphore>,
+    inside: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(at_once: usize, waiting: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(at_once));
+        Self { permits, inside: Arc::default(), most: at_once + waiting }
+    }
+
+    /// Runs `work` on a thread for such work.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let counted = Counted::enter(&self.inside, self.most).ok_or_else(Refusal::busy)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Refusal::busy())?;
+        // A request that is given up does not end its work: the place is taken until then.
+        let work = move || {
+            let _held = (counted, permit);
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::internal("the work broke off"))
+    }
+}
+
+/// One more inside, until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn enter(inside: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let counted = Self(Arc::clone(inside));
+        (inside.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

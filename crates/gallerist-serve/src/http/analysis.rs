@@ -1,0 +1,400 @@
+//! What was computed after the start: failures, confusions, near-duplicates, leaks, the other network, the map.
+//!
+//! Each answer has a `state`: `ready`, `computing`, in which case the lists are empty still, or `none`.
+
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::{Answer, ErrorBody};
+use super::extract::{Id, Json, Params};
+use super::gallery::last_part;
+use super::items::Item;
+use super::{Refusal, Shared};
+use crate::analysis::Pair;
+
+/// Most entries of a page.
+const PAGE: usize = 500;
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MapBody {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    /// How the points came about.
+    #[schema(example = "t-SNE, perplexity 30")]
+    method: Option<String>,
+    /// Points.
+    count: usize,
+    /// The labels that the points name by their numbers.
+    labels: Vec<String>,
+}
+
+/// The map of the gallery: what its points mean.
+#[utoipa::path(get, path = "/api/v1/map", tag = "analysis", responses((status = 200, body = MapBody)))]
+pub(crate) async fn map(state: Shared) -> Json<MapBody> {
+    let slot = &state.analysis.map;
+    let map = slot.get();
+    Json(MapBody {
+        state: slot.state(),
+        method: map.map(|map| map.method.clone()),
+        count: map.map_or(0, |map| map.count),
+        labels: map.map_or_else(Vec::new, |map| map.labels.clone()),
+    })
+}
+
+/// The points of the map, little-endian, one list after the other: n ids (u64), n x (f32), n y (f32), n
+/// numbers of labels (u32, 4294967295 for none).
+#[utoipa::path(
+    get, path = "/api/v1/map/points", tag = "analysis",
+    responses(
+        (status = 200, description = "The points", content_type = "application/octet-stream"),
+        (status = 404, description = "There is no map, or not yet", body = ErrorBody),
+    )
+)]
+pub(crate) async fn points(state: Shared) -> Answer<Response> {
+    let slot = &state.analysis.map;
+    let map = slot.get().ok_or_else(|| {
+        Refusal::new(StatusCode::NOT_FOUND, format!("there is no map; its state is `{}`", slot.state()))
+    })?;
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((headers, Body::from(map.bytes.clone())).into_response())
+}
+
+/// Which part of a long list, and from which end.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FailureParams {
+    /// Queries to pass over.
+    #[serde(default)]
+    offset: usize,
+    /// Most queries, at most 500.
+    #[serde(default = "fifty")]
+    limit: usize,
+    /// `ap`: the worst first; `-ap`: the best first.
+    #[serde(default)]
+    sort: ByPrecision,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+pub(crate) enum ByPrecision {
+    #[default]
+    #[serde(rename = "ap")]
+    WorstFirst,
+    #[serde(rename = "-ap")]
+    BestFirst,
+}
+
+fn fifty() -> usize {
+    50
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FailureList {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    /// Queries to which something is relevant.
+    total: usize,
+    /// The mean over all of them.
+    mean_average_precision: Option<f64>,
+    queries: Vec<FailureBody>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FailureBody {
+    item: Item,
+    /// With every item a query against all the others.
+    average_precision: f64,
+    /// Other items of its class.
+    matches: u32,
+    /// The rank of the first of them.
+    first_match_rank: u32,
+    nearest: NearestBody,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct NearestBody {
+    id: Id,
+    label: Option<String>,
+    distance: f32,
+}
+
+/// The part of a list that is asked for, from either end.
+fn page<T>(list: &[T], backwards: bool, offset: usize, limit: usize) -> Vec<&T> {
+    let limit = limit.min(PAGE);
+    match backwards {
+        false => list.iter().skip(offset).take(limit).collect(),
+        true => list.iter().rev().skip(offset).take(limit).collect(),
+    }
+}
+
+/// The queries by their average precision, the worst first.
+#[utoipa::path(
+    get, path = "/api/v1/failures", tag = "analysis", params(FailureParams),
+    responses((status = 200, body = FailureList), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn failures(
+    state: Shared,
+    Params(params): Params<FailureParams>,
+) -> Answer<Json<FailureList>> {
+    let slot = &state.analysis.failures;
+    let found = slot.get();
+    let all = found.map_or(&[][..], |failures| &failures.queries);
+    let inside = state.gallery.read();
+    let catalog = &inside.catalog;
+    let queries = page(all, params.sort == ByPrecision::BestFirst, params.offset, params.limit);
+    let queries = queries.into_iter().filter_map(|query| {
+        let (near, distance) = query.nearest;
+        let label = catalog.row(near).and_then(|row| catalog.labels.get(row)).map(str::to_owned);
+        Some(FailureBody {
+            item: Item::find(catalog, query.id)?,
+            average_precision: query.precision,
+            matches: query.matches,
+            first_match_rank: query.first,
+            nearest: NearestBody { id: Id(near), label, distance },
+        })
+    });
+    Ok(Json(FailureList {
+        state: slot.state(),
+        total: all.len(),
+        mean_average_precision: found.map(|failures| failures.mean),
+        queries: queries.collect(),
+    }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfusionParams {
+    /// Most pairs, at most 500.
+    #[serde(default = "fifty")]
+    limit: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ConfusionList {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    pairs: Vec<ConfusionBody>,
+}
+
+/// How often the nearest item of a query of class `a` is of class `b`.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ConfusionBody {
+    a: String,
+    b: String,
+    count: usize,
+    /// The same as a share of the items of class `a`.
+    share: f64,
+    /// The closest of these pairs.
+    example: Example,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Example {
+    query: Id,
+    result: Id,
+}
+
+/// The pairs of classes that are taken for each other most often.
+#[utoipa::path(
+    get, path = "/api/v1/confusions", tag = "analysis", params(ConfusionParams),
+    responses((status = 200, body = ConfusionList), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn confusions(
+    state: Shared,
+    Params(params): Params<ConfusionParams>,
+) -> Answer<Json<ConfusionList>> {
+    let slot = &state.analysis.confusions;
+    let all = slot.get().map_or(&[][..], |confusions| &confusions.0);
+    let pairs = page(all, false, 0, params.limit).into_iter().map(|pair| ConfusionBody {
+        a: pair.class.clone(),
+        b: pair.taken_for.clone(),
+        count: pair.count,
+        share: pair.share,
+        example: Example { query: Id(pair.example.0), result: Id(pair.example.1) },
+    });
+    Ok(Json(ConfusionList { state: slot.state(), pairs: pairs.collect() }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PairParams {
+    /// Pairs to pass over.
+    #[serde(default)]
+    offset: usize,
+    /// Most pairs, at most 500.
+    #[serde(default = "fifty")]
+    limit: usize,
+    /// How far apart two images may be.
+    #[serde(default = "a_tenth")]
+    distance: f32,
+}
+
+fn a_tenth() -> f32 {
+    0.1
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DuplicateList {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    /// Pairs within the distance.
+    total: usize,
+    pairs: Vec<Duplicate>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Duplicate {
+    a: Item,
+    b: Item,
+    distance: f32,
+}
+
+/// Items with their nearest item, the closest pairs first.
+#[utoipa::path(
+    get, path = "/api/v1/duplicates", tag = "analysis", params(PairParams),
+    responses((status = 200, body = DuplicateList), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn duplicates(
+    state: Shared,
+    Params(params): Params<PairParams>,
+) -> Answer<Json<DuplicateList>> {
+    let slot = &state.analysis.duplicates;
+    let within = slot.get().map_or(&[][..], |pairs| pairs.within(params.distance));
+    let inside = state.gallery.read();
+    let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair: &Pair| {
+        let find = |id| Item::find(&inside.catalog, id);
+        Some(Duplicate { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
+    });
+    Ok(Json(DuplicateList { state: slot.state(), total: within.len(), pairs: pairs.collect() }))
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LeakList {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    /// Pairs within the distance.
+    total: usize,
+    pairs: Vec<Leak>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Leak {
+    a: Item,
+    b: TrainingImage,
+    distance: f32,
+}
+
+/// An image of the training set.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TrainingImage {
+    path: Option<String>,
+    label: Option<String>,
+}
+
+/// Items with the nearest image of the training set, the closest pairs first.
+#[utoipa::path(
+    get, path = "/api/v1/leaks", tag = "analysis", params(PairParams),
+    responses((status = 200, body = LeakList), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<LeakList>> {
+    let slot = &state.analysis.leaks;
+    let Some(leaks) = slot.get() else {
+        return Ok(Json(LeakList { state: slot.state(), total: 0, pairs: Vec::new() }));
+    };
+    let within = leaks.within(params.distance);
+    let inside = state.gallery.read();
+    let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair| {
+        let entry = |list: &Option<Vec<String>>| list.as_ref().map(|list| list[pair.b as usize].clone());
+        let b = TrainingImage { path: entry(&leaks.paths), label: entry(&leaks.labels) };
+        Some(Leak { a: Item::find(&inside.catalog, pair.a)?, b, distance: pair.distance })
+    });
+    Ok(Json(LeakList { state: slot.state(), total: within.len(), pairs: pairs.collect() }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompareParams {
+    /// Queries to pass over.
+    #[serde(default)]
+    offset: usize,
+    /// Most queries, at most 500.
+    #[serde(default = "fifty")]
+    limit: usize,
+    /// `gained`: those in which the other network is better by most first; `lost`: worse.
+    #[serde(default)]
+    sort: ByChange,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ByChange {
+    #[default]
+    Gained,
+    Lost,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ComparisonBody {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    /// Queries that both networks answer, among the items that both have.
+    total: usize,
+    /// The other network's embeddings.
+    other: Option<String>,
+    queries: Vec<ChangeBody>,
+    /// Queries that the other network answers better.
+    gained: usize,
+    /// Queries that it answers worse.
+    lost: usize,
+    /// Queries that it answers as well.
+    same: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChangeBody {
+    item: Item,
+    average_precision: f64,
+    other_average_precision: f64,
+    /// What the other network gains.
+    change: f64,
+}
+
+/// The queries that gain or lose most with the other network.
+#[utoipa::path(
+    get, path = "/api/v1/compare", tag = "analysis", params(CompareParams),
+    responses((status = 200, body = ComparisonBody), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn compare(
+    state: Shared,
+    Params(params): Params<CompareParams>,
+) -> Answer<Json<ComparisonBody>> {
+    let slot = &state.analysis.changes;
+    let changes = slot.get();
+    let all = changes.map_or(&[][..], |changes| &changes.queries);
+    let (gained, lost) = changes.map_or((0, 0), |changes| (changes.gained, changes.lost));
+    let inside = state.gallery.read();
+    let queries = page(all, params.sort == ByChange::Lost, params.offset, params.limit);
+    let queries = queries.into_iter().filter_map(|query| {
+        Some(ChangeBody {
+            item: Item::find(&inside.catalog, query.id)?,
+            average_precision: query.precision,
+            other_average_precision: query.other,
+            change: query.gain(),
+        })
+    });
+    Ok(Json(ComparisonBody {
+        state: slot.state(),
+        total: all.len(),
+        other: state.other.as_ref().map(|other| last_part(&other.name)),
+        queries: queries.collect(),
+        gained,
+        lost,
+        same: all.len() - gained - lost,
+    }))
+}

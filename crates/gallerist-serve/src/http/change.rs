@@ -1,0 +1,127 @@
+//! Items that come and go.
+
+use std::sync::Arc;
+
+use axum::extract::Multipart;
+use axum::http::{HeaderMap, StatusCode, header};
+use gallerist_retrieval::index::{Items, stable_id};
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use super::error::{Answer, ErrorBody};
+use super::extract::{Id, Json, PathId};
+use super::search::embedded;
+use super::upload::Form;
+use super::{Refusal, Shared};
+
+/// Longest path, label and camera, in bytes.
+const TEXT: usize = 1024;
+
+/// Refuses who does not know the token.
+fn authorize(state: &Shared, headers: &HeaderMap) -> Answer<()> {
+    let token = state.options.token.as_ref().ok_or_else(|| {
+        Refusal::new(StatusCode::FORBIDDEN, "the gallery cannot be changed")
+            .hint("start the server with --writable and a token")
+    })?;
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.strip_prefix("Bearer "));
+    // Digests are compared, so that the time says nothing about the token.
+    let digest = |text: &str| Sha256::digest(text.as_bytes());
+    if given.is_some_and(|given| digest(given) == digest(token)) {
+        return Ok(());
+    }
+    Err(Refusal::new(StatusCode::UNAUTHORIZED, "wanted the server's token")
+        .hint("give the header `Authorization: Bearer TOKEN`"))
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Added {
+    id: Id,
+}
+
+/// The parts of a new item. Only for the documentation.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct NewItem {
+    #[schema(value_type = String, format = Binary)]
+    image: Vec<u8>,
+    /// The path by which it is known; the name of the file unless said otherwise.
+    path: Option<String>,
+    label: Option<String>,
+    camera: Option<String>,
+}
+
+/// Adds an image; one with the same path is replaced. The gallery keeps its embedding, label and path, not
+/// the image.
+#[utoipa::path(
+    post, path = "/api/v1/items", tag = "gallery", security(("token" = [])),
+    request_body(content = NewItem, content_type = "multipart/form-data"),
+    responses(
+        (status = 201, body = Added), (status = 400, body = ErrorBody),
+        (status = 401, description = "Not the token", body = ErrorBody),
+        (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
+        (status = 413, description = "Too many bytes", body = ErrorBody),
+        (status = 415, description = "Not an image", body = ErrorBody),
+        (status = 422, description = "It cannot be decoded", body = ErrorBody),
+    )
+)]
+pub(crate) async fn add(
+    state: Shared,
+    headers: HeaderMap,
+    form: Multipart,
+) -> Answer<(StatusCode, Json<Added>)> {
+    authorize(&state, &headers)?;
+    let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
+    let mut form = Form::read(&state, form, 1, &["path", "label", "camera"]).await?;
+    let (name, bytes) = form.images.pop().ok_or_else(|| Refusal::bad("wanted a field `image`"))?;
+    let mut text = |field: &str| -> Answer<Option<String>> {
+        match form.take(field)? {
+            Some(text) if text.len() > TEXT || text.chars().any(char::is_control) => Err(Refusal::bad(
+                format!("{field} must have at most {TEXT} bytes, and no control characters"),
+            )),
+            text => Ok(text.filter(|text| !text.is_empty())),
+        }
+    };
+    let (path, label, camera) = (text("path")?, text("label")?, text("camera")?);
+    let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
+    let id = stable_id(&path);
+    let gallery = Arc::clone(&state.gallery);
+    let work = move || -> Answer<()> {
+        let (row, ..) = embedded(embedder.as_ref(), &bytes)?;
+        let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
+        let set = EmbeddingSet {
+            labels: label.map(|label| vec![label]),
+            paths: Some(vec![path]),
+            cameras: camera.map(|camera| vec![camera]),
+            model: Some(embedder.fingerprint().to_owned()),
+            ..Matrix::new(1, row.len(), row).map_err(failed)?.into()
+        };
+        let items = Items::new(vec![id], set).map_err(failed)?;
+        gallery.add(&items).map_err(|error| Refusal::internal(error.to_string()))
+    };
+    state.work.run(work).await??;
+    Ok((StatusCode::CREATED, Json(Added { id: Id(id) })))
+}
+
+/// Removes an item.
+#[utoipa::path(
+    delete, path = "/api/v1/items/{id}", tag = "gallery", security(("token" = [])),
+    params(("id" = String, Path, description = "The item")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = 401, description = "Not the token", body = ErrorBody),
+        (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
+        (status = 404, body = ErrorBody),
+    )
+)]
+pub(crate) async fn remove(state: Shared, headers: HeaderMap, PathId(id): PathId) -> Answer<StatusCode> {
+    authorize(&state, &headers)?;
+    let gallery = Arc::clone(&state.gallery);
+    let removed = state.work.run(move || gallery.remove(id)).await?;
+    match removed.map_err(|error| Refusal::internal(error.to_string()))? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Refusal::no_item(id)),
+    }
+}

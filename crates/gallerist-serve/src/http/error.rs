@@ -1,0 +1,106 @@
+//! What a request gets that cannot be answered.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::extract::Json;
+use crate::batch::Refused;
+use crate::images::Unreadable;
+
+/// A refusal: its status, and in the body what is wrong and what to do.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    error: String,
+    hint: Option<String>,
+}
+
+/// The body of every refusal.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    /// What was wanted and what was found.
+    error: String,
+    /// What to do about it.
+    hint: Option<String>,
+}
+
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), hint: None }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    pub(crate) fn bad(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(crate) fn no_item(id: u64) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("there is no item {id}"))
+    }
+
+    pub(crate) fn unprocessable(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
+    }
+
+    pub(crate) fn busy() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already")
+            .hint("ask again in a second")
+    }
+
+    pub(crate) fn internal(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    }
+
+    pub(crate) fn not_implemented(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, error)
+    }
+
+    pub(crate) fn no_network() -> Self {
+        Self::not_implemented("no network is loaded, so that images cannot be embedded")
+            .hint("start the server with --run DIR")
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Busy => Self::busy(),
+            Refused::Broken => Self::internal("the search broke off"),
+            Refused::Failed(error) => match error.hint() {
+                Some(hint) => Self::unprocessable(error.to_string()).hint(hint),
+                None => Self::unprocessable(error.to_string()),
+            },
+        }
+    }
+}
+
+impl From<Unreadable> for Refusal {
+    fn from(Unreadable(problem): Unreadable) -> Self {
+        Self::unprocessable(format!("the image cannot be shown: {problem}"))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self { status, error, hint } = self;
+        let mut response = (status, Json(ErrorBody { error, hint })).into_response();
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

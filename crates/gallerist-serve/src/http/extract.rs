@@ -1,0 +1,123 @@
+//! What is read from requests, with refusals in the words of the API.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::error::Refusal;
+
+/// A number that names an item. In JSON it is a string: JavaScript's numbers end at 2^53.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ToSchema)]
+#[schema(value_type = String, example = "6069892831450089690")]
+pub(crate) struct Id(pub(crate) u64);
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+impl FromStr for Id {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("`{text}` is no id: wanted a number below 2^64"))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The id in a path.
+pub(crate) struct PathId(pub(crate) u64);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Refusal::bad(error.body_text()))?;
+        text.parse::<Id>().map(|id| Self(id.0)).map_err(Refusal::bad)
+    }
+}
+
+/// The parameters behind the `?`, where a name may stand several times.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let query = parts.uri.query().unwrap_or_default();
+        serde_html_form::from_str(query).map(Self).map_err(|error| {
+            Refusal::bad(format!("the parameters cannot be read: {error}"))
+                .hint("the parameters of each call are in /openapi.json")
+        })
+    }
+}
+
+/// JSON, in and out.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let is_json =
+            request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(
+                |value| value.split(';').next().is_some_and(|value| value.trim() == "application/json"),
+            );
+        if !is_json {
+            return Err(Refusal::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "wanted a body of JSON, with the header `Content-Type: application/json`",
+            ));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|error| too_large_or(&error))?;
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| Refusal::bad(format!("the body cannot be read: {error}")))
+    }
+}
+
+fn too_large_or(error: &BytesRejection) -> Refusal {
+    match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        status => Refusal::new(status, error.body_text()),
+    }
+}
+
+pub(crate) fn too_large() -> Refusal {
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the request has more bytes than the server takes")
+        .hint("/api/v1/gallery says how many it takes: limits.upload_bytes")
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response(),
+            // Maps with keys that are no strings, which no type here has.
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The items of the gallery.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::{Answer, ErrorBody};
+use super::extract::{Id, Json, Params, PathId};
+use super::search::filter;
+use super::{Refusal, Shared};
+use crate::gallery::Catalog;
+
+/// Most items of a page.
+const PAGE: usize = 500;
+
+/// Most items looked up at once.
+const LOOKUP: usize = 1000;
+
+/// An item. Its picture is at `/images/{id}` and, small, at `/thumbnails/{id}`.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct Item {
+    id: Id,
+    label: Option<String>,
+    path: Option<String>,
+    camera: Option<String>,
+}
+
+impl Item {
+    pub(crate) fn of(catalog: &Catalog, row: usize) -> Self {
+        Self {
+            id: Id(catalog.ids()[row]),
+            label: catalog.labels.get(row).map(str::to_owned),
+            path: catalog.path(row).map(str::to_owned),
+            camera: catalog.cameras.get(row).map(str::to_owned),
+        }
+    }
+
+    /// The item with this id, if it is still there.
+    pub(crate) fn find(catalog: &Catalog, id: u64) -> Option<Self> {
+        catalog.row(id).map(|row| Self::of(catalog, row))
+    }
+}
+
+/// Which part of a long list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ItemParams {
+    /// Items to pass over.
+    #[serde(default)]
+    offset: usize,
+    /// Most items, at most 500.
+    #[serde(default = "sixty")]
+    limit: usize,
+    /// Only items with one of these labels; may stand several times.
+    #[serde(default)]
+    label: Vec<String>,
+    /// No items with one of these labels.
+    #[serde(default)]
+    not_label: Vec<String>,
+    /// Only items from one of these cameras.
+    #[serde(default)]
+    camera: Vec<String>,
+}
+
+fn sixty() -> usize {
+    60
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ItemPage {
+    /// Items that match.
+    total: usize,
+    items: Vec<Item>,
+}
+
+/// The items of the gallery, in its order.
+#[utoipa::path(
+    get, path = "/api/v1/items", tag = "gallery", params(ItemParams),
+    responses((status = 200, body = ItemPage), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> Answer<Json<ItemPage>> {
+    let limit = params.limit.min(PAGE);
+    let inside = state.gallery.read();
+    let catalog = &inside.catalog;
+    let filter = filter(params.label, params.not_label, params.camera);
+    if filter.is_empty() {
+        let rows = (params.offset.min(catalog.len())..catalog.len()).take(limit);
+        let items = rows.map(|row| Item::of(catalog, row)).collect();
+        return Ok(Json(ItemPage { total: catalog.len(), items }));
+    }
+    let admission = catalog.admission(&filter);
+    let rows: Vec<usize> = (0..catalog.len()).filter(|&row| admission.admits(row)).collect();
+    let items = rows.iter().skip(params.offset).take(limit).map(|&row| Item::of(catalog, row)).collect();
+    Ok(Json(ItemPage { total: rows.len(), items }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Lookup {
+    /// At most 1,000 ids.
+    ids: Vec<Id>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ItemList {
+    items: Vec<Item>,
+}
+
+/// The items with these ids, in that order; those that are not there are left out.
+#[utoipa::path(
+    post, path = "/api/v1/items/lookup", tag = "gallery", request_body = Lookup,
+    responses((status = 200, body = ItemList), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn lookup(state: Shared, Json(lookup): Json<Lookup>) -> Answer<Json<ItemList>> {
+    if lookup.ids.len() > LOOKUP {
+        return Err(Refusal::bad(format!("{} ids, and {LOOKUP} may be looked up at once", lookup.ids.len())));
+    }
+    let inside = state.gallery.read();
+    let items = lookup.ids.iter().filter_map(|id| Item::find(&inside.catalog, id.0)).collect();
+    Ok(Json(ItemList { items }))
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ItemBody {
+    #[serde(flatten)]
+    item: Item,
+    /// Other items with the same label.
+    neighbours_same_label: usize,
+}
+
+/// An item.
+#[utoipa::path(
+    get, path = "/api/v1/items/{id}", tag = "gallery", params(("id" = String, Path, description = "The item")),
+    responses((status = 200, body = ItemBody), (status = 404, body = ErrorBody))
+)]
+pub(crate) async fn item(state: Shared, PathId(id): PathId) -> Answer<Json<ItemBody>> {
+    let inside = state.gallery.read();
+    let item = Item::find(&inside.catalog, id).ok_or_else(|| Refusal::no_item(id))?;
+    let alike = item.label.as_ref().map_or(0, |label| inside.catalog.labels.count(label) - 1);
+    Ok(Json(ItemBody { item, neighbours_same_label: alike }))
+}

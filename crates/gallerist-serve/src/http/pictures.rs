@@ -1,0 +1,98 @@
+//! Images and thumbnails.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use utoipa::IntoParams;
+
+use super::error::{Answer, ErrorBody};
+use super::extract::{Params, PathId};
+use super::{Refusal, Shared};
+use crate::images::{Encoded, Images, SIZES};
+
+/// A picture may be kept for a day, and after that be asked for by its ETag.
+const CACHING: &str = "private, max-age=86400";
+
+/// The image of an item.
+pub(super) fn find(state: &Shared, id: u64) -> Answer<(Arc<Images>, u32)> {
+    let images = state.images.as_ref().ok_or_else(|| {
+        Refusal::new(StatusCode::NOT_FOUND, "the images are not at hand")
+            .hint("start the server with --images PATH")
+    })?;
+    let inside = state.gallery.read();
+    let row = inside.catalog.row(id).ok_or_else(|| Refusal::no_item(id))?;
+    let image = inside.catalog.path(row).and_then(|path| images.find(path)).ok_or_else(|| {
+        Refusal::new(StatusCode::NOT_FOUND, format!("the image of item {id} is not among the images"))
+    })?;
+    Ok((Arc::clone(images), image))
+}
+
+fn answer(asked: &HeaderMap, encoded: &Encoded) -> Response {
+    let known = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+    let known = known.flat_map(|tags| tags.split(',')).any(|tag| tag.trim() == &*encoded.etag);
+    let headers = [(header::ETAG, &*encoded.etag), (header::CACHE_CONTROL, CACHING)];
+    if known {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
+    }
+    let body = Body::from(encoded.picture.bytes().to_vec());
+    (headers, [(header::CONTENT_TYPE, encoded.picture.media_type())], body).into_response()
+}
+
+/// The image of an item, as it is.
+#[utoipa::path(
+    get, path = "/images/{id}", tag = "pictures", params(("id" = String, Path, description = "The item")),
+    responses(
+        (status = 200, description = "The file", content_type = "image/*"),
+        (status = 304, description = "It is the one named in If-None-Match"),
+        (status = 404, body = ErrorBody), (status = 422, description = "It cannot be read", body = ErrorBody),
+    )
+)]
+pub(crate) async fn image(state: Shared, PathId(id): PathId, asked: HeaderMap) -> Answer<Response> {
+    let (images, image) = find(&state, id)?;
+    let encoded = state.reading.run(move || images.original(image)).await??;
+    Ok(answer(&asked, &encoded))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ThumbnailParams {
+    /// The longer side, in pixels: 64, 160 or 320. An image that is smaller stays as it is.
+    #[serde(default = "middle")]
+    size: u16,
+}
+
+fn middle() -> u16 {
+    SIZES[1]
+}
+
+/// The image of an item, small.
+#[utoipa::path(
+    get, path = "/thumbnails/{id}", tag = "pictures",
+    params(("id" = String, Path, description = "The item"), ThumbnailParams),
+    responses(
+        (status = 200, description = "The picture", content_type = "image/*"),
+        (status = 304, description = "It is the one named in If-None-Match"),
+        (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 422, description = "It cannot be read", body = ErrorBody),
+    )
+)]
+pub(crate) async fn thumbnail(
+    state: Shared,
+    PathId(id): PathId,
+    Params(params): Params<ThumbnailParams>,
+    asked: HeaderMap,
+) -> Answer<Response> {
+    let size = params.size;
+    if !SIZES.contains(&size) {
+        return Err(Refusal::bad(format!("size must be 64, 160 or 320, not {size}")));
+    }
+    let (images, image) = find(&state, id)?;
+    let encoded = match images.remembered(image, size) {
+        Some(encoded) => encoded,
+        None => state.reading.run(move || images.thumbnail(image, size)).await??,
+    };
+    Ok(answer(&asked, &encoded))
+}

@@ -1,0 +1,406 @@
+//! Search: by item, by vector, by upload.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::Multipart;
+use axum::http::StatusCode;
+use gallerist_retrieval::Matrix;
+use gallerist_retrieval::index::ItemFilter;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::{Answer, ErrorBody};
+use super::extract::{Id, Json, Params, PathId};
+use super::items::Item;
+use super::upload::Form;
+use super::{Refusal, Shared};
+use crate::batch::Batcher;
+use crate::embedder::Embedder;
+use crate::gallery::{Catalog, Gallery, Query, same_class};
+
+/// Which items a search may return, and how many.
+#[derive(Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SearchParams {
+    /// Results; 20 unless said otherwise.
+    k: Option<usize>,
+    /// Only items with one of these labels; may stand several times.
+    #[serde(default)]
+    label: Vec<String>,
+    /// No items with one of these labels.
+    #[serde(default)]
+    not_label: Vec<String>,
+    /// Only items from one of these cameras.
+    #[serde(default)]
+    camera: Vec<String>,
+    /// Whose embeddings are searched.
+    #[serde(default)]
+    #[param(inline)]
+    model: Model,
+}
+
+/// The gallery's embeddings, or those that it is compared with.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Model {
+    #[default]
+    Own,
+    Other,
+}
+
+impl Model {
+    /// The gallery, and the door to its search.
+    fn of(self, state: &Shared) -> Answer<(&Gallery, &Batcher)> {
+        match (self, &state.other) {
+            (Self::Own, _) => Ok((&state.gallery, &state.search)),
+            (Self::Other, Some(other)) => Ok((&other.gallery, &other.search)),
+            (Self::Other, None) => {
+                Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
+                    .hint("start the server with --compare FILE"))
+            }
+        }
+    }
+}
+
+impl SearchParams {
+    fn k(&self) -> usize {
+        self.k.unwrap_or(20)
+    }
+}
+
+/// A search by items and vectors together.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SearchBody {
+    /// Items of the gallery to search with; they are not among the results.
+    #[serde(default)]
+    ids: Vec<Id>,
+    /// Embeddings to search with.
+    #[serde(default)]
+    vectors: Vec<Vec<f32>>,
+    /// Results; 20 unless said otherwise.
+    k: Option<usize>,
+    /// Only items with one of these labels.
+    #[serde(default)]
+    label: Vec<String>,
+    /// No items with one of these labels.
+    #[serde(default)]
+    not_label: Vec<String>,
+    /// Only items from one of these cameras.
+    #[serde(default)]
+    camera: Vec<String>,
+    /// Whose embeddings are searched.
+    #[serde(default)]
+    model: Model,
+}
+
+/// The ranked list of a search.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Results {
+    took_ms: Took,
+    queries: Vec<QueryBody>,
+    results: Vec<Hit>,
+}
+
+/// Milliseconds.
+#[derive(Default, Serialize, ToSchema)]
+pub(crate) struct Took {
+    /// Decoding uploaded images.
+    decode: f64,
+    /// Embedding them.
+    embed: f64,
+    /// Searching, waiting included.
+    search: f64,
+    /// All of it, on the server.
+    total: f64,
+}
+
+/// What was searched with.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QueryBody {
+    id: Option<Id>,
+    label: Option<String>,
+    /// The name of an uploaded file.
+    name: Option<String>,
+}
+
+/// An item that was found.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Hit {
+    /// From 1.
+    rank: usize,
+    #[serde(flatten)]
+    item: Item,
+    /// The Euclidean distance of the embeddings divided by their lengths, from 0 to 2.
+    distance: f32,
+    /// The cosine of the embeddings, from -1 to 1.
+    similarity: f32,
+    /// Whether it is of the class of the query; null where the queries have no label, or not the same.
+    right: Option<bool>,
+}
+
+/// A query being put together: rows of length 1, and what they are called.
+struct Asked {
+    began: Instant,
+    took: Took,
+    rows: Vec<f32>,
+    names: Vec<QueryBody>,
+}
+
+impl Asked {
+    fn new() -> Self {
+        Self { began: Instant::now(), took: Took::default(), rows: Vec::new(), names: Vec::new() }
+    }
+
+    /// Adds an item of the gallery.
+    fn item(&mut self, gallery: &Gallery, id: u64) -> Answer<()> {
+        let inside = gallery.read();
+        let row = inside.catalog.row(id).ok_or_else(|| Refusal::no_item(id))?;
+        let embedding = inside.searcher.embedding(&inside.catalog, id).map_err(|error| {
+            Refusal::internal(format!("the embedding of item {id} cannot be read: {error}"))
+        })?;
+        self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
+        let label = inside.catalog.labels.get(row).map(str::to_owned);
+        self.names.push(QueryBody { id: Some(Id(id)), label, name: None });
+        Ok(())
+    }
+
+    /// Adds an embedding.
+    fn vector(&mut self, gallery: &Gallery, vector: Vec<f32>, name: Option<String>) -> Answer<()> {
+        let wanted = gallery.dimensions();
+        if vector.len() != wanted {
+            return Err(Refusal::unprocessable(format!(
+                "the vector has {} values, the gallery's embeddings have {wanted}",
+                vector.len()
+            )));
+        }
+        self.rows.extend(unit(vector)?);
+        self.names.push(QueryBody { id: None, label: None, name });
+        Ok(())
+    }
+
+    /// The mean of the rows, of length 1.
+    fn mean(&self, dimensions: usize) -> Answer<Vec<f32>> {
+        let mut sum = vec![0.0; dimensions];
+        for row in self.rows.chunks(dimensions.max(1)) {
+            sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+        unit(sum).map_err(|error| error.hint("queries that point against each other have no mean"))
+    }
+}
+
+/// A row divided by its length.
+fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
+    let row =
+        Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
+    let row = row.map_err(|error| Refusal::unprocessable(error.to_string()))?;
+    match row.l2_normalized() {
+        (row, 0) => Ok(row.into_vec()),
+        _ => Err(Refusal::unprocessable("the vector is all zeros, and has no direction")),
+    }
+}
+
+/// Refuses more results or queries than this server gives.
+fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
+    let options = &state.options;
+    let k = params.k();
+    if !(1..=options.k).contains(&k) {
+        return Err(Refusal::bad(format!("k must be from 1 to {}, not {k}", options.k)));
+    }
+    match queries {
+        0 => Err(Refusal::bad("nothing to search with").hint("give `ids`, `vectors` or an image")),
+        n if n > options.queries => {
+            Err(Refusal::bad(format!("{n} queries, and {} may be combined", options.queries)))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<Json<Results>> {
+    let k = params.k();
+    let filter = filter(params.label, params.not_label, params.camera);
+    let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
+    let searched = params.model.of(state)?;
+    let vector = asked.mean(searched.0.dimensions())?;
+    let begin = Instant::now();
+    // The queries themselves may be found, too.
+    let found = searched.1.search(Query { vector, k: k + own.len(), filter }).await?;
+    asked.took.search = milliseconds(begin.elapsed());
+
+    let inside = state.gallery.read();
+    let label = common_label(&asked.names);
+    let results = found
+        .into_iter()
+        .filter(|(id, _)| !own.contains(id))
+        .filter_map(|(id, distance)| Some((inside.catalog.row(id)?, distance)))
+        .take(k)
+        .enumerate()
+        .map(|(at, (row, distance))| hit(&inside.catalog, at + 1, row, distance, label))
+        .collect();
+    asked.took.total = milliseconds(asked.began.elapsed());
+    Ok(Json(Results { took_ms: asked.took, results, queries: asked.names }))
+}
+
+/// Items with one of these labels and none of those, from one of these cameras; an empty list is no
+/// condition.
+pub(crate) fn filter(label: Vec<String>, not_label: Vec<String>, camera: Vec<String>) -> ItemFilter {
+    let mut filter = ItemFilter::default();
+    if !label.is_empty() {
+        // One condition on labels at a time: what is not wanted is not among what is.
+        filter = filter.label_in(label.into_iter().filter(|label| !not_label.contains(label)));
+    } else if !not_label.is_empty() {
+        filter = filter.label_not_in(not_label);
+    }
+    if !camera.is_empty() {
+        filter = filter.camera_in(camera);
+    }
+    filter
+}
+
+fn hit(catalog: &Catalog, rank: usize, row: usize, distance: f32, label: Option<&str>) -> Hit {
+    let found = catalog.labels.get(row);
+    Hit {
+        rank,
+        item: Item::of(catalog, row),
+        distance,
+        similarity: 1.0 - distance * distance / 2.0,
+        right: label.map(|label| found.is_some_and(|found| same_class(label, found))),
+    }
+}
+
+/// The label of all queries that have one; `None` where they differ.
+fn common_label(queries: &[QueryBody]) -> Option<&str> {
+    let mut labels = queries.iter().filter_map(|query| query.label.as_deref());
+    let first = labels.next()?;
+    labels.all(|label| label == first).then_some(first)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// The items nearest to an item, which is not among them.
+#[utoipa::path(
+    get, path = "/api/v1/items/{id}/similar", tag = "search",
+    params(("id" = String, Path, description = "The item"), SearchParams),
+    responses((status = 200, body = Results), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody))
+)]
+pub(crate) async fn similar(
+    state: Shared,
+    PathId(id): PathId,
+    Params(params): Params<SearchParams>,
+) -> Answer<Json<Results>> {
+    check(&state, &params, 1)?;
+    let mut asked = Asked::new();
+    asked.item(params.model.of(&state)?.0, id)?;
+    run(&state, asked, params).await
+}
+
+/// The items nearest to items, vectors, or the mean of several.
+#[utoipa::path(
+    post, path = "/api/v1/search", tag = "search", request_body = SearchBody,
+    responses(
+        (status = 200, body = Results), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 422, description = "A vector of another length, or not finite", body = ErrorBody),
+    )
+)]
+pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
+    let SearchBody { ids, vectors, k, label, not_label, camera, model } = body;
+    let params = SearchParams { k, label, not_label, camera, model };
+    check(&state, &params, ids.len() + vectors.len())?;
+    let (gallery, _) = model.of(&state)?;
+    let mut asked = Asked::new();
+    for id in ids {
+        asked.item(gallery, id.0)?;
+    }
+    for vector in vectors {
+        asked.vector(gallery, vector, None)?;
+    }
+    run(&state, asked, params).await
+}
+
+/// The parts of an upload. Only for the documentation.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct UploadForm {
+    /// Images to search with.
+    #[schema(value_type = Vec<String>, format = Binary)]
+    image: Vec<u8>,
+    /// Items to search with, too.
+    id: Option<Vec<String>>,
+    k: Option<usize>,
+    label: Option<Vec<String>>,
+    not_label: Option<Vec<String>>,
+    camera: Option<Vec<String>>,
+}
+
+/// The items nearest to uploaded images, or to the mean of several and of items.
+#[utoipa::path(
+    post, path = "/api/v1/search/upload", tag = "search",
+    request_body(content = UploadForm, content_type = "multipart/form-data"),
+    responses(
+        (status = 200, body = Results), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 408, description = "The upload took too long", body = ErrorBody),
+        (status = 413, description = "Too many bytes", body = ErrorBody),
+        (status = 415, description = "Not an image", body = ErrorBody),
+        (status = 422, description = "It cannot be decoded, or is too large for it", body = ErrorBody),
+        (status = 501, description = "No network is loaded", body = ErrorBody),
+        (status = 503, description = "Too much at once", body = ErrorBody),
+    )
+)]
+pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
+    let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
+    let names = ["id", "k", "label", "not_label", "camera"];
+    let mut form = Form::read(&state, form, state.options.queries, &names).await?;
+    let ids = form.take_all("id").iter().map(|text| text.parse()).collect::<Result<Vec<Id>, _>>();
+    let ids = ids.map_err(Refusal::bad)?;
+    let k = form
+        .take("k")?
+        .map(|text| text.parse().map_err(|_| Refusal::bad(format!("k must be a number, not `{text}`"))));
+    let params = SearchParams {
+        k: k.transpose()?,
+        label: form.take_all("label"),
+        not_label: form.take_all("not_label"),
+        camera: form.take_all("camera"),
+        model: Model::Own,
+    };
+    check(&state, &params, ids.len() + form.images.len())?;
+    let mut asked = Asked::new();
+    for (name, bytes) in form.images {
+        let embedder = Arc::clone(&embedder);
+        let (vector, decode, embed) = state.work.run(move || embedded(embedder.as_ref(), &bytes)).await??;
+        asked.took.decode += milliseconds(decode);
+        asked.took.embed += milliseconds(embed);
+        asked.vector(&state.gallery, vector, name)?;
+    }
+    for id in ids {
+        asked.item(&state.gallery, id.0)?;
+    }
+    run(&state, asked, params).await
+}
+
+/// The embedding of an uploaded file, and how long decoding and embedding took.
+pub(crate) fn embedded(embedder: &dyn Embedder, bytes: &[u8]) -> Answer<(Vec<f32>, Duration, Duration)> {
+    let begin = Instant::now();
+    let image = decoded(bytes)?;
+    let decode = begin.elapsed();
+    let begin = Instant::now();
+    let vector = embedder
+        .embed(&image)
+        .map_err(|problem| Refusal::unprocessable(format!("the image cannot be embedded: {problem}")))?;
+    Ok((vector, decode, begin.elapsed()))
+}
+
+fn decoded(bytes: &[u8]) -> Answer<gallerist_data::Image> {
+    gallerist_data::decode(bytes, "the upload").map_err(|error| match error {
+        gallerist_data::Error::Decode { problem, .. } if problem.starts_with("not an image") => {
+            Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem)
+        }
+        gallerist_data::Error::Decode { problem, .. } => {
+            Refusal::unprocessable(format!("the image cannot be decoded: {problem}"))
+        }
+        other => Refusal::unprocessable(other.to_string()),
+    })
+}

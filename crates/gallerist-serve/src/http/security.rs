@@ -1,0 +1,85 @@
+//! What holds for every request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State as Given};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::Refusal;
+use crate::state::State;
+
+/// Scripts, styles and pictures come from the server alone, and nothing is fetched from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+pub(super) async fn headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Refuses requests for another host. A page from elsewhere may point its own name at this machine; what
+/// it then asks for names that host.
+pub(super) async fn known_host(
+    Given(state): Given<Arc<State>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Refusal> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let name = host.map(without_port).unwrap_or_default();
+    let options = &state.options;
+    let known = name.eq_ignore_ascii_case("localhost")
+        || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+        || options.hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+    if known {
+        return Ok(next.run(request).await);
+    }
+    Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "the server is not known under this name")
+        .hint("start it with --host-name NAME, or ask for its address"))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// Ends what takes too long.
+pub(super) async fn time_limit(
+    Given(state): Given<Arc<State>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Refusal> {
+    // The time for a body is measured where it is read.
+    let limit = state.options.time + state.options.upload_time;
+    tokio::time::timeout(limit, next.run(request)).await.map_err(|_| timed_out())
+}
+
+pub(super) fn timed_out() -> Refusal {
+    Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the answer took too long, and was given up")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_no_part_of_a_name() {
+        let names = ["a:80", "a", "[::1]:80", "[::1]", "127.0.0.1:8080"].map(without_port);
+        assert_eq!(names, ["a", "a", "[::1]", "[::1]", "127.0.0.1"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The images of a gallery: as they are, and small.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gallerist_data::{Image, ImageSet, Size};
+use gallerist_report::{Picture, ReportError};
+use gallerist_retrieval::write_atomically;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use sha2::{Digest, Sha256};
+
+use crate::gallery::Catalog;
+use crate::{Error, Result};
+
+/// The sizes of thumbnails: the longer side, in pixels.
+pub(crate) const SIZES: [u16; 3] = [64, 160, 320];
+
+/// Files up to this size are their own thumbnails where they need no reduction.
+const SMALL_FILE: usize = 32 << 10;
+
+/// Quality of the thumbnails' JPEG, of 100.
+const QUALITY: u8 = 85;
+
+/// A picture with a name for its content.
+#[derive(Clone)]
+pub(crate) struct Encoded {
+    pub(crate) picture: Picture,
+    pub(crate) etag: Arc<str>,
+}
+
+impl From<Picture> for Encoded {
+    fn from(picture: Picture) -> Self {
+        let etag = format!("\"{}\"", digest(picture.bytes())).into();
+        Self { picture, etag }
+    }
+}
+
+/// The first 128 bits of the SHA-256, in hexadecimal.
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<(u32, u16), Encoded> for ByBytes {
+    fn weight(&self, _: &(u32, u16), thumbnail: &Encoded) -> u64 {
+        // With about what the entry itself takes.
+        thumbnail.picture.bytes().len() as u64 + 200
+    }
+}
+
+impl From<ReportError> for Unreadable {
+    fn from(error: ReportError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The files behind a gallery's paths, and their thumbnails.
+pub struct Images {
+    set: ImageSet,
+    /// Numbers of the images in the order of their paths.
+    sorted: Vec<u32>,
+    thumbnails: Cache<(u32, u16), Encoded, ByBytes>,
+    folder: Option<PathBuf>,
+}
+
+/// Why an image cannot be shown.
+#[derive(Debug)]
+pub(crate) struct Unreadable(pub(crate) String);
+
+impl From<gallerist_data::Error> for Unreadable {
+    /// Without the file's name, which is nobody's business.
+    fn from(error: gallerist_data::Error) -> Self {
+        Self(match error {
+            gallerist_data::Error::Decode { problem, .. } => problem,
+            _ => "the file cannot be read".to_owned(),
+        })
+    }
+}
+
+impl Images {
+    /// Opens a folder, a zip or what else [`ImageSet::open`] takes. Thumbnails are kept in up to `memory`
+    /// bytes, and in `folder` where there is one.
+    ///
+    /// # Errors
+    /// As [`ImageSet::open`], and when the folder cannot be made.
+    pub fn open(path: &Path, memory: u64, folder: Option<PathBuf>) -> Result<Self> {
+        let set = ImageSet::open(path)?;
+        let mut sorted: Vec<u32> = (0..set.len() as u32).collect();
+        sorted.sort_by(|&a, &b| set.path(a as usize).cmp(set.path(b as usize)));
+        if let Some(folder) = &folder {
+            std::fs::create_dir_all(folder).map_err(|source| Error::Io {
+                action: format!("make the folder `{}`", folder.display()),
+                source,
+            })?;
+        }
+        // A guess at the number of entries, at 4 KiB each, for the cache's tables.
+        let entries = (memory / 4096).clamp(64, 1 << 20) as usize;
+        Ok(Self { set, sorted, thumbnails: Cache::with_weighter(entries, memory, ByBytes), folder })
+    }
+
+    /// Refuses images of which none belongs to the gallery.
+    pub(crate) fn check(&self, catalog: &Catalog) -> Result<()> {
+        let mut paths = (0..catalog.len()).filter_map(|row| catalog.path(row)).peekable();
+        let Some(first) = paths.peek().map(|&path| path.to_owned()) else { return Ok(()) };
+        if paths.any(|path| self.find(path).is_some()) {
+            return Ok(());
+        }
+        Err(Error::OtherImages { images: self.set.name().to_owned(), path: first })
+    }
+
+    /// The image with this path: only what was listed when the images were opened is found, so that no
+    /// path leads out of the folder.
+    pub(crate) fn find(&self, path: &str) -> Option<u32> {
+        let at = self.sorted.binary_search_by(|&image| self.set.path(image as usize).cmp(path)).ok()?;
+        Some(self.sorted[at])
+    }
+
+    /// The file of an image as it is; what no browser shows (TIFF, pictures in an IDX file) as PNG.
+    pub(crate) fn original(&self, image: u32) -> std::result::Result<Encoded, Unreadable> {
+        let bytes = self.set.read(image as usize)?;
+        if let Ok(picture) = Picture::from_encoded(bytes) {
+            return Ok(picture.into());
+        }
+        let decoded = self.set.decode(image as usize)?;
+        let (width, height) = (decoded.width() as u32, decoded.height() as u32);
+        Ok(Picture::from_pixels(width, height, decoded.channels() as u8, decoded.pixels())?.into())
+    }
+
+    pub(crate) fn decode(&self, image: u32) -> std::result::Result<Image, Unreadable> {
+        Ok(self.set.decode(image as usize)?)
+    }
+
+    /// A thumbnail that is in memory.
+    pub(crate) fn remembered(&self, image: u32, size: u16) -> Option<Encoded> {
+        self.thumbnails.get(&(image, size))
+    }
+
+    /// The image with its longer side at most `size`; made once, also when many ask for it at a time.
+    pub(crate) fn thumbnail(&self, image: u32, size: u16) -> std::result::Result<Encoded, Unreadable> {
+        self.thumbnails.get_or_insert_with(&(image, size), || self.make(image, size))
+    }
+
+    fn make(&self, image: u32, size: u16) -> std::result::Result<Encoded, Unreadable> {
+        let bytes = self.set.read(image as usize)?;
+        // By content: a changed image has another thumbnail.
+        let kept = self.folder.as_ref().map(|folder| folder.join(format!("{}-{size}.jpg", digest(&bytes))));
+        if let Some(jpeg) = kept.as_ref().and_then(|path| std::fs::read(path).ok())
+            && let Ok(picture) = Picture::from_encoded(jpeg)
+        {
+            return Ok(picture.into());
+        }
+        let decoded = self.set.decode(image as usize)?;
+        let longer = decoded.width().max(decoded.height());
+        let wanted = usize::from(size);
+        if longer <= wanted
+            && bytes.len() <= SMALL_FILE
+            && let Ok(picture) = Picture::from_encoded(bytes)
+        {
+            return Ok(picture.into());
+        }
+        let small = if longer <= wanted { decoded } else { reduced(&decoded, wanted) };
+        let jpeg = jpeg(&small)?;
+        if let Some(path) = kept {
+            // Without room on the disk it is made again.
+            let _ = write_atomically(path, |file| file.write_all(&jpeg));
+        }
+        Ok(Picture::from_encoded(jpeg)?.into())
+    }
+}
+
+fn reduced(image: &Image, longer: usize) -> Image {
+    let Size { height, width } = image.size();
+    let factor = longer as f64 / width.max(height) as f64;
+    let scaled = |side: usize| ((side as f64 * factor).round() as usize).clamp(1, longer);
+    image.resize(Size { height: scaled(height), width: scaled(width) })
+}
+
+fn jpeg(image: &Image) -> std::result::Result<Vec<u8>, Unreadable> {
+    let color =
+        if image.channels() == 1 { jpeg_encoder::ColorType::Luma } else { jpeg_encoder::ColorType::Rgb };
+    let mut bytes = Vec::new();
+    jpeg_encoder::Encoder::new(&mut bytes, QUALITY)
+        .encode(image.pixels(), image.width() as u16, image.height() as u16, color)
+        .map_err(|error| Unreadable(error.to_string()))?;
+    Ok(bytes)
+}

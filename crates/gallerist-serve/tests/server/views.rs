@@ -1,0 +1,284 @@
+//! Pictures, and what is computed after the start.
+
+use crate::common::{Fixture, PER_CLASS, Running, holds, options, square};
+use gallerist_retrieval::index::stable_id;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_serve::{Contents, Gallery, Images, Options};
+use serde_json::{Value, json};
+
+#[test]
+fn pictures_are_sent_once_and_thumbnails_made_once() {
+    let fixture = Fixture::new();
+    let kept = fixture.path("thumbnails");
+    let images = Images::open(&fixture.path("images"), 1 << 20, Some(kept.clone())).unwrap();
+    let server = Running::start(Contents { images: Some(images), ..fixture.contents() }, options());
+    let id = server.items()[0].0.clone();
+    let original = server.get(&format!("/images/{id}"));
+    assert_eq!(original.body, std::fs::read(fixture.path("images/0/0.png")).unwrap());
+    assert_eq!(original.header("content-type"), "image/png");
+    let thumbnail = server.get(&format!("/thumbnails/{id}?size=64"));
+    assert_eq!(thumbnail.header("content-type"), "image/jpeg");
+    let small = gallerist_data::decode(&thumbnail.body, "a thumbnail").unwrap();
+    assert_eq!((small.width(), small.height()), (64, 64));
+    assert!(small.pixels()[2] > 240, "still blue");
+
+    for (path, etag) in [
+        ("images", original.header("etag")),
+        ("thumbnails", server.get(&format!("/thumbnails/{id}")).header("etag")),
+    ] {
+        let again = server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", etag)], b"");
+        assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, etag));
+        assert!(again.header("cache-control").contains("max-age="));
+        assert_eq!(
+            server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", "\"x\"")], b"").status,
+            200
+        );
+    }
+
+    assert_eq!(holds(&kept, ".jpg"), 2, "of 64 and of 160 pixels");
+    drop(server);
+    // The next server takes them from there.
+    for file in std::fs::read_dir(&kept).unwrap() {
+        std::fs::write(file.unwrap().path(), square([1, 2, 3], 3)).unwrap();
+    }
+    let images = Images::open(&fixture.path("images"), 1 << 20, Some(kept)).unwrap();
+    let server = Running::start(Contents { images: Some(images), ..fixture.contents() }, options());
+    assert_eq!(server.get(&format!("/thumbnails/{id}?size=64")).body, square([1, 2, 3], 3));
+}
+
+#[test]
+fn small_and_strange_images_are_shown_too_and_broken_ones_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let tiff: Vec<u8> = {
+        // Little-endian, one grey pixel of 200.
+        let mut file = b"II*\0\x0a\0\0\0\xc8\0".to_vec();
+        file.extend(8u16.to_le_bytes());
+        for (tag, kind, value) in [
+            (256u16, 3u16, 1u32),
+            (257, 3, 1),
+            (258, 3, 8),
+            (259, 3, 1),
+            (262, 3, 1),
+            (273, 4, 8),
+            (278, 3, 1),
+            (279, 4, 1),
+        ] {
+            file.extend([tag.to_le_bytes(), kind.to_le_bytes()].concat());
+            file.extend([1u32.to_le_bytes(), value.to_le_bytes()].concat());
+        }
+        file.extend([0; 4]);
+        file
+    };
+    let png = square([5, 6, 7], 10);
+    for (name, bytes) in [("a.png", &png), ("b.tif", &tiff), ("c.png", &b"no image".to_vec())] {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let paths = ["a.png", "b.tif", "c.png", "d.png"].map(str::to_owned).to_vec();
+    let rows = Matrix::new(4, 2, vec![1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 1.0]).unwrap();
+    let set = EmbeddingSet { paths: Some(paths.clone()), ..rows.into() };
+    let images = Images::open(folder.path(), 1 << 20, None).unwrap();
+    let contents = Contents { images: Some(images), ..Gallery::from_set("a", set).unwrap().into() };
+    let server = Running::start(contents, options());
+    let get = |kind: &str, path: &str| server.get(&format!("/{kind}/{}", stable_id(path)));
+    assert_eq!(get("thumbnails", "a.png").body, png, "it is small enough as it is");
+    assert_eq!(get("images", "b.tif").header("content-type"), "image/png");
+    assert_eq!(get("thumbnails", "b.tif").status, 200);
+    for kind in ["images", "thumbnails"] {
+        let broken = get(kind, "c.png");
+        assert_eq!(broken.status, 422);
+        assert!(!broken.error().contains(folder.path().to_str().unwrap()), "{}", broken.error());
+        assert_eq!(get(kind, "d.png").status, 404);
+    }
+}
+
+#[test]
+fn the_heat_is_where_the_other_images_colour_is() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents(), options());
+    let items = server.items();
+    let heat = server.json(&format!("/api/v1/heatmap?query={}&item={}", items[0].0, items[8].0));
+    let values = heat["query"]["values"].as_array().unwrap();
+    assert_eq!((&heat["query"]["width"], values.len()), (&json!(400), 400 * 400));
+    // Of (20, 40, 250) and (250, 30, 20).
+    let (product, lengths) = (5000.0 + 1200.0 + 5000.0, (64_500.0f64 * 63_800.0).sqrt());
+    assert!((values[0].as_f64().unwrap() - product / lengths).abs() < 1e-6);
+}
+
+/// Rows in the plane at these angles, in degrees.
+fn at_angles(angles: &[f64], labels: &[&str]) -> EmbeddingSet {
+    let rows = angles.iter().flat_map(|angle| {
+        let (sin, cos) = angle.to_radians().sin_cos();
+        [cos as f32, sin as f32]
+    });
+    EmbeddingSet {
+        labels: Some(labels.iter().map(ToString::to_string).collect()),
+        paths: Some((0..angles.len()).map(|row| format!("{row}.png")).collect()),
+        ..Matrix::new(angles.len(), 2, rows.collect()).unwrap().into()
+    }
+}
+
+fn id(row: usize) -> Value {
+    json!(stable_id(&format!("{row}.png")).to_string())
+}
+
+#[test]
+fn failures_confusions_and_duplicates_are_those_worked_by_hand() {
+    // a at 0 and 10, b at 11 and 40, and one without a label far away.
+    let set = at_angles(&[0.0, 10.0, 11.0, 40.0, 120.0], &["a", "a", "b", "b", ""]);
+    let server = Running::start(Gallery::from_set("g", set).unwrap().into(), options());
+    let failures = server.ready("/api/v1/failures");
+    // Row 3 has 2 at rank 1. Row 0 has 1 at rank 1. Row 1 has 0 behind 2; row 2 has 3 behind 1 and 0.
+    let found: Vec<_> = failures["queries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|query| (query["item"]["id"].clone(), query["average_precision"].as_f64().unwrap()))
+        .collect();
+    let third = found[0].1;
+    assert!((third - 1.0 / 3.0).abs() < 1e-12);
+    assert_eq!(found, [(id(2), third), (id(1), 0.5), (id(0), 1.0), (id(3), 1.0)]);
+    assert_eq!((&failures["total"], &failures["queries"][0]["first_match_rank"]), (&json!(4), &json!(3)));
+    assert_eq!(
+        (&failures["queries"][0]["matches"], &failures["queries"][0]["nearest"]["id"]),
+        (&json!(1), &id(1))
+    );
+    assert!((failures["mean_average_precision"].as_f64().unwrap() - 17.0 / 24.0).abs() < 1e-12);
+    let best = server.json("/api/v1/failures?sort=-ap&limit=1&offset=1");
+    assert_eq!(best["queries"][0]["item"]["id"], id(0));
+
+    let confusions = server.ready("/api/v1/confusions");
+    let pair = |a: &str, b: &str, query: usize, result: usize| json!({"a": a, "b": b, "count": 1, "share": 0.5, "example": {"query": id(query), "result": id(result)}});
+    assert_eq!(confusions["pairs"], json!([pair("a", "b", 1, 2), pair("b", "a", 2, 1)]));
+
+    let pairs = |distance: f64| {
+        let answer = server.ready(&format!("/api/v1/duplicates?distance={distance}"));
+        let pairs = answer["pairs"].as_array().unwrap();
+        pairs.iter().map(|pair| (pair["a"]["id"].clone(), pair["b"]["id"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(pairs(0.1), [(id(1), id(2))], "once, though each is the other's nearest");
+    assert_eq!(pairs(2.0), [(id(1), id(2)), (id(0), id(1)), (id(3), id(2)), (id(4), id(3))]);
+}
+
+#[test]
+fn label_sets_are_relevant_where_they_share_a_label() {
+    let set = at_angles(&[0.0, 10.0, 30.0], &["a|b", "c", "b|d"]);
+    let server = Running::start(Gallery::from_set("g", set).unwrap().into(), options());
+    let failures = server.ready("/api/v1/failures");
+    let queries = failures["queries"].as_array().unwrap();
+    assert_eq!(queries.len(), 2);
+    assert!(queries.iter().all(|query| query["average_precision"] == 0.5 && query["matches"] == 1));
+    let found = server.json(&format!("/api/v1/items/{}/similar", id(0).as_str().unwrap()));
+    assert_eq!((&found["results"][0]["right"], &found["results"][1]["right"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn the_other_network_is_compared_among_the_images_that_both_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = ["a", "a", "b", "b", "b"];
+    let ours = at_angles(&[0.0, 10.0, 11.0, 40.0, 90.0], &labels);
+    // Without the last, and the classes apart.
+    let theirs = at_angles(&[0.0, 1.0, 80.0, 90.0], &labels[..4]);
+    let (path, training) =
+        (folder.path().join("other.safetensors"), folder.path().join("training.safetensors"));
+    theirs.save(&path).unwrap();
+    at_angles(&[40.5, 200.0], &["b", "z"]).save(&training).unwrap();
+    let gallery = Gallery::from_set("g", ours).unwrap();
+    let server = Running::start(
+        Contents { compare: Some(path), training: Some(training), ..gallery.into() },
+        options(),
+    );
+    assert_eq!(server.json("/api/v1/gallery")["compare"], "other.safetensors");
+    let compared = server.ready("/api/v1/compare?sort=gained");
+    let counts = ["total", "gained", "lost", "same"].map(|key| compared[key].as_u64().unwrap());
+    assert_eq!(counts, [4, 2, 0, 2]);
+    let first = &compared["queries"][0];
+    assert_eq!((&first["item"]["id"], &first["other_average_precision"]), (&id(2), &json!(1.0)));
+    assert!((first["change"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12);
+    let lost = server.json("/api/v1/compare?sort=lost&limit=1");
+    assert_eq!(lost["queries"][0]["change"], 0.0);
+
+    let similar = |id: &Value, model: &str| {
+        server.get(&format!("/api/v1/items/{}/similar?k=1{model}", id.as_str().unwrap()))
+    };
+    assert_eq!(similar(&id(2), "").json()["results"][0]["id"], id(1));
+    assert_eq!(similar(&id(2), "&model=other").json()["results"][0]["id"], id(3));
+    let body = json!({"ids": [id(2)], "k": 1, "model": "other"});
+    assert_eq!(server.post_json("/api/v1/search", &body).json()["results"][0]["id"], id(3));
+    assert_eq!(similar(&id(4), "&model=other").status, 404, "the other has no such image");
+
+    let leaks = server.ready("/api/v1/leaks");
+    assert_eq!(leaks["total"], 1);
+    let leak = &leaks["pairs"][0];
+    assert_eq!((&leak["a"]["id"], &leak["b"]), (&id(3), &json!({"path": "0.png", "label": "b"})));
+}
+
+#[test]
+fn the_map_has_a_point_for_every_item_and_is_kept() {
+    let fixture = Fixture::new();
+    let file = fixture.file();
+    let served = || Running::start(Gallery::open(&file, false).unwrap().into(), options());
+    let server = served();
+    let map = server.ready("/api/v1/map");
+    assert_eq!((&map["count"], &map["labels"][2]), (&json!(12), &json!("red")));
+    let points = server.get("/api/v1/map/points");
+    assert_eq!(points.body.len(), 12 * 20);
+    let first = u64::from_le_bytes(*points.body.first_chunk().unwrap());
+    assert_eq!(first.to_string(), server.items()[0].0);
+    let labels: Vec<u32> =
+        points.body[12 * 16..].as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+    assert_eq!(labels, [[0; PER_CLASS], [1; PER_CLASS], [2; PER_CLASS]].concat());
+    drop(server);
+
+    let kept = fixture.path("gallery.safetensors.map.safetensors");
+    let mut moved = EmbeddingSet::load(&kept).unwrap();
+    moved.embeddings = Matrix::new(12, 2, vec![7.0; 24]).unwrap();
+    moved.save(&kept).unwrap();
+    let server = served();
+    server.ready("/api/v1/map");
+    assert_eq!(server.get("/api/v1/map/points").body[12 * 8..][..4], 7f32.to_le_bytes());
+    drop(server);
+    // Of other rows it is made anew.
+    let other = EmbeddingSet { embeddings: moved.embeddings, model: Some("another".to_owned()), ..moved };
+    other.save(&kept).unwrap();
+    let server = served();
+    server.ready("/api/v1/map");
+    assert_eq!(server.get("/api/v1/map/points").body, points.body);
+}
+
+#[test]
+fn what_would_take_too_long_is_left_out() {
+    let set = at_angles(&[0.0, 10.0, 20.0], &["a", "a", "b"]);
+    let limited = Options { analysis_items: 2, ..options() };
+    let server = Running::start(Gallery::from_set("g", set).unwrap().into(), limited);
+    for path in ["failures", "confusions", "duplicates", "leaks", "compare"] {
+        assert_eq!(server.json(&format!("/api/v1/{path}"))["state"], "none", "{path}");
+    }
+    server.ready("/api/v1/map");
+    assert_eq!(server.json("/api/v1/gallery")["failures"], "none");
+}
+
+#[test]
+fn every_call_is_documented_and_every_documented_call_is_there() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents(), options());
+    let api = server.json("/openapi.json");
+    let paths = api["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 20);
+    for (path, calls) in paths {
+        let path = path.replace("{id}", &server.items()[0].0);
+        for (method, call) in calls.as_object().unwrap() {
+            if method == "delete" {
+                continue;
+            }
+            let answer = server.send(&method.to_uppercase(), &path, &[], b"");
+            let documented = call["responses"].as_object().unwrap();
+            let status = answer.status.to_string();
+            assert!(documented.contains_key(&status) || answer.status == 415, "{method} {path}: {status}");
+        }
+    }
+    assert_eq!(server.json("/health"), json!({"status": "ok"}));
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    assert!(metrics.contains("gallerist_items 12"), "{metrics}");
+    assert!(metrics.contains("gallerist_requests_total{method=\"GET\",path=\"/health\",status=\"200\"} "));
+    assert!(metrics.ends_with("# EOF\n"));
+}

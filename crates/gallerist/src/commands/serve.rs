@@ -1,0 +1,145 @@
+//! `gallerist serve`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use gallerist::data::Image;
+use gallerist::model::{Model, Seen};
+use gallerist::retrieval::index::ItemFilter;
+use gallerist::serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
+
+use super::remote::{self, is_remote};
+use super::search::model_for;
+use super::{Failure, Outcome};
+use crate::args::Serve;
+use crate::printer;
+
+pub(super) fn run(args: Serve) -> Outcome {
+    super::set_threads(args.threads);
+    let options = options(&args)?;
+    let gallery = open(&args)?;
+    let images = images(&args, &gallery, &options)?;
+    let embedder = network(&args, &gallery)?;
+    let contents = Contents { gallery, images, embedder, compare: args.compare, training: args.training };
+    let server = Server::bind(contents, options)?;
+    let stop = server.stop();
+    if let Err(error) = ctrlc::set_handler(move || stop.now()) {
+        printer::warning(&format!("requests will not be finished on Ctrl-C: {error}"));
+    }
+    if !args.host.is_loopback() {
+        printer::warning(&"everybody who reaches this machine can see the gallery and upload images");
+    }
+    printer::out(&format!("http://{}\n", server.address()?))?;
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &Serve) -> Result<Options, Failure> {
+    let token = match args.writable {
+        true => args.token.clone().or_else(|| std::env::var("GALLERIST_TOKEN").ok()),
+        false => None,
+    };
+    if args.writable && token.as_ref().is_none_or(String::is_empty) {
+        return Err(Failure::new(
+            "--writable needs a token, so that not everybody changes the gallery",
+            Some("set GALLERIST_TOKEN in the environment, or give --token TOKEN"),
+        ));
+    }
+    Ok(Options {
+        address: SocketAddr::new(args.host, args.port),
+        hosts: args.host_name.clone(),
+        token,
+        threads: args.threads,
+        upload_bytes: (args.upload_limit as usize) << 20,
+        k: args.k_max as usize,
+        analysis_items: args.analysis_limit,
+        thumbnails: args.thumbnails.clone(),
+        note: |note| printer::warning(&note),
+        ..Options::default()
+    })
+}
+
+fn open(args: &Serve) -> Result<Gallery, Failure> {
+    let path = &args.gallery;
+    if !is_remote(path) {
+        return Ok(Gallery::open(path, args.writable)?);
+    }
+    let remote = remote::open(path, None)?;
+    let ids: Vec<u64> = remote::labels(path, &ItemFilter::default())?.into_iter().map(|(id, _)| id).collect();
+    Ok(Gallery::from_index(path.display().to_string(), remote.index, remote.origin, &ids)?)
+}
+
+/// The images asked for; without `--images` those that were embedded, where they are still there.
+fn images(args: &Serve, gallery: &Gallery, options: &Options) -> Result<Option<Images>, Failure> {
+    let open = |path: &Path| Images::open(path, options.thumbnail_bytes, options.thumbnails.clone());
+    if let Some(path) = &args.images {
+        return Ok(Some(open(path)?));
+    }
+    let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
+    match source.as_deref().map(open) {
+        Some(Ok(images)) => Ok(Some(images)),
+        Some(Err(error)) => {
+            printer::warning(&format!("no images are shown: {error}"));
+            Ok(None)
+        }
+        None => {
+            printer::warning(&"no images are shown: the gallery's are not where it says; give --images PATH");
+            Ok(None)
+        }
+    }
+}
+
+/// The network asked for; without `--run` the one that embedded the gallery, where it is still there.
+fn network(args: &Serve, gallery: &Gallery) -> Result<Option<Arc<dyn Embedder>>, Failure> {
+    let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, gallery.origin());
+    match model {
+        Ok(model) => Ok(Some(Arc::new(Network::new(model)?))),
+        Err(failure) if args.run.is_some() => Err(failure),
+        Err(failure) => {
+            printer::warning(&format!("no image can be uploaded: {}", failure.message));
+            Ok(None)
+        }
+    }
+}
+
+/// The network behind the server's door.
+struct Network {
+    model: Model,
+    dimensions: usize,
+}
+
+impl Network {
+    /// Embeds an image once, which says how many values there are, and takes the memory that later ones need.
+    fn new(model: Model) -> Result<Self, Failure> {
+        let unknown = |problem: String| Failure::new(format!("the network embeds no image: {problem}"), None);
+        let mut network = Network { model, dimensions: 0 };
+        let grey = Image::new(16, 16, 1, vec![127; 256]);
+        network.dimensions = network.embed(&grey).map_err(unknown)?.len();
+        Ok(network)
+    }
+
+    fn see(&self, image: &Image) -> Result<Seen, String> {
+        self.model.see(image.clone()).map_err(|error| error.to_string())
+    }
+}
+
+impl Embedder for Network {
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    fn fingerprint(&self) -> &str {
+        self.model.fingerprint()
+    }
+
+    fn embed(&self, image: &Image) -> Result<Vec<f32>, String> {
+        Ok(self.see(image)?.embedding)
+    }
+
+    fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
+        let Seen { maps: values, shape: [height, width, channels], .. } = self.see(image).ok()?;
+        Some(FeatureMap { height, width, channels, values })
+    }
+}
