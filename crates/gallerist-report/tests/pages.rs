@@ -517,3 +517,10 @@ fn pages_are_written_to_files() {
     SearchPage::default().write(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), SearchPage::default().to_html());
 }
+
+#[test]
+fn the_page_has_a_colour_for_each_hue_of_its_script() {
+    let html = Report::default().to_html();
+    let hues = (0..).take_while(|hue| html.contains(&format!("--h{hue}:"))).count();
+    assert!(html.contains(&format!("const HUES = {hues},")), "{hues} colours in the style");
+}
