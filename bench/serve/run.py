@@ -2,6 +2,7 @@
 """Load test of the server: searches by item at 1, 16 and 128 connections.
 
     cargo build --release -p gallerist-serve --examples
+    target/release/examples/load make million.npy 1000000 128
     bench/serve/run.py GALLERY... [--seconds 10] > table.md
 
 Client and server share the machine. Nothing but the standard library is needed.

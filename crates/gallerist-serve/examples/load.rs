@@ -2,6 +2,8 @@
 //!
 //! Prints searches per second, the median and the 99th percentile of the time to an answer, and the
 //! errors, as one line of JSON. With an image it is uploaded instead. `bench/serve/run.py` runs it.
+//!
+//! `load make FILE ROWS DIMENSIONS` writes a gallery of random rows.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde_json::Value;
 
 /// Results per search.
@@ -32,6 +35,12 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Value, Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [make, file, rows, dimensions] = &args[..]
+        && make == "make"
+    {
+        EmbeddingSet::from(random(rows.parse()?, dimensions.parse()?)?).save(file)?;
+        return Ok(Value::from(file.as_str()));
+    }
     let [address, connections, seconds, image @ ..] = &args[..] else {
         return Err("wanted ADDRESS CONNECTIONS SECONDS [UPLOAD]".into());
     };
@@ -71,6 +80,20 @@ fn run() -> Result<Value, Box<dyn std::error::Error>> {
         "p99_ms": percentile(0.99),
         "errors": errors,
     }))
+}
+
+/// Values from -1 to 1, the same every time.
+fn random(rows: usize, dimensions: usize) -> gallerist_retrieval::Result<Matrix> {
+    let mut state = 1u64;
+    let mut next = || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    Matrix::new(rows, dimensions, (0..rows * dimensions).map(|_| next()).collect())
 }
 
 /// The times of the searches that were answered, and the number of the others.

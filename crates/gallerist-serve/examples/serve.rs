@@ -2,7 +2,7 @@
 //!
 //! For work on the page: with `GALLERIST_ASSETS=DIR` it is read from there at every request;
 //! `GALLERIST_COMPARE` and `GALLERIST_TRAINING` name embeddings of another network, and of the training set;
-//! `GALLERIST_ANALYSIS=N` is the most items whose failures are computed.
+//! `GALLERIST_ANALYSIS=N` is the most items whose failures and whose t-SNE are computed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ fn run() -> Result<()> {
         Options { assets: named("GALLERIST_ASSETS"), note: |note| eprintln!("{note}"), ..Options::default() };
     options.address.set_port(port.unwrap_or(8080));
     if let Some(items) = named("GALLERIST_ANALYSIS").and_then(|items| items.to_str()?.parse().ok()) {
-        options.analysis_items = items;
+        (options.analysis_items, options.tsne_items) = (items, items);
     }
     let gallery = Gallery::open(&gallery, false)?;
     let images = images.map(|path| Images::open(&path, options.thumbnail_bytes, None)).transpose()?;

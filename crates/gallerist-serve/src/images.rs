@@ -10,7 +10,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use sha2::{Digest, Sha256};
 
-use crate::gallery::Catalog;
+use crate::gallery::Gallery;
 use crate::{Error, Result};
 
 /// The sizes of thumbnails: the longer side, in pixels.
@@ -102,7 +102,11 @@ impl Images {
     }
 
     /// Refuses images of which none belongs to the gallery.
-    pub(crate) fn check(&self, catalog: &Catalog) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::OtherImages`].
+    pub fn check(&self, gallery: &Gallery) -> Result<()> {
+        let catalog = &gallery.read().catalog;
         let mut paths = (0..catalog.len()).filter_map(|row| catalog.path(row)).peekable();
         let Some(first) = paths.peek().map(|&path| path.to_owned()) else { return Ok(()) };
         if paths.any(|path| self.find(path).is_some()) {

@@ -45,7 +45,6 @@ impl Server {
     /// When the address cannot be had, and when network, images or token do not fit the gallery.
     pub fn bind(contents: Contents, options: Options) -> Result<Self> {
         let address = options.address;
-        let state = State::new(contents, options)?;
         let listen = || -> std::io::Result<_> {
             let listener = std::net::TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -53,6 +52,7 @@ impl Server {
         };
         let listener =
             listen().map_err(|source| Error::Io { action: format!("listen on {address}"), source })?;
+        let state = State::new(contents, options)?;
         Ok(Self { listener, state, stop: Stop::default() })
     }
 

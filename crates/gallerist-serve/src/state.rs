@@ -58,7 +58,7 @@ impl State {
             check_network(&gallery, embedder.as_ref())?;
         }
         if let Some(images) = &images {
-            images.check(&gallery.read().catalog)?;
+            images.check(&gallery)?;
         }
         if options.token.is_some() && !gallery.is_index() {
             return Err(Error::Option {

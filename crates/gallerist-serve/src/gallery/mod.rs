@@ -175,6 +175,12 @@ impl Gallery {
         self.inside.read().expect("no thread panics while it holds this lock")
     }
 
+    /// The row of an item, of length 1. Of a database it is asked over the network.
+    pub(crate) fn embedding(&self, id: u64) -> Result<Option<Vec<f32>>> {
+        let inside = self.read();
+        inside.searcher.embedding(&inside.catalog, id)
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Inside> {
         self.inside.write().expect("no thread panics while it holds this lock")
     }

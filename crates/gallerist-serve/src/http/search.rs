@@ -52,7 +52,7 @@ pub(crate) enum Model {
 
 impl Model {
     /// The gallery, and the door to its search.
-    fn of(self, state: &Shared) -> Answer<(&Gallery, &Batcher)> {
+    fn of(self, state: &Shared) -> Answer<(&Arc<Gallery>, &Batcher)> {
         match (self, &state.other) {
             (Self::Own, _) => Ok((&state.gallery, &state.search)),
             (Self::Other, Some(other)) => Ok((&other.gallery, &other.search)),
@@ -155,14 +155,22 @@ impl Asked {
     }
 
     /// Adds an item of the gallery.
-    fn item(&mut self, gallery: &Gallery, id: u64) -> Answer<()> {
-        let inside = gallery.read();
-        let row = inside.catalog.row(id).ok_or_else(|| Refusal::no_item(id))?;
-        let embedding = inside.searcher.embedding(&inside.catalog, id).map_err(|error| {
+    async fn item(&mut self, gallery: &Arc<Gallery>, id: u64) -> Answer<()> {
+        let embedding = match gallery.is_index() {
+            false => gallery.embedding(id),
+            // It may be in a database, and the database may be slow.
+            true => {
+                let gallery = Arc::clone(gallery);
+                let asked = tokio::task::spawn_blocking(move || gallery.embedding(id)).await;
+                asked.map_err(|_| Refusal::internal("the search broke off"))?
+            }
+        };
+        let embedding = embedding.map_err(|error| {
             Refusal::internal(format!("the embedding of item {id} cannot be read: {error}"))
         })?;
         self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
-        let label = inside.catalog.labels.get(row).map(str::to_owned);
+        let inside = gallery.read();
+        let label = inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)).map(str::to_owned);
         self.names.push(QueryBody { id: Some(Id(id)), label, name: None });
         Ok(())
     }
@@ -294,7 +302,7 @@ pub(crate) async fn similar(
 ) -> Answer<Json<Results>> {
     check(&state, &params, 1)?;
     let mut asked = Asked::new();
-    asked.item(params.model.of(&state)?.0, id)?;
+    asked.item(params.model.of(&state)?.0, id).await?;
     run(&state, asked, params).await
 }
 
@@ -313,7 +321,7 @@ pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answe
     let (gallery, _) = model.of(&state)?;
     let mut asked = Asked::new();
     for id in ids {
-        asked.item(gallery, id.0)?;
+        asked.item(gallery, id.0).await?;
     }
     for vector in vectors {
         asked.vector(gallery, vector, None)?;
@@ -376,7 +384,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         asked.vector(&state.gallery, vector, name)?;
     }
     for id in ids {
-        asked.item(&state.gallery, id.0)?;
+        asked.item(&state.gallery, id.0).await?;
     }
     run(&state, asked, params).await
 }

@@ -78,7 +78,12 @@ fn images(args: &Serve, gallery: &Gallery, options: &Options) -> Result<Option<I
         return Ok(Some(open(path)?));
     }
     let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
-    match source.as_deref().map(open) {
+    let found = source.map(|source| {
+        let images = open(&source)?;
+        images.check(gallery)?;
+        Ok::<_, gallerist::serve::Error>(images)
+    });
+    match found {
         Some(Ok(images)) => Ok(Some(images)),
         Some(Err(error)) => {
             printer::warning(&format!("no images are shown: {error}"));

@@ -1,0 +1,130 @@
+//! `gallerist serve`: the real program, its network and its page.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{gallerist, text};
+use serde_json::Value;
+
+/// A server that is killed when the test ends before it does.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(dir: &Path, line: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gallerist"))
+            .args(line.split_whitespace())
+            .current_dir(dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut url).unwrap();
+        Self { child, address: url.trim().strip_prefix("http://").unwrap().to_owned() }
+    }
+
+    /// Status and body.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (host, length) = (&self.address, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        stream.write_all(format!("{head}{headers}Content-Length: {length}\r\n\r\n").as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let status = String::from_utf8_lossy(&answer[..end]).split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer[end + 4..].to_vec())
+    }
+
+    fn get(&self, path: &str) -> Vec<u8> {
+        let (status, body) = self.ask("GET", path, "", b"");
+        assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));
+        body
+    }
+
+    fn json(&self, path: &str) -> Value {
+        serde_json::from_slice(&self.get(path)).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn help_and_refusals_say_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!("help_serve", text(&gallerist(dir.path(), "serve --help").stdout));
+    let refused = |line: &str| {
+        let out = gallerist(dir.path(), line);
+        assert_eq!(out.status.code(), Some(2));
+        text(&out.stderr)
+    };
+    assert!(refused("serve --gallery none.safetensors").contains("none.safetensors"));
+    assert!(refused("serve --gallery none.safetensors --writable").contains("needs a token"));
+    assert!(refused("serve --gallery none.safetensors --token x").contains("--writable"));
+}
+
+#[test]
+fn a_served_run_finds_what_search_finds_and_stops_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let run = dir.path().join("run");
+    let train = format!(
+        "train configs/smoke.toml --out {} --set train.steps=12 --set train.checkpoint_every=5 \
+         --set validation.every=6 --set data.max_test_classes=20",
+        run.display()
+    );
+    let out = gallerist(&root, &train);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+
+    let gallery = run.join("embeddings.safetensors");
+    let mut server = Served::start(&root, &format!("serve --gallery {} --port 0", gallery.display()));
+    let about = server.json("/api/v1/gallery");
+    assert_eq!(
+        (about["count"].as_u64(), &about["upload"], &about["images"]),
+        (Some(400), &true.into(), &true.into())
+    );
+    assert!(String::from_utf8(server.get("/")).unwrap().contains("<!doctype html>"));
+
+    // An image of the gallery, as a file and as an upload.
+    let id = server.json("/api/v1/items?offset=33&limit=1")["items"][0]["id"].as_str().unwrap().to_owned();
+    let image = server.get(&format!("/images/{id}"));
+    let file = dir.path().join("query.png");
+    std::fs::write(&file, &image).unwrap();
+    let search = format!("search --gallery {} --query {} -k 5 --json", gallery.display(), file.display());
+    let searched: Value = serde_json::from_slice(&gallerist(&root, &search).stdout).unwrap();
+    let part = "--limit\r\nContent-Disposition: form-data; name=";
+    let head = format!("{part}\"k\"\r\n\r\n5\r\n{part}\"image\"; filename=\"query.png\"\r\n\r\n");
+    let form = [head.as_bytes(), &image, b"\r\n--limit--\r\n"].concat();
+    let headers = "Content-Type: multipart/form-data; boundary=limit\r\n";
+    let (status, found) = server.ask("POST", "/api/v1/search/upload", headers, &form);
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&found));
+    let found: Value = serde_json::from_slice(&found).unwrap();
+    let paths = |list: &Value| -> Vec<Value> {
+        list.as_array().unwrap().iter().map(|result| result["path"].clone()).collect()
+    };
+    assert_eq!(paths(&found["results"]), paths(&searched[0]["results"]));
+    assert_eq!(found["results"][0]["id"], id.as_str());
+
+    let heat = server.json(&format!("/api/v1/heatmap?query={id}&item={id}"));
+    assert_eq!(heat["query"], heat["item"]);
+    assert!(!heat["query"]["values"].as_array().unwrap().is_empty());
+
+    #[cfg(unix)]
+    {
+        let pid = server.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    }
+}
