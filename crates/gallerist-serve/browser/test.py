@@ -413,7 +413,6 @@ class Gallery(RunTest):
 
 
 class Dark(RunTest):
-
     settings = {"color_scheme": "dark"}
 
     def test_every_view_is_drawn(self):
