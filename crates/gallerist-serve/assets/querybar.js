@@ -122,14 +122,20 @@ function labelFilter() {
     }
   }
 
-  input.addEventListener("input", look);
-  input.addEventListener("focus", look);
+  // Enter means what was typed, though the list may still be on its way.
+  let looking = null;
+  const choose = async (name) => {
+    await looking;
+    if (active >= 0) keep(name, options[active].label);
+  };
+  input.addEventListener("input", () => (looking = look()));
+  input.addEventListener("focus", () => (looking = look()));
   input.addEventListener("blur", () => setTimeout(shut, 150));
   list.addEventListener("pointerdown", (event) => event.preventDefault());
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") point(active + 1);
     else if (event.key === "ArrowUp") point(active - 1);
-    else if (event.key === "Enter" && active >= 0) keep(event.shiftKey ? "not_label" : "label", options[active].label);
+    else if (event.key === "Enter") choose(event.shiftKey ? "not_label" : "label");
     else if (event.key === "Escape") list.hidden ? input.blur() : shut();
     else if (event.key === "Backspace" && !input.value) state.set({ label: state.get().label.slice(0, -1) });
     else return;
