@@ -7,6 +7,7 @@ import * as session from "./session.js";
 import * as state from "./state.js";
 import * as tile from "./tile.js";
 
+const touched = matchMedia("(hover: none)");
 const COUNTS = [5, 10, 20, 50, 100, 200, 500, 1000];
 
 export function make() {
@@ -45,7 +46,7 @@ export function make() {
     if (s.upload && !session.files.length) list.unshift(h("span", { class: "gone" }, `${s.upload} is not in the link`, h("button", { type: "button", title: "Go on without it", "aria-label": `Go on without ${s.upload}`, onclick: () => state.set({ upload: "" }) }, icon("cross"))));
     const free = (gallery.limits?.queries ?? 3) - list.length;
     const full = list.length > 0;
-    const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, "Drop, paste or pick an image")) : null;
+    const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, touched.matches ? "Pick an image" : "Drop, paste or pick an image")) : null;
     const words = !full && !add ? h("span", { class: "soft" }, gallery.images ? "Click an image to search with it" : "Click an item to search with it") : null;
     const clear = list.length > 1 ? button("Clear", actions.clear, { class: "quiet" }) : null;
     tiles.replaceChildren(...[...list, add, words, clear].filter(Boolean));
