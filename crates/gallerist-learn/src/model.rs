@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
+use gallerist_data::{
+    BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
+};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 use crate::checkpoint::{self, Checkpoint};
@@ -49,6 +51,18 @@ pub struct Embedded {
     pub set: EmbeddingSet,
     /// The others; they have no row.
     pub broken: Vec<Broken>,
+}
+
+/// What a network gives for one image.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The embedding.
+    pub embedding: Vec<f32>,
+    /// The last feature maps before they are pooled, `[height, width, channels]`: what the network sees at
+    /// each place of the image.
+    pub maps: Vec<f32>,
+    /// Height, width and channels of the maps.
+    pub shape: [usize; 3],
 }
 
 /// What the fingerprint covers beside the weights: network, input, preprocessing.
@@ -168,6 +182,36 @@ impl Model {
         self.embed_store(&Arc::new(ImageStore::new(Arc::new(images), transform, 0)), threads, progress)
     }
 
+    /// The embedding of one decoded image, and the network's last feature maps.
+    ///
+    /// The embedding is the one [`embed`](Self::embed) gives, up to the rounding of a batch of one, where the
+    /// image was decoded at full size. The maps are of the image alone, also where the embedding is a mean
+    /// over views.
+    ///
+    /// # Errors
+    ///
+    /// When the run file's `[image]` is not valid.
+    pub fn see(&self, image: Image) -> Result<Seen> {
+        let transform = Transform::evaluation(&self.config.image)?;
+        let [channels, height, width] = transform.shape();
+        let mut values = vec![0.0; transform.views() * transform.tensor_len()];
+        // Evaluation draws nothing.
+        transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
+        let shape = [transform.views(), channels, height, width];
+        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &Device::flex());
+        let (outputs, maps) = self.network.forward_with_maps(images);
+        let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
+        let embedding = self.heads.embed(outputs, &self.places, self.normalize);
+        let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
+        let [_, height, width, channels] = maps.dims();
+        let host = |data: TensorData| data.try_into_vec::<f32>().expect("a network computes in f32");
+        Ok(Seen {
+            embedding: host(embedding.into_data()),
+            maps: host(maps.into_data()),
+            shape: [height, width, channels],
+        })
+    }
+
     pub(crate) fn embed_store(
         &self,
         store: &Arc<ImageStore>,
@@ -261,6 +305,26 @@ mod tests {
             }
         }
         file
+    }
+
+    #[test]
+    fn an_image_that_is_seen_has_the_embedding_of_its_file() {
+        let text = "[image]\nsize = 4\nflip_average = true\n\
+                    [network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3";
+        let config = RunConfig::parse(text, "a test", &[]).unwrap();
+        let input = InputShape { channels: 3, height: 4, width: 4 };
+        let network = config.network.init(input, 1, &Device::flex()).unwrap();
+        let model = Model::new(config, input, network.valid());
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("1.bmp"), bitmap(false)).unwrap();
+        let images = ImageSet::open(folder.path()).unwrap();
+        let seen = model.see(images.decode(0).unwrap()).unwrap();
+        let [height, width, channels] = seen.shape;
+        assert_eq!((channels, seen.maps.len()), (6, height * width * channels));
+        let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
+        for (seen, embedded) in seen.embedding.iter().zip(embedded.row(0)) {
+            assert!((seen - embedded).abs() < 1e-6, "{seen} is seen, {embedded} is embedded");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | measure retrieval | [`retrieval::eval`] |
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
+//! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
 //!
 //! # From a run file to a ranked list
 //!
@@ -39,12 +40,18 @@
 #![recursion_limit = "256"]
 
 pub mod pages;
+mod pictures;
+pub mod plots;
+mod projector;
+mod ranking;
 
 pub use gallerist_data as data;
 pub use gallerist_learn::{
     Error, Result, checkpoint, loss, memory, miner, model, network, optim, pairwise, params, train, weights,
 };
+pub use gallerist_map as map;
 #[cfg(feature = "milvus")]
 pub use gallerist_milvus as milvus;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
+pub use projector::write_projector;

@@ -1,26 +1,13 @@
 //! `gallerist index` as a user meets it.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
+use std::path::Path;
+
+use common::{gallerist, text};
 use gallerist::retrieval::index::stable_id;
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 use serde_json::Value;
-
-/// The program, started in `dir`, with a terminal of 100 columns.
-fn gallerist(dir: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gallerist"))
-        .args(line.split_whitespace())
-        .current_dir(dir)
-        .env("COLUMNS", "100")
-        .env_remove("CLICOLOR_FORCE")
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn json(dir: &Path, line: &str) -> Value {
     let out = gallerist(dir, line);

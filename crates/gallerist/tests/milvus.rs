@@ -1,23 +1,10 @@
 //! Galleries in Milvus as a user meets them.
 
+mod common;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
-/// The program, started in `dir`, with a terminal of 100 columns.
-fn gallerist(dir: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gallerist"))
-        .args(line.split_whitespace())
-        .current_dir(dir)
-        .env("COLUMNS", "100")
-        .env_remove("CLICOLOR_FORCE")
-        .env_remove("MILVUS_TOKEN")
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use common::{gallerist, text};
 
 /// stderr of a call that must fail.
 fn error(dir: &Path, line: &str) -> String {

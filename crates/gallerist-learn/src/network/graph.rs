@@ -191,7 +191,33 @@ impl Network {
     /// If the images are not of the channels and, where the network has a layer of fixed size over all
     /// positions, of the size it was made for.
     pub fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+        self.forward_seeing(images, None).0
+    }
+
+    /// As [`forward`](Self::forward), with the last feature maps, `[n, channels, height, width]`: those that
+    /// the last pooling over all positions takes, or the rows made of them.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Tensor<4>) {
+        let pools = |step: &Step| {
+            use FixedKind::{Flatten, GlobalAverage, GlobalMax};
+            match &step.op {
+                Op::Gem(_) => true,
+                Op::Fixed(fixed) => matches!(fixed.kind, GlobalAverage | GlobalMax | Flatten),
+                _ => false,
+            }
+        };
+        let last = self.steps.iter().rposition(pools).expect("a network makes rows of its maps");
+        let (outputs, maps) = self.forward_seeing(images, Some(self.steps[last].inputs[0]));
+        (outputs, maps.expect("the maps come before the rows"))
+    }
+
+    /// The heads' results, and the maps that step `seen` gives.
+    fn forward_seeing(&self, images: Tensor<4>, seen: Option<usize>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let mut values: Vec<Option<Value<'_>>> = vec![None; self.steps.len()];
+        let mut maps = None;
         for (i, step) in self.steps.iter().enumerate() {
             let mut inputs = step.inputs.iter().map(|&j| {
                 let value = if self.last_use[j] == i { values[j].take() } else { values[j].clone() };
@@ -244,8 +270,12 @@ impl Network {
                     FixedKind::Flatten => Value::Rows(one().maps().flatten(1, 3)),
                 },
             });
+            if seen == Some(i) {
+                maps = values[i].clone().map(Value::maps);
+            }
         }
-        self.heads.iter().map(|&i| values[i].clone().expect("heads are kept").rows()).collect()
+        let heads = self.heads.iter().map(|&i| values[i].clone().expect("heads are kept").rows());
+        (heads.collect(), maps)
     }
 
     /// The network whose embeddings are what its linear heads are given, in the order of the heads.

@@ -99,16 +99,17 @@ fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projecti
     let matrix = |values: Vec<f64>, shape: [usize; 2]| {
         Tensor::<2>::from_data(TensorData::new(values, shape), (&Device::flex(), DType::F64))
     };
-    // The covariance of what is left when each row's `centre` is taken away.
-    let covariance = |centre: &dyn Fn(usize) -> Vec<f64>| {
-        let centred = (0..count).flat_map(|row| {
-            rows[row].iter().zip(centre(row)).map(|(&value, centre)| f64::from(value) - centre)
+    // The covariance of what is left when its centre, one per row, is taken away from each row.
+    let covariance = |centres: &[&[f64]]| {
+        let centred = rows.iter().zip(centres).flat_map(|(row, centre)| {
+            row.iter().zip(*centre).map(|(&value, centre)| f64::from(value) - centre)
         });
         let x = matrix(centred.collect(), [count, width]);
         x.clone().transpose().matmul(x).div_scalar(count as f64)
     };
-    let total = covariance(&|_| mean.clone());
-    let within = host(covariance(&|row| sums[&classes[row]].1.clone()));
+    let total = covariance(&vec![&mean[..]; count]);
+    let of_classes: Vec<&[f64]> = classes.iter().map(|class| &sums[class].1[..]).collect();
+    let within = host(covariance(&of_classes));
     let variance = (0..width).map(|at| within[at * width + at]).sum::<f64>() / width as f64;
     let mut shrunk = within;
     (0..width).for_each(|at| shrunk[at * width + at] += SHRINKAGE * variance);

@@ -273,6 +273,17 @@ impl<'a> Counting<'a> {
         );
     }
 
+    /// The keys of the first `rows` rows of a panel of queries with a panel of items.
+    fn tiles(&self, rows: usize, panel: usize, item_panel: usize, tiles: &mut [Tile; GROUPS]) {
+        let (queries, gallery) = (self.scorer.queries, self.scorer.gallery);
+        self.kernel.products(
+            rows,
+            (queries.panel(panel), queries.bias(panel)),
+            (gallery.panel(item_panel), gallery.bias(item_panel)),
+            tiles,
+        );
+    }
+
     /// Hands out the keys of each packed query in `rows` with each packed item of its class. They
     /// come from the same kernel as all other keys, and so have the same bits.
     fn class_keys(&self, rows: Range<usize>, mut take: impl FnMut(usize, usize, f32)) {
@@ -331,24 +342,23 @@ impl<'a> Counting<'a> {
             })
             .collect();
         let block = panels_per_block(gallery.depth());
-        let mut tile = Tile::new();
+        let mut tiles = Tile::for_panel();
         for start in (0..gallery.panels()).step_by(block) {
-            for (at, some_floors) in floors.chunks(ROWS).enumerate() {
-                let mut floors = [f32::INFINITY; ROWS];
-                floors[..some_floors.len()].copy_from_slice(some_floors);
+            for (panel, floors) in floors.chunks(LANES).enumerate() {
                 for item_panel in start..(start + block).min(gallery.panels()) {
-                    let place = (first_panel + at / GROUPS, at % GROUPS);
-                    self.tile(some_floors.len(), place, item_panel, &mut tile);
-                    let reached = self.kernel.at_least_rows(&tile, &floors);
-                    for row in 0..some_floors.len() {
-                        let slot = at * ROWS + row;
-                        let label = self.query_label(first + slot);
-                        for lane in ones(reached[row]) {
-                            let item = item_panel * LANES + lane;
-                            let index = self.item_order[item];
-                            if self.problem.gallery.labels[index] != label {
-                                let score = self.scorer.score(tile.0[row][lane], first + slot, item);
-                                counts[slot].add(score, index as u32);
+                    self.tiles(floors.len(), first_panel + panel, item_panel, &mut tiles);
+                    for ((group, floors), tile) in floors.chunks(ROWS).enumerate().zip(&tiles) {
+                        let reached = self.kernel.at_least_rows(tile, &filled(floors));
+                        for row in 0..floors.len() {
+                            let slot = panel * LANES + group * ROWS + row;
+                            let label = self.query_label(first + slot);
+                            for lane in ones(reached[row]) {
+                                let item = item_panel * LANES + lane;
+                                let index = self.item_order[item];
+                                if self.problem.gallery.labels[index] != label {
+                                    let score = self.scorer.score(tile.0[row][lane], first + slot, item);
+                                    counts[slot].add(score, index as u32);
+                                }
                             }
                         }
                     }
@@ -398,14 +408,13 @@ impl<'a> Counting<'a> {
 
     /// Counts the pairs within a block, each from both its sides.
     fn tally_within(&self, tally: &mut Tally) {
-        let mut tile = Tile::new();
-        for slot in (0..tally.rows()).step_by(ROWS) {
-            let rows = ROWS.min(tally.rows() - slot);
+        let mut tiles = Tile::for_panel();
+        for (panel, first) in (0..tally.rows()).step_by(LANES).enumerate() {
+            let rows = LANES.min(tally.rows() - first);
             for item_panel in tally.panels.clone() {
-                let place = (tally.panels.start + slot / LANES, slot / ROWS % GROUPS);
-                self.tile(rows, place, item_panel, &mut tile);
-                for row in 0..rows {
-                    tally.count_row(self.kernel, slot + row, &tile.0[row]);
+                self.tiles(rows, tally.panels.start + panel, item_panel, &mut tiles);
+                for (row, keys) in tiles.iter().flat_map(|tile| &tile.0).take(rows).enumerate() {
+                    tally.count_row(self.kernel, first + row, keys);
                 }
             }
         }
@@ -413,25 +422,25 @@ impl<'a> Counting<'a> {
 
     /// Counts the pairs of a row of `a` and a row of `b` for both.
     fn tally_pair(&self, a: &mut Tally, b: &mut Tally) {
-        let mut tile = Tile::new();
-        for slot in (0..a.rows()).step_by(ROWS) {
-            let rows = ROWS.min(a.rows() - slot);
-            let mut lowest = [f32::INFINITY; ROWS];
-            lowest[..rows].copy_from_slice(&a.lowest[slot..slot + rows]);
+        let mut tiles = Tile::for_panel();
+        for (panel_a, first) in (0..a.rows()).step_by(LANES).enumerate() {
+            let rows = LANES.min(a.rows() - first);
             for panel in 0..b.panels.len() {
-                let place = (a.panels.start + slot / LANES, slot / ROWS % GROUPS);
-                self.tile(rows, place, b.panels.start + panel, &mut tile);
-                let reached = self.kernel.at_least_rows(&tile, &lowest);
-                for row in 0..rows {
-                    if reached[row] != 0 {
-                        a.count_row(self.kernel, slot + row, &tile.0[row]);
+                self.tiles(rows, a.panels.start + panel_a, b.panels.start + panel, &mut tiles);
+                for (slot, tile) in (first..first + rows).step_by(ROWS).zip(&tiles) {
+                    let rows = ROWS.min(first + rows - slot);
+                    let reached = self.kernel.at_least_rows(tile, &filled(&a.lowest[slot..slot + rows]));
+                    for row in 0..rows {
+                        if reached[row] != 0 {
+                            a.count_row(self.kernel, slot + row, &tile.0[row]);
+                        }
                     }
-                }
-                let reached = self.kernel.at_least_lanes(&tile, &b.lane_lowest[panel]);
-                if reached[..rows].iter().any(|&bits| bits != 0) {
-                    let levels = b.levels[panel]..b.levels[panel + 1];
-                    let floors = &b.lane_floors[levels.clone()];
-                    self.kernel.count_lanes(&tile, rows, floors, &mut b.lane_counts[levels]);
+                    let reached = self.kernel.at_least_lanes(tile, &b.lane_lowest[panel]);
+                    if reached[..rows].iter().any(|&bits| bits != 0) {
+                        let levels = b.levels[panel]..b.levels[panel + 1];
+                        let floors = &b.lane_floors[levels.clone()];
+                        self.kernel.count_lanes(tile, rows, floors, &mut b.lane_counts[levels]);
+                    }
                 }
             }
         }
@@ -459,6 +468,13 @@ impl<'a> Counting<'a> {
         }
         tally.relevant
     }
+}
+
+/// The floors of a group, with floors that no key reaches after them.
+fn filled(floors: &[f32]) -> [f32; ROWS] {
+    let mut all = [f32::INFINITY; ROWS];
+    all[..floors.len()].copy_from_slice(floors);
+    all
 }
 
 /// The counts of one block of queries: two per relevant item.

@@ -5,14 +5,12 @@ use super::{Bits, LANES, Panel, ROWS, Tile, portable};
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn product(
     rows: usize,
-    a: &Panel,
-    group: usize,
-    bias_a: &[f32; ROWS],
+    biases: Option<(&[f32; ROWS], &[f32; LANES])>,
+    a: (&Panel, usize),
     b: &Panel,
-    bias_b: &[f32; LANES],
     out: &mut Tile,
 ) {
-    portable::product(rows, a, group, bias_a, b, bias_b, out);
+    portable::product(rows, biases, a, b, out);
 }
 
 #[target_feature(enable = "avx2")]

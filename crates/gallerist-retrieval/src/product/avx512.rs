@@ -37,20 +37,27 @@ fn load_lanes(from: &[f32; LANES]) -> [__m512; PARTS] {
 
 #[target_feature(enable = "avx512f")]
 pub(super) fn product<const R: usize>(
-    a: &Panel,
-    group: usize,
-    bias_a: &[f32; ROWS],
+    biases: Option<(&[f32; ROWS], &[f32; LANES])>,
+    (a, group): (&Panel, usize),
     b: &Panel,
-    bias_b: &[f32; LANES],
     out: &mut Tile,
 ) {
     assert!(group < GROUPS, "group {group} of {GROUPS}");
-    let bias_b = load_lanes(bias_b);
     let mut sums = [[_mm512_setzero_ps(); PARTS]; R];
-    for row in 0..R {
-        let bias_a = _mm512_set1_ps(bias_a[row]);
-        for part in 0..PARTS {
-            sums[row][part] = _mm512_add_ps(bias_a, bias_b[part]);
+    match biases {
+        Some((bias_a, bias_b)) => {
+            let bias_b = load_lanes(bias_b);
+            for row in 0..R {
+                let bias_a = _mm512_set1_ps(bias_a[row]);
+                for part in 0..PARTS {
+                    sums[row][part] = _mm512_add_ps(bias_a, bias_b[part]);
+                }
+            }
+        }
+        None => {
+            for row in 0..R {
+                sums[row] = load_lanes(&out.0[row]);
+            }
         }
     }
     for (a, b) in a.iter().zip(b) {

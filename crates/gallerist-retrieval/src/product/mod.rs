@@ -27,6 +27,9 @@ pub(crate) const ROWS: usize = 8;
 /// Groups of [`ROWS`] in a panel.
 pub(crate) const GROUPS: usize = LANES / ROWS;
 
+/// Values of each row that are multiplied before the next group's turn: 12 KiB of a panel.
+const PART: usize = 64;
+
 /// Values `k` of the rows of one panel, for each `k`.
 pub(crate) type Panel = [[f32; LANES]];
 
@@ -38,6 +41,11 @@ pub(crate) struct Tile(pub(crate) [[f32; LANES]; ROWS]);
 impl Tile {
     pub(crate) fn new() -> Self {
         Self([[0.0; LANES]; ROWS])
+    }
+
+    /// A tile for each group of a panel.
+    pub(crate) fn for_panel() -> [Self; GROUPS] {
+        std::array::from_fn(|_| Self::new())
     }
 }
 
@@ -88,21 +96,61 @@ impl Kernel {
         (b, bias_b): (&Panel, &[f32; LANES]),
         out: &mut Tile,
     ) {
-        assert!(a.len() == b.len(), "rows of {} and of {} values", a.len(), b.len());
-        assert!(group < GROUPS && rows <= ROWS, "{rows} rows of group {group}");
+        self.part(rows, Some((bias_a, bias_b)), (a, group), b, out);
+    }
+
+    /// The keys of the first `rows` rows of panel `a` with all rows of panel `b`, a tile for each
+    /// group of `a`. What the tiles hold in further rows is not said.
+    ///
+    /// As many [`product`](Self::product)s give the same bits; here both panels are read in parts
+    /// that stay in the first cache until all groups have used them.
+    pub(crate) fn products(
+        self,
+        rows: usize,
+        (a, bias_a): (&Panel, &[f32; LANES]),
+        (b, bias_b): (&Panel, &[f32; LANES]),
+        out: &mut [Tile; GROUPS],
+    ) {
+        assert!(a.len() == b.len() && rows <= LANES, "{rows} rows of {} and {} values", a.len(), b.len());
+        // One group has nobody to share with.
+        let part = if rows <= ROWS { a.len().max(1) } else { PART };
+        let mut start = 0;
+        while start == 0 || start < a.len() {
+            let values = start..a.len().min(start + part);
+            let (a, b) = (&a[values.clone()], &b[values]);
+            for (group, out) in out[..rows.div_ceil(ROWS)].iter_mut().enumerate() {
+                let biases = (start == 0).then(|| (&bias_a.as_chunks().0[group], bias_b));
+                self.part(ROWS.min(rows - group * ROWS), biases, (a, group), b, out);
+            }
+            start += part;
+        }
+    }
+
+    /// Adds the products of some of the values to the keys in `out`, which start from the biases
+    /// where they are given.
+    fn part(
+        self,
+        rows: usize,
+        biases: Option<(&[f32; ROWS], &[f32; LANES])>,
+        a: (&Panel, usize),
+        b: &Panel,
+        out: &mut Tile,
+    ) {
+        assert!(a.0.len() == b.len(), "rows of {} and of {} values", a.0.len(), b.len());
+        assert!(a.1 < GROUPS && rows <= ROWS, "{rows} rows of group {}", a.1);
         match self.0 {
-            Level::Portable => portable::product(rows, a, group, bias_a, b, bias_b, out),
+            Level::Portable => portable::product(rows, biases, a, b, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::product(rows, a, group, bias_a, b, bias_b, out) },
+            Level::Avx2 => unsafe { avx2::product(rows, biases, a, b, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Level::Avx512` is made only where the processor has it.
             Level::Avx512 => unsafe {
                 match rows {
-                    0..=1 => avx512::product::<1>(a, group, bias_a, b, bias_b, out),
-                    2 => avx512::product::<2>(a, group, bias_a, b, bias_b, out),
-                    3..=4 => avx512::product::<4>(a, group, bias_a, b, bias_b, out),
-                    _ => avx512::product::<ROWS>(a, group, bias_a, b, bias_b, out),
+                    0..=1 => avx512::product::<1>(biases, a, b, out),
+                    2 => avx512::product::<2>(biases, a, b, out),
+                    3..=4 => avx512::product::<4>(biases, a, b, out),
+                    _ => avx512::product::<ROWS>(biases, a, b, out),
                 }
             },
         }
@@ -199,7 +247,7 @@ mod tests {
     // Runs under Miri with `-C target-feature=+avx512f`.
     #[test]
     fn every_kernel_adds_in_the_order_of_the_dimensions() {
-        for depth in [0, 1, 2, 7, 33] {
+        for depth in [0, 1, 2, 7, 33, PART, PART + 1] {
             let (a, b) = (values(LANES * depth, 1), values(LANES * depth, 2));
             let a = MatrixView::new(LANES, depth, &a).unwrap();
             let b = MatrixView::new(LANES, depth, &b).unwrap();
@@ -222,6 +270,19 @@ mod tests {
                                 a.iter().zip(b).fold(bias(a) + bias(b), |sum, (a, b)| a.mul_add(*b, sum));
                             assert_eq!(tile.0[row][lane].to_bits(), wanted.to_bits());
                         }
+                    }
+                }
+                let mut tiles = Tile::for_panel();
+                for rows in [1, ROWS, ROWS + 1, LANES] {
+                    tiles.iter_mut().flat_map(|tile| &mut tile.0).for_each(|keys| keys.fill(f32::NAN));
+                    let (left, right) = ((left.panel(0), left.bias(0)), (right.panel(0), right.bias(0)));
+                    kernel.products(rows, left, right, &mut tiles);
+                    for row in 0..rows {
+                        let (group, in_group) = (row / ROWS, row % ROWS);
+                        let bias_a = &left.1.as_chunks().0[group];
+                        kernel.product(in_group + 1, (left.0, group, bias_a), right, &mut tile);
+                        let bits = |keys: &[f32; LANES]| keys.map(f32::to_bits);
+                        assert_eq!(bits(&tiles[group].0[in_group]), bits(&tile.0[in_group]));
                     }
                 }
             }

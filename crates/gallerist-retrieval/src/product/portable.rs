@@ -6,11 +6,9 @@ use super::{Bits, LANES, Panel, ROWS, Tile};
 #[inline(always)]
 pub(super) fn product(
     rows: usize,
-    a: &Panel,
-    group: usize,
-    bias_a: &[f32; ROWS],
+    biases: Option<(&[f32; ROWS], &[f32; LANES])>,
+    (a, group): (&Panel, usize),
     b: &Panel,
-    bias_b: &[f32; LANES],
     out: &mut Tile,
 ) {
     // Four rows of sixteen lanes at a time stay in registers where there are 32 of 128 bits.
@@ -21,8 +19,13 @@ pub(super) fn product(
             let lanes = strip * WIDTH..(strip + 1) * WIDTH;
             let mut sums = [[0.0f32; WIDTH]; HEIGHT];
             for (row, sums) in sums.iter_mut().enumerate() {
-                for (sum, bias) in sums.iter_mut().zip(&bias_b[lanes.clone()]) {
-                    *sum = bias_a[first + row] + bias;
+                match biases {
+                    Some((bias_a, bias_b)) => {
+                        for (sum, bias) in sums.iter_mut().zip(&bias_b[lanes.clone()]) {
+                            *sum = bias_a[first + row] + bias;
+                        }
+                    }
+                    None => sums.copy_from_slice(&out.0[first + row][lanes.clone()]),
                 }
             }
             for (a, b) in a.iter().zip(b) {

@@ -76,6 +76,30 @@ impl Best {
         full
     }
 
+    /// The k-th best score of a row; nothing while there are fewer.
+    pub(crate) fn worst(&mut self, row: usize) -> Option<f32> {
+        let used = self.rows[row].used;
+        let keys = &mut self.keys[row * self.room..][..used];
+        (used >= self.k).then(|| score_of(*keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a)).1))
+    }
+
+    /// Lets only what reaches `score` pass from now on.
+    pub(crate) fn raise(&mut self, row: usize, score: f32) {
+        let floor = &mut self.rows[row].floor;
+        // The lowest key of the score, which no candidate has: there is no row of this index.
+        *floor = rank_key(score, u32::MAX).max(*floor);
+    }
+
+    /// Whether a row has fewer than k candidates.
+    pub(crate) fn is_short(&self, row: usize) -> bool {
+        self.rows[row].used < self.k
+    }
+
+    /// The number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Takes over the candidates of `other`, row by row.
     pub(crate) fn merge(&mut self, other: &Self) {
         for row in 0..self.rows.len() {

@@ -10,6 +10,7 @@
 mod best;
 mod candidates;
 mod compact;
+mod forecast;
 mod gallery;
 mod lists;
 mod metric;
@@ -186,8 +187,8 @@ fn pack_unchecked(
 /// Bytes of a gallery that are packed at a time.
 const CHUNK_BYTES: usize = 128 << 20;
 
-/// Bytes of packed rows that stay in a core's cache while other rows pass by.
-pub(crate) const BLOCK_BYTES: usize = 384 << 10;
+/// Bytes of packed rows that stay in a core's second cache (1 MiB and more) while other rows pass by.
+pub(crate) const BLOCK_BYTES: usize = 768 << 10;
 
 /// Panels of `depth` values a row in [`BLOCK_BYTES`].
 pub(crate) fn panels_per_block(depth: usize) -> usize {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::best::Best;
 use super::{RankedLists, Scorer, SearchOptions, panels_per_block};
 use crate::Result;
-use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
+use crate::product::{Kernel, LANES, Panels, ROWS, Tile, ones};
 
 /// Panels of queries that one task ranks.
 const QUERY_PANELS: usize = 5;
@@ -67,30 +67,29 @@ pub(super) fn scan(
     let (queries, gallery) = (scorer.queries, scorer.gallery);
     let block = panels_per_block(gallery.depth());
     let first_query = query_panels.start * LANES;
-    let mut tile = Tile::new();
+    let mut tiles = Tile::for_panel();
     for start in gallery_panels.clone().step_by(block) {
         let gallery_block = start..(start + block).min(gallery_panels.end);
         for query_panel in query_panels.clone() {
-            for group in 0..GROUPS {
-                let first = query_panel * LANES + group * ROWS;
-                let rows = ROWS.min(queries.rows().saturating_sub(first));
-                if rows == 0 {
-                    break;
-                }
-                let bias = &queries.bias(query_panel).as_chunks().0[group];
-                let mut floors = [f32::INFINITY; ROWS];
-                for row in 0..rows {
-                    floors[row] = scorer.key_floor(first + row, best.floor(first + row - first_query));
-                }
-                for gallery_panel in gallery_block.clone() {
-                    kernel.product(
-                        rows,
-                        (queries.panel(query_panel), group, bias),
-                        (gallery.panel(gallery_panel), gallery.bias(gallery_panel)),
-                        &mut tile,
-                    );
-                    let reached = kernel.at_least_rows(&tile, &floors);
-                    for row in 0..rows {
+            let rows = LANES.min(queries.rows() - query_panel * LANES);
+            let mut floors = [f32::INFINITY; LANES];
+            for row in 0..rows {
+                let query = query_panel * LANES + row;
+                floors[row] = scorer.key_floor(query, best.floor(query - first_query));
+            }
+            for gallery_panel in gallery_block.clone() {
+                kernel.products(
+                    rows,
+                    (queries.panel(query_panel), queries.bias(query_panel)),
+                    (gallery.panel(gallery_panel), gallery.bias(gallery_panel)),
+                    &mut tiles,
+                );
+                let groups = floors[..].as_chunks_mut::<ROWS>().0;
+                for (group, (tile, floors)) in tiles.iter().zip(groups).take(rows.div_ceil(ROWS)).enumerate()
+                {
+                    let first = query_panel * LANES + group * ROWS;
+                    let reached = kernel.at_least_rows(tile, floors);
+                    for row in 0..ROWS.min(rows - group * ROWS) {
                         let (query, slot) = (first + row, first + row - first_query);
                         for lane in ones(reached[row]) {
                             let item = gallery_panel * LANES + lane;

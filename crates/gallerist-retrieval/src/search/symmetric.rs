@@ -6,11 +6,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rayon::prelude::*;
 
 use super::best::Best;
+use super::forecast::Forecast;
 use super::split::scan;
 use super::{RankedLists, Scorer, SearchOptions, panels_per_block};
-use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
+use crate::product::{Kernel, LANES, Panels, ROWS, Tile, ones};
 
 pub(super) fn search(gallery: &Panels, options: &SearchOptions) -> RankedLists {
+    let forecast = Forecast::new(gallery, options.k.min(gallery.rows()), options);
+    search_from(gallery, options, forecast)
+}
+
+/// Searches from the floors of a forecast, if there is one.
+fn search_from(gallery: &Panels, options: &SearchOptions, forecast: Option<Forecast>) -> RankedLists {
     let kernel = Kernel::best();
     let options = SearchOptions { exclude_self: true, ..*options };
     let scorer = Scorer::new(options.metric, gallery, gallery);
@@ -21,12 +28,18 @@ pub(super) fn search(gallery: &Panels, options: &SearchOptions) -> RankedLists {
     let size = panels_per_block(gallery.depth()).min(most).max(1);
     let blocks = gallery.panels().div_ceil(size);
     let panels = |block: usize| block * size..((block + 1) * size).min(gallery.panels());
+    let empty = |block: usize| {
+        let panels = panels(block);
+        Best::new((panels.end * LANES).min(gallery.rows()) - panels.start * LANES, k)
+    };
     let bests: Vec<Mutex<Best>> = (0..blocks)
         .into_par_iter()
         .map(|block| {
             let panels = panels(block);
-            let rows = (panels.end * LANES).min(gallery.rows()) - panels.start * LANES;
-            let mut best = Best::new(rows, k);
+            let mut best = empty(block);
+            if let Some(forecast) = &forecast {
+                forecast.raise(kernel, gallery, panels.clone(), &mut best);
+            }
             scan(kernel, &scorer, panels.clone(), (0, panels), &options, &mut best);
             Mutex::new(best)
         })
@@ -43,7 +56,14 @@ pub(super) fn search(gallery: &Panels, options: &SearchOptions) -> RankedLists {
     }
     let mut bests: Vec<Best> =
         bests.into_iter().map(|best| best.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
-    bests.par_iter_mut().for_each(Best::sort);
+    bests.par_iter_mut().enumerate().for_each(|(block, best)| {
+        // A floor was too high: without one.
+        if forecast.is_some() && (0..best.rows()).any(|row| best.is_short(row)) {
+            *best = empty(block);
+            scan(kernel, &scorer, panels(block), (0, 0..gallery.panels()), &options, best);
+        }
+        best.sort();
+    });
     RankedLists::new(options.k, bests, |score| options.metric.present(score))
 }
 
@@ -84,28 +104,28 @@ fn scan_pair(
             floors
         })
         .collect();
-    let mut tile = Tile::new();
+    let mut tiles = Tile::for_panel();
     for panel_a in panels_a {
-        for group in 0..GROUPS {
-            let first = panel_a * LANES + group * ROWS;
-            let rows = ROWS.min(gallery.rows().saturating_sub(first));
-            if rows == 0 {
-                break;
-            }
-            let bias = &gallery.bias(panel_a).as_chunks().0[group];
-            let mut floors_a = [f32::INFINITY; ROWS];
-            for row in 0..rows {
-                floors_a[row] = scorer.key_floor(first + row, best_a.floor(first + row - first_a));
-            }
-            for (panel_b, floors_b) in panels_b.clone().zip(&mut floors_b) {
-                kernel.product(
-                    rows,
-                    (gallery.panel(panel_a), group, bias),
-                    (gallery.panel(panel_b), gallery.bias(panel_b)),
-                    &mut tile,
-                );
-                let for_a = kernel.at_least_rows(&tile, &floors_a);
-                let for_b = kernel.at_least_lanes(&tile, floors_b);
+        let rows_a = rows_in(panel_a);
+        let mut floors_a = [f32::INFINITY; LANES];
+        for row in 0..rows_a {
+            let a = panel_a * LANES + row;
+            floors_a[row] = scorer.key_floor(a, best_a.floor(a - first_a));
+        }
+        for (panel_b, floors_b) in panels_b.clone().zip(&mut floors_b) {
+            kernel.products(
+                rows_a,
+                (gallery.panel(panel_a), gallery.bias(panel_a)),
+                (gallery.panel(panel_b), gallery.bias(panel_b)),
+                &mut tiles,
+            );
+            let groups = floors_a[..].as_chunks_mut::<ROWS>().0;
+            let used = tiles.iter().zip(groups).take(rows_a.div_ceil(ROWS));
+            for (group, (tile, floors_a)) in used.enumerate() {
+                let first = panel_a * LANES + group * ROWS;
+                let rows = ROWS.min(rows_a - group * ROWS);
+                let for_a = kernel.at_least_rows(tile, floors_a);
+                let for_b = kernel.at_least_lanes(tile, floors_b);
                 for row in 0..rows {
                     let a = first + row;
                     for lane in ones(for_a[row]) {
@@ -131,6 +151,33 @@ fn scan_pair(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::{generator, unit};
+    use crate::search::Metric;
+    use crate::{Matrix, search};
+
+    #[test]
+    fn lists_are_the_same_whatever_is_forecast() {
+        let (rows, k) = (4_500, 256);
+        let mut random = generator(3, 0);
+        // In steps, so that scores are equal.
+        let values = (0..rows * 3).map(|_| (unit(&mut random) * 40.0).floor() as f32).collect();
+        let matrix = Matrix::new(rows, 3, values).unwrap();
+        for metric in [Metric::InnerProduct, Metric::Cosine, Metric::Euclidean] {
+            let options = SearchOptions { metric, ..SearchOptions::new(k) };
+            let gallery = search::pack(matrix.view(), "gallery", metric).unwrap();
+            let without = search_from(&gallery, &options, None);
+            let forecast = || Forecast::new(&gallery, k, &options).expect("a forecast pays here");
+            let mut too_high = forecast();
+            too_high.place = 1;
+            for forecast in [forecast(), too_high] {
+                let lists = search_from(&gallery, &options, Some(forecast));
+                for row in 0..rows {
+                    assert_eq!(lists.indices(row), without.indices(row), "{metric:?}, row {row}");
+                    assert_eq!(lists.scores(row), without.scores(row), "{metric:?}, row {row}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_pair_meets_once_and_no_block_twice_in_a_round() {

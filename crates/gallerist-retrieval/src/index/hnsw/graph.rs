@@ -1,7 +1,7 @@
 //! The graph: who is whose neighbour, level by level.
 
 use super::super::values::Values;
-use crate::pages::prefer_large;
+use crate::pages::{prefer_large, prefetch};
 
 /// The end of a list of neighbours that is not full.
 pub(super) const END: u32 = u32::MAX;
@@ -157,6 +157,12 @@ impl<'a> View<'a> {
     #[inline]
     pub(super) fn neighbours(&self, level: u8, node: u32) -> impl Iterator<Item = u32> + 'a {
         self.list(level, node).iter().copied().take_while(|&neighbour| neighbour != END)
+    }
+
+    /// Asks for a node's list before it is needed.
+    #[inline]
+    pub(super) fn prefetch(&self, level: u8, node: u32) {
+        prefetch(self.list(level, node));
     }
 
     pub(super) fn level(&self, node: u32) -> u8 {

@@ -5,6 +5,7 @@
 //! that differ, two runs on one machine do not.
 
 use crate::matrix::squared_length;
+use crate::pages::prefetch;
 use crate::search::Metric;
 
 /// Rows under a metric. Larger is closer.
@@ -52,19 +53,9 @@ impl<'a> Space<'a> {
     /// Asks for a row before it is needed.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let row = self.row(slot);
-            for line in row.chunks(16) {
-                // SAFETY: a prefetch reads nothing and faults nowhere; the address is that of a row.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-            }
-            if self.metric == Metric::Cosine {
-                let inverse = &raw const self.inverse[slot as usize];
-                // SAFETY: as above.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(inverse.cast()) };
-            }
+        prefetch(self.row(slot));
+        if self.metric == Metric::Cosine {
+            prefetch(std::slice::from_ref(&self.inverse[slot as usize]));
         }
     }
 }

@@ -100,6 +100,10 @@ impl Walk {
                     self.fresh.push(neighbour);
                 }
             }
+            // The next to be looked at, unless one of these is closer.
+            if let Some(&next) = self.open.peek() {
+                quest.graph.prefetch(level, node_of(next));
+            }
             for &neighbour in &self.fresh {
                 let near = quest.near(neighbour);
                 let full = self.found.len() == breadth;
