@@ -138,15 +138,17 @@ class PageTest(unittest.TestCase):
 
 
 class RunTest(PageTest):
-    """The gallery of a run, with its network."""
+    """The gallery of a run, with its network and another run's; the gallery stands for the training images, too."""
 
     @classmethod
     def setUpClass(cls):
         cls.run_directory = work / "run"
         cls.embeddings = cls.run_directory / "embeddings.safetensors"
-        if not cls.run_directory.exists():
-            gallerist("train", ROOT / "configs/smoke.toml", "--out", cls.run_directory)
-        cls.server = Server("--run", cls.run_directory, "--gallery", cls.embeddings)
+        other = work / "other"
+        for seed, folder in [(1, cls.run_directory), (2, other)]:
+            if not folder.exists():
+                gallerist("train", ROOT / "configs/smoke.toml", "--set", f"train.seed={seed}", "--out", folder)
+        cls.server = Server("--run", cls.run_directory, "--gallery", cls.embeddings, "--compare", other / "embeddings.safetensors", "--training", cls.embeddings)
         cls.server.until(lambda g: g["map"] == "ready" and g["failures"] == "ready", 120)
         cls.items = cls.server.get("/api/v1/items?limit=500")["items"]
         cls.query = work / "query.png"
@@ -398,6 +400,24 @@ class Gallery(RunTest):
         expect(page.locator(".double").first).to_be_visible()
         self.shot("duplicates")
 
+    def test_items_that_are_training_images_are_found(self):
+        page = self.open("#view=leaks")
+        expect(page.locator("main .facts")).to_contain_text("1,200 items near training images")
+        expect(page.locator(".double .between").first).to_contain_text(".000")
+
+    def test_two_models_stand_side_by_side(self):
+        page = self.open("#view=compare")
+        cells = page.locator("main .list [role=gridcell]")
+        expect(cells.first).to_have_attribute("aria-label", re.compile("change"))
+        shown = [float(re.search(r"change ▲ \+([\d.]+)", cell.get_attribute("aria-label")).group(1)) for cell in cells.all()]
+        self.assertEqual(shown, sorted(shown, reverse=True))
+        page.get_by_role("button", name="Lost most").click()
+        expect(cells.first).to_have_attribute("aria-label", re.compile("▼"))
+        cells.first.click()
+        expect(page.locator("aside .lists .one")).to_have_count(2)
+        self.results("aside")
+        self.shot("compare")
+
     def test_details_show_why_two_images_are_close(self):
         page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
         self.results()
@@ -430,7 +450,7 @@ class Phone(RunTest):
 
     def test_no_view_is_wider_than_the_screen(self):
         query = self.items[0]["id"]
-        for name in ["gallery", f"ranked&ids={query}", f"map&ids={query}", "failures", "confusions", "duplicates"]:
+        for name in ["gallery", f"ranked&ids={query}", f"map&ids={query}", "failures", "confusions", "duplicates", "leaks", "compare"]:
             page = self.open("#view=" + name)
             page.wait_for_timeout(500)
             self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390, name)
