@@ -5,7 +5,6 @@ import * as api from "./api.js";
 import { button, h, icon, number } from "./dom.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
-import * as tile from "./tile.js";
 
 const touched = matchMedia("(hover: none)");
 const COUNTS = [5, 10, 20, 50, 100, 200, 500, 1000];
@@ -38,8 +37,8 @@ export function make() {
       ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file))),
       ...s.ids.map((id) => {
         const known = session.ranking.results && session.ranking.query?.ids.includes(id) && s.ids.length === 1 ? session.ranking.query : null;
-        const item = { id, label: known?.label ?? null, path: known?.name ?? null };
-        return one(gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`)), known?.label ?? `item ${id}`, () => actions.remove(id), item);
+        const shown = gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`));
+        return one(shown, known?.label ?? `item ${id}`, () => actions.remove(id));
       }),
     ];
     // A link that was made with an image from a computer comes without it.
