@@ -1,4 +1,4 @@
-"""t-SNE beside openTSNE and scikit-learn: seconds, KL divergence, neighbours kept.
+"""t-SNE beside openTSNE and scikit-learn: seconds, processor seconds, KL divergence, neighbours kept.
 
     pip install openTSNE scikit-learn safetensors numpy
     cargo build --release -p gallerist-map --example layout
@@ -11,6 +11,7 @@ computed here for all of them, with exact Q and one P (openTSNE's, of exact neig
 
 import argparse
 import os
+import resource
 import subprocess
 import tempfile
 import time
@@ -67,6 +68,11 @@ def scikit_learn(x):
     return time.perf_counter() - start, y
 
 
+def processor_seconds():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def divergence(p, y):
     """KL(P | Q) with every pair in Q's normaliser."""
     y = y.astype(np.float64)
@@ -105,8 +111,10 @@ def main():
     for name, run in runs.items():
         if name in arguments.without:
             continue
+        before = processor_seconds()
         seconds, y = run()
-        print(f"{name:22} {seconds:7.1f} s  KL {divergence(p, y):.4f}  "
+        processor = processor_seconds() - before
+        print(f"{name:22} {seconds:7.1f} s, {processor:7.1f} s of processors  KL {divergence(p, y):.4f}  "
               f"{KEPT} nearest kept {kept(near, y):.4f}", flush=True)
 
 

@@ -37,8 +37,14 @@ pub enum ReportError {
         /// The encoder's own words.
         source: png::EncodingError,
     },
-    /// The page could not be written.
-    #[error("cannot write the page `{}`: {source}", path.display())]
+    /// A figure's name that names no format.
+    #[error("cannot draw a figure into `{}`: its name ends in neither .svg nor .png", path.display())]
+    FigureName {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// The page or the figure could not be written.
+    #[error("cannot write `{}`: {source}", path.display())]
     Write {
         /// The file that was to be written.
         path: PathBuf,
@@ -60,6 +66,7 @@ impl ReportError {
                     .to_owned(),
             ),
             Self::Encode { .. } => None,
+            Self::FigureName { .. } => Some("give --out FILE.svg or --out FILE.png".to_owned()),
             Self::Write { path, source } => match source.kind() {
                 std::io::ErrorKind::NotFound => {
                     Some(format!("create the folder of `{}` first", path.display()))

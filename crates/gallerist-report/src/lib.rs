@@ -7,6 +7,8 @@
 //! tick and a cross beside the colours. Labels, paths and all other texts are
 //! escaped.
 //!
+//! [`figure`] draws the same things as single pictures, SVG or PNG.
+//!
 //! The caller fills plain structs: [`Report`] for a training or evaluation run,
 //! [`SearchPage`] for the results of a search. The same input gives the same
 //! bytes.
@@ -35,8 +37,10 @@
 //! assert!(page.contains("86.42"));
 //! ```
 
+mod atlas;
 mod chart;
 mod error;
+pub mod figure;
 mod number;
 mod page;
 mod picture;
@@ -45,6 +49,7 @@ mod report;
 mod search;
 mod write;
 
+pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
 pub use error::ReportError;
 pub use picture::Picture;

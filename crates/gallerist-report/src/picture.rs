@@ -96,6 +96,16 @@ impl Picture {
     pub fn media_type(&self) -> &'static str {
         self.media_type
     }
+
+    /// The picture as an address that holds it.
+    pub(crate) fn data_uri(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, STANDARD.encode(&self.bytes))
+    }
+
+    /// Whether the picture is so small that it is shown with hard pixel edges.
+    pub(crate) fn is_pixelated(&self) -> bool {
+        self.side.is_some_and(|side| side <= PIXELATED_SIDE)
+    }
 }
 
 /// The longer side of a PNG: its first chunk starts with width and height.
@@ -123,7 +133,7 @@ impl PictureSheet {
             self.pictures.push(picture.clone());
             self.pictures.len() - 1
         });
-        let pixelated = picture.side.is_some_and(|side| side <= PIXELATED_SIDE);
+        let pixelated = picture.is_pixelated();
         html! {
             svg.picture.pixelated[pixelated] viewBox="0 0 100 100" role="img" aria-label=(description) {
                 use href={ "#p" (number) } {}
@@ -139,7 +149,7 @@ impl PictureSheet {
                     defs {
                         @for (number, picture) in self.pictures.iter().enumerate() {
                             image id={ "p" (number) } width="100" height="100"
-                                href={ "data:" (picture.media_type) ";base64," (STANDARD.encode(&picture.bytes)) } {}
+                                href=(picture.data_uri()) {}
                         }
                     }
                 }

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use maud::{Markup, html};
 
+use crate::atlas::{Atlas, atlas};
 use crate::chart::{Against, Chart, Scale, Series, figure};
+use crate::figure::{Figure, image};
 use crate::number::{count, percent, significant};
 use crate::page::{facts, head, page};
 use crate::picture::PictureSheet;
@@ -34,23 +36,38 @@ pub struct Metric {
     pub value: f64,
     /// How it is written.
     pub unit: Unit,
+    /// The bounds of its confidence interval.
+    pub interval: Option<(f64, f64)>,
 }
 
 impl Metric {
     /// A metric in 0..=1.
     pub fn share(name: impl Into<String>, value: f64) -> Self {
-        Self { name: name.into(), value, unit: Unit::Share }
+        Self { name: name.into(), value, unit: Unit::Share, interval: None }
     }
 
     /// A metric that is no share.
     pub fn number(name: impl Into<String>, value: f64) -> Self {
-        Self { name: name.into(), value, unit: Unit::Number }
+        Self { name: name.into(), value, unit: Unit::Number, interval: None }
     }
 
     fn text(&self) -> String {
+        self.written(self.value)
+    }
+
+    fn written(&self, value: f64) -> String {
         match self.unit {
-            Unit::Share => percent(self.value, 2),
-            Unit::Number => significant(self.value, 4),
+            Unit::Share => percent(value, 2),
+            Unit::Number => significant(value, 4),
+        }
+    }
+
+    fn text_with_interval(&self) -> Markup {
+        html! {
+            (self.text())
+            @if let Some((low, high)) = self.interval {
+                span.interval { (self.written(low)) "–" (self.written(high)) }
+            }
         }
     }
 
@@ -97,8 +114,14 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
     /// Results; the first is the one of the large figures.
     pub evaluations: Vec<Evaluation>,
+    /// What the confidence intervals of the metrics are, where there are some.
+    pub intervals: Option<String>,
     /// Curves; see [`charts_of`](crate::charts_of).
     pub charts: Vec<Chart>,
+    /// Drawings of the results: histograms of distances, curves over ranks.
+    pub figures: Vec<Figure>,
+    /// Maps of the embeddings.
+    pub maps: Vec<Atlas>,
     /// Ranked lists of some queries.
     pub ranked_lists: Vec<RankedSection>,
     /// The resolved configuration as TOML.
@@ -129,6 +152,13 @@ impl Report {
             let content = html! { div.charts { @for chart in charts { (chart) } } };
             section("training", "Training", content);
         }
+        if !self.figures.is_empty() {
+            let content = html! { @for figure in &self.figures { (image(figure)) } };
+            section("embeddings", "Distances and ranks", content);
+        }
+        if !self.maps.is_empty() {
+            section("maps", "Map", html! { @for map in &self.maps { (atlas(map)) } });
+        }
         if !self.ranked_lists.is_empty() {
             let content = html! {
                 (marks())
@@ -158,7 +188,7 @@ impl Report {
     /// # Errors
     /// [`ReportError::Write`] with the system's reason.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
-        write_whole(path.as_ref(), &self.to_html())
+        write_whole(path.as_ref(), self.to_html().as_bytes())
     }
 
     fn results(&self) -> Markup {
@@ -187,6 +217,7 @@ impl Report {
                 p.caption {
                     @if !main.name.is_empty() { (main.name) ": " }
                     (main.protocol)
+                    @if let Some(intervals) = &self.intervals { ". " (intervals) }
                 }
             }
             div.beside {
@@ -229,7 +260,7 @@ fn metrics_table(all: &[Evaluation]) -> Markup {
     let value = |evaluation: &Evaluation, (name, unit): (&str, Unit)| {
         (evaluation.metrics.iter())
             .find(|metric| metric.name == name && metric.unit == unit)
-            .map_or("–".to_owned(), Metric::text)
+            .map_or_else(|| html! { "–" }, Metric::text_with_interval)
     };
     let optional = |number: Option<u64>| number.map_or("–".to_owned(), count);
     let protocols_differ = all.iter().any(|e| e.protocol != all[0].protocol);

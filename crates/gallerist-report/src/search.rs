@@ -76,6 +76,6 @@ impl SearchPage {
     /// # Errors
     /// [`ReportError::Write`] with the system's reason.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
-        write_whole(path.as_ref(), &self.to_html())
+        write_whole(path.as_ref(), self.to_html().as_bytes())
     }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::ReportError;
 
-/// Writes `text` to a temporary name beside `path`, syncs it, renames it and
-/// syncs the folder, so that no reader and no crash ever sees half a page.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), ReportError> {
+/// Writes `content` to a temporary name beside `path`, syncs it, renames it and
+/// syncs the folder, so that no reader and no crash ever sees half a file.
+pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<(), ReportError> {
     let attempt = || -> io::Result<()> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -20,7 +20,7 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), ReportError> {
             builder.permissions(permissions);
         }
         let mut file = builder.tempfile_in(folder)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(content)?;
         file.as_file().sync_all()?;
         file.persist(path)?;
         if cfg!(unix) {
@@ -51,8 +51,8 @@ mod tests {
     fn a_page_replaces_the_one_before_and_leaves_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
-        write_whole(&path, "one").unwrap();
-        write_whole(&path, "two").unwrap();
+        write_whole(&path, b"one").unwrap();
+        write_whole(&path, b"two").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -61,7 +61,7 @@ mod tests {
     fn a_missing_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("absent").join("report.html");
-        let error = write_whole(&path, "").unwrap_err();
+        let error = write_whole(&path, b"").unwrap_err();
         assert!(error.to_string().contains("report.html"), "{error}");
         assert!(error.hint().unwrap().contains("create the folder"));
     }

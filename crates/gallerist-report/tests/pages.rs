@@ -8,7 +8,7 @@ use gallerist_report::{
 };
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
-const VOID: [&str; 4] = ["meta", "br", "wbr", "link"];
+const VOID: [&str; 5] = ["meta", "br", "wbr", "link", "img"];
 
 /// Markup and quotes that would leave every place in which a text can stand.
 const HOSTILE: &str =

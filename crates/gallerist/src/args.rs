@@ -1,6 +1,7 @@
 //! The command line, parsed into plain structs.
 
 pub(crate) mod index;
+pub(crate) mod plot;
 mod serve;
 
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Evaluate(Evaluate),
     Search(Search),
     Index(index::Index),
+    Plot(plot::Plot),
     Serve(Serve),
     Loss(Loss),
     Data(Data),
@@ -171,7 +173,7 @@ pub(crate) struct Evaluate {
     /// A benchmark's rules and metrics: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist
     #[arg(long, value_name = "NAME", help_heading = MEASURED)]
     pub(crate) protocol: Option<String>,
-    /// What is measured: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K [default: the protocol's, else recall@1,2,4,8, precision@1, map@r, r_precision]
+    /// What is measured: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K (in per cent) [default: the protocol's, else recall@1,2,4,8, precision@1, map@r, r_precision]
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "recall_at", help_heading = MEASURED)]
     pub(crate) metrics: Vec<String>,
     /// The K of Recall@K, with precision@1, MAP@R and R-precision [default: 1,2,4,8]

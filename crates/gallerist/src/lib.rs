@@ -17,6 +17,7 @@
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
 //! | serve a gallery to people and programs | [`serve`] |
+//! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
 //!
 //! # From a run file to a ranked list
 //!
@@ -40,13 +41,19 @@
 #![recursion_limit = "256"]
 
 pub mod pages;
+mod pictures;
+pub mod plots;
+mod projector;
+mod ranking;
 
 pub use gallerist_data as data;
 pub use gallerist_learn::{
     Error, Result, checkpoint, loss, memory, miner, model, network, optim, pairwise, params, train, weights,
 };
+pub use gallerist_map as map;
 #[cfg(feature = "milvus")]
 pub use gallerist_milvus as milvus;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
+pub use projector::write_projector;
 pub use gallerist_serve as serve;

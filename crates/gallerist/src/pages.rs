@@ -1,6 +1,6 @@
 //! The pages people look at: the report of a run, the result of a search.
 //!
-//! These functions gather what [`gallerist_report`] draws: curves from a run's log, metrics, and
+//! These functions gather what [`gallerist_report`] draws: curves from a run's log, metrics, maps, and
 //! ranked lists with their pictures.
 //!
 //! # Example
@@ -14,28 +14,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use gallerist_data::{Image, ImageSet, Random, Size};
+use gallerist_data::ImageSet;
 use gallerist_learn::train::log::{self, Record};
 use gallerist_learn::train::{RunConfig, RunDirectory};
 use gallerist_learn::{Error, Result};
-use gallerist_report::{
-    Chart, Hit, Item, Metric, Picture, RankedList, RankedSection, Report, Scale, SearchPage, Series,
-};
-use gallerist_retrieval::eval::{Evaluation, Further};
-use gallerist_retrieval::search::{self, RankedLists, SearchOptions, self_search};
-use gallerist_retrieval::{EmbeddingSet, labels};
+use gallerist_report::{Chart, Hit, Metric, RankedList, RankedSection, Report, Scale, SearchPage, Series};
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::eval::{Evaluation, Further, Intervals, Over};
+use gallerist_retrieval::search::RankedLists;
 use serde::{Deserialize, Serialize};
+
+use crate::pictures::Pictures;
+use crate::plots::{self, Source, name_of};
+use crate::ranking::{AMONG, Ranking};
 
 pub use gallerist_learn::train::open_test;
 
-/// Longer side of a picture on a page, in pixels.
-const PICTURE_SIDE: usize = 128;
-
-/// Results among which a query's average precision is taken for the list of failures.
-const DEPTH: usize = 100;
+/// Ranks of the CMC curve.
+const RANKS: usize = 50;
 
 /// A run's `metrics.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,62 +94,146 @@ impl RunMetrics {
 ///
 /// When a file that is there cannot be read.
 pub fn run_report(run: &RunDirectory) -> Result<Report> {
-    let config = RunConfig::load(&run.config(), &[])?;
-    let records = log::read(&run.log())?;
-    let name = run.path().file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned());
-    let mut report = Report {
-        title: name,
-        facts: facts(&config),
-        charts: charts(&records),
-        configuration: Some(config.to_toml()),
-        ..Report::default()
-    };
-    let warnings = records.iter().filter_map(|record| match record {
-        Record::Warning { step, message } => Some(format!("step {step}: {message}")),
-        _ => None,
-    });
-    report.notices = warnings.take(5).collect();
-    if run.metrics().exists() {
-        let metrics = RunMetrics::load(&run.metrics())?;
-        report.summary = Some(format!(
-            "{} trained with {} for {} steps; weights of step {}.",
-            network_name(&config),
-            config.loss,
-            config.train.steps,
-            metrics.step
-        ));
-        report.facts.extend([
-            ("training time".into(), format!("{:.0} s", metrics.training_seconds)),
-            ("images per second".into(), format!("{:.0}", metrics.images_per_second)),
-            ("time waiting for images".into(), format!("{:.1} %", 100.0 * metrics.waited_share)),
-            ("model fingerprint".into(), metrics.model.chars().take(16).collect()),
-        ]);
-        if metrics.broken_images > 0 {
-            report
-                .notices
-                .push(format!("{} images could not be read and are left out.", metrics.broken_images));
+    comparison(std::slice::from_ref(run))
+}
+
+/// The report of several runs side by side: their metrics in one table, their curves in the same
+/// charts, and of each its map and ranked lists.
+///
+/// # Errors
+///
+/// As [`run_report`].
+pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
+    let several = runs.len() > 1;
+    let names: Vec<String> = runs.iter().map(|run| name_of(run.path())).collect();
+    let mut report = Report { title: names.join(" beside "), ..Report::default() };
+    let (mut logs, mut sources, mut facts, mut configurations) = (vec![], vec![], vec![], vec![]);
+    for (run, name) in runs.iter().zip(&names) {
+        let config = RunConfig::load(&run.config(), &[])?;
+        let records = log::read(&run.log())?;
+        let said = |text: String| if several { format!("{name}: {text}") } else { text };
+        let warnings = records.iter().filter_map(|record| match record {
+            Record::Warning { step, message } => Some(said(format!("step {step}: {message}"))),
+            _ => None,
+        });
+        report.notices.extend(warnings.take(5));
+        let mut of_run = facts_of(&config);
+        if run.metrics().exists() {
+            let metrics = RunMetrics::load(&run.metrics())?;
+            add_metrics(&mut report, &config, &metrics, several.then_some(name), &mut of_run);
         }
-        if ties_matter(&metrics.evaluation) {
-            report.notices.extend(metrics.evaluation.notes.iter().cloned());
+        if run.embeddings().exists() {
+            let source = Source::of_run(run.path())?;
+            for mut section in ranked_sections(&config, &source)? {
+                section.title = said(section.title);
+                report.ranked_lists.push(section);
+            }
+            report.maps.push(plots::atlas(&source, config.train.seed)?);
+            sources.push(source);
         }
-        report.evaluations.push(evaluation("test classes", &metrics.evaluation));
-        for (name, row) in metrics.further.rows() {
-            report.evaluations.push(evaluation(&format!("test classes, {name}"), &row.evaluation));
-        }
+        configurations.push(if several {
+            format!("# {name}\n\n{}", config.to_toml())
+        } else {
+            config.to_toml()
+        });
+        facts.push(of_run);
+        logs.push((name.clone(), records));
     }
-    if run.embeddings().exists() {
-        let set = EmbeddingSet::load(run.embeddings())?;
-        let images = open_test(&config)?;
-        report.ranked_lists = ranked_sections(&config, &set, images.as_ref())?;
+    report.charts = plots::charts_of_runs(&logs);
+    report.facts = side_by_side(&names, &facts);
+    report.configuration = Some(configurations.join("\n"));
+    if !sources.is_empty() {
+        const SEED: u64 = 1;
+        for figure in [plots::distances(&sources, SEED), plots::cmc(&sources, RANKS), plots::pr(&sources)] {
+            match figure {
+                Ok(figure) => report.figures.push(figure),
+                // Embeddings without labels, or of one class: there is nothing to draw.
+                Err(Error::Retrieval(gallerist_retrieval::Error::Protocol { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
     Ok(report)
+}
+
+/// What `metrics.json` adds to a report.
+fn add_metrics(
+    report: &mut Report,
+    config: &RunConfig,
+    metrics: &RunMetrics,
+    run: Option<&String>,
+    facts: &mut Vec<(String, String)>,
+) {
+    let said = |text: String| run.map_or(text.clone(), |run| format!("{run}: {text}"));
+    let summary = said(format!(
+        "{} trained with {} for {} steps; weights of step {}.",
+        network_name(config),
+        config.loss,
+        config.train.steps,
+        metrics.step
+    ));
+    report.summary =
+        Some(report.summary.take().map_or(summary.clone(), |before| format!("{before} {summary}")));
+    facts.extend([
+        ("training time".into(), format!("{:.0} s", metrics.training_seconds)),
+        ("images per second".into(), format!("{:.0}", metrics.images_per_second)),
+        ("time waiting for images".into(), format!("{:.1} %", 100.0 * metrics.waited_share)),
+        ("model fingerprint".into(), metrics.model.chars().take(16).collect()),
+    ]);
+    if metrics.broken_images > 0 {
+        report
+            .notices
+            .push(said(format!("{} images could not be read and are left out.", metrics.broken_images)));
+    }
+    if ties_matter(&metrics.evaluation) {
+        report.notices.extend(metrics.evaluation.notes.iter().cloned().map(said));
+    }
+    let label = run.map_or("test classes", String::as_str);
+    let intervals = &metrics.further.intervals;
+    report.evaluations.push(evaluation(label, &metrics.evaluation, intervals.as_ref()));
+    for (name, row) in metrics.further.rows() {
+        let name = format!("{label}, {name}");
+        report.evaluations.push(evaluation(&name, &row.evaluation, row.intervals.as_ref()));
+    }
+    if let Some(intervals) = intervals {
+        report.intervals = Some(format!(
+            "Small: {:.0} % bootstrap intervals, {} resamples over {}.",
+            100.0 * intervals.level,
+            intervals.bootstrap.resamples,
+            match intervals.bootstrap.over {
+                Over::Queries => "queries",
+                Over::Classes => "classes",
+            }
+        ));
+    }
+}
+
+/// The facts of several runs: once what they share, each run's where they differ.
+fn side_by_side(names: &[String], all: &[Vec<(String, String)>]) -> Vec<(String, String)> {
+    let mut keys: Vec<&String> = Vec::new();
+    for (key, _) in all.iter().flatten() {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let value = |facts: &[(String, String)], key| {
+        facts.iter().find(|(known, _)| known == key).map_or("–".to_string(), |(_, value)| value.clone())
+    };
+    (keys.into_iter())
+        .map(|key| {
+            let values: Vec<String> = all.iter().map(|facts| value(facts, key)).collect();
+            let same = values.iter().all(|one| *one == values[0]);
+            let each = names.iter().zip(&values).map(|(name, value)| format!("{name}: {value}"));
+            (key.clone(), if same { values[0].clone() } else { each.collect::<Vec<_>>().join("; ") })
+        })
+        .collect()
 }
 
 fn network_name(config: &RunConfig) -> String {
     format!("{} ({} dimensions)", config.network.name(), config.network.dimensions())
 }
 
-fn facts(config: &RunConfig) -> Vec<(String, String)> {
+fn facts_of(config: &RunConfig) -> Vec<(String, String)> {
     let paths = |paths: &[std::path::PathBuf]| {
         paths.iter().filter_map(|p| p.file_name()).map(|n| n.to_string_lossy()).collect::<Vec<_>>().join(", ")
     };
@@ -166,7 +248,7 @@ fn facts(config: &RunConfig) -> Vec<(String, String)> {
     ]
 }
 
-fn charts(records: &[Record]) -> Vec<Chart> {
+pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
     let steps: Vec<&log::Step> = records
         .iter()
         .filter_map(|record| match record {
@@ -241,7 +323,15 @@ pub fn ties_matter(evaluation: &Evaluation) -> bool {
 }
 
 /// An evaluation as the report shows it.
-fn evaluation(name: &str, evaluation: &Evaluation) -> gallerist_report::Evaluation {
+fn evaluation(
+    name: &str,
+    evaluation: &Evaluation,
+    intervals: Option<&Intervals>,
+) -> gallerist_report::Evaluation {
+    let metric = |(name, value): (&str, f64)| Metric {
+        interval: intervals.and_then(|all| all.metrics.get(name)).map(|found| (found.low, found.high)),
+        ..Metric::share(name, value)
+    };
     let recall = evaluation
         .metrics
         .iter()
@@ -249,7 +339,7 @@ fn evaluation(name: &str, evaluation: &Evaluation) -> gallerist_report::Evaluati
     gallerist_report::Evaluation {
         name: name.into(),
         protocol: evaluation.protocol.clone(),
-        metrics: evaluation.metrics.iter().map(|(name, value)| Metric::share(name, value)).collect(),
+        metrics: evaluation.metrics.iter().map(metric).collect(),
         recall_at: recall.collect(),
         queries: evaluation.queries as u64,
         gallery: (evaluation.gallery != evaluation.queries).then_some(evaluation.gallery as u64),
@@ -258,135 +348,31 @@ fn evaluation(name: &str, evaluation: &Evaluation) -> gallerist_report::Evaluati
     }
 }
 
-fn ranked_sections(
-    config: &RunConfig,
-    set: &EmbeddingSet,
-    images: Option<&ImageSet>,
-) -> Result<Vec<RankedSection>> {
-    let Some(names) = &set.labels else { return Ok(Vec::new()) };
-    let (n, results) = (set.embeddings.rows(), config.report.results);
+fn ranked_sections(config: &RunConfig, source: &Source) -> Result<Vec<RankedSection>> {
+    let Some(names) = &source.set.labels else { return Ok(Vec::new()) };
+    let (n, results) = (source.rows.rows(), config.report.results);
     if n < 2 || results == 0 {
         return Ok(Vec::new());
     }
-    let ids = labels::encode(names).ids;
-    let options = SearchOptions {
-        metric: search::Metric::Euclidean,
-        exclude_self: true,
-        ..SearchOptions::new(results.max(DEPTH).min(n - 1))
-    };
-    let lists = self_search(&set.embeddings, &options)?;
-    let sizes = ids.iter().fold(HashMap::new(), |mut sizes: HashMap<u32, usize>, &id| {
-        *sizes.entry(id).or_default() += 1;
-        sizes
-    });
-    let precision: Vec<f64> =
-        (0..n).map(|i| average_precision(&lists, &ids, i, sizes[&ids[i]] - 1)).collect();
-
-    let mut drawn: Vec<usize> = (0..n).collect();
-    Random::new(config.train.seed, "report/queries", 0, 0).shuffle(&mut drawn);
-    drawn.truncate(config.report.queries);
-    let mut worst: Vec<usize> = (0..n).filter(|&i| sizes[&ids[i]] > 1).collect();
-    worst.sort_by(|&a, &b| precision[a].total_cmp(&precision[b]).then(a.cmp(&b)));
-    worst.truncate(config.report.failures);
-
-    let pictures = Pictures::new(set, images);
-    let section = |title: &str, note: &str, queries: &[usize]| RankedSection {
-        title: title.into(),
-        note: Some(note.into()),
-        measure: "Euclidean distance of the normalised embeddings".into(),
-        lists: queries
-            .iter()
-            .map(|&query| RankedList {
-                query: pictures.item(query),
-                scores: vec![Metric::share("average precision", precision[query])],
-                note: None,
-                results: lists
-                    .indices(query)
-                    .iter()
-                    .zip(lists.scores(query))
-                    .take(results)
-                    .map(|(&index, &distance)| Hit {
-                        item: pictures.item(index as usize),
-                        distance: f64::from(distance),
-                        correct: Some(ids[index as usize] == ids[query]),
-                    })
-                    .collect(),
-            })
-            .collect(),
-    };
+    let ranking = Ranking::new(&source.rows, names, results)?;
+    let pictures = Pictures::new(&source.set, source.images.as_ref());
+    let item = |row| pictures.item(row);
+    let drawn = ranking.drawn(config.train.seed, config.report.queries);
+    let worst = ranking.worst(config.report.failures);
     let mut sections = Vec::new();
     if !drawn.is_empty() {
-        sections.push(section("Queries drawn at random", "What a typical search looks like.", &drawn));
+        sections.push(ranking.section(
+            "Queries drawn at random",
+            "What a typical search looks like.",
+            &drawn,
+            &item,
+        ));
     }
     if !worst.is_empty() {
-        let note =
-            format!("The queries with the lowest average precision among their first {DEPTH} results.");
-        sections.push(section("Failures", &note, &worst));
+        let note = format!("The queries with the lowest average precision, each {AMONG}.");
+        sections.push(ranking.section("Failures", &note, &worst, &item));
     }
     Ok(sections)
-}
-
-/// Average precision over the first `min(relevant, depth)` results (MAP@R's form).
-fn average_precision(lists: &RankedLists, ids: &[u32], query: usize, relevant: usize) -> f64 {
-    let indices = lists.indices(query);
-    let depth = relevant.min(indices.len());
-    let (mut hits, mut sum) = (0usize, 0.0);
-    for (rank, &index) in indices.iter().take(depth).enumerate() {
-        if ids[index as usize] == ids[query] {
-            hits += 1;
-            sum += hits as f64 / (rank + 1) as f64;
-        }
-    }
-    if depth == 0 { 0.0 } else { sum / depth as f64 }
-}
-
-/// The pictures behind the rows of an embeddings file.
-struct Pictures<'a> {
-    set: &'a EmbeddingSet,
-    images: Option<(&'a ImageSet, HashMap<&'a str, usize>)>,
-}
-
-impl<'a> Pictures<'a> {
-    fn new(set: &'a EmbeddingSet, images: Option<&'a ImageSet>) -> Self {
-        let images = images.map(|images| {
-            let places = (0..images.len()).map(|i| (images.path(i), i)).collect();
-            (images, places)
-        });
-        Pictures { set, images }
-    }
-
-    fn item(&self, row: usize) -> Item {
-        let path = self.set.paths.as_ref().map(|paths| paths[row].clone());
-        let picture = self.images.as_ref().zip(path.as_deref()).and_then(|((images, places), path)| {
-            let i = *places.get(path)?;
-            picture(images, i)
-        });
-        Item { picture, label: self.set.labels.as_ref().map(|labels| labels[row].clone()), path }
-    }
-}
-
-/// An image small enough for a page; `None` where it cannot be read.
-fn picture(images: &ImageSet, i: usize) -> Option<Picture> {
-    const SMALL_FILE: usize = 4096;
-    let bytes = images.read(i).ok()?;
-    if bytes.len() <= SMALL_FILE
-        && images.quarter_turns(i) == 0
-        && let Ok(picture) = Picture::from_encoded(bytes)
-    {
-        return Some(picture);
-    }
-    let image = shrunk(images.decode(i).ok()?);
-    Picture::from_pixels(image.width() as u32, image.height() as u32, image.channels() as u8, image.pixels())
-        .ok()
-}
-
-fn shrunk(image: Image) -> Image {
-    let longer = image.width().max(image.height());
-    if longer <= PICTURE_SIDE {
-        return image;
-    }
-    let side = |s: usize| (s * PICTURE_SIDE / longer).max(1);
-    image.resize(Size { height: side(image.height()), width: side(image.width()) })
 }
 
 /// The page of a search: `queries` were embedded from `query_images`, `lists` hold rows of `gallery`.

@@ -52,6 +52,8 @@ pub struct RunConfig {
     pub evaluation: EvaluationConfig,
     /// What is shown.
     pub report: ReportConfig,
+    /// What is logged beside `log.jsonl`.
+    pub log: LogConfig,
 }
 
 impl Default for RunConfig {
@@ -74,6 +76,7 @@ impl Default for RunConfig {
             schedule: ScheduleConfig::default(),
             evaluation: EvaluationConfig::default(),
             report: ReportConfig::default(),
+            log: LogConfig::default(),
         }
     }
 }
@@ -329,6 +332,14 @@ impl Default for ReportConfig {
     fn default() -> Self {
         ReportConfig { queries: 16, failures: 16, results: 10 }
     }
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// Writes event files and the Embedding Projector's files into the run's folder `tensorboard`.
+    pub tensorboard: bool,
 }
 
 impl RunConfig {

@@ -99,6 +99,11 @@ impl RunDirectory {
         self.path.join("metrics.json")
     }
 
+    /// The folder for TensorBoard: events, and the Embedding Projector's files.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join("tensorboard")
+    }
+
     /// The report.
     pub fn report(&self) -> PathBuf {
         self.path.join("report.html")

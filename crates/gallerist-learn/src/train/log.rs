@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::events::Events;
 use crate::{Error, Result};
 
 /// One line of the log.
@@ -127,6 +128,8 @@ impl Step {
 pub struct Log {
     path: PathBuf,
     file: File,
+    /// The same for TensorBoard.
+    events: Option<Events>,
 }
 
 impl Log {
@@ -151,7 +154,17 @@ impl Log {
             })?;
         }
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(|e| error("create", e))?;
-        Ok(Log { path: path.into(), file })
+        Ok(Log { path: path.into(), file, events: None })
+    }
+
+    /// Writes the numbers of every record into an event file for TensorBoard in `folder`, too; of an older
+    /// one it keeps what was written up to `step`.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or written.
+    pub fn with_events(self, folder: &Path, step: usize) -> Result<Self> {
+        Ok(Log { events: Some(Events::open(folder, step)?), ..self })
     }
 
     /// Appends a record.
@@ -166,7 +179,8 @@ impl Log {
             action: "write",
             path: self.path.clone(),
             source,
-        })
+        })?;
+        self.events.as_mut().map_or(Ok(()), |events| events.write(record))
     }
 }
 

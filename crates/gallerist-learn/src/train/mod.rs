@@ -16,6 +16,7 @@ pub mod config;
 mod diagnostics;
 mod directory;
 mod evaluation;
+mod events;
 mod head_init;
 pub mod log;
 mod means;
@@ -23,8 +24,8 @@ mod objective;
 mod trainer;
 
 pub use config::{
-    DEFAULTS, DataConfig, EvaluationConfig, ReportConfig, RunConfig, TrainConfig, ValidationConfig, Which,
-    nearest,
+    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig,
+    ValidationConfig, Which, nearest,
 };
 pub use directory::RunDirectory;
 pub use evaluation::{measures, protocol};

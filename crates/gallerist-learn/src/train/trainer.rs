@@ -557,7 +557,10 @@ impl Parts {
     }
 
     fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {
-        let log = Log::open(&directory.log(), step)?;
+        let mut log = Log::open(&directory.log(), step)?;
+        if config.log.tensorboard {
+            log = log.with_events(&directory.tensorboard(), step)?;
+        }
         Ok(Trainer {
             optimizer: Optimizer::new(&config.optimizer),
             config: config.clone(),

@@ -40,15 +40,17 @@ pub(crate) enum Against {
 }
 
 /// A series in ascending steps with its running mean.
-struct Line<'a> {
-    name: &'a str,
-    points: Vec<Point>,
-    mean: Option<Vec<f64>>,
+pub(crate) struct Line<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) points: Vec<Point>,
+    pub(crate) mean: Option<Vec<f64>>,
+    /// Its place among the series of the chart, which chooses its colour.
+    pub(crate) index: usize,
     class: String,
 }
 
 impl<'a> Line<'a> {
-    fn new(series: &'a Series, index: usize, smooth: bool) -> Self {
+    pub(crate) fn new(series: &'a Series, index: usize, smooth: bool) -> Self {
         let mut points: Vec<Point> = Vec::with_capacity(series.points.len());
         let mut sorted = series.points.clone();
         sorted.sort_by_key(|point| point.step);
@@ -62,7 +64,7 @@ impl<'a> Line<'a> {
             let values: Vec<f64> = points.iter().map(|point| point.value).collect();
             smooth::centred_mean(&values, window)
         });
-        Self { name: &series.name, points, mean, class: format!("s{}", index % COLOURS) }
+        Self { name: &series.name, points, mean, index, class: format!("s{}", index % COLOURS) }
     }
 
     fn at(&self, step: u64) -> Option<usize> {
@@ -157,7 +159,7 @@ pub(crate) fn figure(chart: &Chart, against: Against) -> Markup {
     }
 }
 
-fn drawable(value: f64, scale: Scale) -> bool {
+pub(crate) fn drawable(value: f64, scale: Scale) -> bool {
     value.is_finite() && (scale != Scale::Log || value > 0.0)
 }
 
@@ -255,32 +257,34 @@ fn strokes(line: &Line<'_>, x: &Axis, y: &Axis, scale: Scale) -> Markup {
 fn path(places: &[Option<(f64, f64)>]) -> String {
     let mut path = String::new();
     let mut pen_is_down = false;
-    let mut go = |place: Option<(f64, f64)>| {
+    for place in thinned(places) {
         if let Some((x, y)) = place {
             let command = if pen_is_down { 'L' } else { 'M' };
             write!(path, "{command}{x:.1} {y:.1}").expect("a string takes every write");
         }
         pen_is_down = place.is_some();
-    };
-    if places.len() <= DRAWN {
-        places.iter().copied().for_each(go);
-        return path;
     }
+    path
+}
+
+/// The places themselves or, of more than [`DRAWN`], the highest and the lowest of each stretch.
+pub(crate) fn thinned(places: &[Option<(f64, f64)>]) -> Vec<Option<(f64, f64)>> {
+    if places.len() <= DRAWN {
+        return places.to_vec();
+    }
+    let mut thinned = Vec::with_capacity(2 * BUCKETS);
     for bucket in 0..BUCKETS {
         let stretch = &places[bucket * places.len() / BUCKETS..(bucket + 1) * places.len() / BUCKETS];
         let heights = || (stretch.iter().enumerate()).filter_map(|(i, place)| place.map(|(_, y)| (i, y)));
         let lowest = heights().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i);
         let highest = heights().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i);
         match (lowest, highest) {
-            (Some(a), Some(b)) if a != b => {
-                go(stretch[a.min(b)]);
-                go(stretch[a.max(b)]);
-            }
-            (Some(a), _) => go(stretch[a]),
-            (None, _) => go(None),
+            (Some(a), Some(b)) if a != b => thinned.extend([stretch[a.min(b)], stretch[a.max(b)]]),
+            (Some(a), _) => thinned.push(stretch[a]),
+            (None, _) => thinned.push(None),
         }
     }
-    path
+    thinned
 }
 
 /// A dot at each place: a line of no length with round ends keeps its shape
@@ -308,7 +312,7 @@ fn faults(line: &Line<'_>, x: &Axis, scale: Scale) -> Markup {
 }
 
 /// What the reader must know to trust the drawing.
-fn remarks(chart: &Chart, lines: &[Line<'_>]) -> Vec<String> {
+pub(crate) fn remarks(chart: &Chart, lines: &[Line<'_>]) -> Vec<String> {
     let mut remarks = Vec::new();
     let windows: Vec<usize> = (lines.iter())
         .filter(|line| line.mean.is_some())

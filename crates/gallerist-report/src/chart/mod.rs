@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use draw::{Against, figure};
+pub(crate) use draw::{Against, Line, drawable, figure, remarks, thinned};
+pub(crate) use scale::Axis;
 
 /// How the values of a chart are laid out and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,20 +8,20 @@ const STRETCHES: f64 = 5.5;
 
 /// A mark on an axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tick {
+pub(crate) struct Tick {
     /// Where it is: 0 at the start of the axis, 1 at its end.
-    pub(super) at: f64,
+    pub(crate) at: f64,
     /// What it says.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// An axis from the value `low` (0) to the value `high` (1).
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    pub(super) ticks: Vec<Tick>,
+    pub(crate) ticks: Vec<Tick>,
 }
 
 /// A round number: `mantissa * 10^exponent`, exact where a float is not.
@@ -58,7 +58,7 @@ impl Round {
 impl Axis {
     /// An axis for values from `low` to `high`, both finite, `low <= high`, and
     /// positive on a logarithmic scale. It begins and ends at a mark.
-    pub(super) fn of_values(low: f64, high: f64, scale: Scale) -> Self {
+    pub(crate) fn of_values(low: f64, high: f64, scale: Scale) -> Self {
         match scale {
             Scale::Log => Self::logarithmic(low, high),
             Scale::Linear | Scale::Share => Self::linear(low, high, scale == Scale::Share),
@@ -145,7 +145,7 @@ impl Axis {
     }
 
     /// An axis from the step `low` to the step `high` without a margin.
-    pub(super) fn of_steps(low: u64, high: u64) -> Self {
+    pub(crate) fn of_steps(low: u64, high: u64) -> Self {
         let mut axis = Self { low: low as f64, high: high as f64, log: false, ticks: Vec::new() };
         if low == high {
             axis.ticks.push(Tick { at: 0.5, text: low.to_string() });
@@ -160,7 +160,7 @@ impl Axis {
     }
 
     /// An axis with a mark at each of `ks` (ascending), even in their ratios.
-    pub(super) fn of_ks(ks: &[u64]) -> Self {
+    pub(crate) fn of_ks(ks: &[u64]) -> Self {
         let mut axis = Self {
             low: ks.first().map_or(1.0, |&k| k.max(1) as f64),
             high: ks.last().map_or(1.0, |&k| k.max(1) as f64),
@@ -179,8 +179,18 @@ impl Axis {
         axis
     }
 
+    /// An axis from `low` to `high` without marks.
+    pub(crate) fn plain(low: f64, high: f64) -> Self {
+        Self { low, high, log: false, ticks: Vec::new() }
+    }
+
+    /// The length of the axis, in its own values.
+    pub(crate) fn span(&self) -> f64 {
+        self.high - self.low
+    }
+
     /// Where `value` is: 0 at the start, 1 at the end, one half if they are one.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         const SMALLEST: f64 = f64::from_bits(1);
         let map = |v: f64| {
             if self.log {
@@ -195,7 +205,7 @@ impl Axis {
     }
 
     /// Whether places are even in the ratios of values.
-    pub(super) fn is_log(&self) -> bool {
+    pub(crate) fn is_log(&self) -> bool {
         self.log
     }
 }

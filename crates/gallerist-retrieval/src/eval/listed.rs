@@ -118,7 +118,11 @@ fn depth(measure: Measure, largest: usize, all: usize) -> usize {
     match measure {
         Measure::Recall(k) | Measure::Precision(k) | Measure::Cmc(k) | Measure::Ndcg(_, Some(k)) => k,
         Measure::MapAtR | Measure::RPrecision => largest,
-        Measure::Map | Measure::MapTrapezoid | Measure::ReciprocalRank | Measure::Ndcg(_, None) => all,
+        Measure::Map
+        | Measure::MapTrapezoid
+        | Measure::ReciprocalRank
+        | Measure::Ndcg(_, None)
+        | Measure::PrecisionAtRecall(_) => all,
     }
 }
 

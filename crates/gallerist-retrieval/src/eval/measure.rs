@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use super::{
     Gain, RelevantRanks, average_precision, average_precision_trapezoid, cmc_at_k, map_at_r, ndcg_at,
-    precision_at_k, r_precision, recall_at_k, reciprocal_rank,
+    precision_at_k, precision_at_recall, r_precision, recall_at_k, reciprocal_rank,
 };
 use crate::{Error, Result};
 
 /// One number per query, from the ranks of its relevant items.
 ///
 /// The text form is the name in reports: `recall@1`, `precision@1`, `map@r`, `r_precision`,
-/// `map`, `map_trapezoid`, `mrr`, `ndcg`, `ndcg@10`, `ndcg_exp`, `ndcg_exp@10`, `cmc@1`.
+/// `map`, `map_trapezoid`, `mrr`, `ndcg`, `ndcg@10`, `ndcg_exp`, `ndcg_exp@10`, `cmc@1`, `precision_at_recall@50`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// [`recall_at_k`].
@@ -33,6 +33,8 @@ pub enum Measure {
     Ndcg(Gain, Option<usize>),
     /// [`cmc_at_k`].
     Cmc(usize),
+    /// [`precision_at_recall`], at a recall in per cent.
+    PrecisionAtRecall(usize),
 }
 
 impl Measure {
@@ -48,6 +50,7 @@ impl Measure {
             Self::ReciprocalRank => reciprocal_rank(ranks),
             Self::Ndcg(gain, k) => ndcg_at(ranks, gain, k),
             Self::Cmc(k) => cmc_at_k(ranks, k),
+            Self::PrecisionAtRecall(percent) => precision_at_recall(ranks, percent),
         }
     }
 
@@ -57,7 +60,7 @@ impl Measure {
     }
 
     /// The names of all measures, `K` standing for a number of 1 or more.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "recall@K",
         "precision@K",
         "map@r",
@@ -70,6 +73,7 @@ impl Measure {
         "ndcg_exp",
         "ndcg_exp@K",
         "cmc@K",
+        "precision_at_recall@K",
     ];
 
     pub(super) fn check(self) -> Result<()> {
@@ -81,6 +85,11 @@ impl Measure {
                     found: self.to_string(),
                 })
             }
+            Self::PrecisionAtRecall(percent) if !(1..=100).contains(&percent) => Err(Error::Option {
+                option: "the recall of a metric, in per cent,",
+                wanted: "from 1 to 100",
+                found: self.to_string(),
+            }),
             _ => Ok(()),
         }
     }
@@ -101,6 +110,7 @@ impl fmt::Display for Measure {
                 k.map_or(Ok(()), |k| write!(f, "@{k}"))
             }
             Self::Cmc(k) => write!(f, "cmc@{k}"),
+            Self::PrecisionAtRecall(percent) => write!(f, "precision_at_recall@{percent}"),
         }
     }
 }
@@ -122,13 +132,14 @@ impl FromStr for Measure {
                 .or_else(|| at("recall@").map(Self::Recall))
                 .or_else(|| at("precision@").map(Self::Precision))
                 .or_else(|| at("cmc@").map(Self::Cmc))
+                .or_else(|| at("precision_at_recall@").map(Self::PrecisionAtRecall))
                 .or_else(|| at("ndcg@").map(|k| Self::Ndcg(Gain::Linear, Some(k))))
                 .or_else(|| at("ndcg_exp@").map(|k| Self::Ndcg(Gain::Exponential, Some(k)))),
         };
         let measure = measure.ok_or_else(|| Error::Option {
             option: "a metric",
             wanted: "one of recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, \
-                     ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K",
+                     ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K",
             found: format!("`{text}`"),
         })?;
         measure.check()?;
@@ -155,13 +166,24 @@ mod tests {
             Measure::Ndcg(Gain::Exponential, None),
             Measure::Ndcg(Gain::Exponential, Some(3)),
             Measure::Cmc(5),
+            Measure::PrecisionAtRecall(50),
         ] {
             assert_eq!(measure.to_string().parse::<Measure>().unwrap(), measure);
         }
         for name in Measure::NAMES {
             assert!(name.replace('K', "7").parse::<Measure>().is_ok(), "{name}");
         }
-        for name in ["recall", "ndcg@0", "recall@", "recall@0", "recall@x", "cmc@-1", "MAP@R", ""] {
+        for name in [
+            "recall",
+            "ndcg@0",
+            "recall@",
+            "recall@0",
+            "recall@x",
+            "cmc@-1",
+            "MAP@R",
+            "precision_at_recall@101",
+            "",
+        ] {
             assert!(name.parse::<Measure>().is_err(), "{name}");
         }
     }
@@ -180,6 +202,7 @@ mod tests {
             "ndcg",
             "ndcg_exp@3",
             "cmc@3",
+            "precision_at_recall@3",
         ] {
             assert_eq!(name.parse::<Measure>().unwrap().of(&none), 0.0, "{name}");
         }

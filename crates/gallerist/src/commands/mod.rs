@@ -8,6 +8,7 @@ mod embed;
 mod evaluate;
 mod index;
 mod loss;
+mod plot;
 mod remote;
 mod search;
 mod serve;
@@ -48,13 +49,13 @@ macro_rules! failure_from {
     )*};
 }
 
-failure_from!(gallerist::Error, gallerist::data::Error, gallerist::retrieval::Error, gallerist::serve::Error);
-
-impl From<gallerist::report::ReportError> for Failure {
-    fn from(e: gallerist::report::ReportError) -> Self {
-        Failure { message: e.to_string(), hint: None }
-    }
-}
+failure_from!(
+    gallerist::Error,
+    gallerist::data::Error,
+    gallerist::report::ReportError,
+    gallerist::retrieval::Error,
+    gallerist::serve::Error
+);
 
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
@@ -72,6 +73,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Search(args) => search::run(args),
         Command::Index(args) => index::run(args.command),
+        Command::Plot(args) => plot::run(args.kind),
         Command::Serve(args) => serve::run(args),
         Command::Loss(args) => loss::run(args),
         Command::Data(args) => data::run(args),

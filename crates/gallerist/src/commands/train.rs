@@ -81,6 +81,9 @@ pub(super) fn run(args: Train) -> Outcome {
     let metrics = evaluate(&trainer, &shown)?;
     let report = directory.report();
     pages::run_report(&directory)?.write(&report)?;
+    if trainer.config().log.tensorboard && metrics.is_some() {
+        gallerist::write_projector(&directory)?;
+    }
     if let (false, Some(metrics)) = (args.json, &metrics) {
         printer::out(&format!("\n{}\n", table(&metrics.evaluation, &metrics.further)))?;
         warn_of_ties(&metrics.evaluation);

@@ -1,0 +1,109 @@
+//! Pictures of images, small enough for a page or a figure.
+
+use std::collections::HashMap;
+
+use gallerist_data::{Image, ImageSet, Size};
+use gallerist_report::{Item, Picture, Sprite};
+use gallerist_retrieval::EmbeddingSet;
+use rayon::prelude::*;
+
+/// Longer side of a picture on a page, in pixels.
+const PICTURE_SIDE: usize = 128;
+
+/// The grey around a picture that does not fill its tile.
+const GROUND: u8 = 0xf1;
+
+/// The pictures behind the rows of an embeddings file.
+pub(crate) struct Pictures<'a> {
+    set: &'a EmbeddingSet,
+    images: Option<(&'a ImageSet, HashMap<&'a str, usize>)>,
+}
+
+impl<'a> Pictures<'a> {
+    pub(crate) fn new(set: &'a EmbeddingSet, images: Option<&'a ImageSet>) -> Self {
+        let images = images.map(|images| {
+            let places = (0..images.len()).map(|i| (images.path(i), i)).collect();
+            (images, places)
+        });
+        Pictures { set, images }
+    }
+
+    /// A row with its picture as a page shows it.
+    pub(crate) fn item(&self, row: usize) -> Item {
+        self.with_picture(row, self.find(row).and_then(|(images, i)| picture(images, i)))
+    }
+
+    /// A row with its picture as pixels, at most `side` wide and high, which every figure can draw.
+    pub(crate) fn drawn(&self, row: usize, side: usize) -> Item {
+        self.with_picture(row, self.thumbnail(row, side))
+    }
+
+    /// The picture alone, as pixels.
+    pub(crate) fn thumbnail(&self, row: usize, side: usize) -> Option<Picture> {
+        let (images, i) = self.find(row)?;
+        pixels(images, i, side)
+    }
+
+    /// The pictures of some rows in one, in square tiles of `side` pixels; `None` where none can be read.
+    pub(crate) fn sprite(&self, rows: &[usize], side: usize) -> Option<Sprite> {
+        let read = |&row: &usize| {
+            let (images, i) = self.find(row)?;
+            Some(shrunk(images.decode(i).ok()?, side))
+        };
+        let tiles: Vec<Option<Image>> = rows.par_iter().map(read).collect();
+        let channels = tiles.iter().flatten().map(Image::channels).max()?;
+        let columns = (1..).find(|columns| columns * columns >= rows.len())?;
+        let width = columns * side;
+        let mut pixels = vec![GROUND; width * rows.len().div_ceil(columns) * side * channels];
+        for (place, tile) in tiles.into_iter().enumerate() {
+            let Some(tile) = tile.map(|tile| tile.to_channels(channels)) else { continue };
+            let left = place % columns * side + (side - tile.width()) / 2;
+            let top = place / columns * side + (side - tile.height()) / 2;
+            for (y, line) in tile.pixels().chunks(tile.width() * channels).enumerate() {
+                let at = ((top + y) * width + left) * channels;
+                pixels[at..at + line.len()].copy_from_slice(line);
+            }
+        }
+        let height = rows.len().div_ceil(columns) * side;
+        let picture = Picture::from_pixels(width as u32, height as u32, channels as u8, &pixels).ok()?;
+        Some(Sprite { picture, tile: side as u32, columns: columns as u32 })
+    }
+
+    fn with_picture(&self, row: usize, picture: Option<Picture>) -> Item {
+        let name = |names: &Option<Vec<String>>| names.as_ref().map(|names| names[row].clone());
+        Item { picture, label: name(&self.set.labels), path: name(&self.set.paths) }
+    }
+
+    fn find(&self, row: usize) -> Option<(&ImageSet, usize)> {
+        let (images, places) = self.images.as_ref()?;
+        Some((images, *places.get(self.set.paths.as_ref()?[row].as_str())?))
+    }
+}
+
+/// An image small enough for a page; `None` where it cannot be read.
+fn picture(images: &ImageSet, i: usize) -> Option<Picture> {
+    const SMALL_FILE: usize = 4096;
+    let bytes = images.read(i).ok()?;
+    if bytes.len() <= SMALL_FILE
+        && images.quarter_turns(i) == 0
+        && let Ok(picture) = Picture::from_encoded(bytes)
+    {
+        return Some(picture);
+    }
+    pixels(images, i, PICTURE_SIDE)
+}
+
+fn pixels(images: &ImageSet, i: usize, side: usize) -> Option<Picture> {
+    let image = shrunk(images.decode(i).ok()?, side);
+    Picture::from_pixels(image.width() as u32, image.height() as u32, image.channels() as u8, image.pixels())
+        .ok()
+}
+
+fn shrunk(image: Image, most: usize) -> Image {
+    let longer = image.width().max(image.height());
+    if longer <= most {
+        return image;
+    }
+    let side = |s: usize| (s * most / longer).max(1);
+    image.resize(Size { height: side(image.height()), width: side(image.width()) })
+}

@@ -1,0 +1,92 @@
+//! Ranked lists.
+
+use gallerist_learn::Result;
+use gallerist_report::figure::{self, Figure};
+
+use super::{Source, fault};
+use crate::pictures::Pictures;
+use crate::ranking::{AMONG, Ranking};
+
+/// Pixels of a picture: two for each unit of the drawing.
+const PICTURE: usize = 168;
+
+/// Lists that show one pair of confused classes.
+const LISTS_PER_PAIR: usize = 2;
+
+/// Which queries are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Queries {
+    /// Those of the highest average precision.
+    Best(usize),
+    /// Those of the lowest.
+    Worst(usize),
+    /// Drawn at random by a seed.
+    Random(usize, u64),
+    /// Of the pairs of classes of which one is most often nearest to the other.
+    Confused(usize),
+    /// Those whose path ends in one of these, or whose label is one of these.
+    Named(Vec<String>),
+}
+
+/// Ranked lists of some queries, each row a query against all others, with `results` results.
+///
+/// # Errors
+///
+/// When there are no labels, fewer than two rows, or no query of a name.
+pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figure> {
+    let (labels, _) = source.labels_of_pairs("ranked lists")?;
+    let ranking = Ranking::new(&source.rows, labels, results)?;
+    let pictures = Pictures::new(&source.set, source.images.as_ref());
+    let item = |row| pictures.drawn(row, PICTURE);
+    let section = |title: &str, note: &str, queries: &[usize]| ranking.section(title, note, queries, &item);
+    let sections = match queries {
+        Queries::Best(count) => {
+            let note = format!("The queries with the highest average precision, each {AMONG}.");
+            vec![section("Best queries", &note, &ranking.best(*count))]
+        }
+        Queries::Worst(count) => {
+            let note = format!("The queries with the lowest average precision, each {AMONG}.");
+            vec![section("Worst queries", &note, &ranking.worst(*count))]
+        }
+        Queries::Random(count, seed) => {
+            let drawn = ranking.drawn(*seed, *count);
+            vec![section("Queries drawn at random", &format!("Seed {seed}."), &drawn)]
+        }
+        Queries::Confused(count) => (ranking.confused(*count).iter())
+            .map(|pair| {
+                let title = format!("{} taken for {}", pair.class, pair.with);
+                let note = format!("Nearest for {} of {} images.", pair.queries.len(), pair.of);
+                let shown = &pair.queries[..pair.queries.len().min(LISTS_PER_PAIR)];
+                section(&title, &note, shown)
+            })
+            .collect(),
+        Queries::Named(names) => {
+            let mut rows = Vec::new();
+            for name in names {
+                rows.extend(find(source, labels, name)?);
+            }
+            vec![section("Named queries", "In the order in which they were named.", &rows)]
+        }
+    };
+    Ok(figure::ranked(&format!("Ranked lists: {}", source.name), &sections))
+}
+
+/// The rows of a name: all whose path ends in it, or else the first of that label.
+fn find(source: &Source, labels: &[String], name: &str) -> Result<Vec<usize>> {
+    let is_path = |path: &String| {
+        path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']))
+    };
+    let paths = source.set.paths.as_deref().unwrap_or(&[]);
+    let mut rows: Vec<usize> = (0..paths.len()).filter(|&row| is_path(&paths[row])).collect();
+    if rows.is_empty() {
+        rows.extend(labels.iter().position(|label| label == name));
+    }
+    if rows.is_empty() {
+        return Err(fault(
+            "a ranked list",
+            format!("needs a query, and no path in `{}` ends in `{name}` and no label is it", source.name),
+            Some("give the end of an image's path, from a folder's name on, or a label"),
+        ));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,84 @@
+//! The files of TensorBoard's Embedding Projector: rows, labels, thumbnails.
+
+use std::path::Path;
+
+use gallerist_learn::train::RunDirectory;
+use gallerist_learn::{Error, Result};
+use gallerist_retrieval::write_atomically;
+
+use crate::pictures::Pictures;
+use crate::plots::Source;
+
+/// Sides of a thumbnail, the largest first.
+const TILES: [usize; 6] = [64, 48, 32, 24, 16, 8];
+/// The longest side of a sprite that the projector shows.
+const LONGEST: usize = 8192;
+
+/// Writes `tensors.tsv`, `metadata.tsv`, `sprite.png` and `projector_config.pbtxt` of a run's test
+/// embeddings into its folder `tensorboard`.
+///
+/// Labels and thumbnails are left out where there are none.
+///
+/// # Errors
+///
+/// When the run has no embeddings, or when a file cannot be written.
+pub fn write_projector(run: &RunDirectory) -> Result<()> {
+    let folder = run.tensorboard();
+    std::fs::create_dir_all(&folder).map_err(|source| Error::Io {
+        action: "create",
+        path: folder.clone(),
+        source,
+    })?;
+    let source = Source::of_run(run.path())?;
+    let rows = source.set.embeddings.rows();
+    write_atomically(folder.join("tensors.tsv"), |file| {
+        for row in 0..rows {
+            let values: Vec<String> = source.set.embeddings.row(row).iter().map(f32::to_string).collect();
+            writeln!(file, "{}", values.join("\t"))?;
+        }
+        Ok(())
+    })?;
+    let mut config =
+        String::from("embeddings {\n  tensor_name: \"test images\"\n  tensor_path: \"tensors.tsv\"\n");
+    if write_metadata(&source, &folder.join("metadata.tsv"))? {
+        config.push_str("  metadata_path: \"metadata.tsv\"\n");
+    }
+    let all: Vec<usize> = (0..rows).collect();
+    let fits = |&side: &usize| (side * (rows as f64).sqrt().ceil() as usize) <= LONGEST;
+    let pictures = Pictures::new(&source.set, source.images.as_ref());
+    let sprite = TILES.into_iter().find(fits).and_then(|side| pictures.sprite(&all, side));
+    if let Some(sprite) = sprite {
+        write_atomically(folder.join("sprite.png"), |file| file.write_all(sprite.picture.bytes()))?;
+        let side = format!("single_image_dim: {}", sprite.tile);
+        config.push_str(&format!(
+            "  sprite {{\n    image_path: \"sprite.png\"\n    {side}\n    {side}\n  }}\n"
+        ));
+    }
+    config.push_str("}\n");
+    write_atomically(folder.join("projector_config.pbtxt"), |file| file.write_all(config.as_bytes()))?;
+    Ok(())
+}
+
+/// A line for each row: its label, its path, or both below a heading. Nothing where there is neither.
+fn write_metadata(source: &Source, path: &Path) -> Result<bool> {
+    let plain = |text: &String| text.replace(['\t', '\n', '\r'], " ");
+    let columns: Vec<(&str, &Vec<String>)> = [("label", &source.set.labels), ("path", &source.set.paths)]
+        .into_iter()
+        .filter_map(|(name, column)| Some((name, column.as_ref()?)))
+        .collect();
+    if columns.is_empty() {
+        return Ok(false);
+    }
+    write_atomically(path, |file| {
+        // The projector takes the first line for a heading only where there are several columns.
+        if columns.len() > 1 {
+            writeln!(file, "{}", columns.iter().map(|column| column.0).collect::<Vec<_>>().join("\t"))?;
+        }
+        for row in 0..source.set.embeddings.rows() {
+            let line: Vec<String> = columns.iter().map(|column| plain(&column.1[row])).collect();
+            writeln!(file, "{}", line.join("\t"))?;
+        }
+        Ok(())
+    })?;
+    Ok(true)
+}
