@@ -55,5 +55,5 @@ pub use gallerist_map as map;
 pub use gallerist_milvus as milvus;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
-pub use projector::write_projector;
 pub use gallerist_serve as serve;
+pub use projector::write_projector;
