@@ -76,7 +76,7 @@ for (const atlas of document.querySelectorAll(".atlas")) {
   const found = sky.querySelector(".found");
   const thumbnail = found.querySelector("canvas");
   const context = canvas.getContext("2d");
-  const HUES = 9, PICTURED = 250, SIDE = 36, MARGIN = 0.03;
+  const HUES = 10, PICTURED = 250, SIDE = 36, MARGIN = 0.03;
   const still = atlas.querySelector(".drawing");
   still.hidden = true;
   still.style.display = "none";

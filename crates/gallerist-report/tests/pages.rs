@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gallerist_report::figure::{self, Cmc, Map};
 use gallerist_report::{
-    Chart, Evaluation, Hit, Item, Metric, Panel, Picture, RankedList, RankedSection, Record, Report, Scale,
-    SearchPage, Series, charts_of,
+    Atlas, Chart, Evaluation, Hit, Item, Metric, Panel, Picture, RankedList, RankedSection, Record, Report,
+    Scale, SearchPage, Series, Sprite, charts_of,
 };
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
@@ -111,7 +112,8 @@ fn check(html: &str) -> Page {
     for element in &page.elements {
         for (name, value) in &element.attributes {
             assert!(!name.starts_with("on"), "{name} would run {value}");
-            assert!(!["src", "srcset", "action"].contains(&name.as_str()), "{name}={value}");
+            assert!(!["srcset", "action"].contains(&name.as_str()), "{name}={value}");
+            assert!(name != "src" || value.starts_with("data:image/"), "{value} is outside of the page");
         }
     }
     for outside in ["http:", "https:", "url(", "@import", "xmlns"] {
@@ -203,6 +205,7 @@ fn report() -> Report {
             lists: vec![ranked(3)],
         }],
         configuration: Some("seed = 7\n".into()),
+        ..Report::default()
     }
 }
 
@@ -308,6 +311,19 @@ fn no_text_can_leave_its_place() {
             lists: vec![list(Some(false)), list(Some(true)), list(None)],
         }],
         configuration: Some(hostile()),
+        intervals: Some(hostile()),
+        figures: vec![figure::cmc(HOSTILE, HOSTILE, &[Cmc { name: hostile(), shares: vec![0.5] }])],
+        maps: vec![Atlas {
+            map: Map {
+                title: hostile(),
+                note: hostile(),
+                points: vec![[0.0, 1.0], [2.0, 0.5]],
+                classes: vec![0, 1],
+                names: vec![hostile(), "wren".into()],
+                scaled: false,
+            },
+            sprite: Some(Sprite { picture: picture(1), tile: 14, columns: 2 }),
+        }],
     };
     let search = SearchPage {
         title: hostile(),
@@ -317,10 +333,11 @@ fn no_text_can_leave_its_place() {
         measure: hostile(),
         lists: vec![list(Some(false)), list(None)],
     };
-    for html in [report.to_html(), search.to_html()] {
+    // The drawing, the still map, its thumbnails.
+    for (html, pictures) in [(report.to_html(), 3), (search.to_html(), 0)] {
         // `check` has seen that nothing but the page's own elements came out.
         let page = check(&html);
-        assert_eq!(page.count("img"), 0);
+        assert_eq!(page.count("img"), pictures);
         assert!(page.text.contains(HOSTILE), "and the text is shown as it is");
     }
 }
@@ -499,4 +516,11 @@ fn pages_are_written_to_files() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), report.to_html());
     SearchPage::default().write(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), SearchPage::default().to_html());
+}
+
+#[test]
+fn the_page_has_a_colour_for_each_hue_of_its_script() {
+    let html = Report::default().to_html();
+    let hues = (0..).take_while(|hue| html.contains(&format!("--h{hue}:"))).count();
+    assert!(html.contains(&format!("const HUES = {hues},")), "{hues} colours in the style");
 }

@@ -152,47 +152,50 @@ function show(s) {
 
 // ---- Keys, files from outside
 
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches("input, select, textarea") || document.querySelector("dialog[open]")) return;
-  const s = state.get();
-  const names = tabsOf().map(([name]) => name);
-  const grid = view(placed.view ?? "gallery").grid;
-  if (event.key === "/") bar.focus();
-  else if (event.key === "?") help.showModal();
-  else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
-  else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) state.set({ view: names[event.key - 1], sort: "" });
-  else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], button, [role=application]")) grid.focus();
-  else return;
-  event.preventDefault();
-});
-
 const dropping = document.getElementById("drop");
 let depth = 0;
 const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
-addEventListener("dragenter", (event) => {
-  if (!carries(event)) return;
-  event.preventDefault();
-  depth++;
-  dropping.hidden = false;
-});
-addEventListener("dragover", (event) => carries(event) && event.preventDefault());
-addEventListener("dragleave", (event) => {
-  if (carries(event) && --depth <= 0) dropping.hidden = true;
-});
-addEventListener("drop", (event) => {
-  if (!carries(event)) return;
-  event.preventDefault();
-  depth = 0;
-  dropping.hidden = true;
-  actions.upload(event.dataTransfer.files, event.shiftKey);
-});
-addEventListener("paste", (event) => {
-  const files = event.clipboardData?.files;
-  if (!files?.length) return;
-  event.preventDefault();
-  actions.upload(files);
-});
+
+function listen() {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input, select, textarea") || document.querySelector("dialog[open]")) return;
+    const s = state.get();
+    const names = tabsOf().map(([name]) => name);
+    const grid = view(placed.view ?? "gallery").grid;
+    if (event.key === "/") bar.focus();
+    else if (event.key === "?") help.showModal();
+    else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
+    else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) state.set({ view: names[event.key - 1], sort: "" });
+    else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], button, [role=application]")) grid.focus();
+    else return;
+    event.preventDefault();
+  });
+
+  addEventListener("dragenter", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    depth++;
+    dropping.hidden = false;
+  });
+  addEventListener("dragover", (event) => carries(event) && event.preventDefault());
+  addEventListener("dragleave", (event) => {
+    if (carries(event) && --depth <= 0) dropping.hidden = true;
+  });
+  addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    depth = 0;
+    dropping.hidden = true;
+    actions.upload(event.dataTransfer.files, event.shiftKey);
+  });
+  addEventListener("paste", (event) => {
+    const files = event.clipboardData?.files;
+    if (!files?.length) return;
+    event.preventDefault();
+    actions.upload(files);
+  });
+}
 
 async function share() {
   if (session.files.length) toast("The link has all but the image you dropped: that stays on this computer.");
@@ -222,6 +225,7 @@ async function start() {
   document.getElementById("share").addEventListener("click", share);
   document.getElementById("help-open").addEventListener("click", () => help.showModal());
   document.getElementById("help-close").addEventListener("click", () => help.close());
+  listen();
   state.subscribe(show);
   const again = () => show(state.get());
   actions.narrow.addEventListener("change", again);

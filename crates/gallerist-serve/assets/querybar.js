@@ -5,8 +5,8 @@ import * as api from "./api.js";
 import { button, h, icon, number } from "./dom.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
-import * as tile from "./tile.js";
 
+const touched = matchMedia("(hover: none)");
 const COUNTS = [5, 10, 20, 50, 100, 200, 500, 1000];
 
 export function make() {
@@ -37,15 +37,15 @@ export function make() {
       ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file))),
       ...s.ids.map((id) => {
         const known = session.ranking.results && session.ranking.query?.ids.includes(id) && s.ids.length === 1 ? session.ranking.query : null;
-        const item = { id, label: known?.label ?? null, path: known?.name ?? null };
-        return one(gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`)), known?.label ?? `item ${id}`, () => actions.remove(id), item);
+        const shown = gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`));
+        return one(shown, known?.label ?? `item ${id}`, () => actions.remove(id));
       }),
     ];
     // A link that was made with an image from a computer comes without it.
     if (s.upload && !session.files.length) list.unshift(h("span", { class: "gone" }, `${s.upload} is not in the link`, h("button", { type: "button", title: "Go on without it", "aria-label": `Go on without ${s.upload}`, onclick: () => state.set({ upload: "" }) }, icon("cross"))));
     const free = (gallery.limits?.queries ?? 3) - list.length;
     const full = list.length > 0;
-    const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, "Drop, paste or pick an image")) : null;
+    const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, touched.matches ? "Pick an image" : "Drop, paste or pick an image")) : null;
     const words = !full && !add ? h("span", { class: "soft" }, gallery.images ? "Click an image to search with it" : "Click an item to search with it") : null;
     const clear = list.length > 1 ? button("Clear", actions.clear, { class: "quiet" }) : null;
     tiles.replaceChildren(...[...list, add, words, clear].filter(Boolean));
@@ -122,14 +122,20 @@ function labelFilter() {
     }
   }
 
-  input.addEventListener("input", look);
-  input.addEventListener("focus", look);
+  // Enter means what was typed, though the list may still be on its way.
+  let looking = null;
+  const choose = async (name) => {
+    await looking;
+    if (active >= 0) keep(name, options[active].label);
+  };
+  input.addEventListener("input", () => (looking = look()));
+  input.addEventListener("focus", () => (looking = look()));
   input.addEventListener("blur", () => setTimeout(shut, 150));
   list.addEventListener("pointerdown", (event) => event.preventDefault());
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") point(active + 1);
     else if (event.key === "ArrowUp") point(active - 1);
-    else if (event.key === "Enter" && active >= 0) keep(event.shiftKey ? "not_label" : "label", options[active].label);
+    else if (event.key === "Enter") choose(event.shiftKey ? "not_label" : "label");
     else if (event.key === "Escape") list.hidden ? input.blur() : shut();
     else if (event.key === "Backspace" && !input.value) state.set({ label: state.get().label.slice(0, -1) });
     else return;

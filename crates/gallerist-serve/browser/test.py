@@ -6,6 +6,7 @@ shows with what the command line prints. Called by run.sh.
 
 import argparse
 import csv
+import io
 import json
 import re
 import socket
@@ -97,6 +98,17 @@ def embeddings(path, rows, labels, paths):
     path.write_bytes(struct.pack("<Q", len(head)) + head + data)
 
 
+def small(name, label):
+    """A server of six grey squares of one label, without a network."""
+    folder = work / name
+    folder.mkdir()
+    names = [f"{i}.png" for i in range(6)]
+    for i, file in enumerate(names):
+        png(folder / file, 40 * i)
+    embeddings(work / f"{name}.safetensors", [[1.0, 0.1 * i] for i in range(6)], [label] * 6, names)
+    return Server("--gallery", work / f"{name}.safetensors", "--images", folder)
+
+
 class PageTest(unittest.TestCase):
     """A page of its own for each test, which must leave no error in the console."""
 
@@ -138,15 +150,17 @@ class PageTest(unittest.TestCase):
 
 
 class RunTest(PageTest):
-    """The gallery of a run, with its network."""
+    """The gallery of a run, with its network and another run's; the gallery stands for the training images, too."""
 
     @classmethod
     def setUpClass(cls):
         cls.run_directory = work / "run"
         cls.embeddings = cls.run_directory / "embeddings.safetensors"
-        if not cls.run_directory.exists():
-            gallerist("train", ROOT / "configs/smoke.toml", "--out", cls.run_directory)
-        cls.server = Server("--run", cls.run_directory, "--gallery", cls.embeddings)
+        other = work / "other"
+        for seed, folder in [(1, cls.run_directory), (2, other)]:
+            if not folder.exists():
+                gallerist("train", ROOT / "configs/smoke.toml", "--set", f"train.seed={seed}", "--out", folder)
+        cls.server = Server("--run", cls.run_directory, "--gallery", cls.embeddings, "--compare", other / "embeddings.safetensors", "--training", cls.embeddings)
         cls.server.until(lambda g: g["map"] == "ready" and g["failures"] == "ready", 120)
         cls.items = cls.server.get("/api/v1/items?limit=500")["items"]
         cls.query = work / "query.png"
@@ -194,6 +208,7 @@ class Gallery(RunTest):
 
     def test_a_dropped_image_is_searched_for(self):
         page = self.open()
+        expect(page.locator("main .tile").first).to_be_visible()
         data = page.evaluate_handle(
             "bytes => { const data = new DataTransfer(); data.items.add(new File([new Uint8Array(bytes)], 'dropped.png', { type: 'image/png' })); return data; }",
             list(self.query.read_bytes()),
@@ -205,6 +220,7 @@ class Gallery(RunTest):
 
     def test_a_pasted_image_is_searched_for(self):
         page = self.open()
+        expect(page.locator("main .tile").first).to_be_visible()
         page.evaluate(
             "bytes => { const data = new DataTransfer(); data.items.add(new File([new Uint8Array(bytes)], 'pasted.png', { type: 'image/png' })); dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); }",
             list(self.query.read_bytes()),
@@ -264,7 +280,6 @@ class Gallery(RunTest):
         wanted = self.items[300]["label"]
         page.keyboard.press("/")
         page.keyboard.type(wanted)
-        page.get_by_role("option", name=wanted).first.wait_for()
         page.keyboard.press("Enter")
         expect(page.locator(".chip")).to_have_count(1)
         expect(page.locator("main .lists [role=gridcell]").first).to_have_attribute("aria-label", re.compile(re.escape(wanted)))
@@ -280,7 +295,6 @@ class Gallery(RunTest):
         self.results()
         page.keyboard.press("/")
         page.keyboard.type(own)
-        page.get_by_role("option", name=own).first.wait_for()
         page.keyboard.press("Shift+Enter")
         expect(page.locator("main .tally").first).to_contain_text("0 right")
         self.assertNotIn(own, {name.split(", ")[0] for _, name, _ in self.results()})
@@ -398,6 +412,24 @@ class Gallery(RunTest):
         expect(page.locator(".double").first).to_be_visible()
         self.shot("duplicates")
 
+    def test_items_that_are_training_images_are_found(self):
+        page = self.open("#view=leaks")
+        expect(page.locator("main .facts")).to_contain_text("1,200 items near training images")
+        expect(page.locator(".double .between").first).to_contain_text(".000")
+
+    def test_two_models_stand_side_by_side(self):
+        page = self.open("#view=compare")
+        cells = page.locator("main .list [role=gridcell]")
+        expect(cells.first).to_have_attribute("aria-label", re.compile("change"))
+        shown = [float(re.search(r"change ▲ \+([\d.]+)", cell.get_attribute("aria-label")).group(1)) for cell in cells.all()]
+        self.assertEqual(shown, sorted(shown, reverse=True))
+        page.get_by_role("button", name="Lost most").click()
+        expect(cells.first).to_have_attribute("aria-label", re.compile("▼"))
+        cells.first.click()
+        expect(page.locator("aside .lists .one")).to_have_count(2)
+        self.results("aside")
+        self.shot("compare")
+
     def test_details_show_why_two_images_are_close(self):
         page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
         self.results()
@@ -413,7 +445,6 @@ class Gallery(RunTest):
 
 
 class Dark(RunTest):
-
     settings = {"color_scheme": "dark"}
 
     def test_every_view_is_drawn(self):
@@ -431,7 +462,7 @@ class Phone(RunTest):
 
     def test_no_view_is_wider_than_the_screen(self):
         query = self.items[0]["id"]
-        for name in ["gallery", f"ranked&ids={query}", f"map&ids={query}", "failures", "confusions", "duplicates"]:
+        for name in ["gallery", f"ranked&ids={query}", f"map&ids={query}", "failures", "confusions", "duplicates", "leaks", "compare"]:
             page = self.open("#view=" + name)
             page.wait_for_timeout(500)
             self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390, name)
@@ -449,13 +480,7 @@ class Hostile(PageTest):
 
     @classmethod
     def setUpClass(cls):
-        folder = work / "hostile"
-        folder.mkdir()
-        names = [f"{i}.png" for i in range(6)]
-        for i, name in enumerate(names):
-            png(folder / name, 40 * i)
-        embeddings(work / "hostile.safetensors", [[1.0, 0.1 * i] for i in range(6)], [EVIL] * 6, names)
-        cls.server = Server("--gallery", work / "hostile.safetensors", "--images", folder)
+        cls.server = small("hostile", EVIL)
         cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
 
     @classmethod
@@ -479,6 +504,98 @@ class Hostile(PageTest):
         page = self.open()
         expect(page.locator("main .tile").first).to_be_visible()
         expect(page.locator(".pick")).to_have_count(0)
+
+
+class Modules(PageTest):
+    """Parts of the page beside naive versions."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = small("small", "a")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_an_address_brings_back_the_state_it_was_made_of(self):
+        state = {
+            "view": "map", "side": "selection", "k": 50, "lasso": "1,2;3,4;-5e-7,6", "open": "18446744073709551615", "model": "both", "sort": "-ap",
+            "upload": "a b&c=d.jpg", "at": "1,2,3", "ids": ["1", "18446744073709551615"], "label": ["a&b=c#d", "e,f", "ü %41", "<b>"], "not_label": ["+ +"],
+            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"],
+        }  # fmt: skip
+        self.open()
+        found = self.page.evaluate("async state => { const { parse, format } = await import('/state.js'); return parse(format(state)); }", state)
+        self.assertEqual(found, state)
+
+    def test_what_is_no_state_falls_back_to_the_standard(self):
+        self.open("#view=nowhere&ids=1;drop,x,-1&k=-7&lasso=oops&open=../../etc&at=NaN")
+        expect(self.page.locator("main .tile").first).to_be_visible()
+        expect(self.page.locator(".one-query")).to_have_count(0)
+
+    def test_points_are_found_as_by_looking_at_all_of_them(self):
+        self.open()
+        wrong = self.page.evaluate(
+            """async () => {
+                const { Points } = await import("/points.js");
+                let seed = 1;
+                const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+                let wrong = 0;
+                for (const n of [1, 2, 33, 2000]) {
+                    const bytes = new ArrayBuffer(20 * n);
+                    const ids = new BigUint64Array(bytes, 0, n), x = new Float32Array(bytes, 8 * n, n), y = new Float32Array(bytes, 12 * n, n);
+                    for (let i = 0; i < n; i++) {
+                        // Ids beyond 2^53 that differ in the last bit, in no order.
+                        ids[i] = 2n ** 63n + BigInt((i * 7919) % n);
+                        [x[i], y[i]] = [random() * 10 - 5, random() ** 3];
+                    }
+                    const points = new Points(bytes, []);
+                    for (let i = 0; i < n; i++) wrong += points.index(points.id(i)) !== i;
+                    wrong += points.index("5") !== -1;
+                    for (let trial = 0; trial < 50; trial++) {
+                        const corners = Array.from({ length: 3 + (trial % 9) }, () => [random() * 10 - 5, random()]);
+                        const inside = (px, py) => {
+                            let hits = 0;
+                            corners.forEach(([ax, ay], i) => {
+                                const [bx, by] = corners[(i + 1) % corners.length];
+                                if (ay > py !== by > py && px < ax + ((py - ay) / (by - ay)) * (bx - ax)) hits++;
+                            });
+                            return hits % 2 === 1;
+                        };
+                        const naive = Array.from(x.keys()).filter((i) => inside(x[i], y[i]));
+                        wrong += String(naive) !== String(Array.from(points.inside(corners)));
+                        const [px, py] = [random() * 10 - 5, random()];
+                        const distances = Array.from(x, (_, i) => (x[i] - px) ** 2 + (y[i] - py) ** 2);
+                        const least = Math.min(...distances);
+                        const found = points.nearest(px, py, 1);
+                        wrong += least < 1 ? distances[found] !== least : found !== -1;
+                    }
+                }
+                return wrong;
+            }"""
+        )
+        self.assertEqual(wrong, 0)
+
+    def test_marks_are_read_back_from_their_csv(self):
+        hostile = 'a "b", c\nd'
+        self.open()
+        text = self.page.evaluate(
+            """async label => {
+                const marks = await import("/marks.js");
+                marks.open({ name: "test" });
+                const query = { key: "1+2", ids: ["1", "2"], name: label, label: null };
+                marks.toggle(query, { id: "3", label, path: "p,q.png", rank: 1, distance: 0.25 }, "right");
+                marks.toggle(query, { id: "4", label: null, path: null, rank: 2, distance: 0.5 }, "wrong");
+                marks.toggle(query, { id: "5", rank: 3, distance: 1 }, "wrong");
+                marks.toggle(query, { id: "5", rank: 3, distance: 1 }, "wrong");
+                return marks.csv();
+            }""",
+            hostile,
+        )
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        self.assertEqual([row["mark"] for row in rows], ["right", "wrong"])
+        self.assertEqual(rows[0]["query_name"], hostile)
+        self.assertEqual((rows[0]["result_label"], rows[0]["result_path"], rows[0]["query"]), (hostile, "p,q.png", "1+2"))
+        self.assertEqual((rows[1]["result_label"], rows[1]["distance"]), ("", "0.5"))
 
 
 def main():

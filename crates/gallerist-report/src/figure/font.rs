@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_letter_of_the_figures_is_in_the_font() {
-        for letter in "0123456789 %→×±–—…≤≥∞·äéßŁλЖ@()/_".chars() {
+        for letter in "0123456789 %×±–—…·äéßŁλЖ@()/_".chars() {
             assert!(FACE.glyph_index(letter).is_some(), "{letter}");
         }
     }

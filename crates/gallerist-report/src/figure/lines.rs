@@ -5,7 +5,7 @@ use super::scene::{At, polyline};
 use super::{Figure, INNER, MARGIN};
 use crate::chart::Axis;
 
-const PLOT_HEIGHT: f64 = 420.0;
+const PLOT_HEIGHT: f64 = 340.0;
 
 /// A named line through places.
 pub(super) struct Named {

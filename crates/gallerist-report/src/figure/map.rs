@@ -8,6 +8,8 @@ use crate::number::count;
 use crate::{Picture, Scale};
 
 const THUMBNAIL: f64 = 30.0;
+/// The room around the outermost dots.
+const PAD: f64 = 8.0;
 /// The most thumbnails on a map, so that its file stays small.
 const MOST_THUMBNAILS: usize = 400;
 /// Classes up to this number have their names on the map.
@@ -59,10 +61,10 @@ pub fn map(map: &Map, thumbnail: &mut dyn FnMut(usize) -> Option<Picture>) -> Fi
         (Axis::plain(x.0, x.1), Axis::plain(y.0, y.1), 0.0)
     };
     // The same length in both directions, but no map is a strip.
-    let width = INNER - left;
-    let height = (width * y.span() / x.span().max(f64::MIN_POSITIVE)).clamp(0.4 * width, 1.1 * width);
-    let width = width.min(height / y.span().max(f64::MIN_POSITIVE) * x.span()).max(0.4 * width);
-    let frame = Frame { at: (MARGIN + left + 8.0, top + 8.0), size: (width - 16.0, height), x: &x, y: &y };
+    let most = INNER - left - 2.0 * PAD;
+    let height = (most * y.span() / x.span().max(f64::MIN_POSITIVE)).clamp(0.4 * most, 1.1 * most);
+    let width = (height * x.span() / y.span().max(f64::MIN_POSITIVE)).clamp(0.4 * most, most);
+    let frame = Frame { at: (MARGIN + left + PAD, top + PAD), size: (width, height), x: &x, y: &y };
     if map.scaled {
         frame.draw(scene, "");
     }
@@ -74,8 +76,8 @@ pub fn map(map: &Map, thumbnail: &mut dyn FnMut(usize) -> Option<Picture>) -> Fi
     if (2..=NAMED).contains(&map.names.len()) {
         names(scene, map, &places, &frame);
     }
-    let letters = if map.scaled { 26.0 } else { 8.0 };
-    figure.finish(top + height + 8.0 + letters)
+    let letters = if map.scaled { 18.0 } else { 0.0 };
+    figure.finish(top + height + 2.0 * PAD + letters)
 }
 
 fn tone(map: &Map, i: usize) -> Tone {
@@ -110,10 +112,10 @@ fn thumbnails(
     for step in 0..places.len() {
         let i = step * stride % places.len();
         let (x, y) = places[i];
-        let inside = x - THUMBNAIL / 2.0 >= frame.at.0 - 8.0
-            && x + THUMBNAIL / 2.0 <= frame.at.0 + frame.size.0 + 8.0
-            && y - THUMBNAIL / 2.0 >= frame.at.1 - 8.0
-            && y + THUMBNAIL / 2.0 <= frame.at.1 + frame.size.1 + 8.0;
+        let inside = x - THUMBNAIL / 2.0 >= frame.at.0 - PAD
+            && x + THUMBNAIL / 2.0 <= frame.at.0 + frame.size.0 + PAD
+            && y - THUMBNAIL / 2.0 >= frame.at.1 - PAD
+            && y + THUMBNAIL / 2.0 <= frame.at.1 + frame.size.1 + PAD;
         let (column, row) = ((x / cell).floor() as i64, (y / cell).floor() as i64);
         let near = (-1..=1).flat_map(|a| (-1..=1).map(move |b| (column + a, row + b)));
         let is_free = near

@@ -27,7 +27,7 @@ pub(super) enum Tone {
 /// Colours of lines, told apart by most colour-blind readers; the page's own.
 pub(super) const SERIES: usize = 6;
 /// Colours of classes.
-pub(super) const HUES: usize = 9;
+pub(super) const HUES: usize = 10;
 
 /// Light or dark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub enum Theme {
 impl Tone {
     /// Red, green and blue.
     pub(super) fn rgb(self, theme: Theme) -> u32 {
-        // The first seven and the series are page.css's; the hues are Paul Tol's `muted`, darker on
-        // light and lighter on dark ground.
+        // The first seven and the series are page.css's; the hues are Paul Tol's `muted` and a brown,
+        // darker on light and lighter on dark ground.
         let (light, dark) = match self {
             Self::Page => (0xfdfdfb, 0x171716),
             Self::Ink => (0x1d1d1b, 0xe8e7e1),
@@ -70,6 +70,7 @@ impl Tone {
                 (0x2a9d8f, 0x5fd0bd),
                 (0x882255, 0xd9709f),
                 (0x7d7d1a, 0xc9c95f),
+                (0x7a4a36, 0xd0a58f),
             ][i % HUES],
         };
         if theme == Theme::Light { light } else { dark }

@@ -4,7 +4,7 @@
 import * as actions from "../actions.js";
 import * as api from "../api.js";
 import { Canvas, HOVER, HUES, QUERY, RESULT, RIGHT, WRONG } from "../canvas.js";
-import { button, h, notice, number, plural, tool } from "../dom.js";
+import { h, notice, number, plural, tool } from "../dom.js";
 import * as selection from "../selection.js";
 import * as session from "../session.js";
 import * as state from "../state.js";

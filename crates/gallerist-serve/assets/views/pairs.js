@@ -2,10 +2,13 @@
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
-import { fraction, h, notice, plural } from "../dom.js";
+import { button, fraction, h, notice, plural } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as session from "../session.js";
 import * as tile from "../tile.js";
+
+// No two embeddings of length 1 are further apart.
+const FURTHEST = "2";
 
 const KINDS = {
   duplicates: { title: "Near-duplicates", pair: "pair", none: "No two items are this close" },
@@ -37,7 +40,7 @@ export function make(name) {
     },
     enter: (pair, event) => tile.enter(pair.a, event),
     key: (event, pair) => tile.key(event, pair.a),
-    empty: () => notice(kind.none, "Raise the distance to see more."),
+    empty: () => notice(kind.none, null, button("Show the closest", () => ((limit.value = FURTHEST), load()))),
   });
   const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, h("label", { class: "field" }, "closer than", limit)), grid.element);
 

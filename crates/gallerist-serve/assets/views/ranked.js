@@ -1,6 +1,6 @@
 // The ranked list of the query; where two models are compared, the list of each beside the other.
 
-import { announce, button, byKeyboard, fraction, h, icon, milliseconds, notice, plural, replace, short } from "../dom.js";
+import { announce, button, byKeyboard, h, icon, milliseconds, notice, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
@@ -14,7 +14,7 @@ export function make() {
   let shown = null;
   let grids = [];
 
-  function summary({ results, query, took, elapsed }) {
+  function summary({ results, took, elapsed }) {
     const judged = results.filter((r) => typeof r.right === "boolean");
     const right = judged.filter((r) => r.right).length;
     const parts = [h("b", {}, `${results.length} nearest`)];
