@@ -92,14 +92,6 @@ impl Picture {
         &self.bytes
     }
 
-<<<<<<< HEAD
-    /// What the bytes are: `image/png` for one.
-    pub fn media_type(&self) -> &'static str {
-        self.media_type
-    }
-
-=======
->>>>>>> main
     /// The picture as an address that holds it.
     pub(crate) fn data_uri(&self) -> String {
         format!("data:{};base64,{}", self.media_type, STANDARD.encode(&self.bytes))
@@ -108,14 +100,11 @@ impl Picture {
     /// Whether the picture is so small that it is shown with hard pixel edges.
     pub(crate) fn is_pixelated(&self) -> bool {
         self.side.is_some_and(|side| side <= PIXELATED_SIDE)
-<<<<<<< HEAD
-=======
     }
 
     /// What the bytes are: `image/png` for one.
     pub fn media_type(&self) -> &'static str {
         self.media_type
->>>>>>> main
     }
 }
 

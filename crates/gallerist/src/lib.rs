@@ -16,13 +16,8 @@
 //! | measure retrieval | [`retrieval::eval`] |
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
-<<<<<<< HEAD
-//! | serve a gallery to people and programs | [`serve`] |
-//! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
-=======
 //! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
 //! | serve a gallery to people and programs | [`serve`] |
->>>>>>> main
 //!
 //! # From a run file to a ranked list
 //!
