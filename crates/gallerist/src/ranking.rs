@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn the_worst_queries_find_none_of_their_class() {
-        // The third wren finds two herons. The herons find the wren first: precision 0 of 1.
-        assert_eq!(line().worst(3), [2, 3, 4]);
-        // The wrens find each other, then the stray: 1 and 1.
-        assert_eq!(line().best(2), [0, 1]);
+        // The stray wren finds two herons, the heron beside it finds the wren. All others find only their
+        // class; of equals those come first that have more to find.
+        assert_eq!(line().worst(3), [2, 3, 0]);
+        assert_eq!(line().best(3), [0, 1, 4]);
     }
 
     #[test]

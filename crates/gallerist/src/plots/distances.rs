@@ -79,7 +79,7 @@ fn chosen(count: usize, seed: u64, purpose: &'static str) -> Box<dyn Iterator<It
 
 /// The pair `i` in the order (1, 0), (2, 0), (2, 1), (3, 0)…
 fn pair(i: usize) -> (usize, usize) {
-    let mut a = ((((8 * i + 1) as f64).sqrt() + 1.0) / 2.0) as usize;
+    let mut a = (((8.0 * i as f64 + 1.0).sqrt() + 1.0) / 2.0) as usize;
     // The square root may be rounded across a whole number.
     while a * (a - 1) / 2 > i {
         a -= 1;
