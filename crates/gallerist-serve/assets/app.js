@@ -136,7 +136,7 @@ function place(s) {
   document.body.dataset.side = next;
   if (!wait) view(name).show(s);
   if (next !== "none") view(next).show(s);
-  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${short(session.gallery.name)}`;
+  if (placed.view !== name) document.title = `${tabsOf().find(([t]) => t === name)?.[1] ?? ANALYSES[name] ?? ""} · ${title()}`;
   placed = { view: name, side: next, wait: Boolean(wait) };
 }
 
@@ -197,6 +197,12 @@ function listen() {
   });
 }
 
+// The embeddings of a run are called by the run's name.
+function title() {
+  const { name, run } = session.gallery;
+  return run && name.endsWith("embeddings.safetensors") ? short(run) : short(name);
+}
+
 async function share() {
   if (session.files.length) toast("The link has all but the image you dropped: that stays on this computer.");
   try {
@@ -216,7 +222,7 @@ async function start() {
   }
   marks.open(session.gallery);
   const name = document.getElementById("name");
-  name.textContent = short(session.gallery.name);
+  name.textContent = title();
   name.title = session.gallery.name;
   bar = querybar.make();
   document.getElementById("query").replaceChildren(bar.element);

@@ -127,7 +127,7 @@ class PageTest(unittest.TestCase):
 
     def tearDown(self):
         self.context.close()
-        self.assertEqual(len(self.errors), self.expected_errors, f"errors in the console: {self.errors}")
+        self.assertEqual(len(self.errors), self.expected_errors, f"errors in the console: {sorted(set(self.errors))}")
 
     def open(self, hash=""):
         self.page.goto("about:blank")
@@ -314,7 +314,7 @@ class Gallery(RunTest):
         page.keyboard.press("w")
         with page.expect_download() as download:
             page.get_by_role("button", name="Download 2 marks").click()
-        rows = list(csv.DictReader(download.value.path().open(newline="")))
+        rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(), newline="")))
         self.assertEqual([row["mark"] for row in rows], ["right", "wrong"])
         self.assertEqual([row["rank"] for row in rows], ["1", "2"])
         self.assertEqual({row["query"] for row in rows}, {self.items[1]["id"]})

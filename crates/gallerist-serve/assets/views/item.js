@@ -17,11 +17,12 @@ function shade(value) {
   return SCALE[low].map((c, i) => Math.round(c + (SCALE[low + 1][i] - c) * (at - low)));
 }
 
-function paint({ width, height, values }) {
+// `low` and `high` are the ends of the scale, the same for both images of a pair.
+function paint({ width, height, values }, low, high) {
   const small = h("canvas", { width, height });
   const context = small.getContext("2d");
   const pixels = context.createImageData(width, height);
-  values.forEach((value, i) => pixels.data.set([...shade(value), 255], 4 * i));
+  values.forEach((value, i) => pixels.data.set([...shade((value - low) / (high - low || 1)), 255], 4 * i));
   context.putImageData(pixels, 0, 0);
   const large = h("canvas", { class: "heat", width: width * 32, height: height * 32, "aria-hidden": "true" });
   const target = large.getContext("2d");
@@ -115,13 +116,15 @@ export function make() {
     place.replaceChildren(h("p", { class: "soft" }, "Comparing the feature maps…"));
     try {
       const answer = await api.heatmap(queryId, itemId, signal);
-      const layers = [paint(answer.query), paint(answer.item)];
+      const both = [...answer.query.values, ...answer.item.values];
+      const [low, high] = [Math.min(...both), Math.max(...both)];
+      const layers = [paint(answer.query, low, high), paint(answer.item, low, high)];
       first.append(layers[0]);
       second.append(layers[1]);
       const turn = () => layers.forEach((layer) => (layer.style.opacity = strength.value));
       strength.addEventListener("input", turn);
       turn();
-      place.replaceChildren(h("p", {}, h("b", {}, "Why they are close")), h("p", { class: "soft" }, "Each place of one image is coloured by how much its features resemble the other image as a whole."), h("div", { class: "scale" }, h("span", {}, "less"), h("span", { class: "viridis", "aria-hidden": "true" }), h("span", {}, "more")), h("label", { class: "field" }, "Strength", strength));
+      place.replaceChildren(h("p", {}, h("b", {}, "Why they are close")), h("p", { class: "soft" }, "Each place of one image is coloured by the cosine of its features with the other image as a whole."), h("div", { class: "scale" }, h("span", { title: "least similar" }, fraction(low, 2)), h("span", { class: "viridis", "aria-hidden": "true" }), h("span", { title: "most similar" }, fraction(high, 2))), h("label", { class: "field" }, "Strength", strength));
     } catch (error) {
       if (!signal.aborted) place.replaceChildren(h("p", { class: "soft" }, `No heat map: ${error.message}`));
     }
