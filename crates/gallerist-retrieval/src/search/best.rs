@@ -1,5 +1,7 @@
 //! The best k candidates of each of several queries.
 
+use crate::pages::prefer_large;
+
 /// A candidate as one integer: greater is better. The score stands in the upper half, its order
 /// that of the floats; the complement of the index below it, so that the lower index wins ties.
 pub(crate) fn rank_key(score: f32, index: u32) -> u64 {
@@ -45,7 +47,11 @@ impl Best {
     pub(crate) fn new(rows: usize, k: usize) -> Self {
         let room = k + k / 2 + 16;
         let empty = Row { used: 0, floor: no_floor() };
-        Self { k, room, keys: vec![0; rows * room], rows: vec![empty; rows] }
+        // Candidates come for all rows by turns.
+        let mut keys = Vec::with_capacity(rows * room);
+        prefer_large(&mut keys);
+        keys.resize(rows * room, 0);
+        Self { k, room, keys, rows: vec![empty; rows] }
     }
 
     /// The score a candidate of `row` must reach.

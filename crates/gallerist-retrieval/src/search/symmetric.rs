@@ -25,7 +25,7 @@ fn search_from(gallery: &Panels, options: &SearchOptions, forecast: Option<Forec
 
     // Enough blocks for every thread to find a pair that no other thread works on.
     let most = gallery.panels().div_ceil(4 * rayon::current_num_threads());
-    let size = panels_per_block(gallery.depth()).min(most).max(1);
+    let size = (BLOCKS * panels_per_block(gallery.depth())).min(most).max(1);
     let blocks = gallery.panels().div_ceil(size);
     let panels = |block: usize| block * size..((block + 1) * size).min(gallery.panels());
     let empty = |block: usize| {
@@ -82,6 +82,10 @@ pub(crate) fn rounds(blocks: usize) -> impl Iterator<Item = Vec<(usize, usize)>>
     })
 }
 
+/// Parts of a block that stay in a core's cache by turns: larger blocks meet less often, and each time they do,
+/// all of one is read from memory.
+const BLOCKS: usize = 4;
+
 /// Offers every pair of a row of `a` and a row of `b` to the lists of both.
 fn scan_pair(
     kernel: Kernel,
@@ -93,26 +97,27 @@ fn scan_pair(
     let gallery = scorer.gallery;
     let (first_a, first_b) = (panels_a.start * LANES, panels_b.start * LANES);
     let rows_in = |panel: usize| LANES.min(gallery.rows() - panel * LANES);
-    let mut floors_b: Vec<[f32; LANES]> = panels_b
-        .clone()
-        .map(|panel| {
+    let floors = |panels: &Range<usize>, best: &Best| -> Vec<[f32; LANES]> {
+        let of_panel = |panel: usize| {
             let mut floors = [f32::INFINITY; LANES];
             for lane in 0..rows_in(panel) {
                 let row = panel * LANES + lane;
-                floors[lane] = scorer.key_floor(row, best_b.floor(row - first_b));
+                floors[lane] = scorer.key_floor(row, best.floor(row - panels.start * LANES));
             }
             floors
-        })
-        .collect();
+        };
+        panels.clone().map(of_panel).collect()
+    };
+    let (mut floors_a, mut floors_b) = (floors(&panels_a, best_a), floors(&panels_b, best_b));
     let mut tiles = Tile::for_panel();
-    for panel_a in panels_a {
-        let rows_a = rows_in(panel_a);
-        let mut floors_a = [f32::INFINITY; LANES];
-        for row in 0..rows_a {
-            let a = panel_a * LANES + row;
-            floors_a[row] = scorer.key_floor(a, best_a.floor(a - first_a));
-        }
-        for (panel_b, floors_b) in panels_b.clone().zip(&mut floors_b) {
+    // Some panels of `a` stay in the cache while those of `b` pass by.
+    let stay = panels_per_block(gallery.depth());
+    let panels_a = panels_a.clone().step_by(stay).map(|start| start..panels_a.end.min(start + stay));
+    for (panels_a, floors_a) in panels_a.zip(floors_a.chunks_mut(stay)) {
+        for (panel_b, panel_a) in panels_b.clone().flat_map(|b| panels_a.clone().map(move |a| (b, a))) {
+            let rows_a = rows_in(panel_a);
+            let floors_a = &mut floors_a[panel_a - panels_a.start];
+            let floors_b = &mut floors_b[panel_b - panels_b.start];
             kernel.products(
                 rows_a,
                 (gallery.panel(panel_a), gallery.bias(panel_a)),
