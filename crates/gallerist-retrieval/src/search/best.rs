@@ -47,10 +47,9 @@ impl Best {
     pub(crate) fn new(rows: usize, k: usize) -> Self {
         let room = k + k / 2 + 16;
         let empty = Row { used: 0, floor: no_floor() };
-        // Candidates come for all rows by turns.
-        let mut keys = Vec::with_capacity(rows * room);
+        // Candidates come for all rows by turns. The zeros are the system's: what is not written is not touched.
+        let mut keys = vec![0; rows * room];
         prefer_large(&mut keys);
-        keys.resize(rows * room, 0);
         Self { k, room, keys, rows: vec![empty; rows] }
     }
 
