@@ -202,10 +202,14 @@ impl Connection {
             } else {
                 Fault::ConnectTimeout { after: self.connect_timeout.min(timeout) }
             }
-        } else if error.is_http2_error() || i64::from(error.code()) == WEIRD_SERVER_REPLY {
-            Fault::NotGrpc { found: reason() }
         } else {
-            Fault::Broken { reason: reason() }
+            // Bytes that are no HTTP/2 are met while sending or while receiving, whichever comes
+            // first; in the first case only libcurl's text tells them from a connection that broke.
+            let reason = reason();
+            let other_protocol = error.is_http2_error()
+                || i64::from(error.code()) == WEIRD_SERVER_REPLY
+                || reason.contains("HTTP/2");
+            if other_protocol { Fault::NotGrpc { found: reason } } else { Fault::Broken { reason } }
         }
     }
 }

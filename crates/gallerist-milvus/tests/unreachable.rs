@@ -1,7 +1,7 @@
 //! What a user is told when there is no Milvus where one was expected. No server is needed.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::time::Duration;
 
 use gallerist_milvus::{ConnectOptions, Error, MilvusIndex};
@@ -19,14 +19,28 @@ fn message(server: &str) -> (String, String) {
     (error.to_string(), error.hint().unwrap())
 }
 
-/// A port behind which every connection is answered with `answer`, after something was asked.
-fn answering(answer: &'static [u8]) -> String {
+/// When a server sends its answer: after something was asked, or before, as a server does whose
+/// bytes overtake the question's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Asked,
+    AtOnce,
+}
+
+/// A port behind which every connection is answered with `answer`.
+fn answering(answer: &'static [u8], when: When) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 1024]);
+            if when == When::Asked {
+                let _ = stream.read(&mut [0; 1024]);
+            }
             let _ = stream.write_all(answer);
+            if when == When::AtOnce {
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.read(&mut [0; 1024]);
+            }
         }
     });
     server
@@ -56,16 +70,21 @@ fn a_server_that_never_answers_is_given_up() {
 
 #[test]
 fn a_web_server_is_not_taken_for_milvus() {
-    let server = answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
-    let (text, hint) = message(&server);
-    assert!(text.contains("does not speak gRPC"), "{text}");
-    assert!(hint.contains("19530"), "{hint}");
+    for when in [When::Asked, When::AtOnce] {
+        let server = answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", when);
+        // Which of the two sides is first varies from one attempt to the next.
+        for _ in 0..100 {
+            let (text, hint) = message(&server);
+            assert!(text.contains("does not speak gRPC"), "{text}");
+            assert!(hint.contains("19530"), "{hint}");
+        }
+    }
 }
 
 #[test]
 fn a_server_that_hangs_up_or_speaks_nonsense_is_no_milvus() {
     for answer in [&b""[..], b"SSH-2.0-OpenSSH_9.2\r\n", &[0; 64]] {
-        let (text, _) = message(&answering(answer));
+        let (text, _) = message(&answering(answer, When::Asked));
         assert!(text.contains("broke") || text.contains("does not speak gRPC"), "{text}");
     }
 }
