@@ -3,12 +3,14 @@
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::profile;
 
 /// Pixels that a thread copies at a time.
 const PIXELS: usize = 256;
 
 /// The channels of all `parts` (values and channels of each) next to each other.
 pub(crate) fn forward(parts: &[(&[f32], usize)], pixels: usize) -> Buffer {
+    let _measured = profile::scope("joining channels");
     let channels: usize = parts.iter().map(|(_, channels)| channels).sum();
     let mut y = Buffer::new(pixels * channels);
     y.par_chunks_mut(PIXELS * channels).enumerate().for_each(|(block, y)| {
@@ -26,6 +28,7 @@ pub(crate) fn forward(parts: &[(&[f32], usize)], pixels: usize) -> Buffer {
 
 /// The channels `from..from + width` of values with `channels` channels: the gradient of one part.
 pub(crate) fn part(dy: &[f32], channels: usize, from: usize, width: usize) -> Buffer {
+    let _measured = profile::scope("joining channels, gradient");
     let pixels = dy.len() / channels;
     let mut dx = Buffer::new(pixels * width);
     dx.par_chunks_mut(PIXELS * width).zip(dy.par_chunks(PIXELS * channels)).for_each(|(dx, dy)| {

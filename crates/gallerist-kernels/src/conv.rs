@@ -19,6 +19,7 @@ use crate::buffer::{Buffer, with_scratch};
 use crate::depthwise;
 use crate::nhwc::{Maps, transpose};
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
+use crate::profile;
 use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Run, chunks, panel_width};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
@@ -544,6 +545,7 @@ pub(crate) fn forward<T: Send>(
     sizes: &Geometry,
     after: Option<After<'_, T>>,
 ) -> (Buffer, Vec<T>) {
+    let _measured = profile::convolution("convolution", sizes, 1);
     let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
     let columns = sizes.channels_out_group();
     let width = sizes.kernel[1];
@@ -646,6 +648,7 @@ pub(crate) fn input_gradient<T: Send>(
     sizes: &Geometry,
     after: Option<After<'_, T>>,
 ) -> (Buffer, Vec<T>) {
+    let _measured = profile::convolution("convolution, input gradient", sizes, 1);
     let mut dx = Buffer::new(sizes.input.len());
     let grids = Grid::all(sizes);
     if let [grid] = &grids[..]
@@ -697,6 +700,7 @@ pub(crate) fn both_gradients<T: Send>(
         let (input, parts) = input_gradient(weight, dy, sizes, after);
         return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };
     }
+    let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);
     let [grid] = &grids[..] else { unreachable!("stride 1 makes one grid") };
     let weights = grid.pack(weight, sizes);
@@ -803,7 +807,7 @@ pub(crate) fn both_gradients<T: Send>(
             }
         }
         Weights::Panels(_) if input_is_long => gradient.copy_from_slice(total),
-        Weights::Panels(_) => transpose(total, inputs, outputs, &mut gradient),
+        Weights::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
     }
     BothGradients { input: dx, parts: of_parts.into_iter().flatten().collect(), weight: gradient }
 }
@@ -847,6 +851,7 @@ fn join_parts(sums: &mut [f32], len: usize) -> &[f32] {
 /// Images are summed in up to [`MOST_PARTS`] runs of neighbours, fewer for larger weights, and the
 /// runs in order: the bits do not depend on the number of threads.
 pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry) -> Buffer {
+    let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
     assert_eq!(x.len(), sizes.input.len());
     assert_eq!(dy.len(), sizes.output.len());
     let windows = sizes.windows();
@@ -927,20 +932,37 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
         }
     });
 
-    let first = join_parts(&mut sums, part_len);
+    let total = join_parts(&mut sums, part_len);
     let mut gradient = Buffer::new(part_len);
     let taps = sizes.taps();
-    gradient.par_chunks_mut(window).enumerate().for_each(|(column, of_column)| {
-        let (group, column) = (column / columns, column % columns);
+    if depthwise {
+        transpose(total, taps, groups, &mut gradient);
+    } else {
+        let of_group = window * columns;
+        for (total, gradient) in total.chunks_exact(of_group).zip(gradient.chunks_exact_mut(of_group)) {
+            by_column(total, [taps, channels], columns, gradient);
+        }
+    }
+    gradient
+}
+
+/// Sums with one row of `columns` per window element (tap, channel) in the order of a weight: by column,
+/// channel and tap.
+fn by_column(sums: &[f32], [taps, channels]: [usize; 2], columns: usize, weight: &mut [f32]) {
+    /// Columns that are read together: those of a cache line.
+    const COLUMNS: usize = 16;
+    let window = taps * channels;
+    weight.par_chunks_mut(window * COLUMNS).enumerate().for_each(|(block, weight)| {
         for channel in 0..channels {
             for tap in 0..taps {
-                let row = group * window + tap * channels + channel;
-                of_column[channel * taps + tap] =
-                    if depthwise { first[tap * groups + group] } else { first[row * columns + column] };
+                let row = &sums[(tap * channels + channel) * columns + block * COLUMNS..];
+                let to = weight[channel * taps + tap..].iter_mut().step_by(window);
+                for (to, value) in to.zip(row) {
+                    *to = *value;
+                }
             }
         }
     });
-    gradient
 }
 
 /// The part of `tile` that belongs to the images `[first, last)`.

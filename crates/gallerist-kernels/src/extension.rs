@@ -20,7 +20,7 @@ use crate::buffer::Buffer;
 use crate::chain::{Chain, LayerOptions, LayerValues, Shortcut, Wanted};
 use crate::concat;
 use crate::conv::{self, Geometry, Source};
-use crate::nhwc::{Maps, Values, contiguous_tensor, contiguous_values, tensor};
+use crate::nhwc::{Contiguous, Maps, Values, contiguous_tensor, tensor};
 use crate::norm::{self, Activation, Affine, Winners};
 use crate::pool::{self, Means, Windows};
 
@@ -147,10 +147,10 @@ fn conv2d(
     options: &ConvOptions<2>,
 ) -> FlexTensor {
     let sizes = geometry(x, weight, options);
-    let bias = bias.map(contiguous_values);
+    let bias = bias.map(Contiguous::of);
     let x = Values::of(x);
     let (y, _) =
-        conv::forward::<()>(&Source::Values(&x), &contiguous_values(weight), bias.as_deref(), &sizes, None);
+        conv::forward::<()>(&Source::Values(&x), &Contiguous::of(weight), bias.as_deref(), &sizes, None);
     tensor(y, sizes.output)
 }
 
@@ -180,13 +180,8 @@ fn batch_norm_train(
     let maps = Maps::of(x);
     let values = Values::of(x);
     let moments = norm::moments(&values, maps.channels);
-    let affine = Affine::new(
-        &contiguous_values(gamma),
-        &contiguous_values(beta),
-        &moments.mean,
-        &moments.variance,
-        epsilon,
-    );
+    let affine =
+        Affine::new(&Contiguous::of(gamma), &Contiguous::of(beta), &moments.mean, &moments.variance, epsilon);
     let (y, winners) = match tail {
         Tail::Activation(activation) => (tensor(norm::apply(&values, &affine, None, activation), maps), None),
         Tail::ReluMaxPool2 => {
@@ -303,12 +298,12 @@ fn chain(
         let weight_shape = of_layer[0].layout().shape().dims::<4>();
         weight_shapes.push(weight_shape);
         let values = LayerValues {
-            weight: contiguous_values(&of_layer[0]),
+            weight: Contiguous::of(&of_layer[0]),
             weight_shape,
-            gamma: contiguous_values(&of_layer[1]),
-            beta: contiguous_values(&of_layer[2]),
+            gamma: Contiguous::of(&of_layer[1]),
+            beta: Contiguous::of(&of_layer[2]),
             statistics: (!options.batch_statistics)
-                .then(|| [contiguous_values(&of_layer[3]), contiguous_values(&of_layer[4])]),
+                .then(|| [Contiguous::of(&of_layer[3]), Contiguous::of(&of_layer[4])]),
         };
         all.push((options, values));
     }
@@ -357,10 +352,10 @@ fn fixed_affine(
     epsilon: f64,
 ) -> Affine {
     Affine::new(
-        &contiguous_values(gamma),
-        &contiguous_values(beta),
-        &contiguous_values(mean),
-        &contiguous_values(variance),
+        &Contiguous::of(gamma),
+        &Contiguous::of(beta),
+        &Contiguous::of(mean),
+        &Contiguous::of(variance),
         epsilon,
     )
 }
@@ -408,7 +403,7 @@ fn conv2d_backward(
     let sizes = geometry(&x, &weight, &options);
     let (x, dy) = (Values::of(&x), Values::of(dy));
     let shape = weight.layout().shape().dims::<4>();
-    let weight = contiguous_values(&weight);
+    let weight = Contiguous::of(&weight);
     let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
     let (dx, dw) = match (x_node, weight_node) {
         (Some(_), Some(_)) => {
@@ -622,7 +617,7 @@ impl Backward<Flex, 1> for GlobalAverage {
     fn backward(self, ops: Ops<Maps, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let maps = ops.state;
         unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
-            tensor(pool::mean_gradient(&contiguous_values(&dy), maps), maps)
+            tensor(pool::mean_gradient(&Contiguous::of(&dy), maps), maps)
         });
     }
 }

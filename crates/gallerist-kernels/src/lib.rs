@@ -30,6 +30,7 @@ mod nhwc;
 mod norm;
 mod ops;
 mod pool;
+pub mod profile;
 mod simd;
 
 pub use buffer::release_memory;

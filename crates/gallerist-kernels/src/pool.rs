@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::nhwc::Maps;
+use crate::profile;
 use crate::simd::vectorized;
 
 /// Sizes of a pooling over windows.
@@ -84,6 +85,7 @@ impl Windows {
 /// The maximum over every window, and its place in the window (`row * kernel width + column`).
 /// Of equal values the first wins; the last NaN wins over all numbers.
 pub(crate) fn max_forward(x: &[f32], windows: &Windows) -> (Buffer, Vec<u8>) {
+    let _measured = profile::scope("max pooling");
     let [input, output] = windows.image();
     let mut y = Buffer::new(windows.output.len());
     let mut place = vec![0u8; windows.output.len()];
@@ -133,6 +135,7 @@ fn take_larger(x: &[f32], tap: u8, y: &mut [f32], place: &mut [u8]) {
 
 /// The gradient of the input of [`max_forward`].
 pub(crate) fn max_gradient(dy: &[f32], place: &[u8], windows: &Windows) -> Buffer {
+    let _measured = profile::scope("max pooling, gradient");
     let [input, output] = windows.image();
     let mut dx = Buffer::new(windows.input.len());
     dx.par_chunks_mut(input)
@@ -230,11 +233,13 @@ fn transposed(taps: &[Taps], count: usize) -> Vec<Taps> {
 
 /// The mean over every window.
 pub(crate) fn window_mean_forward(x: &[f32], means: &Means) -> Buffer {
+    let _measured = profile::scope("average pooling");
     weighted_sums(x, means.input, means.output, &means.forward)
 }
 
 /// The gradient of the input of [`window_mean_forward`].
 pub(crate) fn window_mean_gradient(dy: &[f32], means: &Means) -> Buffer {
+    let _measured = profile::scope("average pooling, gradient");
     weighted_sums(dy, means.output, means.input, &means.gradient)
 }
 
@@ -295,6 +300,7 @@ fn add_weighted(x: &[f32], weight: f32, y: &mut [f32]) {
 
 /// The mean over all positions of every image, `[images, channels]`.
 pub(crate) fn mean_forward(x: &[f32], maps: Maps) -> Buffer {
+    let _measured = profile::scope("global average");
     let area = maps.height * maps.width;
     let mut y = Buffer::new(maps.images * maps.channels);
     y.par_chunks_mut(maps.channels)
@@ -325,6 +331,7 @@ fn add(x: &[f32], y: &mut [f32]) {
 
 /// The gradient of the input of [`mean_forward`].
 pub(crate) fn mean_gradient(dy: &[f32], maps: Maps) -> Buffer {
+    let _measured = profile::scope("global average, gradient");
     let area = maps.height * maps.width;
     let mut dx = Buffer::new(maps.len());
     dx.par_chunks_mut(area * maps.channels).zip(dy.par_chunks(maps.channels)).for_each(|(dx, dy)| {
