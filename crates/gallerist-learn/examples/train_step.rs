@@ -92,7 +92,7 @@ fn print_profile(total: f64) {
         }
     }
     operations.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    for Timing { operation, sizes, calls, seconds, multiply_adds } in
+    for Timing { operation, sizes, calls, seconds, multiply_adds, .. } in
         operations.iter().chain(&timings).take(50)
     {
         let share = 100.0 * seconds / total;
