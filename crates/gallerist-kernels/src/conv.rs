@@ -28,6 +28,9 @@ const TILE_ELEMENTS: usize = 32 * 1024;
 /// Positions of a tile that repay reading the whole weight, even if its copy is larger.
 const TILE_POSITIONS: usize = 192;
 
+/// Positions of a tile of a weight gradient that repay fetching and storing all its sums.
+const GRADIENT_POSITIONS: usize = 448;
+
 /// Channels of a weight that are packed at a time.
 const PACKED_CHANNELS: usize = 8;
 
@@ -216,13 +219,13 @@ impl Windows {
     }
 
     fn tiles(&self) -> Vec<Tile> {
-        self.tiles_of(self.source.channels)
+        self.tiles_of(self.source.channels, TILE_POSITIONS)
     }
 
-    /// Tiles of a size that suits maps of `channels`.
-    fn tiles_of(&self, channels: usize) -> Vec<Tile> {
+    /// Tiles of a size that suits maps of `channels`, or of `positions` if these are more.
+    fn tiles_of(&self, channels: usize, positions: usize) -> Vec<Tile> {
         let row = self.step[0] * self.source.width * channels;
-        let most_rows = (TILE_ELEMENTS / row).max(TILE_POSITIONS / self.grid[1]);
+        let most_rows = (TILE_ELEMENTS / row).max(positions / self.grid[1]);
         let rows = most_rows.clamp(1, self.grid[0]);
         if rows < self.grid[0] {
             // Rows of nearly equal number, so that no tile is a mere remainder.
@@ -384,30 +387,31 @@ enum Weights {
 }
 
 impl Weights {
-    /// `element(group, a, b, channel, column)` is the index into `weight` of a window element of a
-    /// column; a group has `channels` of the one and `columns` of the other.
-    fn pack(
-        weight: &[f32],
-        groups: usize,
-        taps: [&[usize]; 2],
-        channels: usize,
-        columns: usize,
-        element: impl Fn(usize, usize, usize, usize, usize) -> usize + Sync,
-    ) -> Self {
+    fn pack(weight: &[f32], order: &Order) -> Self {
+        let Order { groups, channels, columns, .. } = *order;
         if !(channels == 1 && columns == 1 && groups > 1) {
-            return Self::Panels(Panels::pack(weight, groups, taps, channels, columns, element));
+            return Self::Panels(Panels::pack(weight, order));
         }
-        let mut rows = Buffer::new(taps[0].len() * taps[1].len() * groups);
-        let mut taps_rows = rows.chunks_exact_mut(groups);
-        for a in taps[0] {
-            for b in taps[1] {
-                for (group, value) in taps_rows.by_ref().take(1).flatten().enumerate() {
-                    *value = weight[element(group, *a, *b, 0, 0)];
-                }
+        let mut rows = Buffer::new(order.taps.len() * groups);
+        for (row, tap) in rows.chunks_exact_mut(groups).zip(&order.taps) {
+            for (group, value) in row.iter_mut().enumerate() {
+                *value = weight[group * order.group_step + tap];
             }
         }
         Self::Rows(rows)
     }
+}
+
+/// Where [`correlate`] finds the elements of a weight: the element of a tap, a channel and a column of a group is
+/// at `tap + channel * channel_step + column * column_step + group * group_step`.
+struct Order {
+    groups: usize,
+    channels: usize,
+    columns: usize,
+    taps: Vec<usize>,
+    channel_step: usize,
+    column_step: usize,
+    group_step: usize,
 }
 
 /// The weight as the right factor of a product: for every group panels of [`panel_width`] columns,
@@ -420,32 +424,28 @@ struct Panels {
 
 impl Panels {
     /// As [`Weights::pack`].
-    fn pack(
-        weight: &[f32],
-        groups: usize,
-        taps: [&[usize]; 2],
-        channels: usize,
-        columns: usize,
-        element: impl Fn(usize, usize, usize, usize, usize) -> usize + Sync,
-    ) -> Self {
+    fn pack(weight: &[f32], order: &Order) -> Self {
+        let Order { groups, channels, columns, channel_step, column_step, group_step, .. } = *order;
         let width = panel_width();
         let panels = columns.div_ceil(width);
-        let panel = taps[0].len() * taps[1].len() * channels * width;
+        let panel = order.taps.len() * channels * width;
         let mut values = Buffer::new(groups * panels * panel);
         if panel > 0 {
             values.par_chunks_mut(panel).enumerate().for_each(|(index, panel)| {
                 let (group, first) = (index / panels, index % panels * width);
                 let count = width.min(columns - first);
-                let of_row = |a: usize| taps[1].iter().map(move |b| (a, *b));
-                let taps: Vec<(usize, usize)> = taps[0].iter().flat_map(|a| of_row(*a)).collect();
+                let weight = &weight[group * group_step + first * column_step..];
                 // A column's elements lie together in the weight, a row's in the panel: some
                 // channels at a time keep both in the first-level cache.
                 for some in (0..channels).step_by(PACKED_CHANNELS) {
+                    let some = some..channels.min(some + PACKED_CHANNELS);
                     for column in 0..count {
-                        for (tap, (a, b)) in taps.iter().enumerate() {
-                            for channel in some..channels.min(some + PACKED_CHANNELS) {
-                                panel[(tap * channels + channel) * width + column] =
-                                    weight[element(group, *a, *b, channel, first + column)];
+                        for (tap, at) in order.taps.iter().enumerate() {
+                            let rows = panel[(tap * channels + some.start) * width + column..].iter_mut();
+                            let from = &weight[column * column_step + some.start * channel_step + at..];
+                            let values = from.iter().step_by(channel_step);
+                            for (to, value) in rows.step_by(width).zip(values).take(some.len()) {
+                                *to = *value;
                             }
                         }
                     }
@@ -571,16 +571,16 @@ pub(crate) fn forward<T: Send>(
     let _measured = profile::convolution("convolution", sizes, 1);
     let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
     let columns = sizes.channels_out_group();
-    let width = sizes.kernel[1];
-    let all_taps = [0, 1].map(|axis| (0..sizes.kernel[axis]).collect::<Vec<_>>());
     let weights = Weights::pack(
         weight,
-        sizes.groups,
-        [&all_taps[0], &all_taps[1]],
-        channels,
-        columns,
-        |group, a, b, channel, column| {
-            ((group * columns + column) * channels + channel) * taps + a * width + b
+        &Order {
+            groups: sizes.groups,
+            channels,
+            columns,
+            taps: (0..taps).collect(),
+            channel_step: taps,
+            column_step: channels * taps,
+            group_step: columns * channels * taps,
         },
     );
     let mut y = Buffer::new(sizes.output.len());
@@ -655,12 +655,24 @@ impl Grid {
     }
 
     fn pack(&self, weight: &[f32], sizes: &Geometry) -> Weights {
-        let (channels, columns) = (sizes.channels_out_group(), sizes.channels_in_group());
-        let (taps, width) = (sizes.taps(), sizes.kernel[1]);
-        let element = |group, a, b, channel, column| {
-            ((group * channels + channel) * columns + column) * taps + a * width + b
+        let (channels, columns, taps) = (sizes.channels_out_group(), sizes.channels_in_group(), sizes.taps());
+        let [rows, row_taps] = &self.taps;
+        let of_row = |a: &usize| {
+            let first = a * sizes.kernel[1];
+            row_taps.iter().map(move |b| first + b)
         };
-        Weights::pack(weight, sizes.groups, [&self.taps[0], &self.taps[1]], channels, columns, element)
+        Weights::pack(
+            weight,
+            &Order {
+                groups: sizes.groups,
+                channels,
+                columns,
+                taps: rows.iter().flat_map(of_row).collect(),
+                channel_step: columns * taps,
+                column_step: taps,
+                group_step: channels * columns * taps,
+            },
+        )
     }
 }
 
@@ -732,14 +744,17 @@ pub(crate) fn both_gradients<T: Send>(
     let (short, long) = (inputs.min(outputs), inputs.max(outputs));
     let input_is_long = inputs > outputs;
     let part_len = weight.len();
-    let tiles = grid.windows.tiles_of(long);
+    let tiles = grid.windows.tiles_of(long, TILE_POSITIONS);
     let parts = tiles.len().min((PARTS_ELEMENTS / part_len).clamp(FEWEST_PARTS, MOST_PARTS));
     let per_part = tiles.len().div_ceil(parts);
     let parts = tiles.len().div_ceil(per_part);
-    let mut sums = Buffer::zeros(parts * part_len);
+    let mut sums = match &weights {
+        Weights::Rows(_) => Buffer::zeros(parts * part_len),
+        Weights::Panels(_) => Buffer::new(parts * part_len),
+    };
     let mut dx = Buffer::new(sizes.input.len());
     let shared = Shared(dx.as_mut_ptr());
-    let of_tile = |tile: Tile, sums: &mut [f32]| {
+    let of_tile = |index: usize, tile: Tile, sums: &mut [f32]| {
         let first_position = (tile.first_image * sizes.input.height + tile.first_row) * sizes.input.width;
         let positions = tile.images * tile.rows * sizes.input.width;
         // SAFETY: the tile's positions are consecutive in `dx` and belong to it alone.
@@ -799,7 +814,7 @@ pub(crate) fn both_gradients<T: Send>(
                         c: sums.as_mut_ptr(),
                         rows_c: &(0..short).map(|row| row * long).collect::<Vec<_>>(),
                         columns: long,
-                        accumulate: true,
+                        accumulate: index > 0,
                     };
                     // SAFETY: the left factor has a row of `short` values for every position, the right one a row
                     // of `long` values, readable up to a whole vector behind the last one (`with_tile`); `sums`
@@ -814,7 +829,9 @@ pub(crate) fn both_gradients<T: Send>(
         .par_chunks_mut(part_len)
         .zip(tiles.par_chunks(per_part))
         .with_max_len(1)
-        .map(|(sums, tiles)| tiles.iter().filter_map(|tile| of_tile(*tile, sums)).collect())
+        .map(|(sums, tiles)| {
+            tiles.iter().enumerate().filter_map(|(index, tile)| of_tile(index, *tile, sums)).collect()
+        })
         .collect();
     let total = join_parts(&mut sums, part_len);
     let mut gradient = Buffer::new(part_len);
@@ -887,7 +904,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
     let images = sizes.input.images;
     let per_part = images.div_ceil((PARTS_ELEMENTS / part_len).clamp(1, MOST_PARTS));
     let parts = images.div_ceil(per_part);
-    let tiles = windows.tiles();
+    let tiles = windows.tiles_of(sizes.input.channels, GRADIENT_POSITIONS);
     // Depthwise sums are kept as one row of channels per tap, the transpose of the usual order.
     let depthwise = sizes.is_depthwise();
     // A part's window elements are split further so that all threads have work.
@@ -897,7 +914,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
     let split_rows = blocks.div_ceil(splits) * BLOCK_ROWS;
     let splits = window.div_ceil(split_rows);
 
-    let mut sums = Buffer::zeros(parts * part_len);
+    let mut sums = if depthwise { Buffer::zeros(parts * part_len) } else { Buffer::new(parts * part_len) };
     let shared = Shared(sums.as_mut_ptr());
     (0..parts * splits).into_par_iter().with_max_len(1).for_each(|task| {
         let (part, split) = (task / splits, task % splits);
@@ -905,7 +922,8 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
         let last_image = images.min(first_image + per_part);
         let rows = split * split_rows..window.min((split + 1) * split_rows);
         let rows_c: Vec<usize> = rows.clone().map(|row| row * columns).collect();
-        for tile in tiles.iter().flat_map(|tile| clip(*tile, first_image, last_image)) {
+        let tiles = tiles.iter().filter_map(|tile| clip(*tile, first_image, last_image));
+        for (index, tile) in tiles.enumerate() {
             windows.with_view(x, tile, |view| {
                 if depthwise {
                     // SAFETY: the sums of this part, which is one task, are this task's own.
@@ -947,7 +965,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                             c: shared.address().wrapping_add(part * part_len + group * window * columns),
                             rows_c: &rows_c,
                             columns,
-                            accumulate: true,
+                            accumulate: index > 0,
                         };
                         // SAFETY: the view holds every window of the tile; the right factor has one row per
                         // position and whole vectors behind its last one can be read (`with_tile`); the rows
