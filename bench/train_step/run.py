@@ -1,9 +1,11 @@
-"""Times training steps of whole networks beside PyTorch, in turn in one run.
+"""Times training steps of whole networks beside PyTorch, in turn in one run; or forward passes alone.
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
-        [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine] [--markdown FILE]
+        [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine]
+        [--markdown FILE]
 
-Without a CASE all are run. Needs torch, torchvision, safetensors and numpy. Both sides start from the same
+Without a CASE all are run. Needs torch, torchvision, safetensors and numpy; --inference, which takes the sizes of
+the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
 weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
 momentum. In every round each side takes a few steps; the first round warms up. Printed are the median
 milliseconds of a step on the clock, the mean milliseconds of processor time of all threads, and the largest
@@ -54,8 +56,9 @@ def cases():
 
 
 class Ours:
-    def __init__(self, command, config, shape, weights, threads, kernels):
-        request = json.dumps({"network": config, "shape": shape, "weights": weights, "kernels": kernels})
+    def __init__(self, command, config, shape, weights, threads, kernels, inference, onnx):
+        request = {"network": config, "shape": shape, "weights": weights, "kernels": kernels}
+        request = json.dumps(dict(request, inference=inference, onnx=onnx))
         environment = dict(os.environ, RAYON_NUM_THREADS=str(threads))
         self.process = subprocess.Popen(
             [*command, request], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
@@ -77,7 +80,7 @@ class Ours:
 
 
 class PyTorch:
-    def __init__(self, network, weights, shape, freeze, channels_last):
+    def __init__(self, network, weights, shape, freeze, channels_last, inference):
         import numpy as np
         import torch
         from safetensors.torch import load_file
@@ -85,12 +88,12 @@ class PyTorch:
         self.torch = torch
         missing, unexpected = network.load_state_dict(load_file(weights), strict=False)
         assert not unexpected and all(name.endswith("num_batches_tracked") for name in missing), (missing, unexpected)
-        network.train()
+        self.inference = inference
+        network.train(not inference)
         for module in network.modules():
             if freeze != "none" and isinstance(module, torch.nn.BatchNorm2d):
                 module.eval().requires_grad_(freeze == "statistics")
-        values = np.sin(np.arange(np.prod(shape), dtype=np.float64)).astype(np.float32)
-        self.images = torch.from_numpy(values).reshape(shape)
+        self.images = torch.from_numpy(images(shape))
         layout = torch.channels_last if channels_last else torch.contiguous_format
         self.network = network.to(memory_format=layout)
         self.images = self.images.to(memory_format=layout)
@@ -104,6 +107,11 @@ class PyTorch:
         steps = []
         for _ in range(count):
             start = time.perf_counter()
+            if self.inference:
+                with self.torch.inference_mode():
+                    loss = sum(output.square().mean() for output in self.network(self.images)).item()
+                steps.append((time.perf_counter() - start, loss))
+                continue
             self.optimizer.zero_grad()
             loss = sum(output.square().mean() for output in self.network(self.images))
             loss.backward()
@@ -113,6 +121,37 @@ class PyTorch:
 
     def close(self):
         pass
+
+
+class OnnxRuntime:
+    def __init__(self, path, shape, threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.images = images(shape)
+
+    def processor_time(self):
+        return time.process_time()
+
+    def steps(self, count):
+        steps = []
+        for _ in range(count):
+            start = time.perf_counter()
+            outputs = self.session.run(None, {self.session.get_inputs()[0].name: self.images})
+            # All heads come as one row; they are of equal length.
+            steps.append((time.perf_counter() - start, self.heads * float((outputs[0] ** 2).mean())))
+        return steps
+
+    def close(self):
+        pass
+
+
+def images(shape):
+    import numpy as np
+
+    return np.sin(np.arange(np.prod(shape), dtype=np.float64)).astype(np.float32).reshape(shape)
 
 
 def measure(sides, steps, rounds):
@@ -135,6 +174,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("case", nargs="*")
     parser.add_argument("--freeze", nargs="+", default=["none"], choices=["none", "statistics", "all"])
+    parser.add_argument("--inference", nargs="+", type=int, default=[], help="forward passes alone, of these batches")
     parser.add_argument("--steps", type=int, default=3, help="steps of a side in a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
@@ -151,34 +191,51 @@ def main():
 
     sides_of_table = ["Gallerist"]
     sides_of_table += [] if options.without_peer else ["PyTorch", "PyTorch, channels last"]
+    sides_of_table += ["onnxruntime"] if options.inference and not options.without_peer else []
     sides_of_table += ["Burn without the kernels"] if options.engine else []
+    kind = "batch" if options.inference else "frozen"
     lines = [
-        "| network | frozen | " + " | ".join(sides_of_table) + " | losses differ by |",
+        f"| network | {kind} | " + " | ".join(sides_of_table) + " | losses differ by |",
         "|---|---|" + "---|" * (len(sides_of_table) + 1),
     ]
     print("\n".join(lines))
     for name in options.case or known:
         config, make, shape = known[name]
-        for freeze in options.freeze:
+        for variant in options.inference or options.freeze:
+            freeze = "none" if options.inference else variant
+            if options.inference:
+                shape = [variant, *shape[1:]]
             with tempfile.TemporaryDirectory() as folder:
-                weights = os.path.join(folder, "weights.safetensors")
+                weights, onnx = os.path.join(folder, "weights.safetensors"), os.path.join(folder, "model.onnx")
                 config = dict(config, freeze_batch_norm=freeze)
                 if options.weights and config["kind"] == "mobilenet_v2":
                     config["weights"] = os.path.abspath(options.weights)
+                inference = bool(options.inference)
                 sides = {}
                 for side in sides_of_table:
                     if side.startswith("PyTorch"):
-                        sides[side] = PyTorch(make(), weights, shape, freeze, side.endswith("channels last"))
+                        last = side.endswith("channels last")
+                        sides[side] = PyTorch(make(), weights, shape, freeze, last, inference)
+                    elif side == "onnxruntime":
+                        sides[side] = OnnxRuntime(onnx, shape, options.threads)
+                        sides[side].heads = len(config.get("heads", [0]))
                     else:
                         kernels = side == "Gallerist"
-                        sides[side] = Ours(command, config, shape, weights, options.threads, kernels)
+                        file = onnx if inference else None
+                        sides[side] = Ours(
+                            command, config, shape, weights, options.threads, kernels, inference, file
+                        )
                 figures = measure(sides, options.steps, options.rounds)
                 for side in sides.values():
                     side.close()
             losses = [figure[2][:3] for figure in figures.values()]
             off = max(abs(a - b) / abs(b) for other in losses for a, b in zip(losses[0], other))
-            times = [f"{1e3 * clock:.0f} ({1e3 * processor:.0f})" for clock, processor, _ in figures.values()]
-            lines.append(f"| {name} | {freeze} | " + " | ".join(times) + f" | {off:.1e} |")
+            digits = 1 if inference else 0
+            times = [
+                f"{1e3 * clock:.{digits}f} ({1e3 * processor:.{digits}f})"
+                for clock, processor, _ in figures.values()
+            ]
+            lines.append(f"| {name} | {variant} | " + " | ".join(times) + f" | {off:.1e} |")
             print(lines[-1], flush=True)
     if options.markdown:
         with open(options.markdown, "a") as file:

@@ -79,6 +79,26 @@ pub fn stop() -> Vec<Timing> {
     timings
 }
 
+/// Measures nothing until the result is dropped.
+#[must_use = "measuring goes on when this is dropped"]
+pub fn pause() -> Pause {
+    Pause { running: RUNNING.swap(false, Ordering::Relaxed) }
+}
+
+/// A pause of the measurement ([`pause`]).
+#[derive(Debug)]
+pub struct Pause {
+    running: bool,
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        if self.running {
+            RUNNING.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 fn times() -> MutexGuard<'static, Option<HashMap<Key, Sum>>> {
     TIMES.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,6 +9,9 @@
 //!  "kernels": true}
 //! ```
 //!
+//! With `onnx`, a path, the network is also written there, to be run by others. With `inference` steps are
+//! forward passes alone, with batch norm's running statistics.
+//!
 //! Then every line of the standard input is a number of steps to take; the reply is a line with the
 //! seconds and the loss of each. The loss is the mean square of all embeddings, the optimiser SGD with
 //! momentum 0.9 and the rate 0.01, the images are the numbers `sin(index)`.
@@ -17,12 +20,13 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_kernels::profile::Timing;
-use gallerist_learn::network::{InputShape, NetworkConfig};
+use gallerist_learn::network::{HeadChoice, InputShape, NetworkConfig};
 use gallerist_learn::optim::{Optimizer, OptimizerConfig, Part};
-use gallerist_learn::weights;
+use gallerist_learn::weights::{self, OnnxOptions};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -33,22 +37,38 @@ struct Request {
     kernels: bool,
     #[serde(default)]
     profile: bool,
+    #[serde(default)]
+    inference: bool,
+    onnx: Option<PathBuf>,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).ok_or("the argument is a JSON object")?;
-    let Request { network: config, shape, weights: file, kernels, profile } =
+    let Request { network: config, shape, weights: file, kernels, profile, inference, onnx } =
         serde_json::from_str(&argument)?;
     gallerist_kernels::set_enabled(kernels);
     let device = Device::flex().autodiff();
     let [_, channels, height, width] = shape;
-    let mut network = config.init(InputShape { channels, height, width }, 1, &device)?;
+    let input = InputShape { channels, height, width };
+    let mut network = config.init(input, 1, &device)?;
     if let Some(file) = &config.weights {
         (network, _) = weights::load(network, weights::read(file)?)?;
     }
     weights::save_safetensors(&network, &file, Default::default())?;
+    if let Some(path) = onnx {
+        let heads = HeadChoice::default();
+        let places = heads.places(&config.heads())?;
+        let options = OnnxOptions { input, heads, places, normalize: false, metadata: Default::default() };
+        weights::save_onnx(&network, &path, &options)?;
+    }
     let values: Vec<f32> = (0..shape.iter().product()).map(|i: usize| (i as f64).sin() as f32).collect();
-    let images = Tensor::<4>::from_data(TensorData::new(values, shape), &device);
+    let images = |device: &Device| Tensor::<4>::from_data(TensorData::new(values.clone(), shape), device);
+    let (images, plain) = (images(&device), images(&Device::flex()));
+    let fixed = network.valid();
+    let mean_square = |outputs: Vec<Tensor<2>>| {
+        let squares = outputs.into_iter().map(|output| output.powi_scalar(2).mean());
+        squares.reduce(|sum, loss| sum + loss).expect("a network has a head")
+    };
     let mut optimizer = Optimizer::new(&OptimizerConfig { momentum: 0.9, ..Default::default() });
 
     println!("ready");
@@ -59,9 +79,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         for _ in 0..line?.trim().parse::<usize>()? {
             let start = Instant::now();
-            let outputs = network.forward(images.clone());
-            let squares = outputs.into_iter().map(|output| output.powi_scalar(2).mean());
-            let loss = squares.reduce(|sum, loss| sum + loss).expect("a network has a head");
+            if inference {
+                let loss = mean_square(fixed.forward(plain.clone())).into_scalar::<f32>();
+                steps.push((start.elapsed().as_secs_f64(), loss));
+                continue;
+            }
+            let loss = mean_square(network.forward(images.clone()));
             let mut gradients = loss.backward();
             let gradients = GradientsParams::from_module(&mut gradients, &network);
             network = optimizer.step(0.01, Part::Network, network, gradients);

@@ -56,6 +56,9 @@ pub(crate) struct Train {
     /// Change a key of the run file, e.g. --set train.steps=500 (repeatable)
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
     pub(crate) set: Vec<String>,
+    /// Measure where the time goes: a line at the end, all of it in the run's profile.json (log.profile)
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) profile: bool,
     /// Run directory; it must not hold another run [default: runs/NAME of the run file, numbered]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,

@@ -340,6 +340,9 @@ impl Default for ReportConfig {
 pub struct LogConfig {
     /// Writes event files and the Embedding Projector's files into the run's folder `tensorboard`.
     pub tensorboard: bool,
+    /// Measures the network's kernels on the CPU and writes the seconds of each operation to the run's
+    /// `profile.json`; costs no time worth mentioning.
+    pub profile: bool,
 }
 
 impl RunConfig {

@@ -99,6 +99,11 @@ impl RunDirectory {
         self.path.join("metrics.json")
     }
 
+    /// Where the time went ([`super::Profile`]), of the last call of the run.
+    pub fn profile(&self) -> PathBuf {
+        self.path.join("profile.json")
+    }
+
     /// The folder for TensorBoard: events, and the Embedding Projector's files.
     pub fn tensorboard(&self) -> PathBuf {
         self.path.join("tensorboard")

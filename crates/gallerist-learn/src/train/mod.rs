@@ -10,6 +10,7 @@
 //! | `checkpoints/best.safetensors` | the same, at the best validation |
 //! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
 //! | `metrics.json` | the test metrics |
+//! | `profile.json` | where the time went, with `log.profile` ([`profile`]) |
 
 mod average;
 pub mod config;
@@ -21,6 +22,7 @@ mod head_init;
 pub mod log;
 mod means;
 mod objective;
+pub mod profile;
 mod trainer;
 
 pub use config::{
@@ -30,4 +32,5 @@ pub use config::{
 pub use directory::RunDirectory;
 pub use evaluation::{measures, protocol};
 pub use objective::{LossTerm, LossTerms};
+pub use profile::Profile;
 pub use trainer::{Observer, Outcome, Trainer, open_test};

@@ -21,7 +21,7 @@ use super::config::threads;
 use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
-use super::{RunConfig, RunDirectory, Which, head_init, means};
+use super::{Profile, RunConfig, RunDirectory, Which, head_init, means};
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::loss::{Labels, Progress, Queries};
 use crate::model::{Model, description};
@@ -82,9 +82,12 @@ pub struct Trainer {
     step: usize,
     best: Option<Best>,
     seconds: f64,
+    /// Of the seconds, those spent waiting for images since the call of [`run`](Self::run).
+    waited: f64,
     broken: Vec<Broken>,
     warned: Warned,
     pretrained: Option<weights::Report>,
+    profile: Option<Profile>,
 }
 
 /// What has been warned of, each once.
@@ -176,6 +179,22 @@ impl Trainer {
     /// [`Error::Diverged`] when the loss or the gradient stops being finite, the checkpoints
     /// staying as they were; errors of reading images and writing files.
     pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
+        if !self.config.log.profile {
+            return self.steps(observer, stop);
+        }
+        let (step, before) = (self.step, self.seconds);
+        self.waited = 0.0;
+        gallerist_kernels::profile::start();
+        let ended = self.steps(observer, stop);
+        let timings = gallerist_kernels::profile::stop();
+        let outcome = ended?;
+        let profile = Profile::new(timings, self.step - step, self.seconds - before, self.waited);
+        profile.write(&self.directory.profile())?;
+        self.profile = Some(profile);
+        Ok(outcome)
+    }
+
+    fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
         let options =
             LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
         let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
@@ -211,6 +230,7 @@ impl Trainer {
         )?;
         record.seconds = start.elapsed().as_secs_f64();
         self.seconds += record.seconds;
+        self.waited += record.waited;
         self.step = record.step;
         observer.step(&record);
         self.log.write(&Record::Step(record))?;
@@ -218,7 +238,10 @@ impl Trainer {
 
         let last = self.step == self.config.train.steps;
         if self.validation.is_some() && (last || self.step.is_multiple_of(self.config.validation.every)) {
+            // What follows a step is not measured with it.
+            let measured = gallerist_kernels::profile::pause();
             self.validate(observer)?;
+            drop(measured);
         }
         let every = self.config.train.checkpoint_every;
         if last || (every > 0 && self.step.is_multiple_of(every)) {
@@ -497,6 +520,11 @@ impl Trainer {
         self.pretrained.as_ref()
     }
 
+    /// Where the time went, of the last call of [`run`](Self::run), with `log.profile`.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
     /// The run's directory.
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
@@ -579,9 +607,11 @@ impl Parts {
             step,
             best: None,
             seconds: 0.0,
+            waited: 0.0,
             broken: Vec::new(),
             warned: Warned::default(),
             pretrained: None,
+            profile: None,
         })
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::formula;
 
 #[derive(Deserialize)]
-struct Golden {
+pub(crate) struct Golden {
     tensors: BTreeMap<String, Vec<usize>>,
     input: [usize; 4],
     evaluation: Vec<Vec<f64>>,
@@ -33,12 +33,12 @@ struct Golden {
 }
 
 impl Golden {
-    fn read(name: &str) -> Self {
+    pub(crate) fn read(name: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/networks/{name}.json"));
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    fn network(&self, config: impl Into<NetworkConfig>, device: &Device) -> (Network, Report) {
+    pub(crate) fn network(&self, config: impl Into<NetworkConfig>, device: &Device) -> (Network, Report) {
         let [_, channels, height, width] = self.input;
         let network = config.into().init(InputShape { channels, height, width }, 7, device).unwrap();
         let tensors = self.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));

@@ -5,3 +5,4 @@ mod formula;
 mod golden;
 mod layers;
 mod reference;
+mod steps;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gallerist::pages::{self, RunMetrics};
 use gallerist::retrieval::eval::{Evaluation, Labelled, Report};
 use gallerist::train::log::Step;
-use gallerist::train::{Observer, Outcome as Ended, RunConfig, RunDirectory, Trainer, Which};
+use gallerist::train::{Observer, Outcome as Ended, Profile, RunConfig, RunDirectory, Trainer, Which};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -48,7 +48,8 @@ pub(super) fn run(args: Train) -> Outcome {
             trainer
         }
         (None, Some(path)) => {
-            let config = RunConfig::load(path, &args.set)?;
+            let mut config = RunConfig::load(path, &args.set)?;
+            config.log.profile |= args.profile;
             super::set_threads(config.train.threads);
             Trainer::start(&config, &args.out.unwrap_or_else(|| free_directory(path)))?
         }
@@ -77,6 +78,9 @@ pub(super) fn run(args: Train) -> Outcome {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     printer::note(&format!("trained for {}", duration(trainer.seconds())));
+    if let Some(profile) = trainer.profile() {
+        print_profile(profile, &directory);
+    }
 
     let metrics = evaluate(&trainer, &shown)?;
     let report = directory.report();
@@ -101,6 +105,24 @@ pub(super) fn run(args: Train) -> Outcome {
     }
     let broken = metrics.map_or(trainer.broken().len(), |m| m.broken_images);
     Ok(ExitCode::from(u8::from(broken > 0)))
+}
+
+fn print_profile(profile: &Profile, directory: &RunDirectory) {
+    let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / profile.seconds);
+    let operations: Vec<String> = profile
+        .by_operation()
+        .into_iter()
+        .take(5)
+        .map(|(name, seconds)| format!("{name} {}", share(seconds)))
+        .collect();
+    printer::note(&format!(
+        "of {}: {} in the network's kernels ({}), {} waiting for images; all of it: {}",
+        duration(profile.seconds),
+        share(profile.in_kernels),
+        operations.join(", "),
+        share(profile.waited),
+        directory.profile().display()
+    ));
 }
 
 /// Ctrl-C (or a termination signal) raises the flag; a second one ends the program at once.
