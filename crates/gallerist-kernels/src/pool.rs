@@ -1,5 +1,7 @@
 //! Pooling over values with the channels innermost.
 
+use std::ops::Range;
+
 use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 use rayon::prelude::*;
 
@@ -7,6 +9,9 @@ use crate::buffer::Buffer;
 use crate::nhwc::Maps;
 use crate::profile;
 use crate::simd::vectorized;
+
+/// Channels that are summed in registers.
+const BLOCK: usize = 64;
 
 /// Sizes of a pooling over windows.
 #[derive(Clone, Debug)]
@@ -55,6 +60,15 @@ impl Windows {
     /// Elements of an image of the input and of the output.
     fn image(&self) -> [usize; 2] {
         [self.input, self.output].map(|maps| maps.height * maps.width * maps.channels)
+    }
+
+    /// The windows of an axis that see row (axis 0) or column (1) `i` of the input.
+    fn seeing(&self, axis: usize, i: usize) -> Range<usize> {
+        let at = i + self.padding[axis].0;
+        let count = [self.output.height, self.output.width][axis];
+        let first = (at + 1).saturating_sub(self.kernel[axis]).div_ceil(self.stride[axis]);
+        let end = (at / self.stride[axis] + 1).min(count);
+        first.min(end)..end
     }
 
     /// Calls `visit(tap, offset)` for the elements inside the image of the window of position
@@ -136,29 +150,54 @@ fn take_larger(x: &[f32], tap: u8, y: &mut [f32], place: &mut [u8]) {
 /// The gradient of the input of [`max_forward`].
 pub(crate) fn max_gradient(dy: &[f32], place: &[u8], windows: &Windows) -> Buffer {
     let _measured = profile::scope("max pooling, gradient");
-    let [input, output] = windows.image();
+    let [_, output] = windows.image();
+    let Maps { height, width, channels, .. } = windows.input;
     let mut dx = Buffer::new(windows.input.len());
-    dx.par_chunks_mut(input)
-        .zip(dy.par_chunks(output).zip(place.par_chunks(output)))
-        .for_each(|(dx, (dy, place))| max_gradient_image(dy, place, windows, dx));
+    dx.par_chunks_mut(width * channels).enumerate().for_each(|(row, dx)| {
+        let image = row / height * output;
+        let (dy, place) = (&dy[image..][..output], &place[image..][..output]);
+        max_gradient_row(dy, place, windows, row % height, dx);
+    });
     dx
 }
 
 vectorized! {
-    fn max_gradient_image<'a>(
+    /// Every position of a row asks the windows that see it whether it was their maximum.
+    fn max_gradient_row<'a>(
         dy: &'a [f32],
         place: &'a [u8],
         windows: &'a Windows,
+        row: usize,
         dx: &'a mut [f32],
     ) -> () {
         let channels = windows.input.channels;
-        dx.fill(0.0);
-        let pixels = dy.chunks_exact(channels).zip(place.chunks_exact(channels));
-        for (pixel, (dy, place)) in pixels.enumerate() {
-            let (i, j) = (pixel / windows.output.width, pixel % windows.output.width);
-            windows.for_each_tap(i, j, |tap, offset| {
-                add_where(dy, place, tap, &mut dx[offset..][..channels]);
-            });
+        let rows = windows.seeing(0, row);
+        for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
+            let columns = windows.seeing(1, column);
+            let mut at = 0;
+            for dx in dx.chunks_mut(BLOCK) {
+                let sum = |dx: &mut [f32]| {
+                    dx.fill(0.0);
+                    for i in rows.clone() {
+                        for j in columns.clone() {
+                            let a = row + windows.padding[0].0 - i * windows.stride[0];
+                            let b = column + windows.padding[1].0 - j * windows.stride[1];
+                            let tap = (a * windows.kernel[1] + b) as u8;
+                            let offset = (i * windows.output.width + j) * channels + at;
+                            add_where(&dy[offset..][..dx.len()], &place[offset..][..dx.len()], tap, dx);
+                        }
+                    }
+                };
+                match <&mut [f32; BLOCK]>::try_from(&mut *dx) {
+                    Ok(dx) => {
+                        let mut sums = [0.0; BLOCK];
+                        sum(&mut sums);
+                        *dx = sums;
+                    }
+                    Err(_) => sum(dx),
+                }
+                at += BLOCK;
+            }
         }
     }
 }
@@ -261,8 +300,6 @@ vectorized! {
         columns: &'a [Taps],
         y: &'a mut [f32],
     ) -> () {
-        /// Channels that are summed in registers.
-        const BLOCK: usize = 64;
         let channels = y.len() / columns.len();
         for (columns, y) in columns.iter().zip(y.chunks_exact_mut(channels)) {
             let mut at = 0;
