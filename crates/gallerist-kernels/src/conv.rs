@@ -488,7 +488,19 @@ fn correlate<T: Send>(
     let channels = windows.source.channels / groups;
     let columns = target.maps.channels / groups;
     let shared = Shared(out.as_mut_ptr());
-    let work = |tile: Tile| {
+    let tiles = windows.tiles();
+    // Where there are too few tiles for all threads, as with a single image, the columns are split, too. Every
+    // element is computed alike, however they are.
+    let width = panel_width();
+    let panels = columns.div_ceil(width);
+    let splits = match weights {
+        Weights::Panels(_) if after.is_none() => (2 * rayon::current_num_threads()).div_ceil(tiles.len()),
+        _ => 1,
+    };
+    let panels_of_split = panels.div_ceil(splits).max(1);
+    let splits = panels.div_ceil(panels_of_split).max(1);
+    let work = |task: usize| {
+        let (tile, first_panel) = (tiles[task / splits], task % splits * panels_of_split);
         windows.with_view(source, tile, |view| {
             let pixel = |image: usize, i: usize, j: usize| {
                 let y = target.first[0] + (tile.first_row + i) * target.step[0];
@@ -518,6 +530,8 @@ fn correlate<T: Send>(
                     unsafe { product.compute() };
                 }
                 Weights::Panels(panels) => {
+                    let first_column = first_panel * width;
+                    let columns_of_split = (panels_of_split * width).min(columns - first_column);
                     for group in 0..groups {
                         let runs = windows.runs(group * channels, channels, &view);
                         let product = Product {
@@ -525,17 +539,17 @@ fn correlate<T: Send>(
                             rows_a: &rows_a,
                             step: 1,
                             chunks: &chunks(&runs, 1),
-                            b: panels.values[group * panels.group..].as_ptr(),
-                            stride_b: panel_width(),
+                            b: panels.values[group * panels.group + first_panel * panels.panel..].as_ptr(),
+                            stride_b: width,
                             panel_stride: panels.panel,
-                            c: shared.address().wrapping_add(group * columns),
+                            c: shared.address().wrapping_add(group * columns + first_column),
                             rows_c: &rows_c,
-                            columns,
+                            columns: columns_of_split,
                             accumulate: false,
                         };
                         // SAFETY: the view holds every window of the tile; the panels hold one row of whole
                         // vectors per window element; positions of `out` belong to one tile only, and a
-                        // position's channels to one group only.
+                        // position's channels to one group and split only.
                         unsafe { product.compute() };
                     }
                 }
@@ -553,7 +567,7 @@ fn correlate<T: Send>(
             })
         })
     };
-    windows.tiles().into_par_iter().with_max_len(1).filter_map(work).collect()
+    (0..tiles.len() * splits).into_par_iter().with_max_len(1).filter_map(work).collect()
 }
 
 /// The convolution `y[n, o, i, j] = sum over taps and channels of x * weight (+ bias[o])`, and what
