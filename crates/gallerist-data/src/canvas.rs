@@ -31,9 +31,9 @@ pub(crate) fn cut(lengths: impl Iterator<Item = usize> + Clone) -> Vec<Piece> {
     lengths.map(piece).collect()
 }
 
-/// Asks the system for large pages behind a buffer, where it gives them on request (Linux: 2 MiB in place
-/// of 4 KiB), so that fewer faults happen while it is filled for the first time. `gallerist-retrieval` does the same
-/// for its lists (`pages`).
+/// Asks the system for large pages behind a buffer, where it gives them on request (Linux: 2 MiB in
+/// place of 4 KiB), so that fewer faults happen while it is filled for the first time.
+/// `gallerist-retrieval` does the same for its lists (`pages`).
 fn prefer_large_pages(values: &mut [f32]) {
     const LARGE: usize = 2 << 20;
     #[cfg(all(target_os = "linux", not(miri)))]
