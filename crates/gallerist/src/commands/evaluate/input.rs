@@ -4,9 +4,9 @@ use std::path::Path;
 
 use gallerist::model::Model;
 use gallerist::pages;
-use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{Labelled, Protocol, Setting};
 use gallerist::retrieval::file::load_labels;
+use gallerist::retrieval::{EmbeddingSet, short_fingerprint};
 use gallerist::train::RunDirectory;
 
 use super::super::{Failure, embed_with_bar, model_of, with_cache};
@@ -119,13 +119,12 @@ pub(super) fn same_model(
     if a == b {
         return Ok(());
     }
-    let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
     let message = format!(
         "`{}` was embedded with the network {}\n  `{}` with {}: their distances mean nothing to each other",
         query.display(),
-        short(&a),
+        short_fingerprint(&a),
         gallery.display(),
-        short(&b)
+        short_fingerprint(&b)
     );
     if force {
         printer::warning(&message);
