@@ -144,7 +144,7 @@ pub(crate) struct Evaluate {
     pub(crate) checkpoint: Which,
     /// Folder in which decoded images are kept and found again; the embeddings are the same [default: the run file's
     /// data.cache_folder, where that is there]
-    #[arg(long, value_name = "DIR", requires = "run", help_heading = INPUT)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
     pub(crate) cache: Option<PathBuf>,
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
