@@ -3,7 +3,8 @@
     python bench/images/run.py make --archive cub200_2010_224px.zip --folder /tmp/photographs
     python bench/images/run.py compare --folder /tmp/photographs --program target/release/examples/images_bench
 
-`make` needs Pillow, `compare` torch and torchvision. See docs/benchmarks/images.md.
+`make` needs Pillow, `compare` torch and torchvision; `--pillow-simd` names a Python that has Pillow-SIMD in Pillow's
+place, torch and torchvision. See docs/benchmarks/images.md.
 """
 
 import argparse
@@ -137,11 +138,29 @@ def ours(program, folder):
     return seconds, children() - before
 
 
-def compare(folder, program, rounds):
+def print_pass(folder):
+    """A pass with the Pillow of this interpreter, after one that starts the workers."""
+    loader = next(loader for name, loader in peers(folder).items() if "Pillow" in name)
+    one_pass(loader)
+    print(*one_pass(loader))
+
+
+def other_python(python, folder):
+    """The same of another interpreter."""
+    command = [python, __file__, "pass", "--folder", folder]
+    seconds, processor = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return float(seconds), float(processor)
+
+
+def compare(folder, program, pillow_simd, rounds):
     count = len(os.listdir(folder))
     contenders = {"gallerist": lambda: ours(program, folder)}
     for name, loader in peers(folder).items():
         contenders[name] = lambda loader=loader: one_pass(loader)
+    if pillow_simd:
+        version = "import importlib.metadata as m; print(m.version('pillow-simd'))"
+        version = subprocess.run([pillow_simd, "-c", version], check=True, capture_output=True, text=True).stdout
+        contenders[f"torchvision, Pillow-SIMD {version.strip()}"] = lambda: other_python(pillow_simd, folder)
     results = {name: [] for name in contenders}
     for number in range(-1, rounds):
         for name, run in contenders.items():
@@ -169,9 +188,14 @@ command.add_argument("--height", type=int, default=375)
 command = commands.add_parser("compare")
 command.add_argument("--folder", required=True)
 command.add_argument("--program", required=True)
+command.add_argument("--pillow-simd", metavar="PYTHON")
 command.add_argument("--rounds", type=int, default=5)
+command = commands.add_parser("pass")
+command.add_argument("--folder", required=True)
 arguments = parser.parse_args()
 if arguments.command == "make":
     make(arguments.archive, arguments.folder, arguments.count, arguments.width, arguments.height)
+elif arguments.command == "pass":
+    print_pass(arguments.folder)
 else:
-    compare(arguments.folder, arguments.program, arguments.rounds)
+    compare(arguments.folder, arguments.program, arguments.pillow_simd, arguments.rounds)

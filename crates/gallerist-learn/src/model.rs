@@ -51,6 +51,8 @@ pub struct Embedded {
     pub set: EmbeddingSet,
     /// The others; they have no row.
     pub broken: Vec<Broken>,
+    /// Why no further decoded images were kept in the folder for them, such as a full disk.
+    pub cache_problem: Option<String>,
 }
 
 /// What a network gives for one image.
@@ -148,6 +150,21 @@ impl Model {
         self
     }
 
+    /// Decoded images kept and found again in this folder, which is made if it is not there, instead of in the run
+    /// file's `data.cache_folder`; `None`: nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the folder cannot be made.
+    pub fn with_cache(mut self, folder: Option<&Path>) -> Result<Self> {
+        if let Some(folder) = folder {
+            let failed = |source| Error::Io { action: "create", path: folder.into(), source };
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        self.config.data.cache_folder = folder.map(Path::to_owned);
+        Ok(self)
+    }
+
     /// SHA-256 over weights, network and preprocessing, 64 hexadecimal digits, and a mark such as
     /// `@L+M` where not all heads make the embedding: equal fingerprints mean comparable embeddings.
     pub fn fingerprint(&self) -> &str {
@@ -169,9 +186,13 @@ impl Model {
     /// `progress` is called with the images done and all images. An image that cannot be read is
     /// reported in [`Embedded::broken`] and has no row.
     ///
+    /// Decoded images are kept in the run file's `data.cache_folder`, where that folder is there, or in the one of
+    /// [`with_cache`](Self::with_cache); the embeddings are the same, to the bit. See
+    /// [`ImageStore::with_disk_cache`].
+    ///
     /// # Errors
     ///
-    /// When no image can be read.
+    /// When no image can be read, or the folder for decoded images cannot be used.
     pub fn embed(
         &self,
         images: ImageSet,
@@ -179,7 +200,12 @@ impl Model {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Embedded> {
         let transform = Transform::evaluation(&self.config.image)?;
-        self.embed_store(&Arc::new(ImageStore::new(Arc::new(images), transform, 0)), threads, progress)
+        let mut store = ImageStore::new(Arc::new(images), transform, 0);
+        // A run may have been copied from where its folder is.
+        if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
+            store = store.with_disk_cache(folder)?;
+        }
+        self.embed_store(&Arc::new(store), threads, progress)
     }
 
     /// The embedding of one decoded image, and the network's last feature maps.
@@ -230,7 +256,7 @@ impl Model {
             source: Some(set.name().to_string()),
             run: None,
         };
-        Ok(Embedded { set, broken })
+        Ok(Embedded { set, broken, cache_problem: store.disk_problem().map(ToString::to_string) })
     }
 
     /// The embeddings alone, with the index of the image of each row.
@@ -325,6 +351,48 @@ mod tests {
         for (seen, embedded) in seen.embedding.iter().zip(embedded.row(0)) {
             assert!((seen - embedded).abs() < 1e-6, "{seen} is seen, {embedded} is embedded");
         }
+    }
+
+    #[test]
+    fn embeddings_with_kept_images_are_those_without_and_those_of_the_files_as_they_are() {
+        let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let cache = cache.path().join("new");
+        let model = |cache_folder: Option<&Path>| {
+            let text = "[image]\nsize = 4\n[network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3";
+            let mut config = RunConfig::parse(text, "a test", &[]).unwrap();
+            config.data.cache_folder = cache_folder.map(Path::to_owned);
+            let input = InputShape { channels: 3, height: 4, width: 4 };
+            let network = config.network.init(input, 1, &Device::flex()).unwrap();
+            Model::new(config, input, network.valid())
+        };
+        let embed = |model: &Model| {
+            let embedded = model.embed(ImageSet::open(folder.path()).unwrap(), 1, &mut |_, _| ()).unwrap();
+            assert!(embedded.cache_problem.is_none() && embedded.broken.is_empty());
+            embedded.set.embeddings.as_slice().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
+        let kept = || std::fs::read_dir(&cache).map_or(0, Iterator::count);
+        for (name, mirrored) in [("1.bmp", false), ("2.bmp", true)] {
+            std::fs::write(folder.path().join(name), bitmap(mirrored)).unwrap();
+        }
+        let wanted = embed(&model(None));
+        assert_eq!(embed(&model(Some(&cache))), wanted);
+        assert_eq!(kept(), 0, "the folder of a run that is not there is not made");
+        let chosen = model(None).with_cache(Some(&cache)).unwrap();
+        assert_eq!((embed(&chosen), kept()), (wanted.clone(), 1));
+        let of_run = model(Some(&cache));
+        assert_eq!(embed(&of_run), wanted);
+        // A file that has changed, and is as long as before, is not.
+        let file = folder.path().join("2.bmp");
+        std::fs::write(&file, bitmap(false)).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        let changed = embed(&of_run);
+        assert_eq!((&changed[..3], &changed[3..]), (&wanted[..3], &wanted[..3]));
+        let without = model(Some(&cache)).with_cache(None).unwrap();
+        assert_eq!(embed(&without), changed);
+        // A folder that cannot be made.
+        let error = model(None).with_cache(Some(&folder.path().join("1.bmp/below"))).unwrap_err();
+        assert!(error.to_string().contains("1.bmp"), "{error}");
     }
 
     #[test]

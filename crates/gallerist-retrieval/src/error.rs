@@ -172,16 +172,17 @@ pub enum Error {
 fn network(fingerprint: &Option<String>) -> String {
     match fingerprint {
         Some(_) => format!("the network {}", short(fingerprint)),
-        None => short(fingerprint),
+        None => short(fingerprint).to_owned(),
     }
 }
 
-/// The start of a fingerprint, enough to tell networks apart.
-fn short(fingerprint: &Option<String>) -> String {
-    match fingerprint {
-        Some(fingerprint) => fingerprint.chars().take(16).collect(),
-        None => "an unknown network".to_owned(),
-    }
+/// The start of a model's fingerprint, enough to tell networks apart: 16 characters.
+pub fn short_fingerprint(fingerprint: &str) -> &str {
+    fingerprint.char_indices().nth(16).map_or(fingerprint, |(end, _)| &fingerprint[..end])
+}
+
+fn short(fingerprint: &Option<String>) -> &str {
+    fingerprint.as_deref().map_or("an unknown network", short_fingerprint)
 }
 
 fn display_product(rows: usize, cols: usize) -> String {

@@ -39,6 +39,6 @@ mod score_rows;
 pub mod search;
 
 pub use compact::{Code, CompactMatrix};
-pub use error::{Error, Result};
+pub use error::{Error, Result, short_fingerprint};
 pub use file::{EmbeddingSet, load_labels, sweep_stray_files, write_atomically};
 pub use matrix::{Matrix, MatrixView};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::{EmbeddingSet, short_fingerprint};
 
 use crate::analysis::{Analysis, Beside, Other, check_training};
 use crate::batch::Batcher;
@@ -103,12 +103,11 @@ fn check_network(gallery: &Gallery, embedder: &dyn Embedder) -> Result<()> {
     let hint = Some("give the run directory of the network that embedded the gallery: --run DIR".to_owned());
     let problem = match &gallery.origin().model {
         Some(model) if model != embedder.fingerprint() => {
-            let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
             format!(
                 "`{}` was embedded with the network {}, and {} is given",
                 gallery.name(),
-                short(model),
-                short(embedder.fingerprint())
+                short_fingerprint(model),
+                short_fingerprint(embedder.fingerprint())
             )
         }
         _ if gallery.dimensions() != embedder.dimensions() => format!(

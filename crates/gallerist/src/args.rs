@@ -90,6 +90,10 @@ pub(crate) struct Embed {
     /// How the embeddings are stored
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
+    /// Folder in which decoded images are kept and found again; the embeddings are the same [default: the run file's
+    /// data.cache_folder, where that is there]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
     /// Write the network's output as it is instead of rows of length 1
     #[arg(long)]
     pub(crate) raw: bool,
@@ -141,6 +145,10 @@ pub(crate) struct Evaluate {
     /// Which of the run's checkpoints
     #[arg(long, value_enum, default_value_t = Which::Best, conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
     pub(crate) checkpoint: Which,
+    /// Folder in which decoded images are kept and found again; the embeddings are the same [default: the run file's
+    /// data.cache_folder, where that is there]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
+    pub(crate) cache: Option<PathBuf>,
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub(crate) embeddings: Option<PathBuf>,
@@ -546,7 +554,7 @@ pub(crate) struct PartArgs {
     /// folders [default: told by the content]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<Layout>,
-    /// Cut images to their bounding boxes (CUB-200-2011, Cars196, DeepFashion)
+    /// Cut images to their bounding boxes (CUB-200, Cars196, DeepFashion)
     #[arg(long)]
     pub(crate) crop_boxes: bool,
 }

@@ -8,7 +8,9 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
+use super::tree::Tree;
 use crate::decode::MAX_FILE_BYTES;
+use crate::error::Error;
 
 /// An array of a MAT-file.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +63,50 @@ impl Structs {
     }
 }
 
-/// The variables of a file by name.
-pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(String, Value)>, String> {
+/// A file of a tree.
+pub(super) struct MatFile {
+    /// For messages.
+    pub(super) name: String,
+    variables: Vec<(String, Value)>,
+}
+
+impl MatFile {
+    pub(super) fn open(tree: &Tree, path: &str) -> Result<MatFile, Error> {
+        MatFile::read(tree, path, None)
+    }
+
+    /// Reads no further than to a variable: what comes behind it may be large.
+    pub(super) fn open_for(tree: &Tree, path: &str, last: &str) -> Result<MatFile, Error> {
+        MatFile::read(tree, path, Some(last))
+    }
+
+    fn read(tree: &Tree, path: &str, last: Option<&str>) -> Result<MatFile, Error> {
+        let name = tree.location(path);
+        match parse(&tree.read(path)?, last) {
+            Ok(variables) => Ok(MatFile { name, variables }),
+            Err(problem) => Err(Error::Annotation { path: name, line: None, problem }),
+        }
+    }
+
+    pub(super) fn fault(&self, problem: String) -> Error {
+        Error::Annotation { path: self.name.clone(), line: None, problem }
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<&Value> {
+        self.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+    }
+
+    /// A structure array that has to be there.
+    pub(super) fn structs(&self, name: &str) -> Result<&Structs, Error> {
+        match self.variable(name) {
+            Some(Value::Structs(structs)) => Ok(structs),
+            _ => Err(self.fault(format!("it has no structure array `{name}`"))),
+        }
+    }
+}
+
+/// The variables of a file by name, up to the one called `last`.
+fn parse(bytes: &[u8], last: Option<&str>) -> Result<Vec<(String, Value)>, String> {
     let header = bytes.get(..128).ok_or_else(|| format!("{} bytes are no MAT-file", bytes.len()))?;
     match &header[124..] {
         [0x00, 0x01, b'I', b'M'] => {}
@@ -72,9 +116,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(String, Value)>, String> {
         }
         _ => return Err("it does not begin like a MAT-file of version 5".to_owned()),
     }
-    let mut variables = Vec::new();
+    let mut variables: Vec<(String, Value)> = Vec::new();
     let mut reader = Reader { bytes: &bytes[128..], budget: MAX_FILE_BYTES };
-    while !reader.bytes.is_empty() {
+    while !reader.bytes.is_empty() && !variables.last().is_some_and(|(name, _)| Some(&**name) == last) {
         let (kind, data) = reader.element()?;
         match kind {
             MATRIX => variables.push(matrix(data, 0)?),
@@ -245,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_scipy_wrote_is_read_packed_and_plain() {
-        let variables = parse(ANNOTATIONS).unwrap();
+        let variables = parse(ANNOTATIONS, None).unwrap();
         assert_eq!(variables.len(), 1);
         let (name, Value::Structs(annotations)) = &variables[0] else { panic!("{variables:?}") };
         assert_eq!((name.as_str(), annotations.len()), ("annotations", 3));
@@ -254,7 +298,7 @@ mod tests {
         assert_eq!(annotations.get(1, column("class")).number(), Some(99.0));
         assert_eq!(annotations.get(2, column("bbox_x2")).number(), Some(7.0));
 
-        let variables = parse(PLAIN).unwrap();
+        let variables = parse(PLAIN, None).unwrap();
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["numbers", "floats", "names", "complex", "empty", "wide"]);
         assert_eq!(variables[0].1, Value::Numbers(vec![1.0, -4.0, 2.0, 5.0, 300.0, 6.0]));
@@ -264,6 +308,8 @@ mod tests {
         assert_eq!(variables[3].1, Value::Other);
         assert_eq!(variables[4].1, Value::Numbers(vec![]));
         assert_eq!(variables[5].1, Value::Numbers(vec![70_000.0]));
+        assert_eq!(parse(PLAIN, Some("names")).unwrap(), variables[..3]);
+        assert_eq!(parse(PLAIN, Some("none")).unwrap(), variables);
     }
 
     #[test]
@@ -272,13 +318,13 @@ mod tests {
             for length in 0..whole.len() - 8 {
                 let cut = &whole[..length];
                 // A cut before or between variables leaves a shorter file.
-                assert!(parse(cut).is_err() || length == 128 || whole == PLAIN, "{length}");
+                assert!(parse(cut, None).is_err() || length == 128 || whole == PLAIN, "{length}");
             }
             for at in 0..whole.len() {
                 for flip in [1, 0x80, 0xff] {
                     let mut damaged = whole.to_vec();
                     damaged[at] ^= flip;
-                    let _ = parse(&damaged);
+                    let _ = parse(&damaged, None);
                 }
             }
         }
@@ -296,7 +342,7 @@ mod tests {
         file.extend(MATRIX.to_le_bytes());
         file.extend((element.len() as u32).to_le_bytes());
         file.extend(element);
-        let error = parse(&file).unwrap_err();
+        let error = parse(&file, None).unwrap_err();
         assert_eq!(error, "an array of 4611686014132420609 arrays in 0 bytes");
     }
 }

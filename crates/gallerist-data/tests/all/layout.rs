@@ -193,13 +193,40 @@ fn cub_200_of_2010_is_told_by_its_200_numbered_folders() {
     assert_eq!(open(folder.path(), &OpenOptions::default()).unwrap().layout(), Some(Layout::Folders));
 }
 
+#[test]
+fn cub_200_of_2010_has_the_bounding_boxes_of_the_annotations_beside_it() {
+    let bird = |c: usize| format!("{c:03}.Bird_{c}/Bird_{c}_0001_29");
+    let images: Vec<String> = (1..=200).map(|c| format!("images/{}.jpg", bird(c))).collect();
+    let folder = tree(&[], &images.iter().map(String::as_str).collect::<Vec<_>>());
+    let annotation = |c: usize| format!("annotations-mat/{}.mat", bird(c));
+    let boxes = fixture("cub200_2010/bbox.mat");
+    write_tree(folder.path(), &[(annotation(1), boxes.clone()), (annotation(2), boxes)]);
+    let set = both(&folder, Layout::Cub200Of2010, &OpenOptions::default());
+    let expected = BoundingBox { left: 2.0, top: 1.0, width: 7.5, height: 4.0 };
+    let found: Vec<_> = (0..3).map(|i| set.bounding_box(i)).collect();
+    assert_eq!(found, [Some(expected), Some(expected), None]);
+    assert!(!set.notes().iter().any(|note| note.contains("skipped")), "{:?}", set.notes());
+    let cropped = OpenOptions { crop_boxes: true, ..OpenOptions::default() };
+    let image = open(folder.path(), &cropped).unwrap().decode(0).unwrap();
+    assert_eq!((image.width(), image.height()), (8, 4));
+    for (bytes, problem) in [
+        (fixture("cars/cars_annos.mat"), "it has no structure array `bbox`"),
+        (fixture("cub200_2010/edge.mat"), "`bbox` has no number `bottom`"),
+        (b"no".to_vec(), "2 bytes are no MAT-file"),
+    ] {
+        write_tree(folder.path(), &[(annotation(2), bytes)]);
+        let error = open(folder.path(), &OpenOptions::default()).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("Bird_2_0001_29.mat`: {problem}")), "{error}");
+    }
+}
+
 fn fixture(path: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cars").join(path)).unwrap()
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)).unwrap()
 }
 
 fn cars(files: &[&str], images: &[&str]) -> TempDir {
     let folder = tree(&[], images);
-    let files: Vec<_> = files.iter().map(|f| ((*f).to_owned(), fixture(f))).collect();
+    let files: Vec<_> = files.iter().map(|f| ((*f).to_owned(), fixture(&format!("cars/{f}")))).collect();
     write_tree(folder.path(), &files);
     folder
 }
@@ -235,7 +262,7 @@ fn cars196_is_read_from_the_devkit() {
          `cars_test_annos_withlabels.mat` has them"
     ));
     let labeled = "cars_test_annos_withlabels.mat";
-    fs::write(folder.path().join(labeled), fixture(labeled)).unwrap();
+    fs::write(folder.path().join(labeled), fixture(&format!("cars/{labeled}"))).unwrap();
     let set = both(&folder, Layout::Cars196, &OpenOptions::default());
     assert_eq!(described(&set)[3], "cars_test/00001.jpg 196.Maker Model 196 test");
     assert_eq!(set.missing(), ["cars_test/00002.jpg"]);

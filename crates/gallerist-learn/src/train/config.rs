@@ -160,7 +160,8 @@ pub struct DataConfig {
     pub rotation_classes: bool,
     /// Memory for decoded images, in MiB; what does not fit is decoded again when needed.
     pub cache_mib: usize,
-    /// Folder for decoded images that later runs find again, at the size at which they are kept; absent: none.
+    /// Folder for decoded images that later runs, and embedding with this one, find again, at the size at which they
+    /// are kept; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_folder: Option<PathBuf>,
 }

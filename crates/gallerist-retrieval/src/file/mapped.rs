@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use super::tensors::{self, Stored};
-use super::{EmbeddingSet, Format, format_of, npy};
+use super::{EmbeddingSet, Format, format_of, format_of_existing, npy};
 use crate::compact::Values;
 use crate::{CompactMatrix, Error, Matrix, MatrixView, Result};
 
@@ -82,7 +82,7 @@ impl MappedMatrix {
     /// whose values cannot be used where they are.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let format = format_of(path)?;
+        let format = format_of_existing(path)?;
         let (file, mut handle) = MappedFile::open(path)?;
         let (rows, cols, values) = match format {
             Format::Npy => npy::locate(path, &mut handle)?,
@@ -164,7 +164,7 @@ impl MappedCompact {
     /// As [`MappedMatrix::open`]; the file must hold bf16 or int8.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let Format::Safetensors = format_of(path)? else {
+        let Format::Safetensors = format_of_existing(path)? else {
             return Err(Error::Extension { path: path.to_owned(), wanted: "`.safetensors`" });
         };
         let (file, _) = MappedFile::open(path)?;

@@ -67,6 +67,14 @@ fn format_of(path: &Path) -> Result<Format> {
     }
 }
 
+/// The same of a file that is to be read: that it is not there is said first.
+fn format_of_existing(path: &Path) -> Result<Format> {
+    format_of(path).or_else(|unknown| match std::fs::metadata(path) {
+        Ok(_) => Err(unknown),
+        Err(e) => Err(Error::io("read", path, e)),
+    })
+}
+
 impl EmbeddingSet {
     /// Reads a `.npy` or `.safetensors` file. Values are not looked at: a NaN is found by
     /// [`Matrix::check_finite`], which search and evaluation call.
@@ -76,7 +84,7 @@ impl EmbeddingSet {
     /// damaged or of a type that is not read.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        match format_of(path)? {
+        match format_of_existing(path)? {
             Format::Npy => Ok(npy::read_matrix(path)?.into()),
             Format::Safetensors => tensors::load(path),
         }
@@ -168,6 +176,26 @@ impl EmbeddingSet {
         Ok(Self { embeddings: Matrix::new(rows, cols, values)?, ..all })
     }
 
+    /// These rows and what is known about each, in the order given.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let list = |list: &Option<Vec<String>>| {
+            list.as_ref().map(|list| rows.iter().map(|&row| list[row].clone()).collect())
+        };
+        Self {
+            embeddings: self.embeddings.select(rows),
+            labels: list(&self.labels),
+            paths: list(&self.paths),
+            cameras: list(&self.cameras),
+            model: self.model.clone(),
+            source: self.source.clone(),
+            run: self.run.clone(),
+        }
+    }
+
     /// Refuses a set whose labels, paths or cameras are not one per embedding.
     ///
     /// # Errors
@@ -242,5 +270,42 @@ mod tests {
         assert!(EmbeddingSet::concat(vec![], false).is_err());
         let short = EmbeddingSet { labels: Some(vec![]), ..wide.clone() };
         assert!(EmbeddingSet::concat(vec![wide, short], false).is_err());
+    }
+
+    #[test]
+    fn rows_are_selected_with_all_that_is_known_about_them() {
+        let known = |rows: &[&str]| Some(rows.iter().map(|&row| row.to_owned()).collect::<Vec<_>>());
+        let whole = EmbeddingSet {
+            labels: known(&["a", "b", "c"]),
+            cameras: known(&["1", "2", "3"]),
+            model: Some("m".to_owned()),
+            ..Matrix::new(3, 1, vec![0.0, 1.0, 2.0]).unwrap().into()
+        };
+        let selected = EmbeddingSet {
+            embeddings: Matrix::new(2, 1, vec![2.0, 0.0]).unwrap(),
+            labels: known(&["c", "a"]),
+            cameras: known(&["3", "1"]),
+            ..whole.clone()
+        };
+        assert_eq!(whole.select(&[2, 0]), selected);
+        assert_eq!(whole.select(&[]).embeddings.rows(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_said_to_be_missing_whatever_its_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["set.npy", "set.safetensors", "set", "set.toml"] {
+            let path = folder.path().join(name);
+            for error in [
+                EmbeddingSet::load(&path).unwrap_err(),
+                MappedMatrix::open(&path).err().unwrap(),
+                MappedCompact::open(folder.path().join("set")).err().unwrap(),
+            ] {
+                assert!(matches!(error, Error::Io { action: "read", .. }), "{error}");
+            }
+        }
+        std::fs::write(folder.path().join("set"), "text").unwrap();
+        let error = EmbeddingSet::load(folder.path().join("set")).unwrap_err();
+        assert!(matches!(error, Error::Extension { .. }), "{error}");
     }
 }

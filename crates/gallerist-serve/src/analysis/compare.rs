@@ -36,19 +36,7 @@ impl Other {
                 ),
             });
         }
-        let list = |list: &Option<Vec<String>>| {
-            list.as_ref().map(|list| common.iter().map(|&row| list[row].clone()).collect::<Vec<_>>())
-        };
-        let common = EmbeddingSet {
-            embeddings: set.embeddings.select(&common),
-            labels: list(&set.labels),
-            paths: list(&set.paths),
-            cameras: list(&set.cameras),
-            model: set.model.clone(),
-            source: set.source.clone(),
-            run: set.run.clone(),
-        };
-        let gallery = Arc::new(Gallery::from_set(name.clone(), common)?);
+        let gallery = Arc::new(Gallery::from_set(name.clone(), set.select(&common))?);
         Ok(Self { name, search: Batcher::start(Arc::clone(&gallery))?, gallery })
     }
 }

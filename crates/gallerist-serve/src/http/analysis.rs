@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody};
 use super::extract::{Id, Json, Params};
-use super::gallery::last_part;
+use super::gallery::{fifty, last_part};
 use super::items::Item;
 use super::{Refusal, Shared};
 use crate::analysis::Pair;
@@ -85,10 +85,6 @@ pub(crate) enum ByPrecision {
     WorstFirst,
     #[serde(rename = "-ap")]
     BestFirst,
-}
-
-fn fifty() -> usize {
-    50
 }
 
 #[derive(Serialize, ToSchema)]

@@ -108,7 +108,8 @@ pub(crate) struct LabelParams {
     limit: usize,
 }
 
-fn fifty() -> usize {
+/// How many there are in a list unless said otherwise.
+pub(super) fn fifty() -> usize {
     50
 }
 

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use gallerist::data::ImageSet;
 use serde::Serialize;
 
-use super::{Outcome, check_embeddings_file, embed_with_bar, model_of, save_embeddings, with_heads};
+use super::{
+    Outcome, check_embeddings_file, embed_with_bar, model_of, save_embeddings, with_cache, with_heads,
+};
 use crate::args::Embed;
 use crate::printer;
 
@@ -26,6 +28,7 @@ pub(super) fn run(args: Embed) -> Outcome {
     super::set_threads(model.config().train.threads);
     let model = if args.raw { model.raw() } else { model };
     let model = with_heads(model, args.head, args.combine)?;
+    let model = with_cache(model, args.cache.as_deref())?;
     let set = ImageSet::open_with(&args.images, &args.part.options())?;
     let mut embedded = embed_with_bar(&model, set, "embedding")?;
     let run = std::path::absolute(&args.model.run).unwrap_or(args.model.run);

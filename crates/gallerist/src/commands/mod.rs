@@ -123,6 +123,9 @@ fn embed_with_bar(model: &Model, set: ImageSet, what: &str) -> Result<gallerist:
     let embedded = model.embed(set, 0, &mut |done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     report_broken(&embedded.broken);
+    if let Some(problem) = &embedded.cache_problem {
+        crate::printer::warning(&format!("{problem}; further images are not kept there"));
+    }
     Ok(embedded)
 }
 
@@ -175,6 +178,11 @@ fn labels_of(
 /// The run directory and checkpoint as the user would write them.
 fn model_of(run: &Path, which: Which) -> Result<Model, Failure> {
     Ok(Model::open(run, which)?)
+}
+
+/// The model with the folder for decoded images asked for, if one was.
+fn with_cache(model: Model, folder: Option<&Path>) -> Result<Model, Failure> {
+    Ok(if folder.is_some() { model.with_cache(folder)? } else { model })
 }
 
 /// The model with the heads asked for on the command line, if any were.

@@ -47,7 +47,8 @@ pub(super) fn run(args: Search) -> Outcome {
     let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, &gallery.origin())?;
     super::set_threads(model.config().train.threads);
     let images = ImageSet::open_with(&args.query, &OpenOptions::default())?;
-    let queries = embed_with_bar(&model, images.clone(), "embedding the queries")?;
+    // Queries come once: they are not kept.
+    let queries = embed_with_bar(&model.with_cache(None)?, images.clone(), "embedding the queries")?;
     let broken = !queries.broken.is_empty();
     let queries = queries.set;
     let size = gallery.len()?;

@@ -12,7 +12,7 @@
 //! The scan of a sequential file is decoded on the way ([`sequential`](super::sequential)), so that
 //! its codes are walked over once.
 
-use super::huffman::{Bits, CODE, CUT, HEADER, Problem, RUN, Table, VALUE, signed};
+use super::huffman::{Bits, CODE, CUT, HEADER, Problem, RUN, Table, VALUE};
 use super::sequential::{Part, Scan};
 use super::{LARGEST, Plane};
 
@@ -373,7 +373,7 @@ impl Band {
                 if size > 11 {
                     return Err(CODE);
                 }
-                *direct += signed(bits.take(size)?, size);
+                *direct += bits.take_signed(size)?;
                 self.plausible(*direct, steps[0])?;
             }
             k = 1;
@@ -411,7 +411,7 @@ impl Band {
             if size > 10 {
                 return Err(CODE);
             }
-            self.plausible(signed(bits.take(size)?, size), steps[k])?;
+            self.plausible(bits.take_signed(size)?, steps[k])?;
             *nonzero |= 1 << k;
             k += 1;
         }

@@ -21,11 +21,12 @@ vectorized! {
     fn rows<'a>(planes: [&'a Plane; 3], width: usize, height: usize, pixels: &'a mut Vec<u8>) -> () {
         let [light, blue, red] = planes;
         let mut chroma = [Chroma::new(blue, light), Chroma::new(red, light)];
-        let mut row = vec![0; 3 * width];
+        // Up to the end of the last block: whole vectors, where the picture would leave a rest for every row.
+        let mut row = vec![0; 3 * light.stride];
         for y in 0..height {
             let [blue, red] = &mut chroma;
-            convert(&light.row(y)[..width], &blue.row(y)[..width], &red.row(y)[..width], &mut row);
-            pixels.extend_from_slice(&row);
+            convert(light.row(y), blue.row(y), red.row(y), &mut row);
+            pixels.extend_from_slice(&row[..3 * width]);
         }
     }
 }
@@ -38,6 +39,7 @@ struct Chroma<'a> {
     plane: &'a Plane,
     columns: Ordering,
     rows: Ordering,
+    /// One row between two of the plane, its first and last sample repeated at the ends.
     between: Vec<u8>,
     row: Vec<u8>,
 }
@@ -58,7 +60,7 @@ impl<'a> Chroma<'a> {
             plane,
             columns: plane.stride.cmp(&light.stride),
             rows: plane.rows().cmp(&light.rows()),
-            between: vec![0; plane.stride],
+            between: vec![0; plane.stride + 2],
             row: vec![0; light.stride],
         }
     }
@@ -66,8 +68,11 @@ impl<'a> Chroma<'a> {
     #[inline(always)]
     fn row(&mut self, y: usize) -> &[u8] {
         let Chroma { plane, columns, rows, between, row } = self;
-        let down = match rows {
-            Ordering::Equal => plane.row(y),
+        let last = plane.stride;
+        let inside = &mut between[1..=last];
+        match rows {
+            Ordering::Equal if columns.is_eq() => return plane.row(y),
+            Ordering::Equal => inside.copy_from_slice(plane.row(y)),
             Ordering::Less => {
                 let near = y / 2;
                 let far = if y.is_multiple_of(2) {
@@ -75,37 +80,36 @@ impl<'a> Chroma<'a> {
                 } else {
                     (near + 1).min(plane.rows() - 1)
                 };
-                combine(plane.row(near), plane.row(far), mixed, between)
+                combine(plane.row(near), plane.row(far), mixed, inside);
             }
-            Ordering::Greater => combine(plane.row(2 * y), plane.row(2 * y + 1), mean, between),
-        };
+            Ordering::Greater => combine(plane.row(2 * y), plane.row(2 * y + 1), mean, inside),
+        }
         match columns {
-            Ordering::Equal => return down,
+            Ordering::Equal => &between[1..=last],
             Ordering::Less => {
-                let last = down.len() - 1;
-                let (pairs, _) = row.as_chunks_mut::<2>();
-                let sides = down.iter().zip(&down[2..]);
-                for (pair, (&near, (&left, &right))) in pairs[1..].iter_mut().zip(down[1..].iter().zip(sides))
+                (between[0], between[last + 1]) = (between[1], between[last]);
+                let sides = between.iter().zip(&between[2..]);
+                for (pair, (&near, (&left, &right))) in
+                    row.as_chunks_mut::<2>().0.iter_mut().zip(between[1..].iter().zip(sides))
                 {
                     *pair = [mixed(near, left), mixed(near, right)];
                 }
-                pairs[0] = [down[0], mixed(down[0], down[1])];
-                pairs[last] = [mixed(down[last], down[last - 1]), down[last]];
+                row
             }
             Ordering::Greater => {
-                row.iter_mut().zip(down.as_chunks::<2>().0).for_each(|(out, &[a, b])| *out = mean(a, b));
+                let pairs = between[1..=last].as_chunks::<2>().0;
+                row.iter_mut().zip(pairs).for_each(|(out, &[a, b])| *out = mean(a, b));
+                row
             }
         }
-        row
     }
 }
 
 #[inline(always)]
-fn combine<'a>(a: &[u8], b: &[u8], of: impl Fn(u8, u8) -> u8, out: &'a mut [u8]) -> &'a [u8] {
+fn combine(a: &[u8], b: &[u8], of: impl Fn(u8, u8) -> u8, out: &mut [u8]) {
     for (out, (&a, &b)) in out.iter_mut().zip(a.iter().zip(b)) {
         *out = of(a, b);
     }
-    out
 }
 
 /// BT.601 over the full range, with 14 bits.

@@ -20,10 +20,8 @@ pub(super) struct Table {
     direct: bool,
     /// By the next bits: length and symbol; length 0 for longer codes.
     short: [(u8, u8); 1 << AHEAD],
-    /// By the next bits, for whole coefficients as [`Table::coefficient`] gives them: bits used, steps,
-    /// and on top the value; or, marked as [`PART`], length of the code, steps, and size of the value.
-    /// 0 for longer codes.
-    whole: [u32; 1 << AHEAD],
+    /// By the next bits, what a code means in a sequential scan; 0 for longer codes.
+    entries: [Entry; 1 << AHEAD],
     /// By length: one past the last code, aligned to 16 bits.
     limit: [u32; 17],
     /// By length: index of the symbol minus the code.
@@ -31,8 +29,16 @@ pub(super) struct Table {
     symbols: Vec<u8>,
 }
 
-/// Mark of codes whose value reaches beyond the next bits.
-const PART: u32 = 0x80;
+/// A code of a sequential scan and the value behind it. From the lowest byte on: bits of both, how many
+/// coefficients further on the value stands, bits of the code, bits of the value.
+#[derive(Clone, Copy)]
+struct Entry(u32);
+
+impl Entry {
+    fn new(length: u32, steps: usize, size: u32) -> Entry {
+        Entry((length + size) | (steps as u32) << 8 | length << 16 | size << 24)
+    }
+}
 
 /// Steps that stand for the end of a block: beyond any block.
 pub(super) const END: usize = 255;
@@ -43,7 +49,7 @@ impl Table {
         let mut table = Table {
             direct,
             short: [(0, 0); 1 << AHEAD],
-            whole: [0; 1 << AHEAD],
+            entries: [Entry(0); 1 << AHEAD],
             limit: [0; 17],
             offset: [0; 17],
             symbols: symbols.to_vec(),
@@ -69,20 +75,11 @@ impl Table {
 
     /// Enters what begins with a short code.
     fn look_ahead(&mut self, code: u32, length: u32, symbol: u8) {
-        let entries = |bits: u32, used: u32| {
-            let first = (bits as usize) << (AHEAD - used);
-            first..first + (1 << (AHEAD - used))
-        };
-        self.short[entries(code, length)].fill((length as u8, symbol));
-        let Some((steps, size)) = self.meaning(symbol) else { return };
-        let used = length + size;
-        if used <= AHEAD {
-            for bits in 0..1 << size {
-                let entry = used | (steps as u32) << 8 | (signed(bits, size) as u32) << 16;
-                self.whole[entries(code << size | bits, used)].fill(entry);
-            }
-        } else {
-            self.whole[entries(code, length)].fill(length | PART | (steps as u32) << 8 | size << 16);
+        let first = (code as usize) << (AHEAD - length);
+        let all = first..first + (1 << (AHEAD - length));
+        self.short[all.clone()].fill((length as u8, symbol));
+        if let Some((steps, size)) = self.meaning(symbol) {
+            self.entries[all].fill(Entry::new(length, steps, size));
         }
     }
 
@@ -105,31 +102,22 @@ impl Table {
     /// [overdrawn](Bits::overdrawn).
     #[inline(always)]
     pub(super) fn coefficient(&self, bits: &mut Bits<'_>) -> Result<(usize, i32), Problem> {
-        let entry = self.whole[(bits.buffer >> (64 - AHEAD)) as usize];
-        let steps = (entry >> 8 & 255) as usize;
-        if entry & PART > 0 {
-            bits.draw(entry & !PART & 255);
-            let size = entry >> 16;
-            let value = signed(bits.top(size), size);
-            bits.draw(size);
-            return Ok((steps, value));
+        let mut entry = self.entries[(bits.buffer >> (64 - AHEAD)) as usize];
+        if entry.0 == 0 {
+            entry = self.long(*bits)?;
         }
-        if entry == 0 {
-            let (after, steps, value) = self.long_coefficient(*bits)?;
-            *bits = after;
-            return Ok((steps, value));
-        }
-        bits.draw(entry & 255);
-        Ok((steps, entry as i32 >> 16))
+        let [used, steps, length, size] = entry.0.to_le_bytes();
+        let value = signed(bits.buffer << (length & 63), size.into());
+        bits.draw(used.into());
+        Ok((steps.into(), value))
     }
 
     /// By value, so that the fields of the caller's copy can stay in registers.
     #[inline(never)]
-    fn long_coefficient<'a>(&self, mut bits: Bits<'a>) -> Result<(Bits<'a>, usize, i32), Problem> {
+    fn long(&self, mut bits: Bits<'_>) -> Result<Entry, Problem> {
+        let held = bits.held;
         let (steps, size) = self.meaning(self.symbol(&mut bits)?).ok_or(CODE)?;
-        let value = signed(bits.top(size), size);
-        bits.draw(size);
-        Ok((bits, steps, value))
+        Ok(Entry::new(held - bits.held, steps, size))
     }
 
     pub(super) fn symbol(&self, bits: &mut Bits<'_>) -> Result<u8, Problem> {
@@ -151,11 +139,14 @@ impl Table {
     }
 }
 
-/// The value of a coefficient of `size` bits (F.1.2.1): the lower half of the range stands for the
-/// negative values.
+/// The value of a coefficient whose `size` bits, 16 at most, are the highest of `bits` (F.1.2.1): the
+/// lower half of the range stands for the negative values. Without a branch: signs cannot be foreseen.
 #[inline(always)]
-pub(super) fn signed(bits: u32, size: u32) -> i32 {
-    if size > 0 && bits >> (size - 1) == 0 { bits as i32 - (1 << size) + 1 } else { bits as i32 }
+fn signed(bits: u64, size: u32) -> i32 {
+    // In two steps: a shift by 64 is none.
+    let value = (bits >> 1 >> (63 - size)) as i32;
+    let positive = (bits as i64 >> 63) as i32;
+    value - (((1 << size) - 1) & !positive)
 }
 
 /// The bits of a scan, stuffing removed, up to the next marker.
@@ -237,13 +228,6 @@ impl<'a> Bits<'a> {
         Ok(())
     }
 
-    /// The next `n` bits, 16 at most; zeros after the last.
-    #[inline(always)]
-    fn top(&self, n: u32) -> u32 {
-        // In two steps: a shift by 64 is none.
-        (self.buffer >> 32 >> (32 - n)) as u32
-    }
-
     /// Leaves out `n` bits, whether they are held or not.
     #[inline(always)]
     fn draw(&mut self, n: u32) {
@@ -263,6 +247,15 @@ impl<'a> Bits<'a> {
         let bits = self.peek16() >> (16 - n);
         self.skip(n)?;
         Ok(bits)
+    }
+
+    /// The value of a coefficient of `size` bits, 16 at most.
+    #[inline(always)]
+    pub(super) fn take_signed(&mut self, size: u32) -> Result<i32, Problem> {
+        self.peek16();
+        let value = signed(self.buffer, size);
+        self.skip(size)?;
+        Ok(value)
     }
 
     /// To the marker: fewer than 8 bits, the padding, may remain.

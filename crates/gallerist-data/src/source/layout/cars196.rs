@@ -10,7 +10,7 @@
 
 use super::{Layout, Listing, Published, Record, Spec};
 use crate::error::Error;
-use crate::source::mat::{self, Structs, Value};
+use crate::source::mat::{MatFile, Structs, Value};
 use crate::source::tree::Tree;
 use crate::source::window::BoundingBox;
 
@@ -38,7 +38,7 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
     let (folder, file) = at.rsplit_once('/').map_or(("", at), |(folder, file)| (&at[..=folder.len()], file));
     let mut listing = Listing::default();
     if file == SINGLE {
-        let file = MatFile::open(tree, at.to_owned())?;
+        let file = Annotations::open(tree, at)?;
         let names = file.class_names()?;
         file.records("relative_im_path", folder, &names, &mut listing.records)?;
         return Ok(listing);
@@ -49,17 +49,17 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
         places.into_iter().find(|place| tree.contains(place))
     };
     let names = match find(&["cars_meta.mat"]) {
-        Some(meta) => MatFile::open(tree, meta)?.class_names()?,
+        Some(meta) => Annotations::open(tree, &meta)?.class_names()?,
         None => Vec::new(),
     };
     for (part, list) in [("cars_train", Some(at.to_owned())), ("cars_test", find(&[TEST_LABELED, TEST]))] {
         let Some(list) = list else { continue };
-        let file = MatFile::open(tree, list)?;
-        let annotations = file.annotations()?;
+        let file = Annotations::open(tree, &list)?;
+        let annotations = file.structs()?;
         if annotations.column("class").is_none() {
             listing.notes.push(format!(
                 "`{}` gives no classes, and its {} images are left out; `{TEST_LABELED}` has them",
-                file.name,
+                file.0.name,
                 annotations.len()
             ));
             continue;
@@ -71,42 +71,23 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
     Ok(listing)
 }
 
-struct MatFile {
-    name: String,
-    variables: Vec<(String, Value)>,
-}
+/// The annotations in a file.
+struct Annotations(MatFile);
 
-impl MatFile {
-    fn open(tree: &Tree, path: String) -> Result<MatFile, Error> {
-        let name = tree.location(&path);
-        let variables = mat::parse(&tree.read(&path)?).map_err(|problem| Error::Annotation {
-            path: name.clone(),
-            line: None,
-            problem,
-        })?;
-        Ok(MatFile { name, variables })
+impl Annotations {
+    fn open(tree: &Tree, path: &str) -> Result<Annotations, Error> {
+        MatFile::open(tree, path).map(Annotations)
     }
 
-    fn fault(&self, problem: String) -> Error {
-        Error::Annotation { path: self.name.clone(), line: None, problem }
-    }
-
-    fn variable(&self, name: &str) -> Option<&Value> {
-        self.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value)
-    }
-
-    fn annotations(&self) -> Result<&Structs, Error> {
-        match self.variable("annotations") {
-            Some(Value::Structs(structs)) => Ok(structs),
-            _ => Err(self.fault("it has no structure array `annotations`".to_owned())),
-        }
+    fn structs(&self) -> Result<&Structs, Error> {
+        self.0.structs("annotations")
     }
 
     /// The names of the classes, where the file has them.
     fn class_names(&self) -> Result<Vec<String>, Error> {
-        let Some(Value::Cells(cells)) = self.variable("class_names") else { return Ok(Vec::new()) };
+        let Some(Value::Cells(cells)) = self.0.variable("class_names") else { return Ok(Vec::new()) };
         let names: Option<Vec<String>> = cells.iter().map(|c| Some(c.text()?.to_owned())).collect();
-        names.ok_or_else(|| self.fault("`class_names` holds something that is no text".to_owned()))
+        names.ok_or_else(|| self.0.fault("`class_names` holds something that is no text".to_owned()))
     }
 
     /// The images that it lists in `field`, relative to `folder`.
@@ -117,16 +98,16 @@ impl MatFile {
         names: &[String],
         out: &mut Vec<Record>,
     ) -> Result<(), Error> {
-        let annotations = self.annotations()?;
+        let annotations = self.structs()?;
         let column = |field: &str| {
             annotations
                 .column(field)
-                .ok_or_else(|| self.fault(format!("`annotations` has no field `{field}`")))
+                .ok_or_else(|| self.0.fault(format!("`annotations` has no field `{field}`")))
         };
         let (path, class) = (column(field)?, column("class")?);
         let corners = [column("bbox_x1")?, column("bbox_y1")?, column("bbox_x2")?, column("bbox_y2")?];
         for i in 0..annotations.len() {
-            let fault = |problem: &str| self.fault(format!("annotation {}: {problem}", i + 1));
+            let fault = |problem: &str| self.0.fault(format!("annotation {}: {problem}", i + 1));
             let path = annotations.get(i, path).text().ok_or_else(|| fault("its path is no text"))?;
             let class = annotations.get(i, class).number().filter(|c| (1.0..=196.0).contains(c));
             let class = class.ok_or_else(|| fault("its class is not one of 1 to 196"))? as usize;

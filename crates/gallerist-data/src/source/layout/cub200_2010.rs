@@ -1,12 +1,18 @@
 //! CUB-200 of 2010: folders `001.Black_footed_Albatross` to `200.Common_Yellowthroat`, nothing else needed.
 //!
+//! Where the annotations lie in the same tree (`annotations-mat/001.Black_footed_Albatross/….mat`, a file for
+//! every image), the bounding boxes are those of its structure `bbox`: `left`, `top`, `right` and `bottom`,
+//! taken for edges.
+//!
 //! Classes 1 to 100 for training, 101 to 200 for test, as for the set of 2011.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{Layout, Listing, Published, Record, Spec, cub200_2011};
 use crate::error::Error;
+use crate::source::mat::MatFile;
 use crate::source::tree::Tree;
+use crate::source::window::BoundingBox;
 
 pub(super) static SPEC: Spec = Spec {
     layout: Layout::Cub200Of2010,
@@ -35,18 +41,41 @@ fn class(path: &str) -> Option<(u32, &str)> {
     Some((number.parse().ok()?, name))
 }
 
+/// The folder and the name of a file, without its ending: what an image and its annotation have in common.
+fn place(path: &str) -> Option<(&str, &str)> {
+    let (folder, name) = path.rsplit_once('/')?;
+    Some((folder.rsplit('/').next()?, name.rsplit_once('.')?.0))
+}
+
 fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
-    let images = tree.images("");
-    let records: Vec<Record> = images
-        .filter_map(|path| {
-            let (number, name) = class(path)?;
-            Some(Record {
-                path: path.to_owned(),
-                label: Some(name.to_owned()),
-                split: Some(cub200_2011::split(number).into()),
-                ..Record::default()
-            })
-        })
-        .collect();
-    Ok(Listing { skipped: tree.files().len() - records.len(), records, ..Listing::default() })
+    let annotations = tree.files().iter().filter(|path| path.ends_with(".mat"));
+    let annotations: HashMap<_, _> = annotations.filter_map(|path| Some((place(path)?, path))).collect();
+    let mut listing = Listing::default();
+    let mut used = 0;
+    for path in tree.images("") {
+        let Some((number, name)) = class(path) else { continue };
+        let annotation = place(path).and_then(|place| annotations.get(&place));
+        used += 1 + usize::from(annotation.is_some());
+        listing.records.push(Record {
+            path: path.to_owned(),
+            label: Some(name.to_owned()),
+            split: Some(cub200_2011::split(number).into()),
+            window: annotation.map(|path| bounding_box(tree, path)).transpose()?,
+            ..Record::default()
+        });
+    }
+    listing.skipped = tree.files().len() - used;
+    Ok(listing)
+}
+
+fn bounding_box(tree: &Tree, path: &str) -> Result<BoundingBox, Error> {
+    let file = MatFile::open_for(tree, path, "bbox")?;
+    let bbox = file.structs("bbox")?;
+    let edge = |name| {
+        let column = bbox.column(name).filter(|_| bbox.len() == 1);
+        let number = column.and_then(|column| bbox.get(0, column).number());
+        number.ok_or_else(|| file.fault(format!("`bbox` has no number `{name}`"))).map(|v| v as f32)
+    };
+    let (left, top) = (edge("left")?, edge("top")?);
+    Ok(BoundingBox { left, top, width: edge("right")? - left, height: edge("bottom")? - top })
 }

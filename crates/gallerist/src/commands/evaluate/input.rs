@@ -4,12 +4,12 @@ use std::path::Path;
 
 use gallerist::model::Model;
 use gallerist::pages;
-use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{Labelled, Protocol, Setting};
 use gallerist::retrieval::file::load_labels;
+use gallerist::retrieval::{EmbeddingSet, short_fingerprint};
 use gallerist::train::RunDirectory;
 
-use super::super::{Failure, embed_with_bar, model_of};
+use super::super::{Failure, embed_with_bar, model_of, with_cache};
 use super::without_cameras;
 use crate::args::Evaluate;
 use crate::printer;
@@ -64,6 +64,7 @@ fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
     RunDirectory::open(run)?;
     let model = model_of(run, args.checkpoint.into())?;
     super::super::set_threads(model.config().train.threads);
+    let model = with_cache(model, args.cache.as_deref())?;
     let Some(test) = pages::open_test(model.config())? else {
         let hint = "embed a set with `gallerist embed` and give it as --embeddings FILE";
         let message = format!("the run `{}` has no test images (data.test)", run.display());
@@ -118,13 +119,12 @@ pub(super) fn same_model(
     if a == b {
         return Ok(());
     }
-    let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
     let message = format!(
         "`{}` was embedded with the network {}\n  `{}` with {}: their distances mean nothing to each other",
         query.display(),
-        short(&a),
+        short_fingerprint(&a),
         gallery.display(),
-        short(&b)
+        short_fingerprint(&b)
     );
     if force {
         printer::warning(&message);
