@@ -13,6 +13,7 @@
 
 mod average;
 pub mod config;
+mod crossing;
 mod diagnostics;
 mod directory;
 mod evaluation;
@@ -21,6 +22,7 @@ mod head_init;
 pub mod log;
 mod means;
 mod objective;
+mod precision;
 mod trainer;
 
 pub use config::{
@@ -30,4 +32,5 @@ pub use config::{
 pub use directory::RunDirectory;
 pub use evaluation::{measures, protocol};
 pub use objective::{LossTerm, LossTerms};
+pub use precision::{LossScale, Precision};
 pub use trainer::{Observer, Outcome, Trainer, open_test};
