@@ -25,6 +25,11 @@ impl Crossing {
         if outputs.iter().all(|output| output.device() == *host) {
             return Crossing { of_network: Vec::new(), outputs };
         }
+        Self::copied(outputs, host)
+    }
+
+    /// The outputs copied to `host`, whatever their device.
+    fn copied(outputs: Vec<Tensor<2>>, host: &Device) -> Self {
         let bring = |output: &Tensor<2>| {
             let data = output.clone().detach().into_data().convert_dtype(DType::F32);
             Tensor::from_data(data, host).require_grad()
@@ -71,5 +76,56 @@ impl Crossing {
             None => GradientsParams::new(),
         };
         (of_network, of_objective)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::{ModuleVisitor, Param};
+    use burn::tensor::TensorData;
+
+    use super::*;
+    use crate::network::{BnInceptionConfig, InceptionHead, InputShape, NetworkConfig};
+    use crate::pairwise::{host, l2_normalize};
+
+    /// Gradients of a loss of two of a network's three heads, by way of a crossing.
+    fn gradients(crossing: fn(Vec<Tensor<2>>, &Device) -> Crossing, scale: f64) -> Vec<Vec<f64>> {
+        struct Collect(GradientsParams, Vec<Vec<f64>>);
+        impl ModuleVisitor for Collect {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                self.1.extend(self.0.get::<D>(param.id).map(|gradient| host(&gradient)));
+            }
+        }
+        let device = Device::flex().autodiff();
+        let heads = vec![InceptionHead::L, InceptionHead::M, InceptionHead::H];
+        let config: NetworkConfig = BnInceptionConfig { dimensions: 4, heads, ..Default::default() }.into();
+        let shape = [2, 3, 64, 64];
+        let network = config.init(InputShape { channels: 3, height: 64, width: 64 }, 1, &device).unwrap();
+        let values = (0..shape.iter().product()).map(|i: usize| (i as f32).sin()).collect::<Vec<_>>();
+        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &device);
+        let crossing = crossing(network.forward(images), &device);
+        let [first, _, last] = crossing.outputs() else { panic!("three heads") };
+        let value = l2_normalize(first.clone()).mul(l2_normalize(last.clone())).sum().reshape([1]);
+        let (of_network, of_none) = crossing.backward(value, &network, &Vec::<Network>::new(), scale);
+        assert!(of_none.is_empty());
+        let mut visitor = Collect(of_network, Vec::new());
+        network.visit(&mut visitor);
+        assert!(!visitor.1.is_empty());
+        visitor.1
+    }
+
+    #[test]
+    fn gradients_that_crossed_are_those_of_one_graph() {
+        assert_eq!(gradients(Crossing::copied, 1.0), gradients(Crossing::new, 1.0));
+    }
+
+    #[test]
+    fn a_scale_is_in_every_gradient() {
+        let plain = gradients(Crossing::new, 1.0);
+        for (scaled, plain) in
+            gradients(Crossing::copied, 1024.0).iter().flatten().zip(plain.iter().flatten())
+        {
+            assert!((scaled / 1024.0 - plain).abs() <= 1e-6 * plain.abs() + 1e-12, "{scaled} and {plain}");
+        }
     }
 }

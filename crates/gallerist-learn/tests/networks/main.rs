@@ -4,4 +4,5 @@
 mod formula;
 mod golden;
 mod layers;
+mod mixed;
 mod reference;

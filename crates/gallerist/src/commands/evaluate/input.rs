@@ -9,7 +9,7 @@ use gallerist::retrieval::eval::{Labelled, Protocol, Setting};
 use gallerist::retrieval::file::load_labels;
 use gallerist::train::RunDirectory;
 
-use super::super::{Failure, embed_with_bar, model_of};
+use super::super::{Failure, embed_with_bar, model_of, on_device};
 use super::without_cameras;
 use crate::args::Evaluate;
 use crate::printer;
@@ -64,6 +64,7 @@ fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
     RunDirectory::open(run)?;
     let model = model_of(run, args.checkpoint.into())?;
     super::super::set_threads(model.config().train.threads);
+    let model = on_device(model, args.device.unwrap_or_default())?;
     let Some(test) = pages::open_test(model.config())? else {
         let hint = "embed a set with `gallerist embed` and give it as --embeddings FILE";
         let message = format!("the run `{}` has no test images (data.test)", run.display());
