@@ -263,8 +263,10 @@ mod cuda {
                 "set CUDA_PATH to the folder that has include/cuda_runtime.h",
             ));
         }
-        let refused =
-            |e: result::DriverError| Unavailable::new(format!("the driver of CUDA refuses: {e}"), DOCS);
+        let refused = |e: result::DriverError| {
+            let why = e.error_string().map_or("no reason given".into(), |text| text.to_string_lossy());
+            Unavailable::new(format!("the driver of CUDA refuses: {why}"), DOCS)
+        };
         result::init().map_err(refused)?;
         let count = result::device::get_count().map_err(refused)?;
         if i32::try_from(number).is_ok_and(|number| number >= count) || i32::try_from(number).is_err() {
