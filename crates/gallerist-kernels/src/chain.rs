@@ -10,8 +10,9 @@ use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::conv::{self, Geometry, Source};
-use crate::nhwc::Maps;
+use crate::nhwc::{Contiguous, Maps};
 use crate::norm::{self, Activation, Affine, Deviations, GradientSums, Linear, Moments};
+use crate::profile;
 
 /// Elements of a part of the last maps that is worked on at a time.
 const PART_ELEMENTS: usize = 32 * 1024;
@@ -38,16 +39,16 @@ pub(crate) struct LayerOptions {
 
 /// The tensors of a layer. `statistics` are mean and variance, where they are given.
 pub(crate) struct LayerValues {
-    pub(crate) weight: Vec<f32>,
+    pub(crate) weight: Contiguous,
     pub(crate) weight_shape: [usize; 4],
-    pub(crate) gamma: Vec<f32>,
-    pub(crate) beta: Vec<f32>,
-    pub(crate) statistics: Option<[Vec<f32>; 2]>,
+    pub(crate) gamma: Contiguous,
+    pub(crate) beta: Contiguous,
+    pub(crate) statistics: Option<[Contiguous; 2]>,
 }
 
 /// A layer after the forward pass.
 struct Layer {
-    weight: Vec<f32>,
+    weight: Contiguous,
     sizes: Geometry,
     affine: Affine,
     activation: Activation,
@@ -106,7 +107,7 @@ impl Chain {
             let after = options.batch_statistics.then_some(&deviations as conv::After<'_, Deviations>);
             let (result, parts) = conv::forward(&source, &values.weight, None, &sizes, after);
             let moments = options.batch_statistics.then(|| Moments::join(parts, channels));
-            let [mean, variance] = match (&moments, &values.statistics) {
+            let [mean, variance]: [&[f32]; 2] = match (&moments, &values.statistics) {
                 (Some(moments), _) => [&moments.mean, &moments.variance],
                 (None, Some([mean, variance])) => [mean, variance],
                 (None, None) => unreachable!("statistics are of the batch or given"),
@@ -238,6 +239,7 @@ impl Layer {
         dy: &[f32],
         wanted: Wanted,
     ) -> (Option<Buffer>, Option<GradientSums>) {
+        let _measured = profile::scope("batch norm, sums of the gradient");
         let channels = self.sizes.output.channels;
         let part = (PART_ELEMENTS / channels).max(1) * channels;
         let sum = |index: usize, dy: &[f32]| {
@@ -267,6 +269,13 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nhwc::contiguous_tensor;
+
+    fn parameter(values: &[f32]) -> Contiguous {
+        let mut buffer = Buffer::new(values.len());
+        buffer.copy_from_slice(values);
+        Contiguous::of(&contiguous_tensor(buffer, [values.len()]))
+    }
 
     #[test]
     fn without_sums_every_part_of_the_last_gradient_is_masked() {
@@ -282,11 +291,11 @@ mod tests {
             batch_statistics: false,
         };
         let values = LayerValues {
-            weight: vec![1.0, 0.0, 0.0, 1.0],
+            weight: parameter(&[1.0, 0.0, 0.0, 1.0]),
             weight_shape: [2, 2, 1, 1],
-            gamma: vec![1.0; 2],
-            beta: vec![0.0; 2],
-            statistics: Some([vec![0.0; 2], vec![1.0; 2]]),
+            gamma: parameter(&[1.0; 2]),
+            beta: parameter(&[0.0; 2]),
+            statistics: Some([parameter(&[0.0; 2]), parameter(&[1.0; 2])]),
         };
         let layers = vec![(options, values)];
         let (y, _, chain) = Chain::forward(&x, maps, layers, Shortcut::None, None);

@@ -19,6 +19,7 @@ use crate::buffer::{Buffer, with_scratch};
 use crate::depthwise;
 use crate::nhwc::{Maps, transpose};
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
+use crate::profile;
 use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Run, chunks, panel_width};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
@@ -66,6 +67,16 @@ impl<'a> Source<'a> {
         match self {
             Source::Values(x) => Some(&x[first..]),
             _ => None,
+        }
+    }
+
+    /// Writes positions of `channels` elements, from element `first` on, to `to`, where they lie `pitch` apart.
+    fn copy_apart(&self, first: usize, channels: usize, pitch: usize, to: &mut [f32]) {
+        if pitch == channels {
+            return self.copy(first, to);
+        }
+        for (position, to) in to.chunks_mut(pitch).enumerate() {
+            self.copy(first + position * channels, &mut to[..channels]);
         }
     }
 
@@ -250,12 +261,13 @@ impl Windows {
             let column = self.lowest(1).cast_unsigned();
             let first = ((tile.first_image * height + row) * width + column) * channels;
             if let Some(values) = source.values(first) {
-                return work(View { values, image_rows: height, row_pixels: width, channels });
+                return work(View { values, image_rows: height, row_pixels: width, pitch: channels });
             }
         }
+        let pitch = pitch(channels);
         let image_rows = self.extent(0, tile.rows);
         let row_pixels = self.extent(1, self.grid[1]);
-        let row = row_pixels * channels;
+        let row = row_pixels * pitch;
         // Columns [left, right) of the copy are columns of the source.
         let left = (-self.lowest(1)).clamp(0, row_pixels.cast_signed()).cast_unsigned();
         let right = (width.cast_signed() - self.lowest(1))
@@ -271,16 +283,21 @@ impl Windows {
                         to.fill(0.0);
                         continue;
                     }
-                    to[..left * channels].fill(0.0);
-                    to[right * channels..].fill(0.0);
+                    to[..left * pitch].fill(0.0);
+                    to[right * pitch..].fill(0.0);
                     if left < right {
                         let from =
                             ((tile.first_image + image) * height + y.cast_unsigned()) * width + first_column;
-                        source.copy(from * channels, &mut to[left * channels..right * channels]);
+                        source.copy_apart(
+                            from * channels,
+                            channels,
+                            pitch,
+                            &mut to[left * pitch..right * pitch],
+                        );
                     }
                 }
             }
-            work(View { values: copy, image_rows, row_pixels, channels })
+            work(View { values: copy, image_rows, row_pixels, pitch })
         })
     }
 
@@ -291,7 +308,7 @@ impl Windows {
             for i in 0..tile.rows {
                 let row = (image * view.image_rows + i * self.step[0]) * view.row_pixels;
                 for j in 0..self.grid[1] {
-                    positions.push((row + j * self.step[1]) * view.channels);
+                    positions.push((row + j * self.step[1]) * view.pitch);
                 }
             }
         }
@@ -302,7 +319,7 @@ impl Windows {
     fn tap(&self, a: usize, b: usize, view: &View<'_>) -> usize {
         let row = (self.offsets[0][a] - self.lowest(0)).cast_unsigned();
         let column = (self.offsets[1][b] - self.lowest(1)).cast_unsigned();
-        (row * view.row_pixels + column) * view.channels
+        (row * view.row_pixels + column) * view.pitch
     }
 
     /// The offsets of all window elements, channel 0, row by row.
@@ -333,7 +350,14 @@ struct View<'a> {
     values: &'a [f32],
     image_rows: usize,
     row_pixels: usize,
-    channels: usize,
+    /// Elements from a position to the next.
+    pitch: usize,
+}
+
+/// How far apart the positions of a copy are put. Positions half a kilobyte or a multiple of it apart fall
+/// into few sets of the first-level cache, and a column of them drives itself out.
+fn pitch(channels: usize) -> usize {
+    if channels.is_multiple_of(128) { channels + 16 } else { channels }
 }
 
 /// A result that several threads write at places of their own.
@@ -544,6 +568,7 @@ pub(crate) fn forward<T: Send>(
     sizes: &Geometry,
     after: Option<After<'_, T>>,
 ) -> (Buffer, Vec<T>) {
+    let _measured = profile::convolution("convolution", sizes, 1);
     let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
     let columns = sizes.channels_out_group();
     let width = sizes.kernel[1];
@@ -646,6 +671,7 @@ pub(crate) fn input_gradient<T: Send>(
     sizes: &Geometry,
     after: Option<After<'_, T>>,
 ) -> (Buffer, Vec<T>) {
+    let _measured = profile::convolution("convolution, input gradient", sizes, 1);
     let mut dx = Buffer::new(sizes.input.len());
     let grids = Grid::all(sizes);
     if let [grid] = &grids[..]
@@ -697,6 +723,7 @@ pub(crate) fn both_gradients<T: Send>(
         let (input, parts) = input_gradient(weight, dy, sizes, after);
         return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };
     }
+    let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);
     let [grid] = &grids[..] else { unreachable!("stride 1 makes one grid") };
     let weights = grid.pack(weight, sizes);
@@ -723,7 +750,7 @@ pub(crate) fn both_gradients<T: Send>(
             )
         };
         let dx_positions: Vec<usize> = (0..positions).map(|position| position * inputs).collect();
-        with_tile(x, 1, first_position * inputs, positions * inputs, |x| match &weights {
+        with_tile(x, 1, first_position * inputs, [positions, inputs], |x, x_pitch| match &weights {
             Weights::Rows(rows) => grid.windows.with_view(dy, tile, |view| {
                 let (at, taps) = (grid.windows.positions(tile, &view), grid.windows.taps(&view));
                 let product = depthwise::Product {
@@ -737,12 +764,12 @@ pub(crate) fn both_gradients<T: Send>(
                 };
                 // SAFETY: the positions of `dx` are those of the tile.
                 unsafe { product.compute() };
-                depthwise::add_sums(view.values, &at, &taps, &x[..positions * inputs], sums);
+                depthwise::add_sums(view.values, &at, &taps, x, x_pitch, sums);
             }),
             Weights::Panels(panels) => {
-                with_tile(dy, 0, first_position * outputs, positions * outputs, |dy| {
+                with_tile(dy, 0, first_position * outputs, [positions, outputs], |dy, dy_pitch| {
                     let dy_positions: Vec<usize> =
-                        (0..positions).map(|position| position * outputs).collect();
+                        (0..positions).map(|position| position * dy_pitch).collect();
                     let of_input = Product {
                         a: dy.as_ptr(),
                         rows_a: &dy_positions,
@@ -759,14 +786,15 @@ pub(crate) fn both_gradients<T: Send>(
                     // SAFETY: `dy` has a row of `outputs` values for every position, the panels one row of
                     // whole vectors for each of these, `dx` a row of `inputs` values for every position.
                     unsafe { of_input.compute() };
-                    let (left, right) = if input_is_long { (dy, x) } else { (x, dy) };
+                    let (dy, x) = ((dy, dy_pitch), (x, x_pitch));
+                    let ((left, step), (right, stride_b)) = if input_is_long { (dy, x) } else { (x, dy) };
                     let of_weight = Product {
                         a: left.as_ptr(),
                         rows_a: &(0..short).collect::<Vec<_>>(),
-                        step: short,
-                        chunks: &chunks(&[Run { offset: 0, len: positions }], short),
+                        step,
+                        chunks: &chunks(&[Run { offset: 0, len: positions }], step),
                         b: right.as_ptr(),
-                        stride_b: long,
+                        stride_b,
                         panel_stride: panel_width(),
                         c: sums.as_mut_ptr(),
                         rows_c: &(0..short).map(|row| row * long).collect::<Vec<_>>(),
@@ -803,28 +831,30 @@ pub(crate) fn both_gradients<T: Send>(
             }
         }
         Weights::Panels(_) if input_is_long => gradient.copy_from_slice(total),
-        Weights::Panels(_) => transpose(total, inputs, outputs, &mut gradient),
+        Weights::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
     }
     BothGradients { input: dx, parts: of_parts.into_iter().flatten().collect(), weight: gradient }
 }
 
-/// Calls `work` with `len` elements of `source` from `first` on, where they lie or in scratch memory `slot`.
-/// One vector more than these may be read.
+/// Calls `work` with `positions` of `channels` elements of `source`, from element `first` on, and how far apart
+/// they are: where they lie or in scratch memory `slot`. One vector more than these may be read.
 fn with_tile<R>(
     source: &Source<'_>,
     slot: usize,
     first: usize,
-    len: usize,
-    work: impl FnOnce(&[f32]) -> R,
+    [positions, channels]: [usize; 2],
+    work: impl FnOnce(&[f32], usize) -> R,
 ) -> R {
+    let pitch = pitch(channels);
     if let Some(values) = source.values(first)
-        && values.len() >= len + MAX_PANEL
+        && pitch == channels
+        && values.len() >= positions * channels + MAX_PANEL
     {
-        return work(values);
+        return work(values, channels);
     }
-    with_scratch(slot, len + MAX_PANEL, |copy| {
-        source.copy(first, &mut copy[..len]);
-        work(copy)
+    with_scratch(slot, positions * pitch + MAX_PANEL, |copy| {
+        source.copy_apart(first, channels, pitch, &mut copy[..positions * pitch]);
+        work(copy, pitch)
     })
 }
 
@@ -847,6 +877,7 @@ fn join_parts(sums: &mut [f32], len: usize) -> &[f32] {
 /// Images are summed in up to [`MOST_PARTS`] runs of neighbours, fewer for larger weights, and the
 /// runs in order: the bits do not depend on the number of threads.
 pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry) -> Buffer {
+    let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
     assert_eq!(x.len(), sizes.input.len());
     assert_eq!(dy.len(), sizes.output.len());
     let windows = sizes.windows();
@@ -885,16 +916,17 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                         )
                     };
                     let positions = windows.positions(tile, &view);
-                    let (first, len) = tile_elements(tile, sizes.output);
-                    with_tile(dy, 1, first, len, |dy| {
-                        depthwise::add_sums(view.values, &positions, &windows.taps(&view), &dy[..len], sums);
+                    let (first, per_position) = tile_positions(tile, sizes.output);
+                    with_tile(dy, 1, first, per_position, |dy, pitch| {
+                        let taps = windows.taps(&view);
+                        depthwise::add_sums(view.values, &positions, &taps, dy, pitch, sums);
                     });
                     return;
                 }
                 let positions = tile_runs(&windows, tile, &view);
-                let terms = chunks(&positions, sizes.stride[1] * view.channels);
-                let (first, len) = tile_elements(tile, sizes.output);
-                with_tile(dy, 1, first, len, |dy| {
+                let terms = chunks(&positions, sizes.stride[1] * view.pitch);
+                let (first, per_position) = tile_positions(tile, sizes.output);
+                with_tile(dy, 1, first, per_position, |dy, pitch| {
                     for group in 0..groups {
                         let rows_a: Vec<usize> = rows
                             .clone()
@@ -907,10 +939,10 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                         let product = Product {
                             a: view.values.as_ptr(),
                             rows_a: &rows_a,
-                            step: sizes.stride[1] * view.channels,
+                            step: sizes.stride[1] * view.pitch,
                             chunks: &terms,
                             b: dy[group * columns..].as_ptr(),
-                            stride_b: sizes.output.channels,
+                            stride_b: pitch,
                             panel_stride: panel_width(),
                             c: shared.address().wrapping_add(part * part_len + group * window * columns),
                             rows_c: &rows_c,
@@ -927,20 +959,37 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
         }
     });
 
-    let first = join_parts(&mut sums, part_len);
+    let total = join_parts(&mut sums, part_len);
     let mut gradient = Buffer::new(part_len);
     let taps = sizes.taps();
-    gradient.par_chunks_mut(window).enumerate().for_each(|(column, of_column)| {
-        let (group, column) = (column / columns, column % columns);
+    if depthwise {
+        transpose(total, taps, groups, &mut gradient);
+    } else {
+        let of_group = window * columns;
+        for (total, gradient) in total.chunks_exact(of_group).zip(gradient.chunks_exact_mut(of_group)) {
+            by_column(total, [taps, channels], columns, gradient);
+        }
+    }
+    gradient
+}
+
+/// Sums with one row of `columns` per window element (tap, channel) in the order of a weight: by column,
+/// channel and tap.
+fn by_column(sums: &[f32], [taps, channels]: [usize; 2], columns: usize, weight: &mut [f32]) {
+    /// Columns that are read together: those of a cache line.
+    const COLUMNS: usize = 16;
+    let window = taps * channels;
+    weight.par_chunks_mut(window * COLUMNS).enumerate().for_each(|(block, weight)| {
         for channel in 0..channels {
             for tap in 0..taps {
-                let row = group * window + tap * channels + channel;
-                of_column[channel * taps + tap] =
-                    if depthwise { first[tap * groups + group] } else { first[row * columns + column] };
+                let row = &sums[(tap * channels + channel) * columns + block * COLUMNS..];
+                let to = weight[channel * taps + tap..].iter_mut().step_by(window);
+                for (to, value) in to.zip(row) {
+                    *to = *value;
+                }
             }
         }
     });
-    gradient
 }
 
 /// The part of `tile` that belongs to the images `[first, last)`.
@@ -956,16 +1005,17 @@ fn tile_runs(windows: &Windows, tile: Tile, view: &View<'_>) -> Vec<Run> {
     for image in 0..tile.images {
         for i in 0..tile.rows {
             let row = image * view.image_rows + i * windows.step[0];
-            runs.push(Run { offset: row * view.row_pixels * view.channels, len: windows.grid[1] });
+            runs.push(Run { offset: row * view.row_pixels * view.pitch, len: windows.grid[1] });
         }
     }
     runs
 }
 
-/// The first element and the number of elements of `maps` at a tile's grid positions, which are consecutive.
-fn tile_elements(tile: Tile, maps: Maps) -> (usize, usize) {
-    let row = maps.width * maps.channels;
-    ((tile.first_image * maps.height + tile.first_row) * row, tile.images * tile.rows * row)
+/// The first element of `maps` at a tile's grid positions, which are consecutive; their number and the elements
+/// of each.
+fn tile_positions(tile: Tile, maps: Maps) -> (usize, [usize; 2]) {
+    let first = (tile.first_image * maps.height + tile.first_row) * maps.width;
+    (first * maps.channels, [tile.images * tile.rows * maps.width, maps.channels])
 }
 
 #[cfg(test)]

@@ -108,17 +108,24 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
     }
 }
 
-/// Adds `sum over i of x[positions[i] + taps[t] + c] * y[i][c]` to `sums[t][c]`.
+/// Adds `sum over i of x[positions[i] + taps[t] + c] * y[i * pitch + c]` to `sums[t][c]`.
 ///
 /// # Panics
 ///
 /// If a window leaves `x` or the lengths do not fit together.
-pub(crate) fn add_sums(x: &[f32], positions: &[usize], taps: &[usize], y: &[f32], sums: &mut [f32]) {
+pub(crate) fn add_sums(
+    x: &[f32],
+    positions: &[usize],
+    taps: &[usize],
+    y: &[f32],
+    pitch: usize,
+    sums: &mut [f32],
+) {
     let channels = sums.len() / taps.len();
     assert_eq!(sums.len(), taps.len() * channels);
-    assert_eq!(y.len(), positions.len() * channels);
+    assert!(positions.is_empty() || (positions.len() - 1) * pitch + channels <= y.len(), "too few values");
     assert_windows_inside(x, positions, taps, channels);
-    run(AddSums { x, positions, taps, y, channels, sums });
+    run(AddSums { x, positions, taps, y, pitch, channels, sums });
 }
 
 struct AddSums<'a> {
@@ -126,6 +133,7 @@ struct AddSums<'a> {
     positions: &'a [usize],
     taps: &'a [usize],
     y: &'a [f32],
+    pitch: usize,
     channels: usize,
     sums: &'a mut [f32],
 }
@@ -140,7 +148,7 @@ impl WithSimd for AddSums<'_> {
             let mut tap = 0;
             while tap < self.taps.len() {
                 // SAFETY: `add_sums`, the only constructor of `AddSums`, has checked that all windows lie in
-                // `x`; `first + count <= channels`.
+                // `x` and all factors in `y`; `first + count <= channels`.
                 unsafe {
                     tap += match (self.taps.len() - tap, count == S::F32_LANES) {
                         (9.., true) => taps::<S, true, 9>(simd, &mut self, tap, first, count),
@@ -158,7 +166,7 @@ impl WithSimd for AddSums<'_> {
 ///
 /// # Safety
 ///
-/// All windows lie in `x`; there are `T` taps and `count` channels from there on, no more channels than a
+/// All windows lie in `x` and all factors in `y`; there are `T` taps and `count` channels from there on, no more channels than a
 /// vector has, just as many if `WHOLE`.
 #[inline(always)]
 unsafe fn taps<S: Simd, const WHOLE: bool, const T: usize>(
@@ -183,7 +191,7 @@ unsafe fn taps<S: Simd, const WHOLE: bool, const T: usize>(
                 sums[t] = simd.mul_add_e_f32s(value, factor, sums[t]);
             }
         }
-        y = y.wrapping_add(of.channels);
+        y = y.wrapping_add(of.pitch);
     }
     for t in 0..T {
         let total = of.sums[(tap + t) * of.channels + first..][..count].as_mut_ptr();

@@ -14,17 +14,21 @@ use burn::backend::{
     Autodiff, Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
     ExtensionType, Flex, backend_extension,
 };
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
+use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
 use crate::buffer::Buffer;
 use crate::chain::{Chain, LayerOptions, LayerValues, Shortcut, Wanted};
+use crate::concat;
 use crate::conv::{self, Geometry, Source};
-use crate::nhwc::{Maps, Values, contiguous_tensor, contiguous_values, tensor};
+use crate::nhwc::{Contiguous, Maps, Values, contiguous_tensor, tensor};
 use crate::norm::{self, Activation, Affine, Winners};
-use crate::pool::{self, Windows};
+use crate::pool::{self, Means, Windows};
 
 /// Most layers of a chain.
 pub(crate) const LONGEST_CHAIN: usize = 4;
+
+/// Most parts of a concatenation.
+pub(crate) const MOST_PARTS: usize = 6;
 
 /// What follows the normalisation in the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +105,12 @@ pub(crate) trait KernelOps: Backend {
     /// Maximum over windows.
     fn max_pool2d_kernel(x: FloatTensor<Self>, options: MaxPoolOptions<2>) -> FloatTensor<Self>;
 
+    /// Mean over windows.
+    fn avg_pool2d_kernel(x: FloatTensor<Self>, options: AvgPoolOptions<2>) -> FloatTensor<Self>;
+
+    /// 2 to [`MOST_PARTS`] tensors one after the other along the channels.
+    fn concat_kernel(#[extension_type] parts: Tensors<Self>) -> FloatTensor<Self>;
+
     /// Mean over all positions, `[batch, channels]`.
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
@@ -137,10 +147,10 @@ fn conv2d(
     options: &ConvOptions<2>,
 ) -> FlexTensor {
     let sizes = geometry(x, weight, options);
-    let bias = bias.map(contiguous_values);
+    let bias = bias.map(Contiguous::of);
     let x = Values::of(x);
     let (y, _) =
-        conv::forward::<()>(&Source::Values(&x), &contiguous_values(weight), bias.as_deref(), &sizes, None);
+        conv::forward::<()>(&Source::Values(&x), &Contiguous::of(weight), bias.as_deref(), &sizes, None);
     tensor(y, sizes.output)
 }
 
@@ -170,13 +180,8 @@ fn batch_norm_train(
     let maps = Maps::of(x);
     let values = Values::of(x);
     let moments = norm::moments(&values, maps.channels);
-    let affine = Affine::new(
-        &contiguous_values(gamma),
-        &contiguous_values(beta),
-        &moments.mean,
-        &moments.variance,
-        epsilon,
-    );
+    let affine =
+        Affine::new(&Contiguous::of(gamma), &Contiguous::of(beta), &moments.mean, &moments.variance, epsilon);
     let (y, winners) = match tail {
         Tail::Activation(activation) => (tensor(norm::apply(&values, &affine, None, activation), maps), None),
         Tail::ReluMaxPool2 => {
@@ -214,6 +219,14 @@ impl KernelOps for Flex {
 
     fn max_pool2d_kernel(x: FlexTensor, options: MaxPoolOptions<2>) -> FlexTensor {
         max_pool2d(&x, &options).0
+    }
+
+    fn avg_pool2d_kernel(x: FlexTensor, options: AvgPoolOptions<2>) -> FlexTensor {
+        avg_pool2d(&x, &options).0
+    }
+
+    fn concat_kernel(parts: Tensors<Flex>) -> FlexTensor {
+        concat(&parts.0.iter().collect::<Vec<_>>())
     }
 
     fn global_average_kernel(x: FlexTensor) -> FlexTensor {
@@ -285,12 +298,12 @@ fn chain(
         let weight_shape = of_layer[0].layout().shape().dims::<4>();
         weight_shapes.push(weight_shape);
         let values = LayerValues {
-            weight: contiguous_values(&of_layer[0]),
+            weight: Contiguous::of(&of_layer[0]),
             weight_shape,
-            gamma: contiguous_values(&of_layer[1]),
-            beta: contiguous_values(&of_layer[2]),
+            gamma: Contiguous::of(&of_layer[1]),
+            beta: Contiguous::of(&of_layer[2]),
             statistics: (!options.batch_statistics)
-                .then(|| [contiguous_values(&of_layer[3]), contiguous_values(&of_layer[4])]),
+                .then(|| [Contiguous::of(&of_layer[3]), Contiguous::of(&of_layer[4])]),
         };
         all.push((options, values));
     }
@@ -304,10 +317,25 @@ fn chain(
 }
 
 fn max_pool2d(x: &FlexTensor, options: &MaxPoolOptions<2>) -> (FlexTensor, Vec<u8>, Windows) {
-    let windows = Windows::new(Maps::of(x), options)
+    let windows = Windows::of_max(Maps::of(x), options)
         .expect("the door of the crate forwards what the kernels do not cover");
     let (y, place) = pool::max_forward(&Values::of(x), &windows);
     (tensor(y, windows.output), place, windows)
+}
+
+fn avg_pool2d(x: &FlexTensor, options: &AvgPoolOptions<2>) -> (FlexTensor, Means) {
+    let means = Means::new(Maps::of(x), options)
+        .expect("the door of the crate forwards what the kernels do not cover");
+    let y = pool::window_mean_forward(&Values::of(x), &means);
+    (tensor(y, means.output), means)
+}
+
+fn concat(parts: &[&FlexTensor]) -> FlexTensor {
+    let values: Vec<Values> = parts.iter().map(|part| Values::of(part)).collect();
+    let channels = || parts.iter().map(|part| Maps::of(part).channels);
+    let first = Maps::of(parts[0]);
+    let slices: Vec<(&[f32], usize)> = values.iter().map(|values| &**values).zip(channels()).collect();
+    tensor(concat::forward(&slices, first.pixels()), Maps { channels: channels().sum(), ..first })
 }
 
 fn global_average(x: &FlexTensor) -> FlexTensor {
@@ -324,10 +352,10 @@ fn fixed_affine(
     epsilon: f64,
 ) -> Affine {
     Affine::new(
-        &contiguous_values(gamma),
-        &contiguous_values(beta),
-        &contiguous_values(mean),
-        &contiguous_values(variance),
+        &Contiguous::of(gamma),
+        &Contiguous::of(beta),
+        &Contiguous::of(mean),
+        &Contiguous::of(variance),
         epsilon,
     )
 }
@@ -375,7 +403,7 @@ fn conv2d_backward(
     let sizes = geometry(&x, &weight, &options);
     let (x, dy) = (Values::of(&x), Values::of(dy));
     let shape = weight.layout().shape().dims::<4>();
-    let weight = contiguous_values(&weight);
+    let weight = Contiguous::of(&weight);
     let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
     let (dx, dw) = match (x_node, weight_node) {
         (Some(_), Some(_)) => {
@@ -533,6 +561,54 @@ impl Backward<Flex, 1> for MaxPool2d {
 }
 
 #[derive(Debug)]
+struct AvgPool2d;
+
+impl Backward<Flex, 1> for AvgPool2d {
+    type State = Means;
+
+    fn backward(self, ops: Ops<Means, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let means = ops.state;
+        unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
+            tensor(pool::window_mean_gradient(&Values::of(&dy), &means), means.input)
+        });
+    }
+}
+
+/// `N` parts; the state is their channels.
+#[derive(Debug)]
+struct ConcatOf<const N: usize>;
+
+impl<const N: usize> Backward<Flex, N> for ConcatOf<N> {
+    type State = [usize; N];
+
+    fn backward(self, ops: Ops<[usize; N], N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let dy = gradients.consume::<Flex>(&ops.node);
+        let maps = Maps::of(&dy);
+        let dy = Values::of(&dy);
+        let mut from = 0;
+        for (node, channels) in ops.parents.into_iter().zip(ops.state) {
+            if let Some(node) = node {
+                let dx = concat::part(&dy, maps.channels, from, channels);
+                gradients.register::<Flex>(node.id, tensor(dx, Maps { channels, ..maps }));
+            }
+            from += channels;
+        }
+    }
+}
+
+/// Puts a concatenation of `N` parts into the gradient graph.
+fn track_concat<C: CheckpointStrategy, const N: usize>(parts: Vec<Tracked>) -> Tracked {
+    let parts: [Tracked; N] = parts.try_into().expect("the caller has counted them");
+    let y = concat(&parts.each_ref().map(|part| part.primitive()));
+    match ConcatOf::<N>.prepare::<C>(parts.each_ref().map(|part| part.node())).compute_bound().stateful() {
+        OpsKind::Tracked(preparation) => {
+            preparation.finish(parts.each_ref().map(|part| Maps::of(part.primitive()).channels), y)
+        }
+        OpsKind::UnTracked(preparation) => preparation.finish(y),
+    }
+}
+
+#[derive(Debug)]
 struct GlobalAverage;
 
 impl Backward<Flex, 1> for GlobalAverage {
@@ -541,7 +617,7 @@ impl Backward<Flex, 1> for GlobalAverage {
     fn backward(self, ops: Ops<Maps, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let maps = ops.state;
         unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
-            tensor(pool::mean_gradient(&contiguous_values(&dy), maps), maps)
+            tensor(pool::mean_gradient(&Contiguous::of(&dy), maps), maps)
         });
     }
 }
@@ -605,6 +681,26 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
                 preparation.finish(MaxPoolState { place, windows }, y)
             }
             OpsKind::UnTracked(preparation) => preparation.finish(y),
+        }
+    }
+
+    fn avg_pool2d_kernel(x: Tracked, options: AvgPoolOptions<2>) -> Tracked {
+        let (y, means) = avg_pool2d(x.primitive(), &options);
+        match AvgPool2d.prepare::<C>([x.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(preparation) => preparation.finish(means, y),
+            OpsKind::UnTracked(preparation) => preparation.finish(y),
+        }
+    }
+
+    fn concat_kernel(parts: Tensors<Self>) -> Tracked {
+        let parts = parts.0;
+        match parts.len() {
+            2 => track_concat::<C, 2>(parts),
+            3 => track_concat::<C, 3>(parts),
+            4 => track_concat::<C, 4>(parts),
+            5 => track_concat::<C, 5>(parts),
+            6 => track_concat::<C, 6>(parts),
+            _ => unreachable!("a concatenation has 2 to {MOST_PARTS} parts"),
         }
     }
 

@@ -22,6 +22,7 @@
 
 mod buffer;
 mod chain;
+mod concat;
 mod conv;
 mod depthwise;
 mod extension;
@@ -29,11 +30,13 @@ mod nhwc;
 mod norm;
 mod ops;
 mod pool;
+pub mod profile;
 mod simd;
 
 pub use buffer::release_memory;
 pub use norm::Activation;
 pub use ops::{
-    ChainOutput, ConvNorm, Shortcut, Statistics, batch_norm, batch_norm_fixed, batch_norm_relu_max_pool2,
-    conv_norm_chain, conv2d, global_average_pool, is_enabled, max_pool2d, set_enabled,
+    ChainOutput, ConvNorm, Shortcut, Statistics, avg_pool2d, batch_norm, batch_norm_fixed,
+    batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,
+    max_pool2d, set_enabled,
 };

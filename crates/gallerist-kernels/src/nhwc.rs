@@ -9,6 +9,7 @@ use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::profile;
 
 /// Sizes of a batch of feature maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ impl Values {
         if has_channels_innermost(tensor.layout()) {
             return Self::Tensor(tensor.clone());
         }
+        let _measured = profile::scope("change of layout");
         let contiguous = tensor.to_contiguous();
         let start = contiguous.layout().start_offset();
         let source = &contiguous.storage::<f32>()[start..start + maps.len()];
@@ -119,9 +121,21 @@ pub(crate) fn contiguous_tensor<const D: usize>(values: Buffer, shape: [usize; D
     FlexTensor::new(values.into_bytes(), Layout::contiguous(Shape::new(shape)), DType::F32)
 }
 
-/// The values of a tensor in the order of its dimensions.
-pub(crate) fn contiguous_values(tensor: &FlexTensor) -> Vec<f32> {
-    let tensor = tensor.to_contiguous();
-    let start = tensor.layout().start_offset();
-    tensor.storage::<f32>()[start..start + tensor.layout().num_elements()].to_vec()
+/// The values of a tensor in the order of its dimensions: where they lie, if they lie so.
+pub(crate) struct Contiguous(FlexTensor);
+
+impl Contiguous {
+    /// Reads a tensor of `f32`.
+    pub(crate) fn of(tensor: &FlexTensor) -> Self {
+        Self(tensor.to_contiguous())
+    }
+}
+
+impl std::ops::Deref for Contiguous {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        let start = self.0.layout().start_offset();
+        &self.0.storage::<f32>()[start..start + self.0.layout().num_elements()]
+    }
 }

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::nhwc::Maps;
+use crate::profile;
 use crate::simd::vectorized;
 
 /// Positions whose sum is taken in `f32`.
@@ -125,6 +126,7 @@ impl Deviations {
 
 /// Mean and biased variance of every channel of `x`, `[positions, channels]`.
 pub(crate) fn moments(x: &[f32], channels: usize) -> Moments {
+    let _measured = profile::scope("batch norm, statistics");
     let parts = x.par_chunks(TASK * channels).map(|x| deviations(x, channels)).collect();
     Moments::join(parts, channels)
 }
@@ -236,6 +238,7 @@ fn split(four: &[f32], channels: usize) -> [&[f32]; 4] {
 
 /// `y = activation(affine(x) + other)`, where `other` is there.
 pub(crate) fn apply(x: &[f32], affine: &Affine, other: Option<&[f32]>, activation: Activation) -> Buffer {
+    let _measured = profile::scope("batch norm");
     let channels = affine.mean.len();
     let mut y = Buffer::new(x.len());
     let rows = TASK * channels;
@@ -336,6 +339,7 @@ impl GradientSums {
 
 /// The sum of every column of `x`, `[positions, channels]`.
 pub(crate) fn column_sums(x: &[f32], channels: usize) -> Vec<f32> {
+    let _measured = profile::scope("bias gradient");
     let parts: Vec<Vec<f64>> = x.par_chunks(TASK * channels).map(|x| sum_columns(x, channels)).collect();
     (0..channels).map(|channel| parts.iter().map(|part| part[channel]).sum::<f64>() as f32).collect()
 }
@@ -379,6 +383,7 @@ impl BlockSums {
 
 /// The sums for `y = activation(affine(x))` from the gradient `dy`.
 pub(crate) fn gradient_sums(x: &[f32], dy: &[f32], affine: &Affine, activation: Activation) -> GradientSums {
+    let _measured = profile::scope("batch norm, sums of the gradient");
     let channels = affine.mean.len();
     let parts = x
         .par_chunks(TASK * channels)
@@ -531,6 +536,7 @@ pub(crate) fn input_gradient(
     sums: Option<&GradientSums>,
     activation: Activation,
 ) -> Buffer {
+    let _measured = profile::scope("batch norm, input gradient");
     let channels = affine.mean.len();
     let linear = Linear::new(affine, sums);
     let mut dx = Buffer::new(x.len());
@@ -652,6 +658,7 @@ pub(crate) fn pooled(maps: Maps) -> Maps {
 
 /// `max over 2 x 2 windows of relu(affine(x))`. Of equal values the first wins; NaN wins always.
 pub(crate) fn pool_forward(x: &[f32], maps: Maps, affine: &Affine) -> (Buffer, Winners) {
+    let _measured = profile::scope("batch norm with max pooling");
     let out = pooled(maps);
     let mut y = Buffer::new(out.len());
     let mut winner_x = Buffer::new(out.len());
@@ -728,6 +735,7 @@ impl Affine {
 
 /// The sums for [`pool_forward`] from the gradient of its result.
 pub(crate) fn pool_gradient_sums(winners: &Winners, dy: &[f32], maps: Maps, affine: &Affine) -> GradientSums {
+    let _measured = profile::scope("batch norm with max pooling, sums of the gradient");
     let channels = affine.mean.len();
     let parts = winners
         .x
@@ -788,6 +796,7 @@ pub(crate) fn pool_input_gradient(
     affine: &Affine,
     sums: &GradientSums,
 ) -> Buffer {
+    let _measured = profile::scope("batch norm with max pooling, input gradient");
     let out = pooled(maps);
     let linear = Linear::new(affine, Some(sums));
     let mut dx = Buffer::new(maps.len());

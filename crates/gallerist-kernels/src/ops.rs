@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use burn::backend::{Dispatch, DispatchDevice};
 use burn::tensor::activation;
 use burn::tensor::module::BatchNormTrainOutput;
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
+use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{DType, Tensor, module};
 
 use crate::chain::{self, LayerOptions};
 use crate::conv::Geometry;
-use crate::extension::{KernelOps, LONGEST_CHAIN, Tail, Tensors};
+use crate::extension::{KernelOps, LONGEST_CHAIN, MOST_PARTS, Tail, Tensors};
 use crate::nhwc::Maps;
 use crate::norm::Activation;
-use crate::pool::Windows;
+use crate::pool::{Means, Windows};
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
 
@@ -239,10 +239,54 @@ pub fn batch_norm_fixed(
 ///
 /// As the engine's max pooling, if the window does not fit.
 pub fn max_pool2d(x: Tensor<4>, options: MaxPoolOptions<2>) -> Tensor<4> {
-    if !eligible::<4>(&x, &[]) || Windows::new(maps(&x), &options).is_none() {
+    if !eligible::<4>(&x, &[]) || Windows::of_max(maps(&x), &options).is_none() {
         return module::max_pool2d(x, options);
     }
     Tensor::from_dispatch(Dispatch::max_pool2d_kernel(x.into_dispatch(), options))
+}
+
+/// Mean over windows.
+///
+/// A last window of `ceil_mode` that sticks out of the padded map is divided by what lies inside it,
+/// as PyTorch does.
+///
+/// # Shapes
+///
+/// - x: `[batch, channels, height, width]`
+/// - result: `[batch, channels, height_out, width_out]`
+///
+/// # Panics
+///
+/// As the engine's average pooling, if the window does not fit.
+pub fn avg_pool2d(x: Tensor<4>, options: AvgPoolOptions<2>) -> Tensor<4> {
+    if !eligible::<4>(&x, &[]) || Means::new(maps(&x), &options).is_none() {
+        return module::avg_pool2d(x, options);
+    }
+    Tensor::from_dispatch(Dispatch::avg_pool2d_kernel(x.into_dispatch(), options))
+}
+
+/// Feature maps one after the other along the channels.
+///
+/// # Shapes
+///
+/// - parts: `[batch, channels_i, height, width]`
+/// - result: `[batch, sum of channels_i, height, width]`
+///
+/// # Panics
+///
+/// If there is no part; as the engine's `cat`, if the sizes do not fit together.
+pub fn concat_channels(parts: Vec<Tensor<4>>) -> Tensor<4> {
+    let fits = (2..=MOST_PARTS).contains(&parts.len()) && {
+        let first = maps(&parts[0]);
+        parts.iter().all(|part| {
+            eligible(&parts[0], &[part]) && Maps { channels: first.channels, ..maps(part) } == first
+        })
+    };
+    if !fits {
+        return Tensor::cat(parts, 1);
+    }
+    let parts = parts.into_iter().map(Tensor::into_dispatch).collect();
+    Tensor::from_dispatch(Dispatch::concat_kernel(Tensors(parts)))
 }
 
 /// Mean over all positions of every map.

@@ -1,53 +1,55 @@
 //! Pooling over values with the channels innermost.
 
-use burn::tensor::ops::MaxPoolOptions;
+use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::nhwc::Maps;
+use crate::profile;
 use crate::simd::vectorized;
 
-/// Sizes of a max pooling.
+/// Sizes of a pooling over windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     pub(crate) input: Maps,
     pub(crate) output: Maps,
     kernel: [usize; 2],
     stride: [usize; 2],
-    padding: [usize; 2],
+    padding: [(usize, usize); 2],
 }
 
 impl Windows {
-    /// None if the kernels do not cover the options (dilation, windows of more than 255 elements,
-    /// padding of more than half a window) or the result is empty.
-    pub(crate) fn new(input: Maps, options: &MaxPoolOptions<2>) -> Option<Self> {
-        let kernel = options.kernel_size;
-        let covered = options.dilation == [1, 1]
-            && kernel[0] * kernel[1] < usize::from(u8::MAX)
-            && (0..2).all(|axis| {
-                let (before, after) = options.padding[axis];
-                before.max(after) <= kernel[axis] / 2
-            });
+    /// None if the kernels do not cover the sizes (windows of more than 254 elements, padding of more
+    /// than half a window) or the result is empty.
+    fn new(
+        input: Maps,
+        kernel: [usize; 2],
+        stride: [usize; 2],
+        padding: [(usize, usize); 2],
+        ceil: bool,
+    ) -> Option<Self> {
+        let covered = kernel[0] * kernel[1] < usize::from(u8::MAX)
+            && (0..2).all(|axis| padding[axis].0.max(padding[axis].1) <= kernel[axis] / 2);
         let [height, width] = [0, 1].map(|axis| {
-            let (before, after) = options.padding[axis];
+            let (before, after) = padding[axis];
             let size = [input.height, input.width][axis] + before + after;
             let room = size.checked_sub(kernel[axis])?;
-            if !options.ceil_mode {
-                return Some(room / options.stride[axis] + 1);
+            if !ceil {
+                return Some(room / stride[axis] + 1);
             }
             // A window that would start behind the map has nothing to see and is left out.
-            let last = room.div_ceil(options.stride[axis]);
-            let outside = last * options.stride[axis] >= size - after;
+            let last = room.div_ceil(stride[axis]);
+            let outside = last * stride[axis] >= size - after;
             Some(last + 1 - usize::from(outside))
         });
         let output = Maps { height: height?, width: width?, ..input };
-        (covered && output.len() > 0).then(|| Self {
-            input,
-            output,
-            kernel,
-            stride: options.stride,
-            padding: options.padding.map(|(before, _)| before),
-        })
+        (covered && output.len() > 0).then_some(Self { input, output, kernel, stride, padding })
+    }
+
+    /// None if the kernels do not cover the options: what [`Windows::new`] says, and dilation.
+    pub(crate) fn of_max(input: Maps, options: &MaxPoolOptions<2>) -> Option<Self> {
+        let MaxPoolOptions { kernel_size, stride, padding, dilation, ceil_mode } = *options;
+        (dilation == [1, 1]).then(|| Self::new(input, kernel_size, stride, padding, ceil_mode))?
     }
 
     /// Elements of an image of the input and of the output.
@@ -60,14 +62,14 @@ impl Windows {
     #[inline(always)]
     fn for_each_tap(&self, i: usize, j: usize, mut visit: impl FnMut(u8, usize)) {
         for a in 0..self.kernel[0] {
-            let Some(row) = (i * self.stride[0] + a).checked_sub(self.padding[0]) else {
+            let Some(row) = (i * self.stride[0] + a).checked_sub(self.padding[0].0) else {
                 continue;
             };
             if row >= self.input.height {
                 break;
             }
             for b in 0..self.kernel[1] {
-                let Some(column) = (j * self.stride[1] + b).checked_sub(self.padding[1]) else {
+                let Some(column) = (j * self.stride[1] + b).checked_sub(self.padding[1].0) else {
                     continue;
                 };
                 if column >= self.input.width {
@@ -83,6 +85,7 @@ impl Windows {
 /// The maximum over every window, and its place in the window (`row * kernel width + column`).
 /// Of equal values the first wins; the last NaN wins over all numbers.
 pub(crate) fn max_forward(x: &[f32], windows: &Windows) -> (Buffer, Vec<u8>) {
+    let _measured = profile::scope("max pooling");
     let [input, output] = windows.image();
     let mut y = Buffer::new(windows.output.len());
     let mut place = vec![0u8; windows.output.len()];
@@ -132,6 +135,7 @@ fn take_larger(x: &[f32], tap: u8, y: &mut [f32], place: &mut [u8]) {
 
 /// The gradient of the input of [`max_forward`].
 pub(crate) fn max_gradient(dy: &[f32], place: &[u8], windows: &Windows) -> Buffer {
+    let _measured = profile::scope("max pooling, gradient");
     let [input, output] = windows.image();
     let mut dx = Buffer::new(windows.input.len());
     dx.par_chunks_mut(input)
@@ -168,8 +172,135 @@ fn add_where(dy: &[f32], place: &[u8], tap: u8, dx: &mut [f32]) {
     }
 }
 
+/// A mean over windows: a weighted sum along the rows of weighted sums along the columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Means {
+    pub(crate) input: Maps,
+    pub(crate) output: Maps,
+    /// Of every position of the output, along the rows and along the columns.
+    forward: [Vec<Taps>; 2],
+    /// Of every position of the input: the same weights, transposed.
+    gradient: [Vec<Taps>; 2],
+}
+
+/// Positions one after the other along an axis, and their weights.
+#[derive(Clone, Debug, Default)]
+struct Taps {
+    from: usize,
+    weights: Vec<f32>,
+}
+
+impl Means {
+    /// None if the kernels do not cover the options, as [`Windows::new`] says.
+    pub(crate) fn new(input: Maps, options: &AvgPoolOptions<2>) -> Option<Self> {
+        let AvgPoolOptions { kernel_size, stride, padding, count_include_pad, ceil_mode } = *options;
+        let windows = Windows::new(input, kernel_size, stride, padding, ceil_mode)?;
+        let output = windows.output;
+        let sizes = [(input.height, output.height), (input.width, output.width)];
+        let forward = [0, 1].map(|axis| {
+            let (before, after) = padding[axis];
+            let (size, count) = sizes[axis];
+            let taps = |i: usize| {
+                let (from, to) = (i * stride[axis], i * stride[axis] + kernel_size[axis]);
+                let seen = from.max(before).min(before + size)..to.clamp(before, before + size);
+                let counted = match count_include_pad {
+                    // What sticks out of the padding, too, counts for nothing.
+                    true => to.min(before + size + after) - from,
+                    false => seen.len().max(1),
+                };
+                Taps { from: seen.start - before, weights: vec![1.0 / counted as f32; seen.len()] }
+            };
+            (0..count).map(taps).collect::<Vec<_>>()
+        });
+        let gradient = [0, 1].map(|axis| transposed(&forward[axis], sizes[axis].0));
+        Some(Self { input, output, forward, gradient })
+    }
+}
+
+/// For each of `count` positions that `taps` see, who sees it: a run, as windows are in order.
+fn transposed(taps: &[Taps], count: usize) -> Vec<Taps> {
+    let mut seen_by = vec![Taps::default(); count];
+    for (i, Taps { from, weights }) in taps.iter().enumerate() {
+        for (seen, weight) in seen_by[*from..].iter_mut().zip(weights) {
+            if seen.weights.is_empty() {
+                seen.from = i;
+            }
+            seen.weights.push(*weight);
+        }
+    }
+    seen_by
+}
+
+/// The mean over every window.
+pub(crate) fn window_mean_forward(x: &[f32], means: &Means) -> Buffer {
+    let _measured = profile::scope("average pooling");
+    weighted_sums(x, means.input, means.output, &means.forward)
+}
+
+/// The gradient of the input of [`window_mean_forward`].
+pub(crate) fn window_mean_gradient(dy: &[f32], means: &Means) -> Buffer {
+    let _measured = profile::scope("average pooling, gradient");
+    weighted_sums(dy, means.output, means.input, &means.gradient)
+}
+
+fn weighted_sums(x: &[f32], input: Maps, output: Maps, [rows, columns]: &[Vec<Taps>; 2]) -> Buffer {
+    let image = input.height * input.width * input.channels;
+    let mut y = Buffer::new(output.len());
+    y.par_chunks_mut(output.width * output.channels).enumerate().for_each(|(row, y)| {
+        let x = &x[row / output.height * image..][..image];
+        weighted_row(x, input.width, &rows[row % output.height], columns, y);
+    });
+    y
+}
+
+vectorized! {
+    fn weighted_row<'a>(
+        x: &'a [f32],
+        width: usize,
+        rows: &'a Taps,
+        columns: &'a [Taps],
+        y: &'a mut [f32],
+    ) -> () {
+        /// Channels that are summed in registers.
+        const BLOCK: usize = 64;
+        let channels = y.len() / columns.len();
+        for (columns, y) in columns.iter().zip(y.chunks_exact_mut(channels)) {
+            let mut at = 0;
+            for y in y.chunks_mut(BLOCK) {
+                let sum = |y: &mut [f32]| {
+                    y.fill(0.0);
+                    for (i, row_weight) in rows.weights.iter().enumerate() {
+                        for (j, column_weight) in columns.weights.iter().enumerate() {
+                            let weight = row_weight * column_weight;
+                            let offset = ((rows.from + i) * width + columns.from + j) * channels + at;
+                            add_weighted(&x[offset..][..y.len()], weight, y);
+                        }
+                    }
+                };
+                match <&mut [f32; BLOCK]>::try_from(&mut *y) {
+                    Ok(y) => {
+                        let mut sums = [0.0; BLOCK];
+                        sum(&mut sums);
+                        *y = sums;
+                    }
+                    Err(_) => sum(y),
+                }
+                at += BLOCK;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add_weighted(x: &[f32], weight: f32, y: &mut [f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += weight * x;
+    }
+}
+
 /// The mean over all positions of every image, `[images, channels]`.
 pub(crate) fn mean_forward(x: &[f32], maps: Maps) -> Buffer {
+    let _measured = profile::scope("global average");
     let area = maps.height * maps.width;
     let mut y = Buffer::new(maps.images * maps.channels);
     y.par_chunks_mut(maps.channels)
@@ -200,6 +331,7 @@ fn add(x: &[f32], y: &mut [f32]) {
 
 /// The gradient of the input of [`mean_forward`].
 pub(crate) fn mean_gradient(dy: &[f32], maps: Maps) -> Buffer {
+    let _measured = profile::scope("global average, gradient");
     let area = maps.height * maps.width;
     let mut dx = Buffer::new(maps.len());
     dx.par_chunks_mut(area * maps.channels).zip(dy.par_chunks(maps.channels)).for_each(|(dx, dy)| {

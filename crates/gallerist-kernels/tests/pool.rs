@@ -1,8 +1,8 @@
 //! Pooling against its definition and against the engine.
 
-use burn::tensor::ops::MaxPoolOptions;
+use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 use burn::tensor::{Device, Tensor, TensorData, module};
-use gallerist_kernels::{global_average_pool, max_pool2d};
+use gallerist_kernels::{avg_pool2d, concat_channels, global_average_pool, max_pool2d};
 use proptest::prelude::*;
 
 /// Few different values, so that ties are common.
@@ -103,6 +103,102 @@ proptest! {
     }
 
     #[test]
+    fn means_over_windows_and_their_gradient_equal_the_definition(
+        images in 1usize..3,
+        channels in prop_oneof![1usize..20, 60usize..70, 127usize..130],
+        size in (1usize..9, 1usize..9),
+        kernel in (1usize..4, 1usize..4),
+        stride in (1usize..4, 1usize..4),
+        padding in (0usize..2, 0usize..2),
+        count_include_pad in any::<bool>(),
+        ceil in any::<bool>(),
+        seed in 0u64..1000,
+    ) {
+        let padding = [padding.0.min(kernel.0 / 2), padding.1.min(kernel.1 / 2)];
+        prop_assume!(size.0 + 2 * padding[0] >= kernel.0 && size.1 + 2 * padding[1] >= kernel.1);
+        let options = AvgPoolOptions::new([kernel.0, kernel.1])
+            .with_stride([stride.0, stride.1])
+            .with_padding(padding)
+            .with_count_include_pad(count_include_pad)
+            .with_ceil_mode(ceil);
+        let shape = [images, channels, size.0, size.1];
+        let values = coarse(shape, seed);
+        let device = Device::flex().autodiff();
+        let x: Tensor<4> = Tensor::from_data(TensorData::new(values.clone(), shape), &device);
+        let x = x.require_grad();
+        let y = avg_pool2d(x.clone(), options.clone());
+        let dims = y.dims();
+        let dy = coarse(dims, seed + 1);
+        let weights: Tensor<4> = Tensor::from_data(TensorData::new(dy.clone(), dims), &device);
+        let gradients = (y.clone() * weights).sum().backward();
+        let (mut wanted_y, mut wanted_dx) = (vec![], vec![0.0; values.len()]);
+        for map in 0..images * channels {
+            for (i, j) in (0..dims[2]).flat_map(|i| (0..dims[3]).map(move |j| (i, j))) {
+                let (mut sum, mut seen, mut counted) = (0.0, vec![], 0);
+                for (a, b) in (0..kernel.0).flat_map(|a| (0..kernel.1).map(move |b| (a, b))) {
+                    let (row, column) = (i * stride.0 + a, j * stride.1 + b);
+                    let padded = row < size.0 + 2 * padding[0] && column < size.1 + 2 * padding[1];
+                    let (row, column) = (row.wrapping_sub(padding[0]), column.wrapping_sub(padding[1]));
+                    let inside = row < size.0 && column < size.1;
+                    counted += usize::from(if count_include_pad { padded } else { inside });
+                    if inside {
+                        let index = (map * size.0 + row) * size.1 + column;
+                        sum += f64::from(values[index]);
+                        seen.push(index);
+                    }
+                }
+                let dy = f64::from(dy[wanted_y.len()]);
+                wanted_y.push(sum / counted.max(1) as f64);
+                seen.iter().for_each(|&index| wanted_dx[index] += dy / counted as f64);
+            }
+        }
+        prop_assert_eq!(wanted_y.len(), dims.iter().product::<usize>());
+        for (found, wanted) in [(floats(y), wanted_y), (floats(x.grad(&gradients).unwrap()), wanted_dx)] {
+            for (found, wanted) in found.into_iter().zip(wanted) {
+                prop_assert!((f64::from(found) - wanted).abs() <= 1e-5, "{found} and {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn joined_channels_and_their_gradients_are_those_of_the_parts(
+        images in 1usize..4,
+        channels in prop::collection::vec(1usize..40, 1..9),
+        size in (1usize..9, 1usize..30),
+        constant in any::<bool>(),
+        seed in 0u64..1000,
+    ) {
+        let device = Device::flex().autodiff();
+        let parts: Vec<Tensor<4>> = channels
+            .iter()
+            .zip(seed..)
+            .map(|(&channels, seed)| {
+                let shape = [images, channels, size.0, size.1];
+                Tensor::from_data(TensorData::new(coarse(shape, seed), shape), &device)
+            })
+            .collect();
+        // One of them carries no gradient.
+        let learned = |i: usize| !(constant && i == 0 && channels.len() > 1);
+        let parts: Vec<Tensor<4>> = (0..).zip(parts).map(|(i, x)| if learned(i) { x.require_grad() } else { x }).collect();
+        let y = concat_channels(parts.clone());
+        let wanted = Tensor::cat(parts.clone(), 1);
+        prop_assert_eq!(y.dims(), wanted.dims());
+        prop_assert_eq!(floats(y.clone()), floats(wanted));
+        let dy: Tensor<4> = Tensor::from_data(TensorData::new(coarse(y.dims(), seed), y.dims()), &device);
+        let gradients = (y * dy.clone()).sum().backward();
+        let mut from = 0;
+        for (i, (part, width)) in parts.iter().zip(&channels).enumerate() {
+            let wanted = dy.clone().narrow(1, from, *width);
+            let found = part.grad(&gradients);
+            prop_assert_eq!(found.is_some(), learned(i));
+            if let Some(found) = found {
+                prop_assert_eq!(floats(found), floats(wanted));
+            }
+            from += width;
+        }
+    }
+
+    #[test]
     fn mean_and_gradient_equal_the_definition(
         images in 1usize..4,
         channels in 1usize..40,
@@ -156,6 +252,28 @@ fn sizes_rounded_up_are_the_engines() {
         let (found, wanted) = (max_pool2d(x.clone(), options.clone()), module::max_pool2d(x, options));
         assert_eq!(found.dims(), wanted.dims());
         assert_eq!(floats(found), floats(wanted));
+    }
+}
+
+#[test]
+fn means_of_sizes_rounded_up_are_the_engines() {
+    let device = Device::flex();
+    for (size, kernel, stride, padding) in
+        [(7, 2, 2, 0), (14, 3, 2, 0), (8, 3, 2, 1), (5, 3, 1, 1), (3, 2, 3, 1), (4, 1, 3, 0)]
+    {
+        for ceil in [false, true] {
+            let shape = [2, 3, size, size + 1];
+            let x: Tensor<4> = Tensor::from_data(TensorData::new(coarse(shape, 1), shape), &device);
+            let options = AvgPoolOptions::new([kernel; 2])
+                .with_stride([stride; 2])
+                .with_padding([padding; 2])
+                .with_ceil_mode(ceil);
+            let (found, wanted) = (avg_pool2d(x.clone(), options.clone()), module::avg_pool2d(x, options));
+            assert_eq!(found.dims(), wanted.dims());
+            for (found, wanted) in floats(found).into_iter().zip(floats(wanted)) {
+                assert!((found - wanted).abs() <= 1e-6, "{found} and {wanted}");
+            }
+        }
     }
 }
 

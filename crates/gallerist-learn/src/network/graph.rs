@@ -7,7 +7,7 @@
 //! names.
 
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{DType, Device, Tensor, TensorData, module};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_kernels::{ConvNorm, Shortcut, conv_norm_chain};
 
 use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool, at_least_f32};
@@ -268,7 +268,9 @@ impl Network {
                         }
                         (x, y) => Value::Maps(x.maps() + y.maps()),
                     },
-                    FixedKind::Concat => Value::Maps(Tensor::cat(inputs.map(Value::maps).collect(), 1)),
+                    FixedKind::Concat => {
+                        Value::Maps(gallerist_kernels::concat_channels(inputs.map(Value::maps).collect()))
+                    }
                     FixedKind::Flatten => Value::Rows(one().maps().flatten(1, 3)),
                 },
             });
@@ -727,6 +729,6 @@ impl Pool {
     }
 
     fn average(self, x: Tensor<4>) -> Tensor<4> {
-        module::avg_pool2d(x, self.average_options())
+        gallerist_kernels::avg_pool2d(x, self.average_options())
     }
 }

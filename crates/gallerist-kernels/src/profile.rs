@@ -1,0 +1,142 @@
+//! Where the time of the kernels goes: seconds, calls and arithmetic of every operation and size.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::conv::Geometry;
+
+static RUNNING: AtomicBool = AtomicBool::new(false);
+static TIMES: Mutex<Option<HashMap<Key, Sum>>> = Mutex::new(None);
+
+type Key = (&'static str, Option<[usize; 12]>);
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    calls: u64,
+    time: Duration,
+    fastest: Duration,
+    multiply_adds: u64,
+}
+
+/// What one operation of one size took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// Name of the operation, such as `convolution, weight gradient`.
+    pub operation: &'static str,
+    /// Sizes of a convolution, such as `16 x 28 x 28 x 192 to 64, 3 x 3`; empty for others.
+    pub sizes: String,
+    /// How often it ran.
+    pub calls: u64,
+    /// Seconds on the clock of all calls together.
+    pub seconds: f64,
+    /// Seconds of the fastest call: what the others would take on a machine with nothing else to do.
+    pub fastest: f64,
+    /// Products of two numbers that were added up, of all calls together; 0 where memory, not arithmetic,
+    /// sets the pace.
+    pub multiply_adds: u64,
+}
+
+/// Begins to measure every kernel of this program, from zero.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Tensor, ops::ConvOptions};
+/// use gallerist_kernels::profile;
+///
+/// profile::start();
+/// let device = Device::flex();
+/// let x = Tensor::<4>::ones([1, 8, 9, 9], &device);
+/// let weight = Tensor::<4>::ones([4, 8, 3, 3], &device);
+/// gallerist_kernels::conv2d(x, weight, None, ConvOptions::new([1, 1], [1, 1], [1, 1], 1));
+/// let timings = profile::stop();
+/// assert_eq!(timings[0].operation, "convolution");
+/// assert_eq!(timings[0].multiply_adds, 9 * 9 * 4 * 8 * 3 * 3);
+/// ```
+pub fn start() {
+    *times() = Some(HashMap::new());
+    RUNNING.store(true, Ordering::Relaxed);
+}
+
+/// Ends the measurement: what every operation took, the longest first.
+pub fn stop() -> Vec<Timing> {
+    RUNNING.store(false, Ordering::Relaxed);
+    let sums = times().take().unwrap_or_default();
+    let mut timings: Vec<Timing> = sums
+        .into_iter()
+        .map(|((operation, sizes), sum)| Timing {
+            operation,
+            sizes: sizes.map(described).unwrap_or_default(),
+            calls: sum.calls,
+            seconds: sum.time.as_secs_f64(),
+            fastest: sum.fastest.as_secs_f64(),
+            multiply_adds: sum.multiply_adds,
+        })
+        .collect();
+    timings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.sizes.cmp(&b.sizes)));
+    timings
+}
+
+fn times() -> MutexGuard<'static, Option<HashMap<Key, Sum>>> {
+    TIMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures until it is dropped.
+pub(crate) struct Scope(Option<(Key, u64, Instant)>);
+
+/// Measures an operation, if measuring is on. Scopes are not nested: no time counts twice.
+pub(crate) fn scope(operation: &'static str) -> Scope {
+    Scope(RUNNING.load(Ordering::Relaxed).then(|| ((operation, None), 0, Instant::now())))
+}
+
+/// The same for a convolution or `passes` of its gradients.
+pub(crate) fn convolution(operation: &'static str, sizes: &Geometry, passes: u64) -> Scope {
+    Scope(RUNNING.load(Ordering::Relaxed).then(|| {
+        let Geometry { input, output, kernel, stride, groups, .. } = sizes;
+        let key = [
+            input.images,
+            input.height,
+            input.width,
+            input.channels,
+            output.height,
+            output.width,
+            output.channels,
+            kernel[0],
+            kernel[1],
+            stride[0],
+            stride[1],
+            *groups,
+        ];
+        let window = kernel[0] * kernel[1] * input.channels / groups;
+        let multiply_adds = passes * (output.len() * window) as u64;
+        ((operation, Some(key)), multiply_adds, Instant::now())
+    }))
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let Some((key, multiply_adds, start)) = self.0.take() else { return };
+        let time = start.elapsed();
+        if let Some(sums) = times().as_mut() {
+            let sum = sums.entry(key).or_default();
+            sum.fastest = if sum.calls == 0 { time } else { sum.fastest.min(time) };
+            sum.calls += 1;
+            sum.time += time;
+            sum.multiply_adds += multiply_adds;
+        }
+    }
+}
+
+fn described(sizes: [usize; 12]) -> String {
+    let [images, height, width, inputs, _, _, outputs, a, b, down, right, groups] = sizes;
+    let mut text = format!("{images} x {height} x {width} x {inputs} to {outputs}, {a} x {b}");
+    if [down, right] != [1, 1] {
+        text += &format!(", stride {down}");
+    }
+    if groups > 1 {
+        text += &format!(", {groups} groups");
+    }
+    text
+}
