@@ -288,7 +288,7 @@ def main():
         "BN-Inception": (inception, "bn_inception", [180, 3, 227, 227]),
     }
     if args.small:
-        cases = {name: (config, peer, [2, 3, 96, 96]) for name, (config, peer, _) in cases.items()}
+        cases = {name: (config, peer, [2, 3, 227, 227]) for name, (config, peer, _) in cases.items()}
     section(report, "Training steps", lambda: time_steps(report, check, args.device, cases, steps, args.small))
     rows = 512 if args.small else 32768
     section(report, "Losses of a large batch", lambda: loss_steps(report, check, rows, 128))
