@@ -4,8 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_learn::network::{
-    BnInceptionConfig, ConvBlocksConfig, GlobalPool, InputShape, MobileNetV2Config, NetworkConfig,
-    ResNetConfig, TwoConvConfig,
+    ConvBlocksConfig, GlobalPool, InputShape, NetworkConfig, ResNetConfig, TwoConvConfig,
 };
 
 use crate::formula;
@@ -46,7 +45,7 @@ fn off(found: &[f64], wanted: &[f64]) -> f64 {
 
 #[test]
 fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
-    let all: [(NetworkConfig, [usize; 4]); 5] = [
+    let all: [(NetworkConfig, [usize; 4]); 3] = [
         (TwoConvConfig::default().into(), [4, 1, 28, 28]),
         (
             ConvBlocksConfig { channels: vec![8, 8], dimensions: 5, ..Default::default() }.into(),
@@ -54,10 +53,8 @@ fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
         ),
         (
             ResNetConfig { depth: 18, pool: GlobalPool::Gem, dimensions: 7, ..Default::default() }.into(),
-            [4, 3, 48, 48],
+            [4, 3, 32, 32],
         ),
-        (MobileNetV2Config { dimensions: 7, ..Default::default() }.into(), [4, 3, 48, 48]),
-        (BnInceptionConfig { dimensions: 5, ..Default::default() }.into(), [4, 3, 64, 64]),
     ];
     for (config, shape) in all {
         let (wanted, of_wanted) = pass(&config, shape, DType::F32);
