@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::optim::OptimizerState;
+use crate::train::LossScale;
 use crate::{Error, Result, params};
 
 const FORMAT: &str = "gallerist-checkpoint-1";
@@ -44,6 +45,12 @@ pub struct Header {
     pub optimizer_ranks: BTreeMap<String, usize>,
     /// Seconds of training so far, over all its sessions.
     pub seconds: f64,
+    /// The kind of device that trained: `cpu`, `cuda`, `wgpu`; empty in files of earlier versions: `cpu`.
+    #[serde(default)]
+    pub device: String,
+    /// The scale of the loss, where the network computes in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
 }
 
 /// The best validation of a run so far.

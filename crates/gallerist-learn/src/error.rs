@@ -85,6 +85,16 @@ pub enum Error {
         /// What to do.
         hint: Option<String>,
     },
+    /// A device cannot be computed on.
+    #[error("cannot compute on `{wanted}`\n  {reason}")]
+    Device {
+        /// The device asked for.
+        wanted: String,
+        /// What is missing.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
     /// The loss or the embeddings stopped being finite.
     #[error("the loss is {value} at step {step}; training stops here")]
     Diverged {
@@ -139,6 +149,7 @@ impl Error {
             | Error::Checkpoint { hint, .. }
             | Error::Weights { hint, .. }
             | Error::Fetch { hint, .. }
+            | Error::Device { hint, .. }
             | Error::RunDirectory { hint, .. } => hint.clone(),
             Error::NoMemory { .. } => {
                 Some(format!("losses that take one: {}", LossConfig::with_memory().join(", ")))

@@ -6,6 +6,7 @@
 #![recursion_limit = "256"]
 
 pub mod checkpoint;
+pub mod device;
 pub mod error;
 pub mod loss;
 pub mod memory;

@@ -42,6 +42,7 @@ pub struct Model {
     normalize: bool,
     heads: HeadChoice,
     places: Vec<usize>,
+    device: Device,
 }
 
 /// Embeddings of an image set, and the images that could not be read.
@@ -78,7 +79,27 @@ impl Model {
         let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
         let heads = HeadChoice::default();
         let places = (0..config.network.heads().len()).collect();
-        Model { config, input, network, fingerprint, step: 0, normalize: true, heads, places }
+        let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
+        Model { config, input, network, fingerprint, step: 0, normalize: true, heads, places, device }
+    }
+
+    /// The model with its network on another device; [`Model::load`] puts it on the processor.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use gallerist_learn::{device::DeviceChoice, model::Model};
+    ///
+    /// let device = DeviceChoice::Auto.open()?;
+    /// let model = Model::load(Path::new("runs/omniglot/checkpoints/best.safetensors"))?.on(device.device());
+    /// # Ok::<(), gallerist_learn::Error>(())
+    /// ```
+    pub fn on(self, device: &Device) -> Self {
+        if self.device == *device {
+            return self;
+        }
+        Model { network: self.network.to_device(device), device: device.clone(), ..self }
     }
 
     /// The model of a checkpoint.
@@ -224,7 +245,7 @@ impl Model {
         // Evaluation draws nothing.
         transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
         let shape = [transform.views(), channels, height, width];
-        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &Device::flex());
+        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
         let (outputs, maps) = self.network.forward_with_maps(images);
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
         let embedding = self.heads.embed(outputs, &self.places, self.normalize);
@@ -267,7 +288,7 @@ impl Model {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<EmbeddedItems> {
         let set = store.set();
-        let device = Device::flex();
+        let device = self.device.clone();
         let mut rows: Vec<f32> = Vec::new();
         let mut items: Vec<u32> = Vec::with_capacity(set.len());
         let mut broken = Vec::new();

@@ -18,6 +18,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::network::Network;
+use crate::pairwise::host;
 use crate::params::Path;
 use crate::{Error, Result};
 
@@ -209,6 +210,9 @@ pub enum Part {
     Loss,
 }
 
+/// How the state of a loss's parameters begins its name.
+const LOSS: &str = "loss.";
+
 /// An optimiser with its state, kept by parameter name.
 pub struct Optimizer {
     config: OptimizerConfig,
@@ -345,12 +349,17 @@ impl Optimizer {
         out
     }
 
-    /// Takes the state of a checkpoint.
+    /// Takes the state of a checkpoint; the parameters of the two parts may live on different devices.
     ///
     /// # Errors
     ///
     /// The name of the first parameter whose state is incomplete.
-    pub fn restore(&mut self, state: OptimizerState, device: &Device) -> std::result::Result<(), String> {
+    pub fn restore(
+        &mut self,
+        state: OptimizerState,
+        network: &Device,
+        loss: &Device,
+    ) -> std::result::Result<(), String> {
         let counters = state.counters.into_iter().map(|(name, value)| (name, value.into())).collect();
         let mut source = StateSource::new(counters);
         for (name, tensor) in state.tensors {
@@ -358,6 +367,7 @@ impl Optimizer {
         }
         self.states.clear();
         for (name, rank) in state.ranks {
+            let device = if name.starts_with(LOSS) { loss } else { network };
             let restored = self.with_decay.erased().state_unflatten(rank, &name, &mut source, device);
             self.states.insert(name.clone(), restored.ok_or(name)?);
         }
@@ -391,7 +401,7 @@ impl ModuleMapper for Step<'_> {
         let rate = self.rate * optimizer.factor(self.part, &name);
         let key = match self.part {
             Part::Network => name,
-            Part::Loss => format!("loss.{name}"),
+            Part::Loss => format!("{LOSS}{name}"),
         };
         let decays = optimizer.config.decay_norm_and_bias || D > 1;
         let rule = if decays { &optimizer.with_decay } else { &optimizer.without_decay };
@@ -409,6 +419,11 @@ impl ModuleMapper for Step<'_> {
     }
 }
 
+/// Multiplies all gradients of a module.
+pub fn multiply<M: Module>(gradients: &mut GradientsParams, module: &M, factor: f64) {
+    module.visit(&mut Norm { gradients, squares: Vec::new(), scale: Some(factor) });
+}
+
 /// Global norm of all gradients of a module, and the gradients scaled down where it exceeds `limit`.
 ///
 /// Returns the norm before clipping.
@@ -417,9 +432,13 @@ pub fn clip_by_global_norm<M: Module>(
     module: &M,
     limit: Option<f64>,
 ) -> f64 {
-    let mut visitor = Norm { gradients, squares: 0.0, scale: None };
+    let mut visitor = Norm { gradients, squares: Vec::new(), scale: None };
     module.visit(&mut visitor);
-    let norm = visitor.squares.sqrt();
+    let squares = std::mem::take(&mut visitor.squares);
+    let norm = match squares.is_empty() {
+        true => 0.0,
+        false => host(&Tensor::cat(squares, 0)).iter().sum::<f64>().sqrt(),
+    };
     if let Some(limit) = limit
         && norm > limit
     {
@@ -431,7 +450,8 @@ pub fn clip_by_global_norm<M: Module>(
 
 struct Norm<'a> {
     gradients: &'a mut GradientsParams,
-    squares: f64,
+    /// Read together at the end: a GPU is waited for once.
+    squares: Vec<Tensor<1>>,
     scale: Option<f64>,
 }
 
@@ -440,7 +460,7 @@ impl burn::module::ModuleVisitor for Norm<'_> {
         match self.scale {
             None => {
                 if let Some(gradient) = self.gradients.get::<D>(param.id) {
-                    self.squares += gradient.square().sum().into_scalar::<f64>();
+                    self.squares.push(gradient.square().sum());
                 }
             }
             Some(scale) => {

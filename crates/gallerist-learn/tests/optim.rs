@@ -122,7 +122,7 @@ fn an_optimiser_restored_from_its_state_takes_the_same_step_to_the_last_bit() {
             toy = optimizer.step(0.05, Part::Network, toy, gradients);
         }
         let mut restored = Optimizer::new(&config);
-        restored.restore(optimizer.state(), &device()).unwrap();
+        restored.restore(optimizer.state(), &device(), &device()).unwrap();
         let one = optimizer.step(0.05, Part::Network, toy.clone(), gradients(&toy, 0.7));
         let two = restored.step(0.05, Part::Network, toy.clone(), gradients(&toy, 0.7));
         for name in ["body", "norm", "head.weight"] {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gallerist::data::{Layout, OpenOptions};
+use gallerist::device::DeviceChoice;
 
 pub(crate) use serve::Serve;
 
@@ -46,7 +47,8 @@ pub(crate) enum Command {
 /// (checkpoints/last.safetensors and best.safetensors), the log (log.jsonl), the embeddings of the
 /// test images (embeddings.safetensors), the metrics (metrics.json) and the report (report.html).
 ///
-/// Ctrl-C writes a checkpoint and stops; `--resume DIR` goes on, to the same result to the last bit.
+/// Ctrl-C writes a checkpoint and stops; `--resume DIR` goes on, on the processor to the same result to the last
+/// bit.
 #[derive(Debug, Args)]
 #[command(override_usage = "gallerist train [OPTIONS] CONFIG\n       gallerist train [OPTIONS] --resume DIR")]
 pub(crate) struct Train {
@@ -65,6 +67,10 @@ pub(crate) struct Train {
     /// Go on with an interrupted run from its last checkpoint
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
+    /// Where the network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N [default: the run
+    /// file's, which is auto unless set]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<DeviceChoice>,
     /// Print the summary as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -84,6 +90,8 @@ pub(crate) struct Embed {
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) part: PartArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// Where the embeddings go (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -149,6 +157,9 @@ pub(crate) struct Evaluate {
     /// data.cache_folder, where that is there]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
     pub(crate) cache: Option<PathBuf>,
+    /// Where the run's network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
+    pub(crate) device: Option<DeviceChoice>,
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub(crate) embeddings: Option<PathBuf>,
@@ -301,6 +312,8 @@ pub(crate) struct Search {
     /// Which of the run's checkpoints [default: the one that embedded the gallery]
     #[arg(long, value_enum)]
     pub(crate) checkpoint: Option<Which>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// Print the ranked lists as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -361,6 +374,9 @@ pub(crate) struct Loss {
     /// Steps done, for losses and miners that change in the course of training
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) step: usize,
+    /// Where the loss computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Cpu)]
+    pub(crate) device: DeviceChoice,
     /// Seed of proxies and of random draws
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -568,6 +584,14 @@ impl PartArgs {
             ..OpenOptions::default()
         }
     }
+}
+
+/// Where the network computes.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Where the network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
 }
 
 /// Which trained network.

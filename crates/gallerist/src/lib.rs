@@ -10,6 +10,7 @@
 //! | train from a run file | [`train::Trainer`], [`train::RunConfig`] |
 //! | use a loss in a training loop of your own | [`loss`] |
 //! | embed images with a trained network | [`model::Model`] |
+//! | compute on a GPU | [`device`] |
 //! | start from trained weights, or give a network to another program | [`weights`] |
 //! | search embeddings exactly | [`retrieval::search`] |
 //! | keep a gallery that changes, or one of millions | [`retrieval::index`] |
@@ -48,7 +49,8 @@ mod ranking;
 
 pub use gallerist_data as data;
 pub use gallerist_learn::{
-    Error, Result, checkpoint, loss, memory, miner, model, network, optim, pairwise, params, train, weights,
+    Error, Result, checkpoint, device, loss, memory, miner, model, network, optim, pairwise, params, train,
+    weights,
 };
 pub use gallerist_map as map;
 #[cfg(feature = "milvus")]

@@ -550,6 +550,31 @@ fn a_memory_lengthens_the_lists_of_a_loss_on_files() {
     }
 }
 
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+#[test]
+fn a_device_that_the_program_was_not_built_for_is_refused_before_a_run_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    for (device, feature) in [("cuda:1", "cuda"), ("wgpu", "wgpu")] {
+        let out = error(&["train", "configs/smoke.toml", "--device", device, "--out", run.to_str().unwrap()]);
+        assert!(out.contains(&format!("cannot compute on `{device}`")), "{out}");
+        assert!(out.contains(&format!("cargo build --release --features {feature}")), "{out}");
+        assert!(!run.exists());
+    }
+    let out = error(&["train", "configs/smoke.toml", "--device", "gpu", "--out", run.to_str().unwrap()]);
+    assert!(out.contains("a device is auto, cpu, cuda, cuda:N, wgpu or wgpu:N, not `gpu`"), "{out}");
+}
+
+#[test]
+fn small_numbers_are_refused_on_the_processor() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let settings = ["--device", "cpu", "--set", "train.precision=bf16", "--out", run.to_str().unwrap()];
+    let out = error(&[&["train", "configs/smoke.toml"], &settings[..]].concat());
+    assert!(out.contains("`train.precision` must be f32 on cpu (") && out.contains("not bf16"), "{out}");
+    assert!(!run.exists());
+}
+
 #[test]
 fn a_second_run_does_not_go_into_the_directory_of_the_first() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,10 +7,10 @@
 //! names.
 
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_kernels::{ConvNorm, Shortcut, conv_norm_chain};
 
-use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool};
+use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool, at_least_f32};
 use super::{FreezeBatchNorm, InputShape};
 use crate::{Error, Result};
 
@@ -218,13 +218,15 @@ impl Network {
     fn forward_seeing(&self, images: Tensor<4>, seen: Option<usize>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let mut values: Vec<Option<Value<'_>>> = vec![None; self.steps.len()];
         let mut maps = None;
+        // Chains keep to f32; layers on their own convert their parameters.
+        let chains = images.dtype() == DType::F32;
         for (i, step) in self.steps.iter().enumerate() {
             let mut inputs = step.inputs.iter().map(|&j| {
                 let value = if self.last_use[j] == i { values[j].take() } else { values[j].clone() };
                 value.expect("a step takes the results of earlier steps")
             });
             let mut one = || inputs.next().expect("the builder gives every operation its inputs");
-            let deferred = self.deferred[i];
+            let deferred = chains && self.deferred[i];
             values[i] = Some(match &step.op {
                 Op::Conv(conv) if deferred => {
                     Value::of_chain(one().chain(step.inputs[0]).with_conv(conv), deferred)
@@ -250,10 +252,10 @@ impl Network {
                     FixedKind::MaxPool(pool) => Value::Maps(pool.max(one().maps())),
                     FixedKind::AveragePool(pool) => Value::Maps(pool.average(one().maps())),
                     FixedKind::GlobalAverage => {
-                        Value::Rows(gallerist_kernels::global_average_pool(one().maps()))
+                        Value::Rows(gallerist_kernels::global_average_pool(at_least_f32(one().maps())))
                     }
                     FixedKind::GlobalMax => {
-                        Value::Rows(one().maps().flatten::<3>(2, 3).max_dim(2).squeeze_dim(2))
+                        Value::Rows(at_least_f32(one().maps()).flatten::<3>(2, 3).max_dim(2).squeeze_dim(2))
                     }
                     FixedKind::Add => match (one(), one()) {
                         (Value::Chain(chain), other) => {
@@ -276,7 +278,8 @@ impl Network {
                 maps = values[i].clone().map(Value::maps);
             }
         }
-        let heads = self.heads.iter().map(|&i| values[i].clone().expect("heads are kept").rows());
+        let head = |&i: &usize| at_least_f32(values[i].clone().expect("heads are kept").rows());
+        let heads = self.heads.iter().map(head);
         (heads.collect(), maps)
     }
 

@@ -1,9 +1,13 @@
 //! Layers whose weights are drawn from a named seed and whose arithmetic goes through
 //! [`gallerist_kernels`].
+//!
+//! A layer computes in the numbers of what it is given. Its parameters are kept in f32 and are converted at its door
+//! where those are smaller (bf16, f16); batch norm, the poolings over whole maps and so the heads behind them compute
+//! in f32 always. That is all there is to mixed precision in a network.
 
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_data::Random;
 use gallerist_kernels::{ConvNorm, Statistics};
 
@@ -42,6 +46,24 @@ impl<'a> Init<'a> {
 
 fn full(value: f32, length: usize) -> TensorData {
     TensorData::new(vec![value; length], [length])
+}
+
+/// A parameter in the numbers of what it meets.
+fn as_in<const D: usize, const E: usize>(parameter: &Param<Tensor<D>>, x: &Tensor<E>) -> Tensor<D> {
+    in_numbers(parameter.val(), x.dtype())
+}
+
+/// The same values in other numbers; gradients are converted back.
+fn in_numbers<const D: usize>(x: Tensor<D>, numbers: DType) -> Tensor<D> {
+    if x.dtype() == numbers { x } else { x.cast(numbers) }
+}
+
+/// Smaller numbers as f32, others as they are.
+pub(super) fn at_least_f32<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => x.cast(DType::F32),
+        _ => x,
+    }
 }
 
 pub use gallerist_kernels::Activation;
@@ -141,7 +163,9 @@ impl Conv {
     /// `[n, channels_in, h, w]` to `[n, channels_out, h', w']` with
     /// `h' = (h + 2 padding - size) / stride + 1`, rounded down.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        gallerist_kernels::conv2d(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.options())
+        let weight = as_in(&self.weight, &x);
+        let bias = self.bias.as_ref().map(|bias| as_in(bias, &x));
+        gallerist_kernels::conv2d(x, weight, bias, self.options())
     }
 
     pub(super) fn options(&self) -> ConvOptions<2> {
@@ -219,6 +243,11 @@ impl BatchNorm {
 
     /// `[n, c, h, w]` to the same shape.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let numbers = x.dtype();
+        in_numbers(self.forward_in_f32(at_least_f32(x)), numbers)
+    }
+
+    fn forward_in_f32(&self, x: Tensor<4>) -> Tensor<4> {
         let (gamma, beta) = (self.gamma.val(), self.beta.val());
         match self.statistics(x.device().is_autodiff()) {
             Statistics::Batch => {
@@ -302,9 +331,11 @@ impl Linear {
 
     /// `[n, inputs]` to `[n, outputs]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
-        let y = x.matmul(self.weight.val());
-        match &self.bias {
-            Some(bias) => y + bias.val().unsqueeze(),
+        let bias = self.bias.as_ref().map(|bias| as_in(bias, &x).unsqueeze());
+        let weight = as_in(&self.weight, &x);
+        let y = x.matmul(weight);
+        match bias {
+            Some(bias) => y + bias,
             None => y,
         }
     }
@@ -333,7 +364,7 @@ impl Gem {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<2> {
         let p = self.p.val();
         let [n, c, h, w] = x.dims();
-        let logs = x.clamp_min(Self::LEAST).log().reshape([n, c, h * w]);
+        let logs = at_least_f32(x).clamp_min(Self::LEAST).log().reshape([n, c, h * w]);
         // The largest term is taken out, so that no power over- or underflows.
         let scaled = logs * p.clone().reshape([1, 1, 1]);
         let largest = scaled.clone().detach().max_dim(2);

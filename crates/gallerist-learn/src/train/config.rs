@@ -11,7 +11,8 @@ use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, VerificationOptions};
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use serde::{Deserialize, Serialize};
 
-use super::LossTerms;
+use super::{LossTerms, Precision};
+use crate::device::DeviceChoice;
 use crate::loss::{LossConfig, preset};
 use crate::memory::XbmConfig;
 use crate::network::{Combine, HeadChoice, NetworkConfig};
@@ -89,6 +90,10 @@ pub struct TrainConfig {
     pub steps: usize,
     /// Seed of everything random.
     pub seed: u64,
+    /// Where the network computes.
+    pub device: DeviceChoice,
+    /// In which numbers the network computes; its weights are kept in f32 in any case.
+    pub precision: Precision,
     /// Compute threads; 0: one per core.
     pub threads: usize,
     /// Threads that decode and augment; 0: one per core.
@@ -112,6 +117,8 @@ impl Default for TrainConfig {
         TrainConfig {
             steps: 2000,
             seed: 1,
+            device: DeviceChoice::Auto,
+            precision: Precision::F32,
             threads: 0,
             loader_threads: 0,
             prefetch: 4,

@@ -86,8 +86,11 @@ pub struct Step {
     /// to d.
     #[serde(default)]
     pub rank: f32,
-    /// Norm of the whole gradient, before clipping.
+    /// Norm of the whole gradient, before clipping; 0 where the step was left out.
     pub gradient_norm: f32,
+    /// Whether the step was left out, its gradients not being finite in f16 ([`super::LossScale`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
     /// Mean norm of the embeddings before normalisation.
     pub embedding_norm: f32,
     /// Learning rate of the network's body.

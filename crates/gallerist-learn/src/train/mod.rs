@@ -14,6 +14,7 @@
 
 mod average;
 pub mod config;
+mod crossing;
 mod diagnostics;
 mod directory;
 mod evaluation;
@@ -22,6 +23,7 @@ mod head_init;
 pub mod log;
 mod means;
 mod objective;
+mod precision;
 pub mod profile;
 mod trainer;
 
@@ -32,5 +34,6 @@ pub use config::{
 pub use directory::RunDirectory;
 pub use evaluation::{measures, protocol};
 pub use objective::{LossTerm, LossTerms};
+pub use precision::{LossScale, Precision};
 pub use profile::Profile;
 pub use trainer::{Observer, Outcome, Trainer, open_test};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::optim::GradientsAccumulator;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
     Batch, BatchPlan, BatchSampler, Broken, ClassMeans, ImageSet, ImageStore, Loader, LoaderOptions,
@@ -18,15 +18,17 @@ use gallerist_retrieval::eval::{EvalOptions, Evaluation, Labelled, Plan};
 
 use super::average::Average;
 use super::config::threads;
+use super::crossing::Crossing;
 use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
-use super::{Profile, RunConfig, RunDirectory, Which, head_init, means};
+use super::{LossScale, Precision, Profile, RunConfig, RunDirectory, Which, head_init, means};
 use crate::checkpoint::{Best, Checkpoint, Header};
+use crate::device::{DeviceChoice, OpenDevice};
 use crate::loss::{Labels, Progress, Queries};
 use crate::model::{Model, description};
 use crate::network::{InputShape, Network};
-use crate::optim::{Optimizer, Part, clip_by_global_norm};
+use crate::optim::{Optimizer, Part, clip_by_global_norm, multiply};
 use crate::pairwise::host;
 use crate::{Error, Result, checkpoint, params, weights};
 
@@ -67,7 +69,12 @@ pub enum Outcome {
 pub struct Trainer {
     config: RunConfig,
     directory: RunDirectory,
+    opened: OpenDevice,
+    /// Where the network is, with gradients.
     device: Device,
+    /// Where the objective is, with gradients.
+    host: Device,
+    loss_scale: Option<LossScale>,
     input: InputShape,
     store: Arc<ImageStore>,
     sampler: Arc<dyn BatchSampler>,
@@ -88,6 +95,7 @@ pub struct Trainer {
     warned: Warned,
     pretrained: Option<weights::Report>,
     profile: Option<Profile>,
+    moved_from: Option<String>,
 }
 
 /// What has been warned of, each once.
@@ -131,8 +139,19 @@ impl Trainer {
     ///
     /// When there is no run in `directory`, or its checkpoint does not fit its run file.
     pub fn resume(directory: &Path) -> Result<Self> {
+        Self::resume_on(directory, None)
+    }
+
+    /// [`resume`](Self::resume) on another device than the run file's. The same steps have other bits there
+    /// ([`moved_from`](Self::moved_from)).
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Self::resume); when the device is not there.
+    pub fn resume_on(directory: &Path, device: Option<DeviceChoice>) -> Result<Self> {
         let directory = RunDirectory::open(directory)?;
-        let config = RunConfig::load(&directory.config(), &[])?;
+        let mut config = RunConfig::load(&directory.config(), &[])?;
+        config.train.device = device.unwrap_or(config.train.device);
         let path = directory.checkpoint(Which::Last);
         let mut last = Checkpoint::load(&path)?;
         let bad = |reason: String| Error::Checkpoint {
@@ -155,7 +174,7 @@ impl Trainer {
             return Err(bad(format!("loss: {mismatch}")));
         }
         (trainer.network, trainer.objective) = (network, objective);
-        trainer.memories.restore(&mut last.state, &trainer.device).map_err(bad)?;
+        trainer.memories.restore(&mut last.state, &trainer.host).map_err(bad)?;
         if let Some(class_means) = means::restore(&mut last.state, trainer.training_set().class_names().len())
         {
             trainer.take_means(class_means);
@@ -163,11 +182,19 @@ impl Trainer {
         let state = last.take_optimizer();
         trainer
             .optimizer
-            .restore(state, &trainer.device)
+            .restore(state, &trainer.device, &trainer.host)
             .map_err(|name| bad(format!("the optimiser's state of `{name}` is incomplete")))?;
         trainer.step = last.header.step;
         trainer.best = last.header.best;
         trainer.seconds = last.header.seconds;
+        if let (Some(scale), Some(saved)) = (&mut trainer.loss_scale, last.header.loss_scale) {
+            if !saved.is_valid() {
+                return Err(bad("the scale of the loss is out of its range".into()));
+            }
+            *scale = saved;
+        }
+        let before = if last.header.device.is_empty() { "cpu" } else { &last.header.device };
+        trainer.moved_from = (before != trainer.opened.kind()).then(|| before.to_string());
         trainer.log.write(&Record::Resumed { step: trainer.step })?;
         Ok(trainer)
     }
@@ -293,25 +320,32 @@ impl Trainer {
         let mut network_gradients = GradientsAccumulator::new();
         let mut objective_gradients = GradientsAccumulator::new();
         let mut records = Vec::with_capacity(count);
+        let scale = self.loss_scale.map_or(1.0, LossScale::factor);
         for _ in 0..count {
-            let (record, value) = self.forward(next()?, observer)?;
+            let (record, value, crossing) = self.forward(next()?, observer)?;
             records.push(record);
             // The gradient of a single batch goes on as it is, to the last bit.
             let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
-            let mut gradients = value.backward();
-            let of_network = GradientsParams::from_module(&mut gradients, &self.network);
+            let (of_network, of_objective) = crossing.backward(value, &self.network, &self.objective, scale);
             network_gradients.accumulate(&self.network, of_network);
-            let of_objective = GradientsParams::from_module(&mut gradients, &self.objective);
             objective_gradients.accumulate(&self.objective, of_objective);
         }
         let (mut of_network, of_objective) = (network_gradients.grads(), objective_gradients.grads());
+        if scale != 1.0 {
+            multiply(&mut of_network, &self.network, 1.0 / scale);
+        }
         let gradient_norm =
             clip_by_global_norm(&mut of_network, &self.network, self.config.optimizer.clip_norm) as f32;
-        if !gradient_norm.is_finite() {
-            return Err(self.diverged(step, gradient_norm));
+        let finite = gradient_norm.is_finite();
+        let scaled = self.loss_scale.as_mut().is_some_and(|scale| scale.update(finite));
+        let rate = self.config.optimizer.learning_rate
+            * self.config.schedule.factor(self.step, self.config.train.steps);
+        if !finite {
+            return match scaled {
+                true => Ok(Step { left_out: true, learning_rate: rate, ..Step::mean(&records) }),
+                false => Err(self.diverged(step, gradient_norm)),
+            };
         }
-        let factor = self.config.schedule.factor(self.step, self.config.train.steps);
-        let rate = self.config.optimizer.learning_rate * factor;
         self.network = self.optimizer.step(rate, Part::Network, self.network.clone(), of_network);
         self.objective = self.optimizer.step(rate, Part::Loss, self.objective.clone(), of_objective);
         if let Some(average) = &mut self.average {
@@ -320,12 +354,17 @@ impl Trainer {
         Ok(Step { gradient_norm, learning_rate: rate, ..Step::mean(&records) })
     }
 
-    /// What the objective says of a batch, and its value, connected to the network.
-    fn forward(&mut self, batch: Batch, observer: &mut dyn Observer) -> Result<(Step, Tensor<1>)> {
+    /// What the objective says of a batch, its value, and the way back to the network.
+    fn forward(&mut self, batch: Batch, observer: &mut dyn Observer) -> Result<(Step, Tensor<1>, Crossing)> {
         let step = self.step + 1;
         let shape = batch.shape();
         let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.device);
-        let outputs = self.network.forward(images);
+        let images = match self.config.train.precision {
+            Precision::F32 => images,
+            smaller => images.cast(smaller.dtype()),
+        };
+        let crossing = Crossing::new(self.network.forward(images), &self.host);
+        let outputs = crossing.outputs();
         let embedding_norm = outputs.iter().map(mean_norm).sum::<f32>() / outputs.len() as f32;
         let sets: Option<Vec<Vec<u32>>> = self
             .store
@@ -334,7 +373,7 @@ impl Trainer {
             .map(|sets| batch.items.iter().map(|&item| sets[item as usize].clone()).collect());
         let labels = sets.as_deref().map_or(Labels::Classes(&batch.labels), Labels::Sets);
         let progress = Progress { step: self.step, steps: self.config.train.steps };
-        let output = self.objective.forward(&outputs, labels, &self.memories, progress);
+        let output = self.objective.forward(outputs, labels, &self.memories, progress);
         let loss = output.value.clone().into_scalar::<f32>();
         if !loss.is_finite() {
             return Err(self.diverged(step, loss));
@@ -363,7 +402,7 @@ impl Trainer {
             waited: batch.waited.as_secs_f64(),
             ..Step::default()
         };
-        Ok((record, output.value))
+        Ok((record, output.value, crossing))
     }
 
     fn diverged(&self, step: usize, value: f32) -> Error {
@@ -484,6 +523,8 @@ impl Trainer {
             optimizer_counters: state.counters,
             optimizer_ranks: state.ranks,
             seconds: self.seconds,
+            device: self.opened.kind().into(),
+            loss_scale: self.loss_scale,
             ..Header::default()
         };
         let loss = params::collect(&self.objective);
@@ -525,6 +566,17 @@ impl Trainer {
         self.profile.as_ref()
     }
 
+    /// The device that the network computes on.
+    pub fn device(&self) -> &OpenDevice {
+        &self.opened
+    }
+
+    /// The kind of device that trained so far, where the run was taken up on another: its steps are not the same to
+    /// the last bit.
+    pub fn moved_from(&self) -> Option<&str> {
+        self.moved_from.as_deref()
+    }
+
     /// The run's directory.
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
@@ -558,7 +610,9 @@ impl Trainer {
 
 /// What a trainer is made of, before there is a directory.
 struct Parts {
+    opened: OpenDevice,
     device: Device,
+    host: Device,
     input: InputShape,
     store: Arc<ImageStore>,
     sampler: Arc<dyn BatchSampler>,
@@ -569,7 +623,10 @@ struct Parts {
 
 impl Parts {
     fn new(config: &RunConfig, train: ImageSet, validation: Option<ImageSet>) -> Result<Self> {
-        let device = Device::flex().autodiff();
+        let opened = config.train.device.open()?;
+        config.train.precision.check(&opened)?;
+        let device = opened.device().clone().autodiff();
+        let host = Device::flex().autodiff();
         let sampler = Arc::from(config.sampler.build(&train)?);
         let transform = Transform::training(&config.image, &config.augment)?;
         let [channels, height, width] = transform.shape();
@@ -580,8 +637,8 @@ impl Parts {
             Some(set) => Some(image_store(config, set, Transform::evaluation(&config.image)?)?),
             None => None,
         };
-        let objective = Objective::new(config, store.set().label_names().len(), &device)?;
-        Ok(Parts { device, input, store, sampler, validation, network, objective })
+        let objective = Objective::new(config, store.set().label_names().len(), &host)?;
+        Ok(Parts { opened, device, host, input, store, sampler, validation, network, objective })
     }
 
     fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {
@@ -593,7 +650,10 @@ impl Parts {
             optimizer: Optimizer::new(&config.optimizer),
             config: config.clone(),
             directory,
+            loss_scale: (config.train.precision == Precision::F16).then(LossScale::default),
+            opened: self.opened,
             device: self.device,
+            host: self.host,
             input: self.input,
             store: self.store,
             sampler: self.sampler,
@@ -612,6 +672,7 @@ impl Parts {
             warned: Warned::default(),
             pretrained: None,
             profile: None,
+            moved_from: None,
         })
     }
 }

@@ -4,5 +4,6 @@
 mod formula;
 mod golden;
 mod layers;
+mod mixed;
 mod reference;
 mod steps;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Which;
+use super::{DeviceArgs, Which};
 
 /// Show a gallery to people, in the browser, and to programs.
 ///
@@ -25,6 +25,8 @@ pub(crate) struct Serve {
     /// Which of the run's checkpoints [default: the one that embedded the gallery]
     #[arg(long, value_enum)]
     pub(crate) checkpoint: Option<Which>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// The gallery's images: a folder, a zip or a data set [default: where the gallery was embedded from]
     #[arg(long, value_name = "PATH")]
     pub(crate) images: Option<PathBuf>,

@@ -6,7 +6,8 @@ use gallerist::data::ImageSet;
 use serde::Serialize;
 
 use super::{
-    Outcome, check_embeddings_file, embed_with_bar, model_of, save_embeddings, with_cache, with_heads,
+    Outcome, check_embeddings_file, embed_with_bar, model_of, on_device, save_embeddings, with_cache,
+    with_heads,
 };
 use crate::args::Embed;
 use crate::printer;
@@ -26,6 +27,7 @@ pub(super) fn run(args: Embed) -> Outcome {
     check_embeddings_file(&args.out, args.precision)?;
     let model = model_of(&args.model.run, args.model.checkpoint.into())?;
     super::set_threads(model.config().train.threads);
+    let model = on_device(model, args.device.device)?;
     let model = if args.raw { model.raw() } else { model };
     let model = with_heads(model, args.head, args.combine)?;
     let model = with_cache(model, args.cache.as_deref())?;

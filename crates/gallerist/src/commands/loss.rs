@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use gallerist::device::DeviceChoice;
 use gallerist::loss::{
     ContrastiveConfig, Labels, LossConfig, LossShape, Memory, Progress, RankingLoss, preset,
 };
@@ -70,7 +71,7 @@ pub(super) fn run(args: Loss) -> Outcome {
     };
     let classes = sets.as_ref().map_or(encoded.names.len(), |sets| sets.classes);
 
-    let device = Device::flex().autodiff();
+    let device = device_for(args.device, dtype)?;
     let mut loss = config.init(LossShape { classes, dimensions: d }, args.seed, &device);
     if let Some(path) = &args.parameters {
         loss = with_parameters(loss, path)?;
@@ -129,6 +130,19 @@ pub(super) fn run(args: Loss) -> Outcome {
         false => printer::out(&table(&summary))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The device asked for, if it computes in such numbers.
+fn device_for(choice: DeviceChoice, dtype: DType) -> Result<Device, Failure> {
+    let opened = choice.open()?;
+    let device = opened.device().clone();
+    if !device.supports_dtype(dtype) {
+        return Err(Failure::new(
+            format!("{opened} does not compute in {}, the file's numbers", dtype.name()),
+            Some("use --device cpu, or a file of f32"),
+        ));
+    }
+    Ok(device.autodiff())
 }
 
 /// Embeddings of a file, with their labels.

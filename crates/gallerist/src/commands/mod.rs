@@ -19,6 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gallerist::data::ImageSet;
+use gallerist::device::DeviceChoice;
 use gallerist::model::Model;
 use gallerist::network::HeadChoice;
 use gallerist::retrieval::EmbeddingSet;
@@ -183,6 +184,15 @@ fn model_of(run: &Path, which: Which) -> Result<Model, Failure> {
 /// The model with the folder for decoded images asked for, if one was.
 fn with_cache(model: Model, folder: Option<&Path>) -> Result<Model, Failure> {
     Ok(if folder.is_some() { model.with_cache(folder)? } else { model })
+}
+
+/// The model on the device asked for, which is named on stderr unless it is the processor.
+fn on_device(model: Model, device: DeviceChoice) -> Result<Model, Failure> {
+    let device = device.open()?;
+    if !device.is_cpu() {
+        crate::printer::note(&format!("device: {device}"));
+    }
+    Ok(model.on(device.device()))
 }
 
 /// The model with the heads asked for on the command line, if any were.

@@ -46,6 +46,7 @@ pub(super) fn run(args: Search) -> Outcome {
     let gallery = Searched::open(&args.gallery)?;
     let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, &gallery.origin())?;
     super::set_threads(model.config().train.threads);
+    let model = super::on_device(model, args.device.device)?;
     let images = ImageSet::open_with(&args.query, &OpenOptions::default())?;
     // Queries come once: they are not kept.
     let queries = embed_with_bar(&model.with_cache(None)?, images.clone(), "embedding the queries")?;

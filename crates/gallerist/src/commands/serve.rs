@@ -100,7 +100,7 @@ fn images(args: &Serve, gallery: &Gallery, options: &Options) -> Result<Option<I
 fn network(args: &Serve, gallery: &Gallery) -> Result<Option<Arc<dyn Embedder>>, Failure> {
     let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, gallery.origin());
     match model {
-        Ok(model) => Ok(Some(Arc::new(Network::new(model)?))),
+        Ok(model) => Ok(Some(Arc::new(Network::new(super::on_device(model, args.device.device)?)?))),
         Err(failure) if args.run.is_some() => Err(failure),
         Err(failure) => {
             printer::warning(&format!("no image can be uploaded: {}", failure.message));

@@ -39,17 +39,23 @@ pub(super) fn run(args: Train) -> Outcome {
         (Some(directory), _) => {
             let config = RunConfig::load(&RunDirectory::open(directory)?.config(), &[])?;
             super::set_threads(config.train.threads);
-            let trainer = Trainer::resume(directory)?;
+            let trainer = Trainer::resume_on(directory, args.device)?;
             printer::note(&format!(
                 "going on with {} at step {}",
                 directory.display(),
                 grouped(trainer.step())
             ));
+            if let Some(before) = trainer.moved_from() {
+                printer::note(&format!(
+                    "trained on {before} so far: from here on the numbers differ in their last bits from those there"
+                ));
+            }
             trainer
         }
         (None, Some(path)) => {
             let mut config = RunConfig::load(path, &args.set)?;
             config.log.profile |= args.profile;
+            config.train.device = args.device.unwrap_or(config.train.device);
             super::set_threads(config.train.threads);
             Trainer::start(&config, &args.out.unwrap_or_else(|| free_directory(path)))?
         }
@@ -169,6 +175,10 @@ fn introduce(trainer: &Trainer) {
             count(trainer.sampler().left_out_classes(), "class")
         ));
     }
+    printer::note(&format!("device: {}", trainer.device()));
+    for reason in trainer.device().passed_over() {
+        printer::note(&format!("  not {reason}"));
+    }
     printer::note(&format!("run directory: {}", trainer.directory().path().display()));
 }
 
@@ -245,7 +255,7 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
         return Ok(None);
     };
     let which = config.evaluation.checkpoint;
-    let model = model_of(directory.path(), which)?;
+    let model = model_of(directory.path(), which)?.on(trainer.device().device());
     let mut embedded = embed_with_bar(&model, test, "embedding the test images")?;
     let run = std::path::absolute(directory.path()).unwrap_or(directory.path().into());
     embedded.set.run = Some(run.to_string_lossy().into_owned());

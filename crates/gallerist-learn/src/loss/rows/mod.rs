@@ -1,7 +1,7 @@
-//! The losses' path for the CPU: value and gradient row by row, without the `n x n` matrix.
+//! The losses' path on the CPU: value and gradient row by row, without the `n x n` matrix.
 //!
 //! The general path of every loss is tensor code that runs on any backend; it makes a dozen
-//! matrices of `n x n` and as many passes over memory. On the CPU, in `f32`, the losses that have a
+//! matrices of `n x n` and as many passes over memory. In `f32` the losses that have a
 //! [`RowLoss`] take this path instead: a block of query rows is multiplied with the gallery, each
 //! row of distances (or similarities) is read once while it is in the cache and turned into the
 //! query's loss and its derivatives, two more products turn a block of derivatives into gradients,
@@ -41,8 +41,9 @@ mod triplet;
 use std::cell::Cell;
 
 use burn::backend::Flex;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
+use super::pairs::with_gradient;
 use super::{Lists, LossOutput, Queries};
 
 pub(crate) use circle::CircleRows;
@@ -90,8 +91,11 @@ pub fn on_general_path<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// The output of a loss on this path, if the path can take it: the CPU backend, `f32`, a batch that
-/// is not empty and whose squared norms are finite.
+/// The output of a loss on this path, if the path can take it: `f32`, a batch that is not empty and whose
+/// squared norms are finite.
+///
+/// Embeddings on a GPU are copied to the host, and their gradient back: a batch of embeddings is small, the `n x n`
+/// matrix is not made there either, and distances are not rounded as a GPU's products may be (TF32).
 pub(crate) fn forward<L: RowLoss>(loss: &L, lists: &Lists<'_>) -> Option<LossOutput> {
     let [n, g] = lists.dims();
     let embeddings = lists.embeddings();
@@ -99,8 +103,12 @@ pub(crate) fn forward<L: RowLoss>(loss: &L, lists: &Lists<'_>) -> Option<LossOut
     if GENERAL.get() || embeddings.dtype() != DType::F32 || n == 0 || d == 0 || u32::try_from(g).is_err() {
         return None;
     }
-    let flex =
-        |x: &Tensor<2>| Some(x.clone().without_autodiff().try_into_primitive::<Flex>().ok()?.to_contiguous());
+    let on_host = embeddings.device() == Device::flex();
+    let flex = |x: &Tensor<2>| {
+        let x = x.clone().without_autodiff();
+        let x = if on_host { x } else { Tensor::from_data(x.into_data(), &Device::flex()) };
+        Some(x.try_into_primitive::<Flex>().ok()?.to_contiguous())
+    };
     let queries = flex(embeddings)?;
     let memory = match lists.memory() {
         Some(memory) => Some(flex(&memory.embeddings)?),
@@ -127,7 +135,13 @@ pub(crate) fn forward<L: RowLoss>(loss: &L, lists: &Lists<'_>) -> Option<LossOut
         ..Queries::default()
     };
     let value = match gradient {
-        Some(gradient) => attach::attach(embeddings.clone(), value, gradient),
+        Some(gradient) if on_host => attach::attach(embeddings.clone(), value, gradient),
+        Some(gradient) => {
+            let device = embeddings.device();
+            let value = Tensor::<1>::from_floats([value as f32], &device);
+            let gradient = Tensor::<2>::from_data(TensorData::new(gradient, [n, d]), &device);
+            with_gradient(value, embeddings, gradient)
+        }
         None => Tensor::from_floats([value as f32], &embeddings.device()),
     };
     Some(LossOutput { value, queries })

@@ -9,7 +9,7 @@ use gallerist::retrieval::file::load_labels;
 use gallerist::retrieval::{EmbeddingSet, short_fingerprint};
 use gallerist::train::RunDirectory;
 
-use super::super::{Failure, embed_with_bar, model_of, with_cache};
+use super::super::{Failure, embed_with_bar, model_of, on_device, with_cache};
 use super::without_cameras;
 use crate::args::Evaluate;
 use crate::printer;
@@ -65,6 +65,7 @@ fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
     let model = model_of(run, args.checkpoint.into())?;
     super::super::set_threads(model.config().train.threads);
     let model = with_cache(model, args.cache.as_deref())?;
+    let model = on_device(model, args.device.unwrap_or_default())?;
     let Some(test) = pages::open_test(model.config())? else {
         let hint = "embed a set with `gallerist embed` and give it as --embeddings FILE";
         let message = format!("the run `{}` has no test images (data.test)", run.display());

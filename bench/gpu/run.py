@@ -1,0 +1,301 @@
+"""Checks and times a device; started by bench/gpu.sh, described in bench/gpu/README.md.
+
+Needs Python alone. PyTorch, where it is installed, is timed beside it; Pillow makes the pictures of the whole run.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Memory:
+    """Asks nvidia-smi for the memory in use while a block runs; None where there is none to ask."""
+
+    def __enter__(self):
+        self.peak, self.before, self.ended = None, None, threading.Event()
+        self.before = self.ask()
+        if self.before is not None:
+            self.thread = threading.Thread(target=self.watch)
+            self.thread.start()
+        return self
+
+    @staticmethod
+    def ask():
+        if shutil.which("nvidia-smi") is None:
+            return None
+        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        found = subprocess.run(command, capture_output=True, text=True)
+        lines = found.stdout.split()
+        return max(map(int, lines)) if found.returncode == 0 and lines else None
+
+    def watch(self):
+        while not self.ended.wait(0.1):
+            self.peak = max(self.peak or 0, self.ask() or 0)
+
+    def __exit__(self, *_):
+        self.ended.set()
+        if self.before is not None:
+            self.thread.join()
+
+    def mib(self):
+        return None if self.peak is None else self.peak - self.before
+
+
+class Report:
+    """Lines of Markdown, printed and kept."""
+
+    def __init__(self, path):
+        self.path, self.lines, self.notes = path, [], 0
+
+    def say(self, line=""):
+        print(line, flush=True)
+        self.lines.append(line)
+        self.path.write_text("\n".join(self.lines) + "\n")
+
+    def table(self, *heads):
+        self.say()
+        self.row(*heads)
+        self.row(*["---"] * len(heads))
+
+    def row(self, *cells):
+        self.say("| " + " | ".join(shown(cell) for cell in cells) + " |")
+
+    def look(self, condition):
+        self.notes += bool(condition)
+        return "**look**" if condition else ""
+
+
+def shown(cell):
+    if cell is None:
+        return "–"
+    if isinstance(cell, float):
+        return f"{cell:.1e}" if 0 < abs(cell) < 0.01 else f"{cell:.4g}"
+    return str(cell)
+
+
+class Failed(Exception):
+    pass
+
+
+def run(command, environment=None, limit=None):
+    """The lines of JSON that a program prints, its peak of memory on the host in MiB, its seconds."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+    )
+    watch = threading.Timer(limit, process.kill) if limit else None
+    if watch:
+        watch.start()
+    errors = []
+    drain = threading.Thread(target=lambda: errors.append(process.stderr.read()))
+    drain.start()
+    out = process.stdout.read()
+    drain.join()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if watch:
+        watch.cancel()
+    if process.returncode != 0:
+        text = "".join(errors).strip().splitlines()
+        raise Failed(f"exit code {process.returncode}: " + " / ".join(text[-4:]))
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith(("{", "["))]
+    return lines, usage.ru_maxrss / 1024, time.monotonic() - start
+
+
+def section(report, title, work):
+    """A part whose failure is written down and does not stop the others."""
+    report.say(f"\n## {title}")
+    try:
+        work()
+    except Failed as failure:
+        report.look(True)
+        report.say(f"\n**failed**: {failure}")
+
+
+def check_losses(report, check, limit):
+    lines, _, _ = run([*check, "losses"])
+    report.table("loss", "path", "value off", "gradient off", "")
+    for line in lines:
+        value, gradient = line["value_off"], line["gradient_off"]
+        report.row(line["loss"], line["path"], value, gradient, report.look(not max(value, gradient) <= limit))
+
+
+def check_networks(report, check, command, limit):
+    lines, _, _ = run([*check, command])
+    report.table("network", "outputs off", "gradients off (median)", "gradients off (worst)", "seconds, compiling included", "")
+    for line in lines:
+        if "output_off" not in line:
+            report.row(line["network"], None, None, None, None, "")
+            continue
+        off, median = line["output_off"], line["median_gradient_off"]
+        report.row(line["network"], off, median, line["gradient_off"], line["seconds"], report.look(not max(off, median) <= limit))
+
+
+def median_step(seconds):
+    return 1000 * statistics.median(seconds[len(seconds) // 2 :])
+
+
+def time_steps(report, check, device, cases, steps, small):
+    report.table("network, batch", "numbers", "program", "ms a step", "images/s", "first step, s", "GPU memory, MiB", "last loss")
+    for name, (config, peer, shape) in cases.items():
+        for precision in ["f32", "bf16"]:
+            batch = f"{name}, {' x '.join(map(str, shape))}"
+            if not (precision == "bf16" and device == "cpu"):
+                with Memory() as memory:
+                    command = [*check, "step", json.dumps(config), ",".join(map(str, shape)), precision, steps]
+                    try:
+                        lines, _, _ = run(command)
+                    except Failed as failure:
+                        report.look(True)
+                        report.row(batch, precision, "Gallerist", f"failed: {failure}", None, None, None, None)
+                        lines = None
+                if lines:
+                    seconds = lines[0]["seconds"]
+                    ms = median_step(seconds)
+                    report.row(batch, precision, "Gallerist", ms, 1000 * shape[0] / ms, seconds[0], memory.mib(), lines[0]["losses"][-1])
+            with Memory() as memory:
+                command = [sys.executable, "bench/gpu/peer.py", peer, ",".join(map(str, shape)), precision, steps]
+                try:
+                    lines, _, _ = run([*command, "cpu" if device in ("cpu", "wgpu") else "cuda"])
+                except Failed as failure:
+                    report.row(batch, precision, "PyTorch", f"failed: {failure}", None, None, None, None)
+                    continue
+            for line in lines:
+                if "skipped" in line:
+                    report.row(batch, precision, "PyTorch", f"not timed: {line['skipped']}", None, None, None, None)
+                    continue
+                ms = median_step(line["seconds"])
+                report.row(batch, precision, line["program"], ms, 1000 * shape[0] / ms, line["seconds"][0], memory.mib(), line["losses"][-1])
+
+
+def loss_steps(report, check, rows, dimensions):
+    report.say(f"\nForward and backward of a batch of {rows} x {dimensions}.")
+    report.table("loss", "seconds", "GPU memory, MiB", "host memory, MiB")
+    for loss in ["rll", "nra", "srt", "ice"]:
+        with Memory() as memory:
+            lines, host, _ = run([*check, "loss-step", loss, rows, dimensions])
+        report.row(loss, min(lines[0]["seconds"]), memory.mib(), host)
+
+
+PICTURES = """
+import random, sys
+from PIL import Image
+folder, classes, each, width, height = sys.argv[1], *map(int, sys.argv[2:])
+import os
+draw = random.Random(1)
+for label in range(classes):
+    os.makedirs(f"{folder}/{label:03}")
+    for number in range(each):
+        small = Image.frombytes("RGB", (16, 12), bytes(draw.randrange(256) for _ in range(16 * 12 * 3)))
+        small.resize((width, height), Image.BICUBIC).save(f"{folder}/{label:03}/{number}.jpg", quality=90)
+"""
+
+
+def whole_run(report, gallerist, device, small):
+    """A run of the program on JPEG files: decoding, augmentation, network, loss, optimiser."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        sizes = [6, 4, 120, 90] if small else [60, 12, 500, 375]
+        made = subprocess.run([sys.executable, "-c", PICTURES, folder / "images", *map(str, sizes)], capture_output=True, text=True)
+        if made.returncode != 0:
+            report.say("\nNot timed: Pillow is not installed here, and there are no pictures.")
+            return
+        network, size, classes, steps = ("conv_blocks", 32, 4, 6) if small else ("resnet", 227, 45, 60)
+        text = f"""
+[train]
+steps = {steps}
+checkpoint_every = 0
+[data]
+train = ["{folder / 'images'}"]
+cache_mib = 0
+[validation]
+fraction = 0
+[image]
+size = {size}
+[augment]
+flip = 0.5
+[sampler]
+kind = "classes_images"
+classes_per_batch = {classes}
+images_per_class = 4
+[network]
+kind = "{network}"
+{'depth = 50' if network == 'resnet' else ''}
+[optimizer]
+learning_rate = 0.001
+"""
+        (folder / "run.toml").write_text(text)
+        report.table("numbers", "images/s", "waited for images, %", "to the first step, s", "GPU memory, MiB", "last loss")
+        for precision in ["f32"] if device == "cpu" else ["f32", "bf16"]:
+            out = folder / f"run-{precision}"
+            with Memory() as memory:
+                command = [gallerist, "train", folder / "run.toml", "--device", device, "--out", out]
+                _, _, wall = run([*command, "--set", f"train.precision={precision}"])
+            steps_log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+            steps_log = [line for line in steps_log if line["event"] == "step"]
+            tail = steps_log[len(steps_log) // 2 :]
+            seconds = sum(line["seconds"] for line in tail)
+            waited = 100 * sum(line["waited"] for line in tail) / seconds
+            first = wall - sum(line["seconds"] for line in steps_log[1:])
+            report.row(precision, 4 * classes * len(tail) / seconds, waited, first, memory.mib(), steps_log[-1]["loss"])
+        report.say("\nTo the first step: all the time of the program but the later steps (start, kernels compiled, checkpoint, report).")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gallerist", required=True)
+    parser.add_argument("--gpu-check", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--small", action="store_true", help="small batches and few steps, to try the scripts")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu.md"))
+    args = parser.parse_args()
+    gallerist, program = (pathlib.Path(path).resolve() for path in (args.gallerist, args.gpu_check))
+    check = [program, args.device]
+    report = Report(args.out.resolve())
+    report.say("# A device checked and timed")
+    try:
+        lines, _, seconds = run([*check, "device"])
+    except Failed as failure:
+        sys.exit(f"{args.device} does not answer: {failure}")
+    report.say(f"\n`{lines[0]['device']}`, answered after {seconds:.1f} s; {os.cpu_count()} cores on the host.")
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        report.say("\n" + subprocess.run(query, capture_output=True, text=True).stdout.strip())
+    report.say("\n“Off” is the largest difference from the processor over the largest value.")
+
+    # Products of f32 may be rounded to TF32, 2^-11; networks and tensor code pass that on.
+    limit = 1e-3 if args.device == "cpu" or args.device.startswith("wgpu") else 3e-2
+    section(report, "Losses against the processor", lambda: check_losses(report, check, limit))
+    section(report, "Networks against the processor", lambda: check_networks(report, check, "networks", limit))
+    section(report, "Mixed precision against f32 on the same device", lambda: check_networks(report, check, "precision", 0.3))
+
+    steps = args.steps or (4 if args.small else 30)
+    inception = {"kind": "bn_inception", "dimensions": 128, "heads": ["L", "M", "H"]}
+    cases = {
+        "ResNet-50": ({"kind": "resnet", "depth": 50, "dimensions": 128}, "resnet50", [180, 3, 227, 227]),
+        "BN-Inception": (inception, "bn_inception", [180, 3, 227, 227]),
+    }
+    if args.small:
+        cases = {name: (config, peer, [2, 3, 227, 227]) for name, (config, peer, _) in cases.items()}
+    section(report, "Training steps", lambda: time_steps(report, check, args.device, cases, steps, args.small))
+    rows = 512 if args.small else 32768
+    section(report, "Losses of a large batch", lambda: loss_steps(report, check, rows, 128))
+    section(report, "A whole run", lambda: whole_run(report, gallerist, args.device, args.small))
+    report.say(f"\n{report.notes} to look at." if report.notes else "\nNothing to look at.")
+    sys.exit(1 if report.notes else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+//! Mixed precision: networks given images in 16 bits.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use gallerist_learn::network::{
+    ConvBlocksConfig, GlobalPool, InputShape, NetworkConfig, ResNetConfig, TwoConvConfig,
+};
+
+use crate::formula;
+
+/// Outputs, and the gradient of every parameter, of a network given images in `numbers`.
+fn pass(config: &NetworkConfig, shape: [usize; 4], numbers: DType) -> (Vec<f64>, Vec<Vec<f64>>) {
+    struct Collect(GradientsParams, Vec<Vec<f64>>);
+    impl ModuleVisitor for Collect {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            assert_eq!(param.val().dtype(), DType::F32, "parameters and running statistics stay f32");
+            let Some(gradient) = self.0.get::<D>(param.id) else { return };
+            assert_eq!(gradient.dtype(), DType::F32, "gradients arrive as f32");
+            self.1.push(host(gradient));
+        }
+    }
+    let device = Device::flex().autodiff();
+    let [_, channels, height, width] = shape;
+    let network = config.init(InputShape { channels, height, width }, 7, &device).unwrap();
+    let values = formula::unit("input", shape.iter().product()).into_iter().map(|u| (2.0 * u - 1.0) as f32);
+    let images = Tensor::<4>::from_data(TensorData::new(values.collect::<Vec<_>>(), shape), &device);
+    let outputs = network.forward(images.cast(numbers));
+    assert!(outputs.iter().all(|output| output.dtype() == DType::F32), "embeddings are f32");
+    let value = outputs.iter().map(|output| output.clone().square().mean()).reduce(|a, b| a + b).unwrap();
+    let mut visitor = Collect(GradientsParams::from_grads(value.backward(), &network), Vec::new());
+    network.visit(&mut visitor);
+    (outputs.into_iter().flat_map(host).collect(), visitor.1)
+}
+
+fn host<const D: usize>(x: Tensor<D>) -> Vec<f64> {
+    x.detach().into_data().convert::<f64>().try_into_vec().unwrap()
+}
+
+/// Length of the difference over the length of what is wanted.
+fn off(found: &[f64], wanted: &[f64]) -> f64 {
+    let length = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    length(&mut found.iter().zip(wanted).map(|(f, w)| f - w)) / length(&mut wanted.iter().copied())
+}
+
+#[test]
+fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
+    let all: [(NetworkConfig, [usize; 4]); 3] = [
+        (TwoConvConfig::default().into(), [4, 1, 28, 28]),
+        (
+            ConvBlocksConfig { channels: vec![8, 8], dimensions: 5, ..Default::default() }.into(),
+            [4, 1, 16, 16],
+        ),
+        (
+            ResNetConfig { depth: 18, pool: GlobalPool::Gem, dimensions: 7, ..Default::default() }.into(),
+            [4, 3, 32, 32],
+        ),
+    ];
+    for (config, shape) in all {
+        let (wanted, of_wanted) = pass(&config, shape, DType::F32);
+        // Half a unit in the last place is 2^-9 for bf16 and 2^-12 for f16.
+        for (numbers, unit) in [(DType::BF16, 2f64.powi(-9)), (DType::F16, 2f64.powi(-12))] {
+            let (outputs, gradients) = pass(&config, shape, numbers);
+            let found = off(&outputs, &wanted);
+            assert!(found > 0.0, "{}: {numbers:?} rounds nothing", config.name());
+            assert!(found < 40.0 * unit, "{}, {numbers:?}: outputs off by {found:.1e}", config.name());
+            let found = off(&gradients.concat(), &of_wanted.concat());
+            assert!(found < 100.0 * unit, "{}, {numbers:?}: gradients off by {found:.1e}", config.name());
+        }
+    }
+}
