@@ -52,8 +52,9 @@ pub struct Timing {
 /// let weight = Tensor::<4>::ones([4, 8, 3, 3], &device);
 /// gallerist_kernels::conv2d(x, weight, None, ConvOptions::new([1, 1], [1, 1], [1, 1], 1));
 /// let timings = profile::stop();
-/// assert_eq!(timings[0].operation, "convolution");
-/// assert_eq!(timings[0].multiply_adds, 9 * 9 * 4 * 8 * 3 * 3);
+/// let convolution = timings.iter().find(|timing| timing.operation == "convolution").unwrap();
+/// assert_eq!(convolution.sizes, "1 x 9 x 9 x 8 to 4, 3 x 3");
+/// assert_eq!(convolution.multiply_adds, 9 * 9 * 4 * 8 * 3 * 3);
 /// ```
 pub fn start() {
     *times() = Some(HashMap::new());

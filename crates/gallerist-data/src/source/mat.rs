@@ -118,7 +118,7 @@ fn parse(bytes: &[u8], last: Option<&str>) -> Result<Vec<(String, Value)>, Strin
     }
     let mut variables: Vec<(String, Value)> = Vec::new();
     let mut reader = Reader { bytes: &bytes[128..], budget: MAX_FILE_BYTES };
-    while !reader.bytes.is_empty() && !variables.last().is_some_and(|(name, _)| Some(&**name) == last) {
+    while !reader.bytes.is_empty() && variables.last().is_none_or(|(name, _)| Some(&**name) != last) {
         let (kind, data) = reader.element()?;
         match kind {
             MATRIX => variables.push(matrix(data, 0)?),

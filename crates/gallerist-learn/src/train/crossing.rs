@@ -99,8 +99,8 @@ mod tests {
         let device = Device::flex().autodiff();
         let heads = vec![InceptionHead::L, InceptionHead::M, InceptionHead::H];
         let config: NetworkConfig = BnInceptionConfig { dimensions: 4, heads, ..Default::default() }.into();
-        let shape = [2, 3, 96, 96];
-        let network = config.init(InputShape { channels: 3, height: 96, width: 96 }, 1, &device).unwrap();
+        let shape = [2, 3, 160, 160];
+        let network = config.init(InputShape { channels: 3, height: 160, width: 160 }, 1, &device).unwrap();
         let values = (0..shape.iter().product()).map(|i: usize| (i as f32).sin()).collect::<Vec<_>>();
         let images = Tensor::<4>::from_data(TensorData::new(values, shape), &device);
         let crossing = crossing(network.forward(images), &device);

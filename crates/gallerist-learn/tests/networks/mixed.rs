@@ -45,27 +45,40 @@ fn off(found: &[f64], wanted: &[f64]) -> f64 {
 
 #[test]
 fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
-    let all: [(NetworkConfig, [usize; 4]); 3] = [
-        (TwoConvConfig::default().into(), [4, 1, 28, 28]),
+    // The last: whether the network is deep. There rounding carries many values across 0 before a ReLU; their share
+    // grows with the rounding, each moves the gradient by a step, and so the length of the difference grows with
+    // the root of it.
+    let all: [(NetworkConfig, [usize; 4], bool); 3] = [
+        (TwoConvConfig::default().into(), [4, 1, 28, 28], false),
         (
             ConvBlocksConfig { channels: vec![8, 8], dimensions: 5, ..Default::default() }.into(),
             [4, 1, 16, 16],
+            false,
         ),
         (
             ResNetConfig { depth: 18, pool: GlobalPool::Gem, dimensions: 7, ..Default::default() }.into(),
-            [4, 3, 32, 32],
+            [4, 3, 64, 64],
+            true,
         ),
     ];
-    for (config, shape) in all {
+    for (config, shape, deep) in all {
         let (wanted, of_wanted) = pass(&config, shape, DType::F32);
         // Half a unit in the last place is 2^-9 for bf16 and 2^-12 for f16.
         for (numbers, unit) in [(DType::BF16, 2f64.powi(-9)), (DType::F16, 2f64.powi(-12))] {
             let (outputs, gradients) = pass(&config, shape, numbers);
             let found = off(&outputs, &wanted);
             assert!(found > 0.0, "{}: {numbers:?} rounds nothing", config.name());
-            assert!(found < 40.0 * unit, "{}, {numbers:?}: outputs off by {found:.1e}", config.name());
+            assert!(
+                found < if deep { 100.0 } else { 40.0 } * unit,
+                "{}, {numbers:?}: outputs off by {found:.1e}",
+                config.name()
+            );
             let found = off(&gradients.concat(), &of_wanted.concat());
-            assert!(found < 100.0 * unit, "{}, {numbers:?}: gradients off by {found:.1e}", config.name());
+            assert!(
+                found < if deep { 12.0 * unit.sqrt() } else { 100.0 * unit },
+                "{}, {numbers:?}: gradients off by {found:.1e}",
+                config.name()
+            );
         }
     }
 }

@@ -69,9 +69,9 @@ fn format_of(path: &Path) -> Result<Format> {
 
 /// The same of a file that is to be read: that it is not there is said first.
 fn format_of_existing(path: &Path) -> Result<Format> {
-    format_of(path).or_else(|unknown| match std::fs::metadata(path) {
-        Ok(_) => Err(unknown),
-        Err(e) => Err(Error::io("read", path, e)),
+    format_of(path).map_err(|unknown| match std::fs::metadata(path) {
+        Ok(_) => unknown,
+        Err(e) => Error::io("read", path, e),
     })
 }
 
