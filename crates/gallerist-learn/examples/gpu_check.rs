@@ -144,7 +144,7 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
         (
             "bn_inception",
             json!({ "kind": "bn_inception", "dimensions": 16, "heads": ["L", "M", "H"] }),
-            [4, 3, 96, 96],
+            [4, 3, 160, 160],
         ),
     ]
 }
