@@ -278,6 +278,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a million elements; the pointers are those of `conv`")]
     fn without_sums_every_part_of_the_last_gradient_is_masked() {
         // 1 x 1 convolution by the identity, nothing normalised, ReLU; 40 parts.
         let channels = 2;
