@@ -174,31 +174,39 @@ vectorized! {
         let rows = windows.seeing(0, row);
         for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
             let columns = windows.seeing(1, column);
-            let mut at = 0;
-            for dx in dx.chunks_mut(BLOCK) {
-                let sum = |dx: &mut [f32]| {
-                    dx.fill(0.0);
-                    for i in rows.clone() {
-                        for j in columns.clone() {
-                            let a = row + windows.padding[0].0 - i * windows.stride[0];
-                            let b = column + windows.padding[1].0 - j * windows.stride[1];
-                            let tap = (a * windows.kernel[1] + b) as u8;
-                            let offset = (i * windows.output.width + j) * channels + at;
-                            add_where(&dy[offset..][..dx.len()], &place[offset..][..dx.len()], tap, dx);
-                        }
+            in_blocks(dx, |at, dx| {
+                for i in rows.clone() {
+                    for j in columns.clone() {
+                        let a = row + windows.padding[0].0 - i * windows.stride[0];
+                        let b = column + windows.padding[1].0 - j * windows.stride[1];
+                        let tap = (a * windows.kernel[1] + b) as u8;
+                        let offset = (i * windows.output.width + j) * channels + at;
+                        add_where(&dy[offset..][..dx.len()], &place[offset..][..dx.len()], tap, dx);
                     }
-                };
-                match <&mut [f32; BLOCK]>::try_from(&mut *dx) {
-                    Ok(dx) => {
-                        let mut sums = [0.0; BLOCK];
-                        sum(&mut sums);
-                        *dx = sums;
-                    }
-                    Err(_) => sum(dx),
                 }
-                at += BLOCK;
+            });
+        }
+    }
+}
+
+/// Calls `add(first channel, sums)` with sums that begin at 0 for the channels of `y`, a block at a time; those
+/// of whole blocks stay in registers.
+#[inline(always)]
+fn in_blocks(y: &mut [f32], add: impl Fn(usize, &mut [f32])) {
+    let mut at = 0;
+    for y in y.chunks_mut(BLOCK) {
+        match <&mut [f32; BLOCK]>::try_from(&mut *y) {
+            Ok(y) => {
+                let mut sums = [0.0; BLOCK];
+                add(at, &mut sums);
+                *y = sums;
+            }
+            Err(_) => {
+                y.fill(0.0);
+                add(at, y);
             }
         }
+        at += BLOCK;
     }
 }
 
@@ -302,28 +310,15 @@ vectorized! {
     ) -> () {
         let channels = y.len() / columns.len();
         for (columns, y) in columns.iter().zip(y.chunks_exact_mut(channels)) {
-            let mut at = 0;
-            for y in y.chunks_mut(BLOCK) {
-                let sum = |y: &mut [f32]| {
-                    y.fill(0.0);
-                    for (i, row_weight) in rows.weights.iter().enumerate() {
-                        for (j, column_weight) in columns.weights.iter().enumerate() {
-                            let weight = row_weight * column_weight;
-                            let offset = ((rows.from + i) * width + columns.from + j) * channels + at;
-                            add_weighted(&x[offset..][..y.len()], weight, y);
-                        }
+            in_blocks(y, |at, y| {
+                for (i, row_weight) in rows.weights.iter().enumerate() {
+                    for (j, column_weight) in columns.weights.iter().enumerate() {
+                        let weight = row_weight * column_weight;
+                        let offset = ((rows.from + i) * width + columns.from + j) * channels + at;
+                        add_weighted(&x[offset..][..y.len()], weight, y);
                     }
-                };
-                match <&mut [f32; BLOCK]>::try_from(&mut *y) {
-                    Ok(y) => {
-                        let mut sums = [0.0; BLOCK];
-                        sum(&mut sums);
-                        *y = sums;
-                    }
-                    Err(_) => sum(y),
                 }
-                at += BLOCK;
-            }
+            });
         }
     }
 }
