@@ -23,9 +23,9 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_kernels::profile::Timing;
 use gallerist_learn::network::{HeadChoice, InputShape, NetworkConfig};
 use gallerist_learn::optim::{Optimizer, OptimizerConfig, Part};
+use gallerist_learn::train::profile::{Operation, Profile};
 use gallerist_learn::weights::{self, OnnxOptions};
 use serde::Deserialize;
 
@@ -91,7 +91,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             steps.push((start.elapsed().as_secs_f64(), loss.into_scalar::<f32>()));
         }
         if profile {
-            print_profile(steps.iter().map(|(seconds, _)| seconds).sum());
+            let seconds = steps.iter().map(|(seconds, _)| seconds).sum();
+            print_profile(&Profile::new(gallerist_kernels::profile::stop(), steps.len(), seconds, 0.0));
         }
         println!("{}", serde_json::to_string(&steps)?);
         std::io::stdout().flush()?;
@@ -99,27 +100,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn print_profile(total: f64) {
-    let timings = gallerist_kernels::profile::stop();
-    let inside: f64 = timings.iter().map(|timing| timing.seconds).sum();
-    eprintln!("{total:.3} s, {:.1} % of them in the kernels", 100.0 * inside / total);
-    let mut operations = Vec::<Timing>::new();
-    for timing in &timings {
-        match operations.iter_mut().find(|sum| sum.operation == timing.operation) {
-            Some(sum) => {
-                sum.calls += timing.calls;
-                sum.seconds += timing.seconds;
-                sum.multiply_adds += timing.multiply_adds;
-            }
-            None => operations.push(Timing { sizes: "all".into(), ..timing.clone() }),
-        }
+fn print_profile(profile: &Profile) {
+    let share = |seconds: f64| 100.0 * seconds / profile.seconds;
+    eprintln!("{:.3} s, {:.1} % of them in the kernels", profile.seconds, share(profile.in_kernels));
+    for (operation, seconds) in profile.by_operation() {
+        eprintln!("{:5.1} % {operation}", share(seconds));
     }
-    operations.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    for Timing { operation, sizes, calls, seconds, multiply_adds, .. } in
-        operations.iter().chain(&timings).take(50)
-    {
-        let share = 100.0 * seconds / total;
-        let rate = 2e-9 * *multiply_adds as f64 / seconds;
-        eprintln!("{share:5.1} % {rate:6.1} GF/s {calls:5} x {operation}: {sizes}");
+    for Operation { operation, sizes, calls, seconds, gigaflops } in profile.operations.iter().take(35) {
+        let rate = gigaflops.map_or(String::new(), |rate| format!("{rate:.1} GF/s"));
+        eprintln!("{:5.1} % {rate:>11} {calls:5} x {operation}: {sizes}", share(*seconds));
     }
 }

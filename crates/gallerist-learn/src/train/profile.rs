@@ -42,7 +42,8 @@ pub struct Operation {
 }
 
 impl Profile {
-    pub(super) fn new(timings: Vec<Timing>, steps: usize, seconds: f64, waited: f64) -> Self {
+    /// Of what the kernels measured while `steps` took `seconds`, `waited` of them for images.
+    pub fn new(timings: Vec<Timing>, steps: usize, seconds: f64, waited: f64) -> Self {
         let in_kernels = timings.iter().map(|timing| timing.seconds).sum();
         let operation = |Timing { operation, sizes, calls, seconds, multiply_adds, .. }: Timing| {
             let gigaflops = (multiply_adds > 0).then(|| 2e-9 * multiply_adds as f64 / seconds);

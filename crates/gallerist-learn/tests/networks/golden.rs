@@ -148,14 +148,7 @@ fn resnet_34_with_generalised_mean_equals_pytorchs() {
 
 #[test]
 fn resnet_50_with_the_head_of_the_soft_ranking_threshold_equals_pytorchs() {
-    let config = ResNetConfig {
-        depth: 50,
-        pool: GlobalPool::Max,
-        hidden: 1024,
-        dimensions: 128,
-        ..Default::default()
-    };
-    check("resnet50-srt", config);
+    check("resnet50-srt", resnet_50_srt());
 }
 
 #[test]
@@ -181,9 +174,13 @@ fn googlenet_equals_torchvisions() {
     check("googlenet", GoogLeNetConfig { dimensions: 32, ..Default::default() });
 }
 
+pub(crate) fn resnet_50_srt() -> ResNetConfig {
+    ResNetConfig { depth: 50, pool: GlobalPool::Max, hidden: 1024, dimensions: 128, ..Default::default() }
+}
+
 const HEADS: [InceptionHead; 3] = [InceptionHead::L, InceptionHead::M, InceptionHead::H];
 
-fn inception(dimensions: usize) -> BnInceptionConfig {
+pub(crate) fn inception(dimensions: usize) -> BnInceptionConfig {
     BnInceptionConfig { heads: HEADS.to_vec(), dimensions, ..Default::default() }
 }
 

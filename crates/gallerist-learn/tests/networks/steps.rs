@@ -5,14 +5,12 @@ use std::path::Path;
 
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_learn::network::{
-    BnInceptionConfig, GlobalPool, InceptionHead, MobileNetV2Config, NetworkConfig, ResNetConfig,
-};
+use gallerist_learn::network::{MobileNetV2Config, NetworkConfig};
 use gallerist_learn::optim::{Optimizer, OptimizerConfig, Part};
 use serde::Deserialize;
 
 use crate::formula;
-use crate::golden::Golden;
+use crate::golden::{Golden, inception, resnet_50_srt};
 
 #[derive(Deserialize)]
 struct Steps {
@@ -60,14 +58,7 @@ fn check(name: &str, config: impl Into<NetworkConfig>) {
 
 #[test]
 fn resnet_50_takes_pytorchs_steps() {
-    let config = ResNetConfig {
-        depth: 50,
-        pool: GlobalPool::Max,
-        hidden: 1024,
-        dimensions: 128,
-        ..Default::default()
-    };
-    check("resnet50-srt", config);
+    check("resnet50-srt", resnet_50_srt());
 }
 
 #[test]
@@ -77,6 +68,5 @@ fn mobilenet_v2_takes_pytorchs_steps() {
 
 #[test]
 fn bn_inception_takes_pytorchs_steps() {
-    let heads = vec![InceptionHead::L, InceptionHead::M, InceptionHead::H];
-    check("bn_inception", BnInceptionConfig { heads, dimensions: 32, ..Default::default() });
+    check("bn_inception", inception(32));
 }
