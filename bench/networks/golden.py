@@ -209,6 +209,16 @@ def filled(network):
     return network, shapes
 
 
+def moved(network, by, seed):
+    """A copy whose tensors are all moved by a part of `by`, at random."""
+    other = copy.deepcopy(network)
+    generator = torch.Generator().manual_seed(seed)
+    for value in other.state_dict().values():
+        if value.is_floating_point():
+            value.mul_(1 + by * torch.randn(value.shape, generator=generator, dtype=torch.float64))
+    return other
+
+
 def rounded(values):
     return [float(f"{v:.9g}") for v in values.flatten().tolist()]
 
@@ -238,13 +248,8 @@ def write(name, network, shape, training=True):
         off, norms_off = [], []
         largest = max(norms.values())
         for seed in range(3):
-            other = copy.deepcopy(network)
-            generator = torch.Generator().manual_seed(seed)
-            for value in other.state_dict().values():
-                if value.is_floating_point():
-                    value.mul_(1 + 1e-6 * torch.randn(value.shape, generator=generator, dtype=torch.float64))
-            moved, moved_norms = train(other, x)
-            off += [((a - b).abs().max() / a.abs().max()).item() for a, b in zip(outputs, moved)]
+            found, moved_norms = train(moved(network, 1e-6, seed), x)
+            off += [((a - b).abs().max() / a.abs().max()).item() for a, b in zip(outputs, found)]
             norms_off += [abs(moved_norms[n] - v) / v for n, v in norms.items() if v > 1e-6 * largest]
         golden["off"] = float(f"{max(off):.2g}")
         golden["gradients_off"] = float(f"{max(norms_off):.2g}")

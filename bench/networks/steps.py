@@ -14,7 +14,7 @@ import json
 import torch
 
 import formula
-from golden import FIXTURES, BnInception, MobileNetV2, ResNet, filled
+from golden import FIXTURES, BnInception, MobileNetV2, ResNet, filled, moved
 
 STEPS = 10
 
@@ -42,12 +42,7 @@ def measured(network, shape, rate):
     losses = train(copy.deepcopy(network), shape, rate)
     off = [0.0] * STEPS
     for seed in range(3):
-        other = copy.deepcopy(network)
-        generator = torch.Generator().manual_seed(seed)
-        for value in other.state_dict().values():
-            if value.is_floating_point():
-                value.mul_(1 + 1e-7 * torch.randn(value.shape, generator=generator, dtype=torch.float64))
-        off = [max(o, abs(a - b) / a) for o, a, b in zip(off, losses, train(other, shape, rate))]
+        off = [max(o, abs(a - b) / a) for o, a, b in zip(off, losses, train(moved(network, 1e-7, seed), shape, rate))]
     result = {"input": shape, "learning_rate": rate, "losses": [float(f"{v:.9g}") for v in losses], "off": [float(f"{o:.1e}") for o in off]}
     print(result)
     return result

@@ -79,7 +79,25 @@ class Ours:
         self.process.wait()
 
 
-class PyTorch:
+class InProcess:
+    """A side that computes in this process, a `step` at a time, which gives the loss."""
+
+    def processor_time(self):
+        return time.process_time()
+
+    def steps(self, count):
+        steps = []
+        for _ in range(count):
+            start = time.perf_counter()
+            loss = self.step()
+            steps.append((time.perf_counter() - start, loss))
+        return steps
+
+    def close(self):
+        pass
+
+
+class PyTorch(InProcess):
     def __init__(self, network, weights, shape, freeze, channels_last, inference):
         import numpy as np
         import torch
@@ -100,52 +118,33 @@ class PyTorch:
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
 
-    def processor_time(self):
-        return time.process_time()
+    def loss(self):
+        return sum(output.square().mean() for output in self.network(self.images))
 
-    def steps(self, count):
-        steps = []
-        for _ in range(count):
-            start = time.perf_counter()
-            if self.inference:
-                with self.torch.inference_mode():
-                    loss = sum(output.square().mean() for output in self.network(self.images)).item()
-                steps.append((time.perf_counter() - start, loss))
-                continue
-            self.optimizer.zero_grad()
-            loss = sum(output.square().mean() for output in self.network(self.images))
-            loss.backward()
-            self.optimizer.step()
-            steps.append((time.perf_counter() - start, loss.item()))
-        return steps
-
-    def close(self):
-        pass
+    def step(self):
+        if self.inference:
+            with self.torch.inference_mode():
+                return self.loss().item()
+        self.optimizer.zero_grad()
+        loss = self.loss()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
 
 
-class OnnxRuntime:
-    def __init__(self, path, shape, threads):
+class OnnxRuntime(InProcess):
+    def __init__(self, path, shape, threads, heads):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        self.images = images(shape)
+        self.images, self.heads = images(shape), heads
 
-    def processor_time(self):
-        return time.process_time()
-
-    def steps(self, count):
-        steps = []
-        for _ in range(count):
-            start = time.perf_counter()
-            outputs = self.session.run(None, {self.session.get_inputs()[0].name: self.images})
-            # All heads come as one row; they are of equal length.
-            steps.append((time.perf_counter() - start, self.heads * float((outputs[0] ** 2).mean())))
-        return steps
-
-    def close(self):
-        pass
+    def step(self):
+        outputs = self.session.run(None, {self.session.get_inputs()[0].name: self.images})
+        # All heads come as one row; they are of equal length.
+        return self.heads * float((outputs[0] ** 2).mean())
 
 
 def images(shape):
@@ -217,8 +216,8 @@ def main():
                         last = side.endswith("channels last")
                         sides[side] = PyTorch(make(), weights, shape, freeze, last, inference)
                     elif side == "onnxruntime":
-                        sides[side] = OnnxRuntime(onnx, shape, options.threads)
-                        sides[side].heads = len(config.get("heads", [0]))
+                        heads = len(config.get("heads", [0]))
+                        sides[side] = OnnxRuntime(onnx, shape, options.threads, heads)
                     else:
                         kernels = side == "Gallerist"
                         file = onnx if inference else None
