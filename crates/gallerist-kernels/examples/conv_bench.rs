@@ -1,8 +1,10 @@
 //! Measures the convolutions of common networks, one by one: forward and both gradients.
 //!
 //! ```text
-//! RAYON_NUM_THREADS=2 cargo run --release -p gallerist-kernels --example conv_bench -- [REPETITIONS]
+//! RAYON_NUM_THREADS=2 cargo run --release -p gallerist-kernels --example conv_bench -- [REPETITIONS] [bf16]
 //! ```
+//!
+//! With `bf16` the factors of products are rounded ([`gallerist_kernels::with_bf16_products`]).
 //!
 //! Prints GF/s of the fastest call of each, and for all together the seconds that the fastest calls add up to.
 
@@ -38,6 +40,16 @@ const SHAPES: [[usize; 7]; 22] = [
 
 fn main() {
     let repetitions = std::env::args().nth(1).map_or(5, |n| n.parse().expect("a number of repetitions"));
+    match std::env::args().nth(2).as_deref() {
+        Some("bf16") => {
+            println!("products in bf16 by {}", gallerist_kernels::bf16_unit().unwrap_or("f32"));
+            gallerist_kernels::with_bf16_products(|| measure(repetitions));
+        }
+        _ => measure(repetitions),
+    }
+}
+
+fn measure(repetitions: usize) {
     let device = Device::flex().autodiff();
     let (mut total, mut work) = (0.0, 0);
     for [images, side, inputs, outputs, kernel, stride, groups] in SHAPES {

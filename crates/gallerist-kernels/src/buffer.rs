@@ -177,12 +177,13 @@ impl AllocationController for Storage {
 }
 
 thread_local! {
-    static SCRATCH: [RefCell<Vec<Line>>; 2] = const { [RefCell::new(Vec::new()), RefCell::new(Vec::new())] };
+    static SCRATCH: [RefCell<Vec<Line>>; 4] = const { [const { RefCell::new(Vec::new()) }; 4] };
 }
 
 /// Runs `work` with `len` floats of this thread's scratch memory (unspecified values).
 ///
-/// `slot` 0 and 1 are separate memories, so that two may be in use at once.
+/// `slot` 0 to 3 are separate memories, so that four may be in use at once: 0 and 1 hold the factors of a product
+/// that are not in memory, 2 and 3 the same rounded.
 pub(crate) fn with_scratch<R>(slot: usize, len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     SCRATCH.with(|scratch| {
         let mut lines = scratch[slot].borrow_mut();

@@ -15,12 +15,13 @@
 use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
+use crate::bf16::{Factors, Tiles};
 use crate::buffer::{Buffer, with_scratch};
 use crate::depthwise;
 use crate::nhwc::{Maps, transpose};
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
 use crate::profile;
-use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Run, chunks, panel_width};
+use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Right, Run, chunks, panel_width};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
 const TILE_ELEMENTS: usize = 32 * 1024;
@@ -387,10 +388,10 @@ enum Weights {
 }
 
 impl Weights {
-    fn pack(weight: &[f32], order: &Order) -> Self {
+    fn pack(weight: &[f32], order: &Order, factors: Factors) -> Self {
         let Order { groups, channels, columns, .. } = *order;
         if !(channels == 1 && columns == 1 && groups > 1) {
-            return Self::Panels(Panels::pack(weight, order));
+            return Self::Panels(Panels::pack(weight, order, factors));
         }
         let mut rows = Buffer::new(order.taps.len() * groups);
         for (row, tap) in rows.chunks_exact_mut(groups).zip(&order.taps) {
@@ -414,19 +415,30 @@ struct Order {
     group_step: usize,
 }
 
-/// The weight as the right factor of a product: for every group panels of [`panel_width`] columns,
-/// zero behind the last column, each with one row per window element.
+/// The weight as the right factor of a product.
 struct Panels {
-    values: Buffer,
-    group: usize,
-    panel: usize,
+    values: PanelValues,
+    /// Columns of a panel.
+    width: usize,
+    factors: Factors,
+}
+
+enum PanelValues {
+    /// For every group panels of [`panel_width`] columns, zero behind the last column, each with one row per window
+    /// element.
+    Rows { values: Buffer, group: usize, panel: usize },
+    /// Rounded, for every group.
+    Tiles(Vec<Tiles>),
 }
 
 impl Panels {
     /// As [`Weights::pack`].
-    fn pack(weight: &[f32], order: &Order) -> Self {
+    fn pack(weight: &[f32], order: &Order, factors: Factors) -> Self {
         let Order { groups, channels, columns, channel_step, column_step, group_step, .. } = *order;
-        let width = panel_width();
+        let width = match factors {
+            Factors::F32 => panel_width(),
+            Factors::Bf16(_) => MAX_PANEL,
+        };
         let panels = columns.div_ceil(width);
         let panel = order.taps.len() * channels * width;
         let mut values = Buffer::new(groups * panels * panel);
@@ -455,7 +467,30 @@ impl Panels {
                 }
             });
         }
-        Self { values, group: panels * panel, panel }
+        let group = panels * panel;
+        let values = match factors {
+            Factors::F32 => PanelValues::Rows { values, group, panel },
+            Factors::Bf16(unit) => {
+                let sizes = [order.taps.len() * channels, columns, width];
+                let of_group = |index: usize| {
+                    Tiles::of_panels(&values[index * group..][..group], sizes, panel, unit)
+                };
+                PanelValues::Tiles((0..groups).map(of_group).collect())
+            }
+        };
+        Self { values, width, factors }
+    }
+
+    /// Of a group's columns those from `first` on, the first of a panel.
+    fn right(&self, group: usize, first: usize) -> Right<'_> {
+        match &self.values {
+            PanelValues::Rows { values, group: of_group, panel } => Right::Rows {
+                b: values[group * of_group + first / self.width * panel..].as_ptr(),
+                stride: self.width,
+                panel_stride: *panel,
+            },
+            PanelValues::Tiles(groups) => Right::Tiles(groups[group].from_column(first)),
+        }
     }
 }
 
@@ -491,16 +526,17 @@ fn correlate<T: Send>(
     let tiles = windows.tiles();
     // Where there are too few tiles for all threads, as with a single image, the columns are split, too. Every
     // element is computed alike, however they are.
-    let width = panel_width();
-    let panels = columns.div_ceil(width);
-    let splits = match weights {
-        Weights::Panels(_) if after.is_none() => (2 * rayon::current_num_threads()).div_ceil(tiles.len()),
-        _ => 1,
+    let (columns_of_split, splits) = match weights {
+        Weights::Panels(panels) if after.is_none() => {
+            let count = columns.div_ceil(panels.width);
+            let splits = (2 * rayon::current_num_threads()).div_ceil(tiles.len());
+            let of_split = count.div_ceil(splits).max(1);
+            (of_split * panels.width, count.div_ceil(of_split).max(1))
+        }
+        _ => (columns, 1),
     };
-    let panels_of_split = panels.div_ceil(splits).max(1);
-    let splits = panels.div_ceil(panels_of_split).max(1);
     let work = |task: usize| {
-        let (tile, first_panel) = (tiles[task / splits], task % splits * panels_of_split);
+        let (tile, first_column) = (tiles[task / splits], task % splits * columns_of_split);
         windows.with_view(source, tile, |view| {
             let pixel = |image: usize, i: usize, j: usize| {
                 let y = target.first[0] + (tile.first_row + i) * target.step[0];
@@ -530,21 +566,19 @@ fn correlate<T: Send>(
                     unsafe { product.compute() };
                 }
                 Weights::Panels(panels) => {
-                    let first_column = first_panel * width;
-                    let columns_of_split = (panels_of_split * width).min(columns - first_column);
+                    let factors = panels.factors;
                     for group in 0..groups {
                         let runs = windows.runs(group * channels, channels, &view);
                         let product = Product {
                             a: view.values.as_ptr(),
                             rows_a: &rows_a,
                             step: 1,
-                            chunks: &chunks(&runs, 1),
-                            b: panels.values[group * panels.group + first_panel * panels.panel..].as_ptr(),
-                            stride_b: width,
-                            panel_stride: panels.panel,
+                            chunks: &chunks(&runs, 1, factors),
+                            right: panels.right(group, first_column),
+                            factors,
                             c: shared.address().wrapping_add(group * columns + first_column),
                             rows_c: &rows_c,
-                            columns: columns_of_split,
+                            columns: columns_of_split.min(columns - first_column),
                             accumulate: false,
                         };
                         // SAFETY: the view holds every window of the tile; the panels hold one row of whole
@@ -596,6 +630,7 @@ pub(crate) fn forward<T: Send>(
             column_step: channels * taps,
             group_step: columns * channels * taps,
         },
+        Factors::current(),
     );
     let mut y = Buffer::new(sizes.output.len());
     let target = Target { maps: sizes.output, first: [0, 0], step: [1, 1] };
@@ -686,6 +721,7 @@ impl Grid {
                 column_step: taps,
                 group_step: channels * columns * taps,
             },
+            Factors::current(),
         )
     }
 }
@@ -803,10 +839,9 @@ pub(crate) fn both_gradients<T: Send>(
                         a: dy.as_ptr(),
                         rows_a: &dy_positions,
                         step: 1,
-                        chunks: &chunks(&[Run { offset: 0, len: outputs }], 1),
-                        b: panels.values.as_ptr(),
-                        stride_b: panel_width(),
-                        panel_stride: panels.panel,
+                        chunks: &chunks(&[Run { offset: 0, len: outputs }], 1, panels.factors),
+                        right: panels.right(0, 0),
+                        factors: panels.factors,
                         c: dx.as_mut_ptr(),
                         rows_c: &dx_positions,
                         columns: inputs,
@@ -816,15 +851,14 @@ pub(crate) fn both_gradients<T: Send>(
                     // whole vectors for each of these, `dx` a row of `inputs` values for every position.
                     unsafe { of_input.compute() };
                     let (dy, x) = ((dy, dy_pitch), (x, x_pitch));
-                    let ((left, step), (right, stride_b)) = if input_is_long { (dy, x) } else { (x, dy) };
+                    let ((left, step), (right, stride)) = if input_is_long { (dy, x) } else { (x, dy) };
                     let of_weight = Product {
                         a: left.as_ptr(),
                         rows_a: &(0..short).collect::<Vec<_>>(),
                         step,
-                        chunks: &chunks(&[Run { offset: 0, len: positions }], step),
-                        b: right.as_ptr(),
-                        stride_b,
-                        panel_stride: panel_width(),
+                        chunks: &chunks(&[Run { offset: 0, len: positions }], step, panels.factors),
+                        right: Right::Rows { b: right.as_ptr(), stride, panel_stride: panel_width() },
+                        factors: panels.factors,
                         c: sums.as_mut_ptr(),
                         rows_c: &(0..short).map(|row| row * long).collect::<Vec<_>>(),
                         columns: long,
@@ -911,6 +945,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
     let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
     assert_eq!(x.len(), sizes.input.len());
     assert_eq!(dy.len(), sizes.output.len());
+    let factors = Factors::current();
     let windows = sizes.windows();
     let (channels, columns) = (sizes.channels_in_group(), sizes.channels_out_group());
     let (window, groups) = (sizes.window(), sizes.groups);
@@ -956,7 +991,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                     return;
                 }
                 let positions = tile_runs(&windows, tile, &view);
-                let terms = chunks(&positions, sizes.stride[1] * view.pitch);
+                let terms = chunks(&positions, sizes.stride[1] * view.pitch, factors);
                 let (first, per_position) = tile_positions(tile, sizes.output);
                 with_tile(dy, 1, first, per_position, |dy, pitch| {
                     for group in 0..groups {
@@ -973,9 +1008,12 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                             rows_a: &rows_a,
                             step: sizes.stride[1] * view.pitch,
                             chunks: &terms,
-                            b: dy[group * columns..].as_ptr(),
-                            stride_b: pitch,
-                            panel_stride: panel_width(),
+                            right: Right::Rows {
+                                b: dy[group * columns..].as_ptr(),
+                                stride: pitch,
+                                panel_stride: panel_width(),
+                            },
+                            factors,
                             c: shared.address().wrapping_add(part * part_len + group * window * columns),
                             rows_c: &rows_c,
                             columns,
@@ -1053,6 +1091,7 @@ fn tile_positions(tile: Tile, maps: Maps) -> (usize, [usize; 2]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bf16::{self, Unit};
 
     fn small(i: usize) -> f32 {
         (i * 7 % 11) as f32 - 5.0
@@ -1107,12 +1146,18 @@ mod tests {
                 }
             }
             let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
-            assert_eq!(forward::<()>(&of_x, &weight, None, &sizes, None).0[..], y, "{sizes:?}");
-            assert_eq!(input_gradient::<()>(&weight, &of_dy, &sizes, None).0[..], dx, "{sizes:?}");
-            assert_eq!(weight_gradient(&of_x, &of_dy, &sizes)[..], dw, "{sizes:?}");
-            let both = both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None);
-            assert_eq!(both.input[..], dx, "{sizes:?}");
-            assert_eq!(both.weight[..], dw, "{sizes:?}");
+            let check = || {
+                assert_eq!(forward::<()>(&of_x, &weight, None, &sizes, None).0[..], y, "{sizes:?}");
+                assert_eq!(input_gradient::<()>(&weight, &of_dy, &sizes, None).0[..], dx, "{sizes:?}");
+                assert_eq!(weight_gradient(&of_x, &of_dy, &sizes)[..], dw, "{sizes:?}");
+                let both = both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None);
+                assert_eq!(both.input[..], dx, "{sizes:?}");
+                assert_eq!(both.weight[..], dw, "{sizes:?}");
+            };
+            check();
+            for unit in [Unit::Plain].into_iter().chain(bf16::units()) {
+                Factors::Bf16(unit).scope(check);
+            }
         }
     }
 }

@@ -20,6 +20,7 @@
 //
 // (Tree Borrows because of rayon's epochs, leaks because of its threads.)
 
+mod bf16;
 mod buffer;
 mod chain;
 mod concat;
@@ -33,6 +34,7 @@ mod pool;
 pub mod profile;
 mod simd;
 
+pub use bf16::{bf16_unit, with_bf16_products};
 pub use buffer::release_memory;
 pub use norm::Activation;
 pub use ops::{

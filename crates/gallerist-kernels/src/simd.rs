@@ -2,6 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::bf16::{self, Factors, TilesView};
+
 /// Rows of the register block of [`Product`].
 pub(crate) const BLOCK_ROWS: usize = 6;
 
@@ -83,11 +85,15 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
-/// Splits `runs` into chunks of at most [`TERMS`] terms. Each chunk comes with the number of terms
-/// before it. The split depends on the runs alone, so sums have the same bits on every machine.
-pub(crate) fn chunks(runs: &[Run], step: usize) -> Vec<(usize, Vec<Run>)> {
+/// Splits `runs` into chunks of at most [`TERMS`] terms, more if the factors are rounded. Each chunk comes with the
+/// number of terms before it. The split depends on the runs alone, so sums have the same bits on every machine.
+pub(crate) fn chunks(runs: &[Run], step: usize, factors: Factors) -> Vec<(usize, Vec<Run>)> {
     let total: usize = runs.iter().map(|run| run.len).sum();
-    let per_chunk = total.div_ceil(total.div_ceil(TERMS).max(1)).max(1);
+    let (most, multiple) = match factors {
+        Factors::F32 => (TERMS, 1),
+        Factors::Bf16(_) => (bf16::MOST_TERMS, bf16::TERMS),
+    };
+    let per_chunk = total.div_ceil(total.div_ceil(most).max(1)).max(1).next_multiple_of(multiple);
     let mut chunks = vec![];
     let mut chunk = vec![];
     let (mut done, mut room) = (0, per_chunk);
@@ -115,8 +121,7 @@ pub(crate) fn chunks(runs: &[Run], step: usize) -> Vec<(usize, Vec<Run>)> {
 /// arbitrary addresses, so that a convolution needs no copy of its windows.
 ///
 /// * Row `i` of the left factor starts at `a + rows_a[i]`; its terms are found through `chunks`.
-/// * Term `t` of the right factor is the row `b + t * stride_b`; columns are taken in panels of
-///   [`panel_width`] columns, panel `p` starting `p * panel_stride` elements further.
+/// * The right factor is [`Right`].
 /// * Row `i` of the result starts at `c + rows_c[i]` and has `columns` consecutive elements.
 ///
 /// Terms are added in order, one fused multiply-add each, whatever the block a row falls into: the
@@ -125,15 +130,25 @@ pub(crate) struct Product<'a> {
     pub(crate) a: *const f32,
     pub(crate) rows_a: &'a [usize],
     pub(crate) step: usize,
+    /// Of [`chunks`], for the same `factors`.
     pub(crate) chunks: &'a [(usize, Vec<Run>)],
-    pub(crate) b: *const f32,
-    pub(crate) stride_b: usize,
-    pub(crate) panel_stride: usize,
+    pub(crate) right: Right<'a>,
+    pub(crate) factors: Factors,
     pub(crate) c: *mut f32,
     pub(crate) rows_c: &'a [usize],
     pub(crate) columns: usize,
     /// Add to what is in `c` instead of overwriting it.
     pub(crate) accumulate: bool,
+}
+
+/// The right factor of a [`Product`].
+#[derive(Clone, Copy)]
+pub(crate) enum Right<'a> {
+    /// Term `t` is the row `b + t * stride`; columns are taken in panels of [`panel_width`] columns, panel `p`
+    /// starting `p * panel_stride` elements further.
+    Rows { b: *const f32, stride: usize, panel_stride: usize },
+    /// Tiles of rounded factors, for [`Factors::Bf16`] only.
+    Tiles(TilesView<'a>),
 }
 
 impl Product<'_> {
@@ -143,8 +158,9 @@ impl Product<'_> {
     ///
     /// * For every row `i`, run `r` of `chunks` and `k < r.len`,
     ///   `a + rows_a[i] + r.offset + k * step` is valid for reads.
-    /// * For every term `t` and panel `p`, the next `columns of the panel, rounded up to whole
-    ///   vectors` from `b + t * stride_b + p * panel_stride` are valid for reads.
+    /// * For every term `t` and panel `p` of a right factor in rows, the next `columns of the panel, rounded
+    ///   up to whole vectors` (of 16 elements if the factors are rounded) from
+    ///   `b + t * stride + p * panel_stride` are valid for reads; tiles hold all terms and columns.
     /// * For every row `i`, `columns` elements from `c + rows_c[i]` are valid for reads and writes
     ///   and nothing else accesses them during the call. Different rows do not overlap each other,
     ///   nor `a` or `b`.
@@ -154,18 +170,30 @@ impl Product<'_> {
         if self.rows_a.is_empty() {
             return;
         }
-        run(Compute(self));
+        match (self.factors, self.right) {
+            // SAFETY: passed on; `chunks` makes chunks of such lengths.
+            (Factors::Bf16(unit), _) => unsafe { bf16::compute(&self, unit) },
+            (Factors::F32, Right::Rows { b, stride, panel_stride }) => {
+                run(Compute { product: self, b, stride_b: stride, panel_stride });
+            }
+            (Factors::F32, Right::Tiles(_)) => unreachable!("tiles are made for rounded factors"),
+        }
     }
 }
 
-struct Compute<'a>(Product<'a>);
+struct Compute<'a> {
+    product: Product<'a>,
+    b: *const f32,
+    stride_b: usize,
+    panel_stride: usize,
+}
 
 impl WithSimd for Compute<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let product = &self.0;
+        let product = &self.product;
         let width = vectors_per_panel::<S>() * S::F32_LANES;
         for panel in 0..product.columns.div_ceil(width) {
             let columns = width.min(product.columns - panel * width);
@@ -174,10 +202,10 @@ impl WithSimd for Compute<'_> {
                 // caller's promises; `columns.div_ceil(lanes)` vectors are what they cover.
                 unsafe {
                     match columns.div_ceil(S::F32_LANES) {
-                        1 => rows::<S, 1>(simd, product, panel, columns, chunk),
-                        2 => rows::<S, 2>(simd, product, panel, columns, chunk),
-                        3 => rows::<S, 3>(simd, product, panel, columns, chunk),
-                        _ => rows::<S, 4>(simd, product, panel, columns, chunk),
+                        1 => rows::<S, 1>(simd, &self, panel, columns, chunk),
+                        2 => rows::<S, 2>(simd, &self, panel, columns, chunk),
+                        3 => rows::<S, 3>(simd, &self, panel, columns, chunk),
+                        _ => rows::<S, 4>(simd, &self, panel, columns, chunk),
                     }
                 }
             }
@@ -194,18 +222,19 @@ impl WithSimd for Compute<'_> {
 #[inline(always)]
 unsafe fn rows<S: Simd, const V: usize>(
     simd: S,
-    product: &Product<'_>,
+    compute: &Compute<'_>,
     panel: usize,
     columns: usize,
     chunk: usize,
 ) {
+    let Compute { product, b, stride_b, panel_stride } = compute;
     let width = vectors_per_panel::<S>() * S::F32_LANES;
     let (first_term, runs) = &product.chunks[chunk];
     let accumulate = product.accumulate || chunk > 0;
     // SAFETY: both offsets stay inside what the caller promised for this panel and chunk.
     let (b, c) = unsafe {
         (
-            product.b.add(first_term * product.stride_b + panel * product.panel_stride),
+            b.add(first_term * stride_b + panel * panel_stride),
             product.c.add(panel * width),
         )
     };
@@ -227,7 +256,7 @@ unsafe fn rows<S: Simd, const V: usize>(
         if whole {
             // SAFETY: a whole panel of V vectors is inside the promised columns.
             unsafe {
-                block::<S, V>(simd, &a_rows, product.step, runs, b, product.stride_b, &c_rows, accumulate);
+                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &c_rows, accumulate);
             }
         } else {
             // The last vector is partly outside the result's row: compute in a buffer.
@@ -252,7 +281,7 @@ unsafe fn rows<S: Simd, const V: usize>(
                     product.step,
                     runs,
                     b,
-                    product.stride_b,
+                    *stride_b,
                     &buffer_rows,
                     accumulate,
                 );
@@ -334,6 +363,20 @@ unsafe fn load<S: Simd>(address: *const f32) -> S::f32s {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bf16::Unit;
+
+    /// What computes a product.
+    #[derive(Clone, Copy, Debug)]
+    enum Set {
+        Vectors(Arch),
+        Rounded(Unit),
+    }
+
+    /// Everything that this processor has.
+    fn sets() -> Vec<Set> {
+        let rounded = [Unit::Plain].into_iter().chain(bf16::units()).map(Set::Rounded);
+        instruction_sets().into_iter().map(Set::Vectors).chain(rounded).collect()
+    }
 
     /// Every instruction set of this processor.
     fn instruction_sets() -> Vec<Arch> {
@@ -358,29 +401,36 @@ mod tests {
         }
     }
 
-    /// The product of a left factor whose rows overlap, as windows do: row `i` starts at `2 * i` and
+    /// The product of a left factor whose rows overlap, as windows do: row `i` starts at `spread * i` and
     /// has two runs of terms, `gap` elements apart.
-    fn product(set: Arch, rows: usize, columns: usize, terms: [usize; 2], c: &mut [f32], add: bool) {
+    fn product(
+        set: Set,
+        [rows, columns]: [usize; 2],
+        terms: [usize; 2],
+        [spread, step]: [usize; 2],
+        c: &mut [f32],
+        add: bool,
+    ) {
         let gap = 5;
         let total = terms[0] + terms[1];
-        let step = 3;
         let runs = [Run { offset: 0, len: terms[0] }, Run { offset: terms[0] * step + gap, len: terms[1] }];
-        let a: Vec<f32> = (0..2 * rows + total * step + gap).map(small).collect();
-        let width = set.dispatch(PanelWidth);
-        let lanes = set.dispatch(Lanes);
+        let a: Vec<f32> = (0..spread * rows + total * step + gap).map(small).collect();
+        let (width, lanes, factors) = match set {
+            Set::Vectors(set) => (set.dispatch(PanelWidth), set.dispatch(Lanes), Factors::F32),
+            Set::Rounded(unit) => (panel_width(), bf16::COLUMNS, Factors::Bf16(unit)),
+        };
         let stride_b = columns.next_multiple_of(lanes);
         let b: Vec<f32> = (0..total * stride_b).map(|i| small(i + 7)).collect();
-        let rows_a: Vec<usize> = (0..rows).map(|row| 2 * row).collect();
+        let rows_a: Vec<usize> = (0..rows).map(|row| spread * row).collect();
         // Rows of the result in reverse order, with a stretch in between that stays untouched.
         let rows_c: Vec<usize> = (0..rows).rev().map(|row| row * (columns + 1)).collect();
         let product = Product {
             a: a.as_ptr(),
             rows_a: &rows_a,
             step,
-            chunks: &chunks(&runs, step),
-            b: b.as_ptr(),
-            stride_b,
-            panel_stride: width,
+            chunks: &chunks(&runs, step, factors),
+            right: Right::Rows { b: b.as_ptr(), stride: stride_b, panel_stride: width },
+            factors,
             c: c.as_mut_ptr(),
             rows_c: &rows_c,
             columns,
@@ -404,8 +454,14 @@ mod tests {
         }
         // SAFETY: `a` and `b` hold all terms, `b` whole vectors; `c` holds all rows, which do not
         // overlap.
-        set.dispatch(Compute(product));
-        assert_eq!(c, wanted, "{set:?}, {rows} x {columns}, {terms:?}");
+        match set {
+            Set::Vectors(set) => {
+                set.dispatch(Compute { product, b: b.as_ptr(), stride_b, panel_stride: width });
+            }
+            // SAFETY: as above.
+            Set::Rounded(_) => unsafe { product.compute() },
+        }
+        assert_eq!(c, wanted, "{set:?}, {rows} x {columns}, {terms:?}, {spread}, {step}");
     }
 
     /// Small whole numbers, whose sums of products are exact in any order.
@@ -418,15 +474,17 @@ mod tests {
         let (rows, columns): (&[usize], &[usize]) = if cfg!(miri) {
             (&[1, 7], &[1, 5])
         } else {
-            (&[1, 5, 6, 7, 12, 13], &[1, 7, 8, 9, 15, 16, 17, 31, 33, 48, 63, 64, 65, 130])
+            (&[1, 5, 6, 7, 12, 13, 31, 33], &[1, 7, 8, 9, 15, 16, 17, 31, 33, 48, 63, 64, 65, 130])
         };
-        for set in instruction_sets() {
-            for rows in rows {
-                for columns in columns {
-                    for terms in [[1, 0], [3, 4], [60, 70]] {
+        let terms: &[[usize; 2]] =
+            if cfg!(miri) { &[[1, 0], [31, 4]] } else { &[[1, 0], [3, 4], [60, 70], [64, 32], [500, 99]] };
+        for set in sets() {
+            for (rows, columns) in rows.iter().flat_map(|rows| columns.iter().map(move |c| (*rows, *c))) {
+                for terms in terms {
+                    for layout in [[2, 3], [2, 1], [1, 3]] {
                         let mut c: Vec<f32> = (0..rows * (columns + 1)).map(small).collect();
-                        product(set, *rows, *columns, terms, &mut c, false);
-                        product(set, *rows, *columns, terms, &mut c, true);
+                        product(set, [rows, columns], *terms, layout, &mut c, false);
+                        product(set, [rows, columns], *terms, layout, &mut c, true);
                     }
                 }
             }
@@ -435,7 +493,10 @@ mod tests {
 
     #[test]
     fn chunks_hold_every_term_once_and_in_order() {
-        for lens in [vec![1], vec![96], vec![97], vec![192, 192, 192], vec![7; 40], vec![500, 3]] {
+        let lens = [vec![1], vec![96], vec![97], vec![192, 192, 192], vec![7; 40], vec![500, 3]];
+        for (lens, factors) in lens.iter().flat_map(|lens| {
+            [Factors::F32, Factors::Bf16(Unit::Plain)].map(|factors| (lens, factors))
+        }) {
             let step = 2;
             let mut runs = vec![];
             for (index, len) in lens.iter().enumerate() {
@@ -447,10 +508,16 @@ mod tests {
             };
             let wanted = terms(&runs);
             let mut found = vec![];
-            for (first, chunk) in chunks(&runs, step) {
+            for (first, chunk) in chunks(&runs, step, factors) {
                 assert_eq!(first, found.len());
                 let of_chunk = terms(&chunk);
-                assert!(!of_chunk.is_empty() && of_chunk.len() <= TERMS);
+                match factors {
+                    Factors::F32 => assert!(of_chunk.len() <= TERMS),
+                    Factors::Bf16(_) => {
+                        assert!(of_chunk.len() <= bf16::MOST_TERMS && first.is_multiple_of(bf16::TERMS));
+                    }
+                }
+                assert!(!of_chunk.is_empty());
                 found.extend(of_chunk);
             }
             assert_eq!(found, wanted);
