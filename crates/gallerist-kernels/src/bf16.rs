@@ -602,10 +602,8 @@ mod x86 {
         }
         for i in 0..4 {
             // Block row by block row: m[4 b + i] holds row i, 4 + i, 8 + i and 12 + i of the result, pairs 4 b to 4 b + 3.
-            let low = [
-                _mm512_shuffle_i32x4::<0x88>(m[i], m[4 + i]),
-                _mm512_shuffle_i32x4::<0xdd>(m[i], m[4 + i]),
-            ];
+            let low =
+                [_mm512_shuffle_i32x4::<0x88>(m[i], m[4 + i]), _mm512_shuffle_i32x4::<0xdd>(m[i], m[4 + i])];
             let high = [
                 _mm512_shuffle_i32x4::<0x88>(m[8 + i], m[12 + i]),
                 _mm512_shuffle_i32x4::<0xdd>(m[8 + i], m[12 + i]),
@@ -768,9 +766,8 @@ mod x86 {
         const TOGETHER: usize = 8;
         for first in (0..2 * ROWS).step_by(TOGETHER) {
             // SAFETY: row `first` of the left factor's tile, and of the result.
-            let (left, c) = unsafe {
-                (left[first / ROWS].add(first % ROWS * COLUMNS), c.add(first * stride))
-            };
+            let (left, c) =
+                unsafe { (left[first / ROWS].add(first % ROWS * COLUMNS), c.add(first * stride)) };
             let mut sums = [[_mm512_setzero_ps(); 2]; TOGETHER];
             for row in 0..TOGETHER {
                 for side in 0..2 {

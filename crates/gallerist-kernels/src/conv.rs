@@ -472,9 +472,8 @@ impl Panels {
             Factors::F32 => PanelValues::Rows { values, group, panel },
             Factors::Bf16(unit) => {
                 let sizes = [order.taps.len() * channels, columns, width];
-                let of_group = |index: usize| {
-                    Tiles::of_panels(&values[index * group..][..group], sizes, panel, unit)
-                };
+                let of_group =
+                    |index: usize| Tiles::of_panels(&values[index * group..][..group], sizes, panel, unit);
                 PanelValues::Tiles((0..groups).map(of_group).collect())
             }
         };

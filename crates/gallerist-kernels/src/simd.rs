@@ -232,12 +232,8 @@ unsafe fn rows<S: Simd, const V: usize>(
     let (first_term, runs) = &product.chunks[chunk];
     let accumulate = product.accumulate || chunk > 0;
     // SAFETY: both offsets stay inside what the caller promised for this panel and chunk.
-    let (b, c) = unsafe {
-        (
-            b.add(first_term * stride_b + panel * panel_stride),
-            product.c.add(panel * width),
-        )
-    };
+    let (b, c) =
+        unsafe { (b.add(first_term * stride_b + panel * panel_stride), product.c.add(panel * width)) };
     let count = product.rows_a.len();
     let whole = columns == V * S::F32_LANES;
     let mut first = 0;
@@ -275,16 +271,7 @@ unsafe fn rows<S: Simd, const V: usize>(
             // SAFETY: the buffer's rows hold MAX_PANEL >= V * lanes elements; copying back is the
             // converse of the above.
             unsafe {
-                block::<S, V>(
-                    simd,
-                    &a_rows,
-                    product.step,
-                    runs,
-                    b,
-                    *stride_b,
-                    &buffer_rows,
-                    accumulate,
-                );
+                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &buffer_rows, accumulate);
                 for i in 0..BLOCK_ROWS {
                     std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
                 }
@@ -494,9 +481,10 @@ mod tests {
     #[test]
     fn chunks_hold_every_term_once_and_in_order() {
         let lens = [vec![1], vec![96], vec![97], vec![192, 192, 192], vec![7; 40], vec![500, 3]];
-        for (lens, factors) in lens.iter().flat_map(|lens| {
-            [Factors::F32, Factors::Bf16(Unit::Plain)].map(|factors| (lens, factors))
-        }) {
+        for (lens, factors) in lens
+            .iter()
+            .flat_map(|lens| [Factors::F32, Factors::Bf16(Unit::Plain)].map(|factors| (lens, factors)))
+        {
             let step = 2;
             let mut runs = vec![];
             for (index, len) in lens.iter().enumerate() {

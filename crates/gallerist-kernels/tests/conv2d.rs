@@ -2,7 +2,7 @@
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
-use gallerist_kernels::conv2d;
+use gallerist_kernels::{bf16_unit, conv2d, with_bf16_products};
 use proptest::prelude::*;
 
 /// Sizes of one convolution.
@@ -155,6 +155,33 @@ fn run(case: &Case, x: &[f32], weight: &[f32], bias: &[f32], dy: &[f32]) -> [Vec
 }
 
 fn check(case: &Case) {
+    check_with(case, |x| x, run);
+}
+
+/// With products in bf16, if this processor has them.
+fn check_bf16(case: &Case) {
+    let depthwise = case.groups > 1 && case.channels == [1, 1];
+    if bf16_unit().is_some() && !depthwise {
+        check_with(case, to_bf16, |case, x, weight, bias, dy| {
+            with_bf16_products(|| run(case, x, weight, bias, dy))
+        });
+    }
+}
+
+/// The nearest value with 8 significant bits, of two equally near the even one.
+fn to_bf16(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+}
+
+type Gradients = [Vec<f32>; 4];
+
+/// Compares what `run` finds with the definition, in which factors are `rounded`.
+fn check_with(
+    case: &Case,
+    rounded: impl Fn(f32) -> f32,
+    run: impl FnOnce(&Case, &[f32], &[f32], &[f32], &[f32]) -> Gradients,
+) {
     let x = values(&case.input(), 1);
     let weight = values(&case.weight(), 2);
     let bias = values(&case.weight()[..1], 3);
@@ -164,9 +191,10 @@ fn check(case: &Case) {
     let mut dw_sums = vec![Sum::default(); weight.len()];
     let mut db_sums = vec![Sum::default(); bias.len()];
     case.for_each_term(|ix, iw, iy| {
-        y_sums[iy].add(x[ix], weight[iw]);
-        dx_sums[ix].add(dy[iy], weight[iw]);
-        dw_sums[iw].add(dy[iy], x[ix]);
+        let [x, weight, dy] = [x[ix], weight[iw], dy[iy]].map(&rounded);
+        y_sums[iy].add(x, weight);
+        dx_sums[ix].add(dy, weight);
+        dw_sums[iw].add(dy, x);
     });
     for (index, dy) in dy.iter().enumerate() {
         let channel = indices(index, case.output())[1];
@@ -207,6 +235,7 @@ proptest! {
     #[test]
     fn result_and_gradients_equal_the_definition(case in case()) {
         check(&case);
+        check_bf16(&case);
     }
 }
 
@@ -242,9 +271,23 @@ fn sizes_around_the_blocks_equal_the_definition() {
 #[test]
 fn several_tiles_equal_the_definition() {
     // Rows of one image, and several images, that do not fill their last tile.
-    check(&square(3, [16, 4], 49, 3));
-    check(&square(50, [64, 4], 7, 3));
-    check(&Case { stride: [2, 2], ..square(2, [3, 8], 90, 7) });
+    for case in [
+        square(3, [16, 4], 49, 3),
+        square(50, [64, 4], 7, 3),
+        Case { stride: [2, 2], ..square(2, [3, 8], 90, 7) },
+    ] {
+        check(&case);
+        check_bf16(&case);
+    }
+}
+
+#[test]
+fn sizes_around_the_tiles_of_bf16_equal_the_definition() {
+    // Tiles of 16 rows, 16 columns and 32 terms, taken two by two; chunks of 512 terms, blocks of 256 rows.
+    for channels in [[31, 16], [32, 17], [33, 32], [64, 33], [65, 48], [60, 2], [513, 3], [2, 257]] {
+        check_bf16(&square(3, channels, 4, 3));
+        check_bf16(&square(3, channels, 4, 1));
+    }
 }
 
 #[test]
@@ -254,14 +297,17 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     let weight = values(&case.weight(), 6);
     let bias = values(&case.weight()[..1], 7);
     let dy = values(&case.output(), 8);
-    let with = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(&case, &x, &weight, &bias, &dy))
-            .map(|values| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>())
-    };
-    let one = with(1);
-    for threads in [2, 3, 5, 16] {
-        assert_eq!(with(threads), one, "{threads} threads");
+    let run = || run(&case, &x, &weight, &bias, &dy);
+    for rounded in [false, true] {
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| if rounded { with_bf16_products(run) } else { run() })
+                .map(|values| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>())
+        };
+        let one = with(1);
+        for threads in [2, 3, 5, 16] {
+            assert_eq!(with(threads), one, "{threads} threads");
+        }
     }
 }
 

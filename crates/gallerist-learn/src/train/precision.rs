@@ -1,10 +1,11 @@
 //! Mixed precision: the numbers a network computes in, and the scale of the loss that keeps small gradients.
 //!
 //! Weights, their updates, batch norm, the pooling before the heads, the losses and all that follows are in f32 whatever
-//! is chosen; convolutions and what stands between them are in the smaller numbers (Micikevicius et al. 2018, "Mixed
-//! Precision Training").
+//! is chosen; on a GPU convolutions and what stands between them are in the smaller numbers (Micikevicius et al. 2018,
+//! "Mixed Precision Training"). On the processor only the factors of a convolution's products are.
 
 use burn::tensor::DType;
+use gallerist_kernels::{bf16_unit, with_bf16_products};
 use serde::{Deserialize, Serialize};
 
 use crate::device::OpenDevice;
@@ -17,9 +18,10 @@ pub enum Precision {
     /// 32 bits. GPUs of NVIDIA may round the factors of products to 19 bits (TF32).
     #[default]
     F32,
-    /// 16 bits with the exponents of f32.
+    /// 16 bits with the exponents of f32. On the processor, if it has products of them (AMX, AVX-512 BF16), the factors
+    /// of convolutions and of their gradients are rounded to it; they add in f32, and maps stay f32.
     Bf16,
-    /// 16 bits with a smaller range; the loss is scaled ([`LossScale`]).
+    /// 16 bits with a smaller range; the loss is scaled ([`LossScale`]). On GPUs only.
     F16,
 }
 
@@ -48,14 +50,39 @@ impl Precision {
     ///
     /// [`Error::Value`] naming the device.
     pub fn check(self, device: &OpenDevice) -> Result<()> {
-        if self == Precision::F32 || !device.is_cpu() && device.device().supports_dtype(self.dtype()) {
+        let (there, wanted) = match (self, device.is_cpu()) {
+            (Precision::F32, _) => return Ok(()),
+            (Precision::Bf16, true) => {
+                let without = format!("f32 on {device}, which has neither AMX nor AVX-512 BF16");
+                (bf16_unit().is_some(), without)
+            }
+            (Precision::F16, true) if bf16_unit().is_some() => (false, format!("f32 or bf16 on {device}")),
+            (Precision::F16, true) => (false, format!("f32 on {device}")),
+            (_, false) => (device.device().supports_dtype(self.dtype()), format!("f32 on {device}")),
+        };
+        if there {
             return Ok(());
         }
-        Err(Error::Value {
-            key: "train.precision".into(),
-            wanted: format!("f32 on {device}"),
-            found: self.name().into(),
-        })
+        Err(Error::Value { key: "train.precision".into(), wanted, found: self.name().into() })
+    }
+
+    /// The numbers that images, and so what a network makes of them, are in on `device`.
+    pub(super) fn of_maps(self, device: &OpenDevice) -> DType {
+        if device.is_cpu() { DType::F32 } else { self.dtype() }
+    }
+
+    /// Runs a forward or backward pass of a network on `device`.
+    pub(super) fn run<R>(self, device: &OpenDevice, pass: impl FnOnce() -> R) -> R {
+        if self == Precision::Bf16 && device.is_cpu() { with_bf16_products(pass) } else { pass() }
+    }
+
+    /// What computes in it on `device`, where that is worth telling: `products in bf16 by AMX`.
+    pub fn described(self, device: &OpenDevice) -> Option<String> {
+        match (self, device.is_cpu()) {
+            (Precision::F32, _) => None,
+            (_, true) => Some(format!("products in {} by {}", self.name(), bf16_unit()?)),
+            (_, false) => Some(self.name().into()),
+        }
     }
 }
 
@@ -116,6 +143,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::device::DeviceChoice;
+
+    #[test]
+    fn on_the_processor_16_bits_are_refused_unless_it_multiplies_them() {
+        let cpu = DeviceChoice::Cpu.open().unwrap();
+        assert!(Precision::F32.check(&cpu).is_ok());
+        assert_eq!(Precision::Bf16.check(&cpu).is_ok(), bf16_unit().is_some());
+        let error = Precision::F16.check(&cpu).unwrap_err().to_string();
+        assert!(error.contains("train.precision") && error.contains("f16"), "{error}");
+        assert_eq!(Precision::Bf16.described(&cpu).is_some(), bf16_unit().is_some());
+        assert_eq!(Precision::F32.described(&cpu), None);
+    }
 
     #[test]
     fn an_overflow_halves_the_scale_and_starts_the_count_again() {

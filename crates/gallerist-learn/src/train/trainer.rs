@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::optim::GradientsAccumulator;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_data::{
     Batch, BatchPlan, BatchSampler, Broken, ClassMeans, ImageSet, ImageStore, Loader, LoaderOptions,
     Transform,
@@ -326,7 +326,11 @@ impl Trainer {
             records.push(record);
             // The gradient of a single batch goes on as it is, to the last bit.
             let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
-            let (of_network, of_objective) = crossing.backward(value, &self.network, &self.objective, scale);
+            let (of_network, of_objective) = self
+                .config
+                .train
+                .precision
+                .run(&self.opened, || crossing.backward(value, &self.network, &self.objective, scale));
             network_gradients.accumulate(&self.network, of_network);
             objective_gradients.accumulate(&self.objective, of_objective);
         }
@@ -359,11 +363,13 @@ impl Trainer {
         let step = self.step + 1;
         let shape = batch.shape();
         let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.device);
-        let images = match self.config.train.precision {
-            Precision::F32 => images,
-            smaller => images.cast(smaller.dtype()),
+        let precision = self.config.train.precision;
+        let images = match precision.of_maps(&self.opened) {
+            DType::F32 => images,
+            smaller => images.cast(smaller),
         };
-        let crossing = Crossing::new(self.network.forward(images), &self.host);
+        let outputs = precision.run(&self.opened, || self.network.forward(images));
+        let crossing = Crossing::new(outputs, &self.host);
         let outputs = crossing.outputs();
         let embedding_norm = outputs.iter().map(mean_norm).sum::<f32>() / outputs.len() as f32;
         let sets: Option<Vec<Vec<u32>>> = self

@@ -1,8 +1,9 @@
-//! Mixed precision: networks given images in 16 bits.
+//! Mixed precision: networks given images in 16 bits, and products in bf16.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use gallerist_kernels::{bf16_unit, with_bf16_products};
 use gallerist_learn::network::{
     ConvBlocksConfig, GlobalPool, InputShape, NetworkConfig, ResNetConfig, TwoConvConfig,
 };
@@ -45,10 +46,34 @@ fn off(found: &[f64], wanted: &[f64]) -> f64 {
 
 #[test]
 fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
-    // The last: whether the network is deep. There rounding carries many values across 0 before a ReLU; their share
-    // grows with the rounding, each moves the gradient by a step, and so the length of the difference grows with
-    // the root of it.
-    let all: [(NetworkConfig, [usize; 4], bool); 3] = [
+    for (config, shape, deep) in networks() {
+        let (wanted, of_wanted) = pass(&config, shape, DType::F32);
+        // Half a unit in the last place is 2^-9 for bf16 and 2^-12 for f16.
+        for (numbers, unit) in [(DType::BF16, 2f64.powi(-9)), (DType::F16, 2f64.powi(-12))] {
+            let found = pass(&config, shape, numbers);
+            let what = format!("{}, {numbers:?}", config.name());
+            assert_near(&what, (&wanted, &of_wanted), found, unit, deep);
+        }
+    }
+}
+
+#[test]
+fn products_in_bf16_change_outputs_and_gradients_by_their_rounding() {
+    for (config, shape, deep) in networks() {
+        let (wanted, of_wanted) = pass(&config, shape, DType::F32);
+        let found = with_bf16_products(|| pass(&config, shape, DType::F32));
+        if bf16_unit().is_none() {
+            assert_eq!(found, (wanted, of_wanted));
+            continue;
+        }
+        let what = format!("{}, products in bf16", config.name());
+        assert_near(&what, (&wanted, &of_wanted), found, 2f64.powi(-9), deep);
+    }
+}
+
+/// Networks, and whether they are deep.
+fn networks() -> [(NetworkConfig, [usize; 4], bool); 3] {
+    [
         (TwoConvConfig::default().into(), [4, 1, 28, 28], false),
         (
             ConvBlocksConfig { channels: vec![8, 8], dimensions: 5, ..Default::default() }.into(),
@@ -60,25 +85,24 @@ fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
             [4, 3, 64, 64],
             true,
         ),
-    ];
-    for (config, shape, deep) in all {
-        let (wanted, of_wanted) = pass(&config, shape, DType::F32);
-        // Half a unit in the last place is 2^-9 for bf16 and 2^-12 for f16.
-        for (numbers, unit) in [(DType::BF16, 2f64.powi(-9)), (DType::F16, 2f64.powi(-12))] {
-            let (outputs, gradients) = pass(&config, shape, numbers);
-            let found = off(&outputs, &wanted);
-            assert!(found > 0.0, "{}: {numbers:?} rounds nothing", config.name());
-            assert!(
-                found < if deep { 100.0 } else { 40.0 } * unit,
-                "{}, {numbers:?}: outputs off by {found:.1e}",
-                config.name()
-            );
-            let found = off(&gradients.concat(), &of_wanted.concat());
-            assert!(
-                found < if deep { 12.0 * unit.sqrt() } else { 100.0 * unit },
-                "{}, {numbers:?}: gradients off by {found:.1e}",
-                config.name()
-            );
-        }
-    }
+    ]
+}
+
+/// Asserts that outputs and gradients differ from those `wanted`, and by no more than roundings by a `unit` do.
+///
+/// In a deep network rounding carries many values across 0 before a ReLU; their share grows with the rounding, each
+/// moves the gradient by a step, and so the length of the difference grows with the root of it.
+fn assert_near(
+    what: &str,
+    (wanted, of_wanted): (&[f64], &[Vec<f64>]),
+    (outputs, gradients): (Vec<f64>, Vec<Vec<f64>>),
+    unit: f64,
+    deep: bool,
+) {
+    let found = off(&outputs, wanted);
+    assert!(found > 0.0, "{what} rounds nothing");
+    assert!(found < if deep { 100.0 } else { 40.0 } * unit, "{what}: outputs off by {found:.1e}");
+    let found = off(&gradients.concat(), &of_wanted.concat());
+    let most = if deep { 12.0 * unit.sqrt() } else { 100.0 * unit };
+    assert!(found < most, "{what}: gradients off by {found:.1e}");
 }

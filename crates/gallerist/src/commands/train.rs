@@ -175,7 +175,9 @@ fn introduce(trainer: &Trainer) {
             count(trainer.sampler().left_out_classes(), "class")
         ));
     }
-    printer::note(&format!("device: {}", trainer.device()));
+    let device = trainer.device();
+    let precision = trainer.config().train.precision.described(device).map(|text| format!(", {text}"));
+    printer::note(&format!("device: {device}{}", precision.unwrap_or_default()));
     for reason in trainer.device().passed_over() {
         printer::note(&format!("  not {reason}"));
     }
