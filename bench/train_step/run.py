@@ -1,13 +1,13 @@
 """Times training steps of whole networks beside PyTorch, in turn in one run; or forward passes alone.
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
-        [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine]
+        [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine] [--bf16]
         [--markdown FILE]
 
 Without a CASE all are run. Needs torch, torchvision, safetensors and numpy; --inference, which takes the sizes of
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
 weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
-momentum. In every round each side takes a few steps; the first round warms up. Printed are the median
+momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps; the first round warms up. Printed are the median
 milliseconds of a step on the clock, the mean milliseconds of processor time of all threads, and the largest
 relative difference of the losses of the first three steps.
 
@@ -56,8 +56,8 @@ def cases():
 
 
 class Ours:
-    def __init__(self, command, config, shape, weights, threads, kernels, inference, onnx):
-        request = {"network": config, "shape": shape, "weights": weights, "kernels": kernels}
+    def __init__(self, command, config, shape, weights, threads, kernels, bf16, inference, onnx):
+        request = {"network": config, "shape": shape, "weights": weights, "kernels": kernels, "bf16": bf16}
         request = json.dumps(dict(request, inference=inference, onnx=onnx))
         environment = dict(os.environ, RAYON_NUM_THREADS=str(threads))
         self.process = subprocess.Popen(
@@ -98,7 +98,7 @@ class InProcess:
 
 
 class PyTorch(InProcess):
-    def __init__(self, network, weights, shape, freeze, channels_last, inference):
+    def __init__(self, network, weights, shape, freeze, channels_last, bf16, inference):
         import numpy as np
         import torch
         from safetensors.torch import load_file
@@ -106,7 +106,7 @@ class PyTorch(InProcess):
         self.torch = torch
         missing, unexpected = network.load_state_dict(load_file(weights), strict=False)
         assert not unexpected and all(name.endswith("num_batches_tracked") for name in missing), (missing, unexpected)
-        self.inference = inference
+        self.bf16, self.inference = bf16, inference
         network.train(not inference)
         for module in network.modules():
             if freeze != "none" and isinstance(module, torch.nn.BatchNorm2d):
@@ -119,7 +119,9 @@ class PyTorch(InProcess):
         self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
 
     def loss(self):
-        return sum(output.square().mean() for output in self.network(self.images))
+        with self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.bf16):
+            outputs = self.network(self.images)
+        return sum(output.float().square().mean() for output in outputs)
 
     def step(self):
         if self.inference:
@@ -181,6 +183,7 @@ def main():
     parser.add_argument("--binary", help="the example as built; default: cargo run")
     parser.add_argument("--without-peer", action="store_true")
     parser.add_argument("--engine", action="store_true", help="measure the engine without our kernels, too")
+    parser.add_argument("--bf16", action="store_true", help="measure products in bf16, too")
     parser.add_argument("--markdown", help="file to append the table to")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
@@ -192,6 +195,8 @@ def main():
     sides_of_table += [] if options.without_peer else ["PyTorch", "PyTorch, channels last"]
     sides_of_table += ["onnxruntime"] if options.inference and not options.without_peer else []
     sides_of_table += ["Burn without the kernels"] if options.engine else []
+    if options.bf16:
+        sides_of_table += [f"{side}, bf16" for side in sides_of_table if side != "onnxruntime"]
     kind = "batch" if options.inference else "frozen"
     lines = [
         f"| network | {kind} | " + " | ".join(sides_of_table) + " | losses differ by |",
@@ -212,17 +217,18 @@ def main():
                 inference = bool(options.inference)
                 sides = {}
                 for side in sides_of_table:
+                    bf16 = side.endswith("bf16")
                     if side.startswith("PyTorch"):
-                        last = side.endswith("channels last")
-                        sides[side] = PyTorch(make(), weights, shape, freeze, last, inference)
+                        last = "channels last" in side
+                        sides[side] = PyTorch(make(), weights, shape, freeze, last, bf16, inference)
                     elif side == "onnxruntime":
                         heads = len(config.get("heads", [0]))
                         sides[side] = OnnxRuntime(onnx, shape, options.threads, heads)
                     else:
-                        kernels = side == "Gallerist"
+                        kernels = side.startswith("Gallerist")
                         file = onnx if inference else None
                         sides[side] = Ours(
-                            command, config, shape, weights, options.threads, kernels, inference, file
+                            command, config, shape, weights, options.threads, kernels, bf16, inference, file
                         )
                 figures = measure(sides, options.steps, options.rounds)
                 for side in sides.values():

@@ -1,7 +1,8 @@
 //! Takes training steps of a network on request, for `bench/train_step/run.py`.
 //!
 //! The argument is one JSON object: the network as in a run file, the shape of the images, and a file to
-//! write the first weights to, with PyTorch's names; `kernels` is whether those of `gallerist-kernels` are used.
+//! write the first weights to, with PyTorch's names; `kernels` is whether those of `gallerist-kernels` are used, `bf16`
+//! whether their products are rounded.
 //! With `profile` the last steps asked for are measured by kernel, and the longest are printed to the standard error:
 //!
 //! ```text
@@ -23,6 +24,7 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_kernels::with_bf16_products;
 use gallerist_learn::network::{HeadChoice, InputShape, NetworkConfig};
 use gallerist_learn::optim::{Optimizer, OptimizerConfig, Part};
 use gallerist_learn::train::profile::{Operation, Profile};
@@ -36,6 +38,8 @@ struct Request {
     weights: PathBuf,
     kernels: bool,
     #[serde(default)]
+    bf16: bool,
+    #[serde(default)]
     profile: bool,
     #[serde(default)]
     inference: bool,
@@ -44,9 +48,13 @@ struct Request {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).ok_or("the argument is a JSON object")?;
-    let Request { network: config, shape, weights: file, kernels, profile, inference, onnx } =
-        serde_json::from_str(&argument)?;
-    gallerist_kernels::set_enabled(kernels);
+    let request: Request = serde_json::from_str(&argument)?;
+    gallerist_kernels::set_enabled(request.kernels);
+    if request.bf16 { with_bf16_products(|| serve(request)) } else { serve(request) }
+}
+
+fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
+    let Request { network: config, shape, weights: file, profile, inference, onnx, .. } = request;
     let device = Device::flex().autodiff();
     let [_, channels, height, width] = shape;
     let input = InputShape { channels, height, width };

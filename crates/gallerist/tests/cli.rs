@@ -370,6 +370,15 @@ fn class_means_average_and_memory_are_resumed_to_the_last_bit() {
     ]);
 }
 
+#[test]
+fn products_in_bf16_are_resumed_to_the_last_bit() {
+    use gallerist::train::Precision;
+    let cpu = gallerist::device::DeviceChoice::Cpu.open().unwrap();
+    if Precision::Bf16.check(&cpu).is_ok() {
+        resuming_changes_no_bit(&["train.precision=bf16", "train.device=cpu"]);
+    }
+}
+
 fn resuming_changes_no_bit(settings: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
