@@ -33,6 +33,7 @@ mod ops;
 mod pool;
 pub mod profile;
 mod simd;
+mod update;
 
 pub use bf16::{bf16_unit, with_bf16_products};
 pub use buffer::release_memory;
@@ -42,3 +43,4 @@ pub use ops::{
     batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,
     max_pool2d, set_enabled,
 };
+pub use update::{AdamW, Sgd, square_sum};

@@ -1,6 +1,6 @@
 //! Optimisers and learning-rate schedules.
 //!
-//! The arithmetic of SGD and AdamW is the tensor engine's. What is added here: state kept by the
+//! The arithmetic of SGD and AdamW is that of `gallerist_kernels`. What is added here: state kept by the
 //! parameter's name, so that a checkpoint can hold it and a resumed run takes the same step to the
 //! last bit; learning-rate factors by parameter group; weight decay that can leave batch norm out;
 //! gradient clipping by the global norm.
@@ -8,13 +8,9 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::optim::decay::WeightDecayConfig;
-use burn::optim::momentum::MomentumConfig;
-use burn::optim::{
-    AdamW, AdamWConfig, DynOptimizer, DynState, GradientsParams, RecordState, Sgd, SgdConfig, StateSink,
-    StateSource,
-};
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_kernels::{AdamW, Sgd, square_sum};
 use serde::{Deserialize, Serialize};
 
 use crate::network::Network;
@@ -216,78 +212,28 @@ const LOSS: &str = "loss.";
 /// An optimiser with its state, kept by parameter name.
 pub struct Optimizer {
     config: OptimizerConfig,
-    with_decay: Rule,
-    without_decay: Rule,
-    states: BTreeMap<String, DynState>,
+    states: BTreeMap<String, State>,
 }
 
-enum Rule {
-    Sgd(Sgd),
-    AdamW(AdamW),
+/// What a parameter's earlier steps have left.
+struct State {
+    kept: Kept,
+    /// The parameter's.
+    shape: Vec<usize>,
 }
 
-impl Rule {
-    fn new(config: &OptimizerConfig, decay: f64) -> Self {
-        match config.kind {
-            OptimizerKind::Sgd => {
-                let mut sgd = SgdConfig::new();
-                if decay > 0.0 {
-                    sgd = sgd.with_weight_decay(Some(WeightDecayConfig::new(decay as f32)));
-                }
-                if config.momentum > 0.0 {
-                    let momentum = MomentumConfig::new()
-                        .with_momentum(config.momentum)
-                        .with_dampening(0.0)
-                        .with_nesterov(config.nesterov);
-                    sgd = sgd.with_momentum(Some(momentum));
-                }
-                Rule::Sgd(sgd.build())
-            }
-            OptimizerKind::AdamW => Rule::AdamW(
-                AdamWConfig::new()
-                    .with_beta_1(config.betas[0] as f32)
-                    .with_beta_2(config.betas[1] as f32)
-                    .with_epsilon(config.epsilon as f32)
-                    .with_weight_decay(decay as f32)
-                    .build(),
-            ),
-        }
-    }
-
-    fn erased(&self) -> &dyn DynOptimizer {
-        match self {
-            Rule::Sgd(rule) => rule,
-            Rule::AdamW(rule) => rule,
-        }
-    }
-
-    fn step<const D: usize>(
-        &self,
-        rate: f64,
-        value: Tensor<D>,
-        gradient: Tensor<D>,
-        state: Option<DynState>,
-    ) -> (Tensor<D>, Option<DynState>) {
-        fn apply<const D: usize, O: burn::optim::Optimizer>(
-            rule: &O,
-            rate: f64,
-            value: Tensor<D>,
-            gradient: Tensor<D>,
-            state: Option<DynState>,
-        ) -> (Tensor<D>, Option<DynState>)
-        where
-            O::State<D>: Clone + RecordState,
-        {
-            let (value, state) =
-                rule.step(rate, value, gradient, state.map(DynState::downcast::<O::State<D>>));
-            (value, state.map(|state| DynState::create(state, D)))
-        }
-        match self {
-            Rule::Sgd(rule) => apply(rule, rate, value, gradient, state),
-            Rule::AdamW(rule) => apply(rule, rate, value, gradient, state),
-        }
-    }
+/// Every tensor is the parameter's, as one row.
+enum Kept {
+    /// SGD's velocity.
+    Velocity(Tensor<1>),
+    /// AdamW's two moments, and the number of steps.
+    Moments([Tensor<1>; 2], u32),
 }
+
+/// Names of the tensors of a state, as they stand behind the parameter's in a checkpoint.
+const VELOCITY: &str = "momentum.velocity";
+const MOMENTS: [&str; 2] = ["momentum.moment_1", "momentum.moment_2"];
+const TIME: &str = "momentum.time";
 
 impl std::fmt::Debug for Optimizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -309,12 +255,7 @@ pub struct OptimizerState {
 impl Optimizer {
     /// An optimiser without state.
     pub fn new(config: &OptimizerConfig) -> Self {
-        Optimizer {
-            with_decay: Rule::new(config, config.weight_decay),
-            without_decay: Rule::new(config, 0.0),
-            config: config.clone(),
-            states: BTreeMap::new(),
-        }
+        Optimizer { config: config.clone(), states: BTreeMap::new() }
     }
 
     /// One step: `module` with its parameters moved against `gradients`.
@@ -336,15 +277,18 @@ impl Optimizer {
     /// The state for a checkpoint.
     pub fn state(&self) -> OptimizerState {
         let mut out = OptimizerState::default();
-        for (name, state) in &self.states {
-            let mut sink = StateSink::default();
-            self.with_decay.erased().state_flatten(name, state, &mut sink);
-            out.tensors.extend(sink.tensors);
-            out.counters.extend(sink.scalars.into_iter().map(|(name, value)| {
-                let value = i64::try_from(value).expect("optimiser counters are integers");
-                (name, value)
-            }));
-            out.ranks.insert(name.clone(), state.rank());
+        for (name, State { kept, shape }) in &self.states {
+            let mut add = |suffix: &str, tensor: &Tensor<1>| {
+                out.tensors.insert(format!("{name}.{suffix}"), of_shape(tensor.to_data(), shape));
+            };
+            match kept {
+                Kept::Velocity(velocity) => add(VELOCITY, velocity),
+                Kept::Moments(moments, time) => {
+                    MOMENTS.iter().zip(moments).for_each(|(suffix, moment)| add(suffix, moment));
+                    out.counters.insert(format!("{name}.{TIME}"), i64::from(*time));
+                }
+            }
+            out.ranks.insert(name.clone(), shape.len());
         }
         out
     }
@@ -356,23 +300,49 @@ impl Optimizer {
     /// The name of the first parameter whose state is incomplete.
     pub fn restore(
         &mut self,
-        state: OptimizerState,
+        mut state: OptimizerState,
         network: &Device,
         loss: &Device,
     ) -> std::result::Result<(), String> {
-        let counters = state.counters.into_iter().map(|(name, value)| (name, value.into())).collect();
-        let mut source = StateSource::new(counters);
-        for (name, tensor) in state.tensors {
-            source.insert_tensor(name, tensor);
-        }
         self.states.clear();
-        for (name, rank) in state.ranks {
+        if self.config.kind == OptimizerKind::Sgd && self.config.momentum == 0.0 {
+            return Ok(());
+        }
+        for name in std::mem::take(&mut state.ranks).into_keys() {
             let device = if name.starts_with(LOSS) { loss } else { network };
-            let restored = self.with_decay.erased().state_unflatten(rank, &name, &mut source, device);
+            let restored = self.restored(&name, &mut state, device);
             self.states.insert(name.clone(), restored.ok_or(name)?);
         }
         Ok(())
     }
+
+    fn restored(&self, name: &str, state: &mut OptimizerState, device: &Device) -> Option<State> {
+        let mut shape = Vec::new();
+        let mut take = |suffix: &str| {
+            let data = state.tensors.remove(&format!("{name}.{suffix}"))?;
+            shape = data.shape().to_vec();
+            let row = [data.num_elements()];
+            Some(Tensor::<1>::from_data(of_shape(data, &row), &device.clone().inner()))
+        };
+        let kept = match self.config.kind {
+            OptimizerKind::Sgd => Kept::Velocity(take(VELOCITY)?),
+            OptimizerKind::AdamW => {
+                let moments = [take(MOMENTS[0])?, take(MOMENTS[1])?];
+                if moments[0].dims() != moments[1].dims() {
+                    return None;
+                }
+                let time = state.counters.remove(&format!("{name}.{TIME}"))?;
+                Kept::Moments(moments, u32::try_from(time).ok()?)
+            }
+        };
+        Some(State { kept, shape })
+    }
+}
+
+/// The same numbers in another shape.
+fn of_shape(data: TensorData, shape: &[usize]) -> TensorData {
+    let dtype = data.dtype();
+    TensorData::from_bytes(data.into_bytes(), shape.to_vec(), dtype)
 }
 
 struct Step<'a> {
@@ -404,18 +374,59 @@ impl ModuleMapper for Step<'_> {
             Part::Loss => format!("{LOSS}{name}"),
         };
         let decays = optimizer.config.decay_norm_and_bias || D > 1;
-        let rule = if decays { &optimizer.with_decay } else { &optimizer.without_decay };
-        let state = optimizer.states.remove(&key);
-        let mut new_state = None;
+        let weight_decay = if decays { optimizer.config.weight_decay } else { 0.0 };
+        let old = optimizer.states.remove(&key);
+        let mut new = None;
         let param = param.map(|value| {
-            let (value, state) = rule.step(rate, value.inner(), gradient, state);
-            new_state = state;
-            Tensor::from_inner(value).require_grad()
+            let shape = value.dims();
+            let row = |x: Tensor<D>| x.reshape([shape.iter().product::<usize>()]);
+            let (value, kept) = optimizer.config.step(
+                rate,
+                weight_decay,
+                row(value.inner()),
+                row(gradient),
+                old.map(|old| old.kept),
+            );
+            new = kept.map(|kept| State { kept, shape: shape.to_vec() });
+            Tensor::from_inner(value.reshape(shape)).require_grad()
         });
-        if let Some(state) = new_state {
+        if let Some(state) = new {
             optimizer.states.insert(key, state);
         }
         param
+    }
+}
+
+impl OptimizerConfig {
+    /// The values and the state of a parameter after a step.
+    fn step(
+        &self,
+        rate: f64,
+        weight_decay: f64,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        kept: Option<Kept>,
+    ) -> (Tensor<1>, Option<Kept>) {
+        match self.kind {
+            OptimizerKind::Sgd => {
+                let rule = Sgd { rate, momentum: self.momentum, nesterov: self.nesterov, weight_decay };
+                let velocity = match kept {
+                    Some(Kept::Velocity(velocity)) => Some(velocity),
+                    _ => None,
+                };
+                let (value, velocity) = rule.step(value, gradient, velocity);
+                (value, velocity.map(Kept::Velocity))
+            }
+            OptimizerKind::AdamW => {
+                let rule = AdamW { rate, betas: self.betas, epsilon: self.epsilon, weight_decay };
+                let (moments, time) = match kept {
+                    Some(Kept::Moments(moments, time)) => (Some(moments), time + 1),
+                    _ => (None, 1),
+                };
+                let (value, moments) = rule.step(value, gradient, moments, time);
+                (value, Some(Kept::Moments(moments, time)))
+            }
+        }
     }
 }
 
@@ -460,7 +471,7 @@ impl burn::module::ModuleVisitor for Norm<'_> {
         match self.scale {
             None => {
                 if let Some(gradient) = self.gradients.get::<D>(param.id) {
-                    self.squares.push(gradient.square().sum());
+                    self.squares.push(square_sum(gradient));
                 }
             }
             Some(scale) => {
