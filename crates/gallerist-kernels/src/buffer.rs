@@ -99,6 +99,11 @@ impl Buffer {
         Self { lines, len }
     }
 
+    /// [`Buffer::new`], unless there is another place.
+    pub(crate) fn unless(other: bool, len: usize) -> Option<Self> {
+        (!other).then(|| Self::new(len))
+    }
+
     /// A buffer of zeros.
     pub(crate) fn zeros(len: usize) -> Self {
         let mut buffer = Self::new(len);

@@ -79,6 +79,7 @@ pub(crate) struct LayerGradients {
 
 /// The gradients of a chain.
 pub(crate) struct ChainGradients {
+    /// None if it was added to an earlier one.
     pub(crate) x: Option<Buffer>,
     /// Of [`Shortcut::Other`]; none if it is that of the chain's result.
     pub(crate) other: Option<Buffer>,
@@ -135,13 +136,20 @@ impl Chain {
         self.layers.last().expect("a chain has a layer").sizes.output
     }
 
-    /// The wanted gradients from that of the result `y`.
+    /// Whether [`Chain::backward`] can add to an earlier gradient.
+    pub(crate) fn adds(&self) -> bool {
+        !self.layers[0].sizes.is_depthwise()
+    }
+
+    /// The wanted gradients from that of the result `y`. The one of `x` is added to `earlier`, if that is given
+    /// ([`Chain::adds`]).
     pub(crate) fn backward(
         &self,
         x: &[f32],
         y: &[f32],
         dy: &[f32],
         x_wanted: bool,
+        mut earlier: Option<&mut [f32]>,
         wanted: &[Wanted],
     ) -> ChainGradients {
         let count = self.layers.len();
@@ -189,14 +197,15 @@ impl Chain {
                     }
                 };
                 let after: conv::After<'_, Option<[Vec<f64>; 2]>> = &after;
-                let (input, of_parts) = if wanted[k].weight {
-                    let both = conv::both_gradients(&source, &layer.weight, &dz, &layer.sizes, Some(after));
+                let (after, sizes) = (Some(after), &layer.sizes);
+                let earlier = if k == 0 { earlier.take() } else { None };
+                (dx, parts) = if wanted[k].weight {
+                    let both = conv::both_gradients(&source, &layer.weight, &dz, sizes, earlier, after);
                     own.weight = Some(both.weight);
                     (both.input, both.parts)
                 } else {
-                    conv::input_gradient(&layer.weight, &dz, &layer.sizes, Some(after))
+                    conv::input_gradient(&layer.weight, &dz, sizes, earlier, after)
                 };
-                (dx, parts) = (Some(input), of_parts);
             } else if wanted[k].weight {
                 own.weight = Some(conv::weight_gradient(&source, &dz, &layer.sizes));
             }
@@ -302,7 +311,7 @@ mod tests {
         let (y, _, chain) = Chain::forward(&x, maps, layers, Shortcut::None, None);
         let dy = vec![1.0; y.len()];
         let nothing = [Wanted { weight: false, affine: false }];
-        let dx = chain.backward(&x, &y, &dy, true, &nothing).x.unwrap();
+        let dx = chain.backward(&x, &y, &dy, true, None, &nothing).x.unwrap();
         for (i, (&x, &dx)) in x.iter().zip(dx.iter()).enumerate() {
             assert_eq!(dx, if x > 0.0 { 1.0 } else { 0.0 }, "element {i}");
         }

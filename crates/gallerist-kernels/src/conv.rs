@@ -144,7 +144,7 @@ impl Geometry {
     }
 
     /// True if every channel is convolved for itself, with one kernel.
-    fn is_depthwise(&self) -> bool {
+    pub(crate) fn is_depthwise(&self) -> bool {
         self.groups > 1 && self.channels_in_group() == 1 && self.channels_out_group() == 1
     }
 
@@ -501,7 +501,8 @@ struct Target {
     step: [usize; 2],
 }
 
-/// Sets every position of `target`'s grid in `out` to the product of its window with the weights.
+/// Sets every position of `target`'s grid in `out` to the product of its window with the weights; or adds it to what
+/// is there, which only the depthwise kernel cannot.
 ///
 /// `after` is called for every tile of a result whose grid is all its positions; what it returns comes in
 /// the order of the tiles.
@@ -512,6 +513,7 @@ fn correlate<T: Send>(
     weights: &Weights,
     target: &Target,
     out: &mut [f32],
+    add: bool,
     after: Option<After<'_, T>>,
 ) -> Vec<T> {
     assert_eq!(out.len(), target.maps.len());
@@ -552,6 +554,7 @@ fn correlate<T: Send>(
             }
             match weights {
                 Weights::Rows(rows) => {
+                    assert!(!add, "the depthwise kernel does not add");
                     let product = depthwise::Product {
                         x: view.values,
                         positions: &rows_a,
@@ -578,7 +581,7 @@ fn correlate<T: Send>(
                             c: shared.address().wrapping_add(group * columns + first_column),
                             rows_c: &rows_c,
                             columns: columns_of_split.min(columns - first_column),
-                            accumulate: false,
+                            accumulate: add,
                         };
                         // SAFETY: the view holds every window of the tile; the panels hold one row of whole
                         // vectors per window element; positions of `out` belong to one tile only, and a
@@ -633,7 +636,7 @@ pub(crate) fn forward<T: Send>(
     );
     let mut y = Buffer::new(sizes.output.len());
     let target = Target { maps: sizes.output, first: [0, 0], step: [1, 1] };
-    let parts = correlate(&sizes.windows(), sizes.groups, x, &weights, &target, &mut y, after);
+    let parts = correlate(&sizes.windows(), sizes.groups, x, &weights, &target, &mut y, false, after);
     if let Some(bias) = bias {
         y.par_chunks_mut(bias.len() * 256).for_each(|pixels| {
             for pixel in pixels.chunks_exact_mut(bias.len()) {
@@ -726,41 +729,48 @@ impl Grid {
 }
 
 /// The gradient with respect to `x`, and what `after` returned for its parts.
+///
+/// It is added to `earlier`, and none is returned, if that is given, which it cannot be for a depthwise
+/// convolution.
 pub(crate) fn input_gradient<T: Send>(
     weight: &[f32],
     dy: &Source<'_>,
     sizes: &Geometry,
+    earlier: Option<&mut [f32]>,
     after: Option<After<'_, T>>,
-) -> (Buffer, Vec<T>) {
+) -> (Option<Buffer>, Vec<T>) {
     let _measured = profile::convolution("convolution, input gradient", sizes, 1);
-    let mut dx = Buffer::new(sizes.input.len());
+    let add = earlier.is_some();
+    let mut own = Buffer::unless(add, sizes.input.len());
+    let dx = earlier.or(own.as_deref_mut()).expect("one of the two");
     let grids = Grid::all(sizes);
     if let [grid] = &grids[..]
         && sizes.stride == [1, 1]
     {
         let weights = grid.pack(weight, sizes);
-        let parts = correlate(&grid.windows, sizes.groups, dy, &weights, &grid.target, &mut dx, after);
-        return (dx, parts);
+        let parts = correlate(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, add, after);
+        return (own, parts);
     }
-    if grids.iter().any(Grid::is_empty) {
+    if !add && grids.iter().any(Grid::is_empty) {
         // Some positions are in no window.
         dx.fill(0.0);
     }
     for grid in grids.iter().filter(|grid| !grid.is_empty()) {
         let weights = grid.pack(weight, sizes);
-        correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, &mut dx, None);
+        correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, add, None);
     }
     let row = sizes.input.width * sizes.input.channels;
     let part = row * (TILE_ELEMENTS / row).max(1);
     let parts = after.map_or(vec![], |after| {
         dx.par_chunks_mut(part).enumerate().map(|(index, dx)| after(index * part, dx)).collect()
     });
-    (dx, parts)
+    (own, parts)
 }
 
 /// Both gradients of a convolution.
 pub(crate) struct BothGradients<T> {
-    pub(crate) input: Buffer,
+    /// None if it was added to an earlier one.
+    pub(crate) input: Option<Buffer>,
     /// What was returned for the parts of `input`.
     pub(crate) parts: Vec<T>,
     pub(crate) weight: Buffer,
@@ -773,6 +783,7 @@ pub(crate) fn both_gradients<T: Send>(
     weight: &[f32],
     dy: &Source<'_>,
     sizes: &Geometry,
+    earlier: Option<&mut [f32]>,
     after: Option<After<'_, T>>,
 ) -> BothGradients<T> {
     let pointwise = sizes.groups == 1 && sizes.taps() == 1 && sizes.padding == [0, 0];
@@ -781,7 +792,7 @@ pub(crate) fn both_gradients<T: Send>(
         && sizes.input.width == sizes.output.width
         && (pointwise || sizes.is_depthwise());
     if !in_one_pass {
-        let (input, parts) = input_gradient(weight, dy, sizes, after);
+        let (input, parts) = input_gradient(weight, dy, sizes, earlier, after);
         return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };
     }
     let _measured = profile::convolution("convolution, both gradients", sizes, 2);
@@ -801,7 +812,11 @@ pub(crate) fn both_gradients<T: Send>(
         Weights::Rows(_) => Buffer::zeros(parts * part_len),
         Weights::Panels(_) => Buffer::new(parts * part_len),
     };
-    let mut dx = Buffer::new(sizes.input.len());
+    let add = earlier.is_some();
+    assert!(!(add && sizes.is_depthwise()), "the depthwise kernel does not add");
+    let mut own = Buffer::unless(add, sizes.input.len());
+    let dx = earlier.or(own.as_deref_mut()).expect("one of the two");
+    assert_eq!(dx.len(), sizes.input.len());
     let shared = Shared(dx.as_mut_ptr());
     let of_tile = |index: usize, tile: Tile, sums: &mut [f32]| {
         let first_position = (tile.first_image * sizes.input.height + tile.first_row) * sizes.input.width;
@@ -844,7 +859,7 @@ pub(crate) fn both_gradients<T: Send>(
                         c: dx.as_mut_ptr(),
                         rows_c: &dx_positions,
                         columns: inputs,
-                        accumulate: false,
+                        accumulate: add,
                     };
                     // SAFETY: `dy` has a row of `outputs` values for every position, the panels one row of
                     // whole vectors for each of these, `dx` a row of `inputs` values for every position.
@@ -897,7 +912,7 @@ pub(crate) fn both_gradients<T: Send>(
         Weights::Panels(_) if input_is_long => gradient.copy_from_slice(total),
         Weights::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
     }
-    BothGradients { input: dx, parts: of_parts.into_iter().flatten().collect(), weight: gradient }
+    BothGradients { input: own, parts: of_parts.into_iter().flatten().collect(), weight: gradient }
 }
 
 /// Calls `work` with `positions` of `channels` elements of `source`, from element `first` on, and how far apart
@@ -1147,11 +1162,22 @@ mod tests {
             let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
             let check = || {
                 assert_eq!(forward::<()>(&of_x, &weight, None, &sizes, None).0[..], y, "{sizes:?}");
-                assert_eq!(input_gradient::<()>(&weight, &of_dy, &sizes, None).0[..], dx, "{sizes:?}");
+                let of_input = input_gradient::<()>(&weight, &of_dy, &sizes, None, None).0.unwrap();
+                assert_eq!(of_input[..], dx, "{sizes:?}");
                 assert_eq!(weight_gradient(&of_x, &of_dy, &sizes)[..], dw, "{sizes:?}");
-                let both = both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None);
-                assert_eq!(both.input[..], dx, "{sizes:?}");
+                let both = both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None, None);
+                assert_eq!(both.input.unwrap()[..], dx, "{sizes:?}");
                 assert_eq!(both.weight[..], dw, "{sizes:?}");
+                if sizes.is_depthwise() {
+                    return;
+                }
+                // Added to what is there, twice.
+                let mut sum: Vec<f32> = (0..dx.len()).map(|i| small(i + 1)).collect();
+                let wanted: Vec<f32> = sum.iter().zip(&dx).map(|(sum, dx)| sum + 2.0 * dx).collect();
+                let none = input_gradient::<()>(&weight, &of_dy, &sizes, Some(&mut sum), None).0;
+                assert!(none.is_none());
+                both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, Some(&mut sum), None);
+                assert_eq!(sum, wanted, "{sizes:?}");
             };
             check();
             for unit in [Unit::Plain].into_iter().chain(bf16::units()) {

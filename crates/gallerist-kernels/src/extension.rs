@@ -23,6 +23,7 @@ use crate::conv::{self, Geometry, Source};
 use crate::nhwc::{Contiguous, Maps, Values, contiguous_tensor, tensor};
 use crate::norm::{self, Activation, Affine, Winners};
 use crate::pool::{self, Means, Windows};
+use crate::shared;
 
 /// Most layers of a chain.
 pub(crate) const LONGEST_CHAIN: usize = 4;
@@ -407,15 +408,15 @@ fn conv2d_backward(
     let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
     let (dx, dw) = match (x_node, weight_node) {
         (Some(_), Some(_)) => {
-            let both = conv::both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None);
-            (Some(both.input), Some(both.weight))
+            let both = conv::both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None, None);
+            (both.input, Some(both.weight))
         }
-        (Some(_), None) => (Some(conv::input_gradient::<()>(&weight, &of_dy, &sizes, None).0), None),
+        (Some(_), None) => (conv::input_gradient::<()>(&weight, &of_dy, &sizes, None, None).0, None),
         (None, Some(_)) => (None, Some(conv::weight_gradient(&of_x, &of_dy, &sizes))),
         (None, None) => (None, None),
     };
     if let Some((node, dx)) = x_node.zip(dx) {
-        gradients.register::<Flex>(node, tensor(dx, sizes.input));
+        shared::register(gradients, node, tensor(dx, sizes.input));
     }
     if let Some((node, dw)) = weight_node.zip(dw) {
         gradients.register::<Flex>(node, contiguous_tensor(dw, shape));
@@ -469,7 +470,7 @@ impl Backward<Flex, 3> for BatchNorm {
                     norm::input_gradient(&x, &dy, affine, sums, state.activation)
                 }
             };
-            gradients.register::<Flex>(node.id, tensor(dx, maps));
+            shared::register(gradients, node.id, tensor(dx, maps));
         }
         if let Some(node) = gamma_node {
             gradients.register::<Flex>(node.id, vector(&sums.gamma));
@@ -490,6 +491,11 @@ impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
     fn backward(self, ops: Ops<ChainState, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<Flex>(&ops.node);
         let ChainState { chain, x, y, input, shortcut, weight_shapes } = ops.state;
+        // What other operations found for the input before; the sum for a leaf is the engine's to keep.
+        let mut earlier = ops.parents[0].as_ref().and_then(|node| {
+            let there = chain.adds() && !node.parents.is_empty() && shared::is_waiting(node.id);
+            there.then(|| gradients.consume::<Flex>(node))
+        });
         let nodes = ops.parents.map(|node| node.map(|node| node.id));
         let (maps, parameters) = nodes.split_at(2);
         let wanted: Vec<Wanted> = parameters
@@ -497,13 +503,14 @@ impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
             .map(|of| Wanted { weight: of[0].is_some(), affine: of[1].is_some() || of[2].is_some() })
             .collect();
         let (y, dy) = (Values::of(&y), Values::of(&gradient));
-        let found = chain.backward(&x, &y, &dy, maps[0].is_some(), &wanted);
-        if let Some((node, dx)) = maps[0].zip(found.x) {
-            gradients.register::<Flex>(node, tensor(dx, input));
+        let sum = earlier.as_mut().and_then(|earlier| shared::values_mut(earlier, input));
+        let found = chain.backward(&x, &y, &dy, maps[0].is_some(), sum, &wanted);
+        for gradient in [earlier, found.x.map(|dx| tensor(dx, input))].into_iter().flatten() {
+            shared::register(gradients, maps[0].expect("it has a gradient"), gradient);
         }
         if let (Shortcut::Other, Some(node)) = (shortcut, maps[1]) {
             let of_other = found.other.map_or(gradient, |other| tensor(other, chain.output()));
-            gradients.register::<Flex>(node, of_other);
+            shared::register(gradients, node, of_other);
         }
         for ((nodes, of_layer), shape) in parameters.chunks_exact(3).zip(found.layers).zip(weight_shapes) {
             if let Some((node, weight)) = nodes[0].zip(of_layer.weight) {
@@ -553,9 +560,10 @@ impl Backward<Flex, 1> for MaxPool2d {
 
     fn backward(self, ops: Ops<MaxPoolState, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let MaxPoolState { place, windows } = ops.state;
+        let [node] = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
         unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
-            let dx = pool::max_gradient(&Values::of(&dy), &place, &windows);
-            tensor(dx, windows.input)
+            shared::remember(node.expect("its gradient is wanted"));
+            tensor(pool::max_gradient(&Values::of(&dy), &place, &windows), windows.input)
         });
     }
 }
@@ -568,7 +576,9 @@ impl Backward<Flex, 1> for AvgPool2d {
 
     fn backward(self, ops: Ops<Means, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let means = ops.state;
+        let [node] = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
         unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
+            shared::remember(node.expect("its gradient is wanted"));
             tensor(pool::window_mean_gradient(&Values::of(&dy), &means), means.input)
         });
     }
@@ -589,7 +599,7 @@ impl<const N: usize> Backward<Flex, N> for ConcatOf<N> {
         for (node, channels) in ops.parents.into_iter().zip(ops.state) {
             if let Some(node) = node {
                 let dx = concat::part(&dy, maps.channels, from, channels);
-                gradients.register::<Flex>(node.id, tensor(dx, Maps { channels, ..maps }));
+                shared::register(gradients, node.id, tensor(dx, Maps { channels, ..maps }));
             }
             from += channels;
         }

@@ -32,6 +32,7 @@ mod norm;
 mod ops;
 mod pool;
 pub mod profile;
+mod shared;
 mod simd;
 mod update;
 

@@ -92,7 +92,7 @@ pub(crate) fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32
     }
 }
 
-fn has_channels_innermost(layout: &Layout) -> bool {
+pub(crate) fn has_channels_innermost(layout: &Layout) -> bool {
     let [_, channels, height, width] = layout.shape().dims();
     let wanted = [height * width * channels, 1, width * channels, channels];
     (0..4).all(|axis| layout.shape()[axis] == 1 || layout.strides()[axis] == wanted[axis] as isize)
