@@ -513,6 +513,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::{COLUMNS, ROWS, TERMS, TILE, Unit};
+    use crate::transpose::x86::transposed;
 
     pub(super) fn units() -> Vec<Unit> {
         let features = is_x86_feature_detected!("avx512bf16")
@@ -588,32 +589,7 @@ mod x86 {
         for pair in 0..ROWS {
             m[pair] = interleaved(term(2 * pair), term(2 * pair + 1));
         }
-        // The transpose of 16 x 16: of pairs of rows, of fours, and of blocks of four by four.
-        let mut t = m;
-        for i in (0..ROWS).step_by(2) {
-            t[i] = _mm512_unpacklo_epi32(m[i], m[i + 1]);
-            t[i + 1] = _mm512_unpackhi_epi32(m[i], m[i + 1]);
-        }
-        for i in (0..ROWS).step_by(4) {
-            m[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-            m[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-            m[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-            m[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-        }
-        for i in 0..4 {
-            // Block row by block row: m[4 b + i] holds row i, 4 + i, 8 + i and 12 + i of the result, pairs 4 b to 4 b + 3.
-            let low =
-                [_mm512_shuffle_i32x4::<0x88>(m[i], m[4 + i]), _mm512_shuffle_i32x4::<0xdd>(m[i], m[4 + i])];
-            let high = [
-                _mm512_shuffle_i32x4::<0x88>(m[8 + i], m[12 + i]),
-                _mm512_shuffle_i32x4::<0xdd>(m[8 + i], m[12 + i]),
-            ];
-            for odd in 0..2 {
-                t[i + 4 * odd] = _mm512_shuffle_i32x4::<0x88>(low[odd], high[odd]);
-                t[i + 4 * odd + 8] = _mm512_shuffle_i32x4::<0xdd>(low[odd], high[odd]);
-            }
-        }
-        for (row, values) in t.into_iter().enumerate() {
+        for (row, values) in transposed(m).into_iter().enumerate() {
             // SAFETY: row `row` of the tile.
             unsafe { store(tile.as_mut_ptr().add(row * COLUMNS), values) };
         }

@@ -18,10 +18,11 @@ use rayon::prelude::*;
 use crate::bf16::{Factors, Tiles};
 use crate::buffer::{Buffer, with_scratch};
 use crate::depthwise;
-use crate::nhwc::{Maps, transpose};
+use crate::nhwc::Maps;
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
 use crate::profile;
 use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Right, Run, chunks, panel_width};
+use crate::transpose::{self, transpose};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
 const TILE_ELEMENTS: usize = 32 * 1024;
@@ -31,9 +32,6 @@ const TILE_POSITIONS: usize = 192;
 
 /// Positions of a tile of a weight gradient that repay fetching and storing all its sums.
 const GRADIENT_POSITIONS: usize = 448;
-
-/// Channels of a weight that are packed at a time.
-const PACKED_CHANNELS: usize = 8;
 
 /// Most partial sums of a weight gradient.
 const MOST_PARTS: usize = 16;
@@ -415,6 +413,37 @@ struct Order {
     group_step: usize,
 }
 
+impl Order {
+    /// Whether a column's elements lie next to each other, channel by channel, as in a weight's own order.
+    fn has_columns_together(&self) -> bool {
+        self.channel_step == self.taps.len() && self.taps.iter().copied().eq(0..self.taps.len())
+    }
+}
+
+/// Rows of a matrix, one for every tap and channel, `pitch` elements apart.
+struct Elements {
+    taps: usize,
+    channels: usize,
+    pitch: usize,
+}
+
+impl Elements {
+    /// Calls `work` with the first of some elements that follow each other in a weight's own order, channel by channel,
+    /// and with the places of column `first` of their rows.
+    fn for_blocks(&self, first: usize, mut work: impl FnMut(usize, &[usize])) {
+        let count = self.taps * self.channels;
+        let mut rows = [0; transpose::SIDE];
+        for element in (0..count).step_by(transpose::SIDE) {
+            let some = transpose::SIDE.min(count - element);
+            for (i, row) in rows[..some].iter_mut().enumerate() {
+                let (channel, tap) = ((element + i) / self.taps, (element + i) % self.taps);
+                *row = (tap * self.channels + channel) * self.pitch + first;
+            }
+            work(element, &rows[..some]);
+        }
+    }
+}
+
 /// The weight as the right factor of a product.
 struct Panels {
     values: PanelValues,
@@ -447,16 +476,21 @@ impl Panels {
                 let (group, first) = (index / panels, index % panels * width);
                 let count = width.min(columns - first);
                 let weight = &weight[group * group_step + first * column_step..];
-                // A column's elements lie together in the weight, a row's in the panel: some
-                // channels at a time keep both in the first-level cache.
-                for some in (0..channels).step_by(PACKED_CHANNELS) {
-                    let some = some..channels.min(some + PACKED_CHANNELS);
-                    for column in 0..count {
-                        for (tap, at) in order.taps.iter().enumerate() {
-                            let rows = panel[(tap * channels + some.start) * width + column..].iter_mut();
-                            let from = &weight[column * column_step + some.start * channel_step + at..];
-                            let values = from.iter().step_by(channel_step);
-                            for (to, value) in rows.step_by(width).zip(values).take(some.len()) {
+                if order.has_columns_together() {
+                    let rows = Elements { taps: order.taps.len(), channels, pitch: width };
+                    for first in (0..count).step_by(transpose::SIDE) {
+                        let columns = transpose::SIDE.min(count - first);
+                        rows.for_blocks(first, |element, rows| {
+                            let sources = transpose::starts(first * column_step + element, column_step);
+                            transpose::block(weight, &sources[..columns], panel, rows);
+                        });
+                    }
+                } else {
+                    for (tap, at) in order.taps.iter().enumerate() {
+                        for channel in 0..channels {
+                            let row = &mut panel[(tap * channels + channel) * width..][..count];
+                            let values = weight[channel * channel_step + at..].iter().step_by(column_step);
+                            for (to, value) in row.iter_mut().zip(values) {
                                 *to = *value;
                             }
                         }
@@ -1060,19 +1094,13 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
 /// Sums with one row of `columns` per window element (tap, channel) in the order of a weight: by column,
 /// channel and tap.
 fn by_column(sums: &[f32], [taps, channels]: [usize; 2], columns: usize, weight: &mut [f32]) {
-    /// Columns that are read together: those of a cache line.
-    const COLUMNS: usize = 16;
     let window = taps * channels;
-    weight.par_chunks_mut(window * COLUMNS).enumerate().for_each(|(block, weight)| {
-        for channel in 0..channels {
-            for tap in 0..taps {
-                let row = &sums[(tap * channels + channel) * columns + block * COLUMNS..];
-                let to = weight[channel * taps + tap..].iter_mut().step_by(window);
-                for (to, value) in to.zip(row) {
-                    *to = *value;
-                }
-            }
-        }
+    let rows = Elements { taps, channels, pitch: columns };
+    weight.par_chunks_mut(window * transpose::SIDE).enumerate().for_each(|(block, weight)| {
+        let columns = weight.len() / window;
+        rows.for_blocks(block * transpose::SIDE, |element, sources| {
+            transpose::block(sums, sources, weight, &transpose::starts(element, window)[..columns]);
+        });
     });
 }
 

@@ -34,6 +34,7 @@ mod pool;
 pub mod profile;
 mod shared;
 mod simd;
+mod transpose;
 mod update;
 
 pub use bf16::{bf16_unit, with_bf16_products};

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::profile;
+use crate::transpose::transpose;
 
 /// Sizes of a batch of feature maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,20 +75,6 @@ impl std::ops::Deref for Values {
                 &tensor.storage::<f32>()[start..start + tensor.layout().num_elements()]
             }
             Self::Copy(copy) => copy,
-        }
-    }
-}
-
-/// Writes the `rows x columns` matrix `from` into `to` as `columns x rows`.
-pub(crate) fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32]) {
-    const TILE: usize = 16;
-    for row0 in (0..rows).step_by(TILE) {
-        for column0 in (0..columns).step_by(TILE) {
-            for column in column0..columns.min(column0 + TILE) {
-                for row in row0..rows.min(row0 + TILE) {
-                    to[column * rows + row] = from[row * columns + column];
-                }
-            }
         }
     }
 }
