@@ -2,14 +2,17 @@
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
         [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine] [--bf16]
-        [--markdown FILE]
+        [--memory] [--markdown FILE]
 
 Without a CASE all are run. Needs torch, torchvision, safetensors and numpy; --inference, which takes the sizes of
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
 weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
-momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps; the first round warms up. Printed are the median
-milliseconds of a step on the clock, the mean milliseconds of processor time of all threads, and the largest
-relative difference of the losses of the first three steps.
+momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps;
+the first round warms up. Printed are the median milliseconds of a step on the clock, the mean milliseconds of
+processor time of all threads, and the largest relative difference of the losses of the first three steps.
+
+With --memory each side takes --steps steps in a process of its own. Printed are the most megabytes that were resident,
+and how many of them were so before there was a network: Python and its libraries.
 
 MobileNetV2 starts from the weights of --weights (MXNet's), as it is fine-tuned; without, from random ones.
 """
@@ -155,6 +158,32 @@ def images(shape):
     return np.sin(np.arange(np.prod(shape), dtype=np.float64)).astype(np.float32).reshape(shape)
 
 
+def peak_memory(make, steps):
+    """Most resident bytes of a process that makes a side and takes some steps, and those before."""
+
+    def resident(process, line):
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+        return int(status.partition(f"{line}:")[2].split()[0]) * 1024
+
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+        before = resident("self", "VmRSS")
+        side = make()
+        side.steps(steps)
+        process = getattr(side, "process", None)
+        found = [resident(process.pid, "VmHWM"), 0] if process else [resident("self", "VmHWM"), before]
+        os.write(write, json.dumps(found).encode())
+        side.close()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as result:
+        found = json.loads(result.read())
+    os.waitpid(child, 0)
+    return found
+
+
 def measure(sides, steps, rounds):
     """Per side: median seconds, mean processor seconds, losses."""
     seconds, processor, losses = [{name: [] for name in sides} for _ in range(3)]
@@ -184,6 +213,7 @@ def main():
     parser.add_argument("--without-peer", action="store_true")
     parser.add_argument("--engine", action="store_true", help="measure the engine without our kernels, too")
     parser.add_argument("--bf16", action="store_true", help="measure products in bf16, too")
+    parser.add_argument("--memory", action="store_true", help="measure memory instead of time")
     parser.add_argument("--markdown", help="file to append the table to")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
@@ -199,8 +229,8 @@ def main():
         sides_of_table += [f"{side}, bf16" for side in sides_of_table if side != "onnxruntime"]
     kind = "batch" if options.inference else "frozen"
     lines = [
-        f"| network | {kind} | " + " | ".join(sides_of_table) + " | losses differ by |",
-        "|---|---|" + "---|" * (len(sides_of_table) + 1),
+        f"| network | {kind} | " + " | ".join(sides_of_table) + ("" if options.memory else " | losses differ by") + " |",
+        "|---|---|" + "---|" * (len(sides_of_table) + (not options.memory)),
     ]
     print("\n".join(lines))
     for name in options.case or known:
@@ -215,21 +245,24 @@ def main():
                 if options.weights and config["kind"] == "mobilenet_v2":
                     config["weights"] = os.path.abspath(options.weights)
                 inference = bool(options.inference)
-                sides = {}
-                for side in sides_of_table:
+
+                def made(side):
                     bf16 = side.endswith("bf16")
                     if side.startswith("PyTorch"):
                         last = "channels last" in side
-                        sides[side] = PyTorch(make(), weights, shape, freeze, last, bf16, inference)
-                    elif side == "onnxruntime":
-                        heads = len(config.get("heads", [0]))
-                        sides[side] = OnnxRuntime(onnx, shape, options.threads, heads)
-                    else:
-                        kernels = side.startswith("Gallerist")
-                        file = onnx if inference else None
-                        sides[side] = Ours(
-                            command, config, shape, weights, options.threads, kernels, bf16, inference, file
-                        )
+                        return PyTorch(make(), weights, shape, freeze, last, bf16, inference)
+                    if side == "onnxruntime":
+                        return OnnxRuntime(onnx, shape, options.threads, len(config.get("heads", [0])))
+                    kernels, file = side.startswith("Gallerist"), onnx if inference else None
+                    return Ours(command, config, shape, weights, options.threads, kernels, bf16, inference, file)
+
+                if options.memory:
+                    peaks = [peak_memory(lambda side=side: made(side), options.steps) for side in sides_of_table]
+                    cells = [f"{peak / 1e6:.0f} ({before / 1e6:.0f})" for peak, before in peaks]
+                    lines.append(f"| {name} | {variant} | " + " | ".join(cells) + " |")
+                    print(lines[-1], flush=True)
+                    continue
+                sides = {side: made(side) for side in sides_of_table}
                 figures = measure(sides, options.steps, options.rounds)
                 for side in sides.values():
                     side.close()

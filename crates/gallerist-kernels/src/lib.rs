@@ -11,9 +11,11 @@
 //! in memory; every operation of the engine accepts that, and the kernels run fastest on it.
 //!
 //! The values depend on the inputs and on whether the processor has fused multiply-add, not on the
-//! number of threads nor on the width of the vector unit.
+//! number of threads nor on the width of the vector unit. Products of rounded factors ([`with_bf16_products`])
+//! depend on the unit that computes them, too.
 
-// All pointer arithmetic is in `simd`, `conv`, `depthwise` and `buffer`, whose unit tests run under Miri:
+// All pointer arithmetic is in `simd`, `bf16`, `conv`, `depthwise`, `buffer` and `transpose`, whose unit tests run under
+// Miri, except for the instructions of one processor (the modules `x86`):
 //
 //     MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isolation" \
 //         cargo +nightly miri test -p gallerist-kernels --lib
