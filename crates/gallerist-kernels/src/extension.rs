@@ -7,7 +7,7 @@ use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind, unary};
+use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::flex::FlexTensor;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{
@@ -363,6 +363,16 @@ fn fixed_affine(
 
 type Tracked = FloatTensor<Autodiff<Flex>>;
 
+/// Adds a gradient of maps to the sum for a parent. A macro, because the engine does not export a node's type.
+macro_rules! add_maps {
+    ($gradients:expr, $parent:expr, $dx:expr) => {
+        if let (Some(node), Some(dx)) = ($parent.as_ref(), $dx) {
+            let consume = |gradients: &mut Gradients| gradients.consume::<Flex>(node);
+            shared::add($gradients, node.id, node.parents.is_empty(), consume, dx);
+        }
+    };
+}
+
 #[derive(Debug)]
 struct Conv2d;
 
@@ -377,8 +387,9 @@ impl Backward<Flex, 2> for Conv2d {
 
     fn backward(self, ops: Ops<ConvState, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let dy = gradients.consume::<Flex>(&ops.node);
-        let [x, weight] = ops.parents.map(|node| node.map(|node| node.id));
-        conv2d_backward([x, weight, None], ops.state, &dy, gradients, checkpointer);
+        let [x, weight] = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
+        let dx = conv2d_backward([x, weight, None], ops.state, &dy, gradients, checkpointer);
+        add_maps!(gradients, ops.parents[0], dx);
     }
 }
 
@@ -387,18 +398,20 @@ impl Backward<Flex, 3> for Conv2dWithBias {
 
     fn backward(self, ops: Ops<ConvState, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let dy = gradients.consume::<Flex>(&ops.node);
-        let parents = ops.parents.map(|node| node.map(|node| node.id));
-        conv2d_backward(parents, ops.state, &dy, gradients, checkpointer);
+        let parents = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
+        let dx = conv2d_backward(parents, ops.state, &dy, gradients, checkpointer);
+        add_maps!(gradients, ops.parents[0], dx);
     }
 }
 
+/// Registers the gradients of the parameters and returns that of the input.
 fn conv2d_backward(
     [x_node, weight_node, bias_node]: [Option<NodeId>; 3],
     (x, weight, options): ConvState,
     dy: &FlexTensor,
     gradients: &mut Gradients,
     checkpointer: &mut Checkpointer,
-) {
+) -> Option<FlexTensor> {
     let x = checkpointer.retrieve_node_output::<FlexTensor>(x);
     let weight = checkpointer.retrieve_node_output::<FlexTensor>(weight);
     let sizes = geometry(&x, &weight, &options);
@@ -415,9 +428,6 @@ fn conv2d_backward(
         (None, Some(_)) => (None, Some(conv::weight_gradient(&of_x, &of_dy, &sizes))),
         (None, None) => (None, None),
     };
-    if let Some((node, dx)) = x_node.zip(dx) {
-        shared::register(gradients, node, tensor(dx, sizes.input));
-    }
     if let Some((node, dw)) = weight_node.zip(dw) {
         gradients.register::<Flex>(node, contiguous_tensor(dw, shape));
     }
@@ -425,6 +435,7 @@ fn conv2d_backward(
         let sums = norm::column_sums(&dy, sizes.output.channels);
         gradients.register::<Flex>(node, vector(&sums));
     }
+    dx.map(|dx| tensor(dx, sizes.input))
 }
 
 /// What the backward pass of a batch normalisation needs of its input's node and of its forward pass.
@@ -462,7 +473,7 @@ impl Backward<Flex, 3> for BatchNorm {
             Some(winners) => norm::pool_gradient_sums(winners, &dy, maps, affine),
             None => norm::gradient_sums(&x, &dy, affine, state.activation),
         };
-        if let Some(node) = x_node {
+        if x_node.is_some() {
             let dx = match &state.winners {
                 Some(winners) => norm::pool_input_gradient(&x, maps, winners, &dy, affine, &sums),
                 None => {
@@ -470,7 +481,7 @@ impl Backward<Flex, 3> for BatchNorm {
                     norm::input_gradient(&x, &dy, affine, sums, state.activation)
                 }
             };
-            shared::register(gradients, node.id, tensor(dx, maps));
+            add_maps!(gradients, x_node, Some(tensor(dx, maps)));
         }
         if let Some(node) = gamma_node {
             gradients.register::<Flex>(node.id, vector(&sums.gamma));
@@ -491,12 +502,12 @@ impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
     fn backward(self, ops: Ops<ChainState, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<Flex>(&ops.node);
         let ChainState { chain, x, y, input, shortcut, weight_shapes } = ops.state;
-        // What other operations found for the input before; the sum for a leaf is the engine's to keep.
-        let mut earlier = ops.parents[0].as_ref().and_then(|node| {
-            let there = chain.adds() && !node.parents.is_empty() && shared::is_waiting(node.id);
-            there.then(|| gradients.consume::<Flex>(node))
+        // What other operations found for the input before.
+        let mut earlier = ops.parents[0].as_ref().filter(|_| chain.adds()).and_then(|node| {
+            let consume = |gradients: &mut Gradients| gradients.consume::<Flex>(node);
+            shared::earlier(gradients, node.id, node.parents.is_empty(), consume)
         });
-        let nodes = ops.parents.map(|node| node.map(|node| node.id));
+        let nodes = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
         let (maps, parameters) = nodes.split_at(2);
         let wanted: Vec<Wanted> = parameters
             .chunks_exact(3)
@@ -505,12 +516,13 @@ impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
         let (y, dy) = (Values::of(&y), Values::of(&gradient));
         let sum = earlier.as_mut().and_then(|earlier| shared::values_mut(earlier, input));
         let found = chain.backward(&x, &y, &dy, maps[0].is_some(), sum, &wanted);
-        for gradient in [earlier, found.x.map(|dx| tensor(dx, input))].into_iter().flatten() {
-            shared::register(gradients, maps[0].expect("it has a gradient"), gradient);
+        if let Some((node, earlier)) = maps[0].zip(earlier) {
+            shared::register(gradients, node, earlier);
         }
-        if let (Shortcut::Other, Some(node)) = (shortcut, maps[1]) {
+        add_maps!(gradients, ops.parents[0], found.x.map(|dx| tensor(dx, input)));
+        if shortcut == Shortcut::Other {
             let of_other = found.other.map_or(gradient, |other| tensor(other, chain.output()));
-            shared::register(gradients, node, of_other);
+            add_maps!(gradients, ops.parents[1], Some(of_other));
         }
         for ((nodes, of_layer), shape) in parameters.chunks_exact(3).zip(found.layers).zip(weight_shapes) {
             if let Some((node, weight)) = nodes[0].zip(of_layer.weight) {
@@ -560,11 +572,9 @@ impl Backward<Flex, 1> for MaxPool2d {
 
     fn backward(self, ops: Ops<MaxPoolState, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let MaxPoolState { place, windows } = ops.state;
-        let [node] = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
-        unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
-            shared::remember(node.expect("its gradient is wanted"));
-            tensor(pool::max_gradient(&Values::of(&dy), &place, &windows), windows.input)
-        });
+        let dy = gradients.consume::<Flex>(&ops.node);
+        let dx = pool::max_gradient(&Values::of(&dy), &place, &windows);
+        add_maps!(gradients, ops.parents[0], Some(tensor(dx, windows.input)));
     }
 }
 
@@ -576,11 +586,9 @@ impl Backward<Flex, 1> for AvgPool2d {
 
     fn backward(self, ops: Ops<Means, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let means = ops.state;
-        let [node] = ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id));
-        unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
-            shared::remember(node.expect("its gradient is wanted"));
-            tensor(pool::window_mean_gradient(&Values::of(&dy), &means), means.input)
-        });
+        let dy = gradients.consume::<Flex>(&ops.node);
+        let dx = pool::window_mean_gradient(&Values::of(&dy), &means);
+        add_maps!(gradients, ops.parents[0], Some(tensor(dx, means.input)));
     }
 }
 
@@ -597,9 +605,9 @@ impl<const N: usize> Backward<Flex, N> for ConcatOf<N> {
         let dy = Values::of(&dy);
         let mut from = 0;
         for (node, channels) in ops.parents.into_iter().zip(ops.state) {
-            if let Some(node) = node {
+            if node.is_some() {
                 let dx = concat::part(&dy, maps.channels, from, channels);
-                shared::register(gradients, node.id, tensor(dx, Maps { channels, ..maps }));
+                add_maps!(gradients, node, Some(tensor(dx, Maps { channels, ..maps })));
             }
             from += channels;
         }
@@ -626,9 +634,9 @@ impl Backward<Flex, 1> for GlobalAverage {
 
     fn backward(self, ops: Ops<Maps, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let maps = ops.state;
-        unary::<Flex, _>(ops.parents, ops.node, gradients, |dy| {
-            tensor(pool::mean_gradient(&Contiguous::of(&dy), maps), maps)
-        });
+        let dy = gradients.consume::<Flex>(&ops.node);
+        let dx = pool::mean_gradient(&Contiguous::of(&dy), maps);
+        add_maps!(gradients, ops.parents[0], Some(tensor(dx, maps)));
     }
 }
 
