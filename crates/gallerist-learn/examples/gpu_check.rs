@@ -3,8 +3,8 @@
 //! ```text
 //! gpu_check DEVICE device                          the device's name
 //! gpu_check DEVICE losses                          every loss: value and gradient against the processor's
-//! gpu_check DEVICE networks                        every network: outputs and gradients against the processor's
-//! gpu_check DEVICE precision                       the same in bf16 and f16
+//! gpu_check DEVICE networks [NAME...]              every network: outputs and gradients against the processor's
+//! gpu_check DEVICE precision [NAME...]             the same in bf16 and f16
 //! gpu_check DEVICE step NETWORK SHAPE PRECISION N  N training steps, e.g.
 //!                                                  step '{"kind": "resnet", "depth": 50}' 180,3,227,227 bf16 30
 //! gpu_check DEVICE loss-step LOSS ROWS DIMENSIONS  three forward and backward passes of a loss
@@ -42,8 +42,8 @@ fn main() -> Outcome {
     match (*command, rest) {
         ("device", []) => say(json!({ "device": opened.to_string() })),
         ("losses", []) => losses(&device),
-        ("networks", []) => networks(&opened)?,
-        ("precision", []) => precision(&device)?,
+        ("networks", names) => networks(&opened, names)?,
+        ("precision", names) => precision(&device, names)?,
         ("step", [network, shape, precision, steps]) => {
             let precision: Precision = serde_json::from_value(json!(precision))?;
             precision.check(&opened)?;
@@ -130,7 +130,7 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
         ("conv_blocks", json!({ "kind": "conv_blocks", "dimensions": 16 }), [4, 1, 28, 28]),
         ("resnet18", json!({ "kind": "resnet", "depth": 18, "dimensions": 16 }), [4, 3, 64, 64]),
         (
-            "resnet50, GeM",
+            "resnet50_gem",
             json!({ "kind": "resnet", "depth": 50, "dimensions": 16, "pool": "gem" }),
             [4, 3, 64, 64],
         ),
@@ -146,8 +146,9 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
 
 /// Compares a pass in `numbers` with one in f32 on the processor. It may be as far off as that goes when images and
 /// weights are moved by `bound`.
-fn compare(device: &Device, numbers: DType, bound: f64) -> Outcome {
-    for (name, config, shape) in small_networks() {
+fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> Outcome {
+    let wanted = |name: &str| names.is_empty() || names.contains(&name);
+    for (name, config, shape) in small_networks().into_iter().filter(|(name, ..)| wanted(name)) {
         for freeze in ["none", "statistics"] {
             let mut config = config.clone();
             config["freeze_batch_norm"] = json!(freeze);
@@ -175,18 +176,18 @@ fn compare(device: &Device, numbers: DType, bound: f64) -> Outcome {
     Ok(())
 }
 
-fn networks(device: &OpenDevice) -> Outcome {
+fn networks(device: &OpenDevice, names: &[&str]) -> Outcome {
     // Sums of many terms round many times, and single values that cross 0 are rare and weigh much.
     let f32_rounding = 64.0 * rounding(DType::F32);
     // Products may be rounded to TF32, which is as fine as f16.
     let bound = if device.kind() == "cuda" { 6.0 * rounding(DType::F16) } else { f32_rounding };
-    compare(device.device(), DType::F32, bound)
+    compare(device.device(), names, DType::F32, bound)
 }
 
-fn precision(device: &Device) -> Outcome {
+fn precision(device: &Device, names: &[&str]) -> Outcome {
     for numbers in [DType::BF16, DType::F16] {
         match device.supports_dtype(numbers) {
-            true => compare(device, numbers, 6.0 * rounding(numbers))?,
+            true => compare(device, names, numbers, 6.0 * rounding(numbers))?,
             false => say(json!({ "numbers": format!("{numbers:?}").to_lowercase(), "there": false })),
         }
     }
