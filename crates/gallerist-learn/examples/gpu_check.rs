@@ -3,26 +3,30 @@
 //! ```text
 //! gpu_check DEVICE device                          the device's name
 //! gpu_check DEVICE losses                          every loss: value and gradient against the processor's
-//! gpu_check DEVICE networks                        every network: outputs and gradients against the processor's
-//! gpu_check DEVICE precision                       the same in bf16 and f16 against f32 on the same device
+//! gpu_check DEVICE networks [NAME...]              every network: outputs and gradients against the processor's
+//! gpu_check DEVICE precision [NAME...]             the same in bf16 and f16
 //! gpu_check DEVICE step NETWORK SHAPE PRECISION N  N training steps, e.g.
 //!                                                  step '{"kind": "resnet", "depth": 50}' 180,3,227,227 bf16 30
 //! gpu_check DEVICE loss-step LOSS ROWS DIMENSIONS  three forward and backward passes of a loss
 //! ```
 //!
-//! One JSON object a line on the standard output. `off` is the largest difference over the largest value.
+//! One JSON object a line on the standard output. `off` is the largest difference over the largest value for losses, the
+//! length of the difference over the length for networks.
+
+#[path = "../tests/common/pass.rs"]
+mod pass;
 
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_data::Random;
-use gallerist_learn::device::DeviceChoice;
+use gallerist_learn::device::{DeviceChoice, OpenDevice};
 use gallerist_learn::loss::{Labels, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
-use gallerist_learn::network::{InputShape, Network, NetworkConfig};
+use gallerist_learn::network::{InputShape, NetworkConfig};
 use gallerist_learn::optim::{Optimizer, OptimizerConfig, Part};
 use gallerist_learn::pairwise::l2_normalize;
 use gallerist_learn::train::Precision;
+use pass::{Numbers, Off, Pass, host, rounding, uniform, when_moved};
 use serde_json::{Value, json};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -38,8 +42,8 @@ fn main() -> Outcome {
     match (*command, rest) {
         ("device", []) => say(json!({ "device": opened.to_string() })),
         ("losses", []) => losses(&device),
-        ("networks", []) => networks(&device)?,
-        ("precision", []) => precision(&device)?,
+        ("networks", names) => networks(&opened, names)?,
+        ("precision", names) => precision(&device, names)?,
         ("step", [network, shape, precision, steps]) => {
             let precision: Precision = serde_json::from_value(json!(precision))?;
             precision.check(&opened)?;
@@ -60,15 +64,6 @@ fn say(line: Value) {
 fn sides(text: &str) -> Outcome<[usize; 4]> {
     let sides: Vec<usize> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
     sides.try_into().map_err(|_| "a shape is four numbers".into())
-}
-
-fn uniform(name: &str, count: usize) -> Vec<f32> {
-    let mut random = Random::new(1, name, 0, 0);
-    (0..count).map(|_| random.between(-1.0, 1.0) as f32).collect()
-}
-
-fn host<const D: usize>(x: Tensor<D>) -> Vec<f64> {
-    x.detach().into_data().convert::<f64>().try_into_vec().expect("converted to f64")
 }
 
 /// The largest difference over the largest value; infinite if one is not a number.
@@ -135,7 +130,7 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
         ("conv_blocks", json!({ "kind": "conv_blocks", "dimensions": 16 }), [4, 1, 28, 28]),
         ("resnet18", json!({ "kind": "resnet", "depth": 18, "dimensions": 16 }), [4, 3, 64, 64]),
         (
-            "resnet50, GeM",
+            "resnet50_gem",
             json!({ "kind": "resnet", "depth": 50, "dimensions": 16, "pool": "gem" }),
             [4, 3, 64, 64],
         ),
@@ -149,86 +144,51 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
     ]
 }
 
-/// Outputs in training, and the gradients by name, of a sum of the outputs with fixed signs.
-fn network_on(
-    device: &Device,
-    config: &Value,
-    shape: [usize; 4],
-    numbers: DType,
-) -> Outcome<(Vec<f64>, Vec<Vec<f64>>)> {
-    let device = device.clone().autodiff();
-    let config: NetworkConfig = serde_json::from_value(config.clone())?;
-    let [_, channels, height, width] = shape;
-    let network = config.init(InputShape { channels, height, width }, 1, &device)?;
-    let images = TensorData::new(uniform("images", shape.iter().product()), shape);
-    let images = Tensor::<4>::from_data(images, &device).cast(numbers);
-    let outputs = network.forward(images);
-    let value = outputs.iter().map(|output| {
-        let [n, d] = output.dims();
-        let signs = Tensor::<2>::from_data(TensorData::new(uniform("signs", n * d), [n, d]), &device);
-        (output.clone() * signs).sum()
-    });
-    let value = value.reduce(|a, b| a + b).ok_or("a network has a head")?;
-    let gradients = GradientsParams::from_grads(value.backward(), &network);
-    Ok((outputs.into_iter().flat_map(host).collect(), gradients_of(&network, &gradients)))
-}
-
-fn gradients_of(network: &Network, gradients: &GradientsParams) -> Vec<Vec<f64>> {
-    use burn::module::{Module, ModuleVisitor, Param};
-    struct Collect<'a>(&'a GradientsParams, Vec<Vec<f64>>);
-    impl ModuleVisitor for Collect<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.1.extend(self.0.get::<D>(param.id).map(host));
+/// Compares a pass in `numbers` with one in f32 on the processor. It may be as far off as that goes when images and
+/// weights are moved by `bound`.
+fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> Outcome {
+    let wanted = |name: &str| names.is_empty() || names.contains(&name);
+    for (name, config, shape) in small_networks().into_iter().filter(|(name, ..)| wanted(name)) {
+        for freeze in ["none", "statistics"] {
+            let mut config = config.clone();
+            config["freeze_batch_norm"] = json!(freeze);
+            let config: NetworkConfig = serde_json::from_value(config)?;
+            let pass = |device: &Device, numbers| Pass::new(device, &config, shape, numbers, 1.0);
+            let start = Instant::now();
+            let found = pass(device, Numbers::In(numbers))?;
+            let seconds = start.elapsed().as_secs_f64();
+            let wanted = pass(&Device::flex(), Numbers::In(DType::F32))?;
+            let bound = when_moved(&wanted, &config, shape, bound)?;
+            let found = found.off(&wanted);
+            let pair = |found: f64, bound: f64| json!({ "off": found, "bound": (bound <= Off::TELLING).then_some(bound) });
+            say(json!({
+                "network": name,
+                "batch_norm": if freeze == "none" { "of the batch" } else { "frozen" },
+                "numbers": format!("{numbers:?}").to_lowercase(),
+                "outputs": pair(found.outputs, bound.outputs),
+                "gradient": pair(found.gradient, bound.gradient),
+                "worst": pair(found.worst, bound.worst),
+                "within": found.within(bound),
+                "seconds": seconds,
+            }));
         }
-    }
-    let mut visitor = Collect(gradients, Vec::new());
-    network.visit(&mut visitor);
-    visitor.1
-}
-
-/// Compares outputs, and the gradient of every parameter against its own largest value.
-fn compare(
-    name: &str,
-    found: (Vec<f64>, Vec<Vec<f64>>),
-    wanted: (Vec<f64>, Vec<Vec<f64>>),
-    seconds: f64,
-) -> Value {
-    assert_eq!(found.1.len(), wanted.1.len(), "parameters with a gradient");
-    let mut each: Vec<f64> =
-        found.1.iter().zip(&wanted.1).map(|(found, wanted)| off(found, wanted)).collect();
-    each.sort_by(f64::total_cmp);
-    json!({
-        "network": name,
-        "output_off": off(&found.0, &wanted.0),
-        "gradient_off": each.last(),
-        "median_gradient_off": each.get(each.len() / 2),
-        "seconds": seconds,
-    })
-}
-
-fn networks(device: &Device) -> Outcome {
-    for (name, config, shape) in small_networks() {
-        let start = Instant::now();
-        let found = network_on(device, &config, shape, DType::F32)?;
-        let seconds = start.elapsed().as_secs_f64();
-        let wanted = network_on(&Device::flex(), &config, shape, DType::F32)?;
-        say(compare(name, found, wanted, seconds));
     }
     Ok(())
 }
 
-fn precision(device: &Device) -> Outcome {
-    for numbers in [Precision::Bf16, Precision::F16] {
-        if !device.supports_dtype(numbers.dtype()) {
-            say(json!({ "network": format!("{} is not there", numbers.name()) }));
-            continue;
-        }
-        for (name, config, shape) in small_networks() {
-            let start = Instant::now();
-            let found = network_on(device, &config, shape, numbers.dtype())?;
-            let seconds = start.elapsed().as_secs_f64();
-            let wanted = network_on(device, &config, shape, DType::F32)?;
-            say(compare(&format!("{name}, {}", numbers.name()), found, wanted, seconds));
+fn networks(device: &OpenDevice, names: &[&str]) -> Outcome {
+    // Sums of many terms round many times, and single values that cross 0 are rare and weigh much.
+    let f32_rounding = 64.0 * rounding(DType::F32);
+    // Products may be rounded to TF32, which is as fine as f16.
+    let bound = if device.kind() == "cuda" { 6.0 * rounding(DType::F16) } else { f32_rounding };
+    compare(device.device(), names, DType::F32, bound)
+}
+
+fn precision(device: &Device, names: &[&str]) -> Outcome {
+    for numbers in [DType::BF16, DType::F16] {
+        match device.supports_dtype(numbers) {
+            true => compare(device, names, numbers, 6.0 * rounding(numbers))?,
+            false => say(json!({ "numbers": format!("{numbers:?}").to_lowercase(), "there": false })),
         }
     }
     Ok(())

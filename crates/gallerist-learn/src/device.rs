@@ -297,6 +297,7 @@ mod wgpu {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 
+    use burn::tensor::wgpu::WgpuInitError;
     use burn::tensor::wgpu::wgpu::DeviceType;
     use burn::tensor::{Device, DeviceKind};
 
@@ -326,10 +327,8 @@ mod wgpu {
             return Ok(found.clone());
         }
         let kind = number.map_or(DeviceKind::DefaultDevice, DeviceKind::DiscreteGpu);
-        let (device, setup) = Device::wgpu_options()
-            .device_kind(kind)
-            .init_with_setup()
-            .map_err(|e| Unavailable::new(e.to_string(), DOCS))?;
+        let (device, setup) =
+            Device::wgpu_options().device_kind(kind).init_with_setup().map_err(|e| unavailable(e, number))?;
         let about = setup.adapter.get_info();
         let name = format!("{}, {:?}", about.name, about.backend);
         let device = that_computes(device).map_err(|reason| Unavailable::new(reason, DOCS))?;
@@ -337,6 +336,17 @@ mod wgpu {
         let hardware = about.device_type != DeviceType::Cpu;
         open.insert(number, (found.clone(), hardware));
         Ok((found, hardware))
+    }
+
+    fn unavailable(error: WgpuInitError, number: Option<usize>) -> Unavailable {
+        match (error, number) {
+            (WgpuInitError::AdapterUnavailable { .. }, Some(number)) => Unavailable::new(
+                format!("wgpu finds no separate GPU with the number {number}"),
+                "separate GPUs are counted from 0; `wgpu` without a number takes built-in ones too",
+            ),
+            (WgpuInitError::AdapterUnavailable { .. }, None) => Unavailable::new("wgpu finds no GPU", DOCS),
+            (error, _) => Unavailable::new(error.to_string(), DOCS),
+        }
     }
 }
 
@@ -373,6 +383,7 @@ mod tests {
             let error = choice.open().unwrap_err();
             assert!(error.to_string().starts_with(&format!("cannot compute on `{choice}`\n")), "{error}");
             assert!(error.hint().is_some(), "{error}");
+            assert!(!error.to_string().contains(['{', '(']), "names of types and fields: {error}");
         }
     }
 }

@@ -5,5 +5,7 @@ mod formula;
 mod golden;
 mod layers;
 mod mixed;
+#[path = "../common/pass.rs"]
+mod pass;
 mod reference;
 mod steps;

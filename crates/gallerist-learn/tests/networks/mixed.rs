@@ -1,108 +1,100 @@
 //! Mixed precision: networks given images in 16 bits, and products in bf16.
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::optim::GradientsParams;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device};
 use gallerist_kernels::{bf16_unit, with_bf16_products};
 use gallerist_learn::network::{
-    ConvBlocksConfig, GlobalPool, InputShape, NetworkConfig, ResNetConfig, TwoConvConfig,
+    ConvBlocksConfig, FreezeBatchNorm, GlobalPool, NetworkConfig, ResNetConfig, TwoConvConfig,
 };
 
-use crate::formula;
+use crate::pass::{Numbers, Off, Pass, rounding, when_moved};
 
-/// Outputs, and the gradient of every parameter, of a network given images in `numbers`.
-fn pass(config: &NetworkConfig, shape: [usize; 4], numbers: DType) -> (Vec<f64>, Vec<Vec<f64>>) {
-    struct Collect(GradientsParams, Vec<Vec<f64>>);
-    impl ModuleVisitor for Collect {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            assert_eq!(param.val().dtype(), DType::F32, "parameters and running statistics stay f32");
-            let Some(gradient) = self.0.get::<D>(param.id) else { return };
-            assert_eq!(gradient.dtype(), DType::F32, "gradients arrive as f32");
-            self.1.push(host(gradient));
-        }
-    }
-    let device = Device::flex().autodiff();
-    let [_, channels, height, width] = shape;
-    let network = config.init(InputShape { channels, height, width }, 7, &device).unwrap();
-    let values = formula::unit("input", shape.iter().product()).into_iter().map(|u| (2.0 * u - 1.0) as f32);
-    let images = Tensor::<4>::from_data(TensorData::new(values.collect::<Vec<_>>(), shape), &device);
-    let outputs = network.forward(images.cast(numbers));
-    assert!(outputs.iter().all(|output| output.dtype() == DType::F32), "embeddings are f32");
-    let value = outputs.iter().map(|output| output.clone().square().mean()).reduce(|a, b| a + b).unwrap();
-    let mut visitor = Collect(GradientsParams::from_grads(value.backward(), &network), Vec::new());
-    network.visit(&mut visitor);
-    (outputs.into_iter().flat_map(host).collect(), visitor.1)
+/// Networks, and the shape of their images.
+fn networks() -> Vec<(NetworkConfig, [usize; 4])> {
+    let resnet = |pool| ResNetConfig { depth: 18, pool, dimensions: 7, ..Default::default() };
+    let frozen = NetworkConfig {
+        freeze_batch_norm: FreezeBatchNorm::Statistics,
+        ..resnet(GlobalPool::Average).into()
+    };
+    vec![
+        (TwoConvConfig::default().into(), [4, 1, 28, 28]),
+        (
+            ConvBlocksConfig { channels: vec![8, 8], dimensions: 5, ..Default::default() }.into(),
+            [4, 1, 16, 16],
+        ),
+        (resnet(GlobalPool::Gem).into(), [4, 3, 64, 64]),
+        (frozen, [4, 3, 64, 64]),
+    ]
 }
 
-fn host<const D: usize>(x: Tensor<D>) -> Vec<f64> {
-    x.detach().into_data().convert::<f64>().try_into_vec().unwrap()
+fn plain(config: &NetworkConfig, shape: [usize; 4]) -> Pass {
+    Pass::new(&Device::flex(), config, shape, Numbers::In(DType::F32), 1.0).unwrap()
 }
 
-/// Length of the difference over the length of what is wanted.
-fn off(found: &[f64], wanted: &[f64]) -> f64 {
-    let length = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
-    length(&mut found.iter().zip(wanted).map(|(f, w)| f - w)) / length(&mut wanted.iter().copied())
+/// How far a pass of a value times `scale` is off in these numbers.
+fn off(config: &NetworkConfig, shape: [usize; 4], numbers: DType, scale: f64) -> Off {
+    let found = Pass::new(&Device::flex(), config, shape, Numbers::In(numbers), scale).unwrap();
+    found.off(&plain(config, shape))
+}
+
+/// As far as a pass in 16 bits may be off: a layer rounds several times where moving its weights rounds once.
+fn bound(config: &NetworkConfig, shape: [usize; 4], numbers: DType) -> Off {
+    when_moved(&plain(config, shape), config, shape, 6.0 * rounding(numbers)).unwrap()
 }
 
 #[test]
 fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
-    for (config, shape, deep) in networks() {
-        let (wanted, of_wanted) = pass(&config, shape, DType::F32);
-        // Half a unit in the last place is 2^-9 for bf16 and 2^-12 for f16.
-        for (numbers, unit) in [(DType::BF16, 2f64.powi(-9)), (DType::F16, 2f64.powi(-12))] {
-            let found = pass(&config, shape, numbers);
-            let what = format!("{}, {numbers:?}", config.name());
-            assert_near(&what, (&wanted, &of_wanted), found, unit, deep);
+    for (config, shape) in networks() {
+        for numbers in [DType::BF16, DType::F16] {
+            let found = off(&config, shape, numbers, 1.0);
+            let bound = bound(&config, shape, numbers);
+            assert!(found.outputs > 0.0, "{}: {numbers:?} rounds nothing", config.name());
+            assert!(found.within(bound), "{}, {numbers:?}: {found:?}, bound {bound:?}", config.name());
+            assert!(bound.outputs < Off::TELLING, "{}, {numbers:?}: {bound:?} says nothing", config.name());
         }
+        let bound = bound(&config, shape, DType::F16);
+        assert!(bound.gradient < Off::TELLING, "{}: {bound:?} says nothing", config.name());
     }
 }
 
 #[test]
 fn products_in_bf16_change_outputs_and_gradients_by_their_rounding() {
-    for (config, shape, deep) in networks() {
-        let (wanted, of_wanted) = pass(&config, shape, DType::F32);
-        let found = with_bf16_products(|| pass(&config, shape, DType::F32));
+    for (config, shape) in networks() {
+        let found = with_bf16_products(|| plain(&config, shape)).off(&plain(&config, shape));
         if bf16_unit().is_none() {
-            assert_eq!(found, (wanted, of_wanted));
+            assert_eq!((found.outputs, found.gradient), (0.0, 0.0), "{}", config.name());
             continue;
         }
-        let what = format!("{}, products in bf16", config.name());
-        assert_near(&what, (&wanted, &of_wanted), found, 2f64.powi(-9), deep);
+        let bound = bound(&config, shape, DType::BF16);
+        assert!(found.outputs > 0.0, "{}: nothing is rounded", config.name());
+        assert!(found.within(bound), "{}: {found:?}, bound {bound:?}", config.name());
     }
 }
 
-/// Networks, and whether they are deep.
-fn networks() -> [(NetworkConfig, [usize; 4], bool); 3] {
-    [
-        (TwoConvConfig::default().into(), [4, 1, 28, 28], false),
-        (
-            ConvBlocksConfig { channels: vec![8, 8], dimensions: 5, ..Default::default() }.into(),
-            [4, 1, 16, 16],
-            false,
-        ),
-        (
-            ResNetConfig { depth: 18, pool: GlobalPool::Gem, dimensions: 7, ..Default::default() }.into(),
-            [4, 3, 64, 64],
-            true,
-        ),
-    ]
+#[test]
+fn three_bits_less_than_promised_are_out_of_bounds() {
+    for (config, shape) in networks() {
+        let found = off(&config, shape, DType::BF16, 1.0);
+        assert!(!found.within(bound(&config, shape, DType::F16)), "{}: {found:?}", config.name());
+    }
 }
 
-/// Asserts that outputs and gradients differ from those `wanted`, and by no more than roundings by a `unit` do.
-///
-/// In a deep network rounding carries many values across 0 before a ReLU; their share grows with the rounding, each
-/// moves the gradient by a step, and so the length of the difference grows with the root of it.
-fn assert_near(
-    what: &str,
-    (wanted, of_wanted): (&[f64], &[Vec<f64>]),
-    (outputs, gradients): (Vec<f64>, Vec<Vec<f64>>),
-    unit: f64,
-    deep: bool,
-) {
-    let found = off(&outputs, wanted);
-    assert!(found > 0.0, "{what} rounds nothing");
-    assert!(found < if deep { 100.0 } else { 40.0 } * unit, "{what}: outputs off by {found:.1e}");
-    let found = off(&gradients.concat(), &of_wanted.concat());
-    let most = if deep { 12.0 * unit.sqrt() } else { 100.0 * unit };
-    assert!(found < most, "{what}: gradients off by {found:.1e}");
+#[test]
+fn gradients_too_small_for_f16_are_out_of_bounds_and_a_scale_keeps_them() {
+    for (config, shape) in networks() {
+        let small = 2f64.powi(-20);
+        let bound = bound(&config, shape, DType::F16);
+        let lost = off(&config, shape, DType::F16, small);
+        assert!(!lost.within(bound), "{}: {lost:?}, bound {bound:?}", config.name());
+        // Training begins with 65,536.
+        let kept = off(&config, shape, DType::F16, small * 65_536.0);
+        assert!(kept.within(bound), "{}: {kept:?}, bound {bound:?}", config.name());
+    }
+}
+
+#[test]
+fn gradients_too_large_for_f16_are_out_of_bounds() {
+    for (config, shape) in networks() {
+        let found = off(&config, shape, DType::F16, 2f64.powi(40));
+        assert!(found.gradient.is_infinite(), "{}: {found:?}", config.name());
+    }
 }
