@@ -367,6 +367,7 @@ mod tests {
 
     /// Every instruction set of this processor.
     fn instruction_sets() -> Vec<Arch> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut, reason = "there are no others"))]
         let mut sets = vec![Arch::Scalar];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
