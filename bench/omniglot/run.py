@@ -65,8 +65,14 @@ def augmented(images):
     scale, (x, y) = uniform(0.85, 1.15), (uniform(-0.16, 0.16), uniform(-0.16, 0.16))
     cos, sin = torch.cos(turn) / scale, torch.sin(turn) / scale
     rows = torch.stack([cos, cos * shear - sin, x, sin, sin * shear + cos, y], 1).reshape(-1, 2, 3)
-    grid = torch.nn.functional.affine_grid(rows, [len(images), 1, SIDE, SIDE], align_corners=False)
-    return torch.nn.functional.grid_sample(images, grid, align_corners=False)
+    grid = torch.nn.functional.affine_grid(rows, [len(images), 1, STORED, STORED], align_corners=False)
+    return shrunk(torch.nn.functional.grid_sample(images, grid, align_corners=False))
+
+
+def shrunk(images):
+    import torch
+
+    return torch.nn.functional.avg_pool2d(images, STORED // SIDE)
 
 
 def peer(train, test, steps):
@@ -95,8 +101,8 @@ def peer(train, test, steps):
     model.eval()
     with torch.inference_mode():
         images, labels = test
-        small = torch.nn.functional.avg_pool2d(images, STORED // SIDE)
-        embeddings = torch.cat([torch.nn.functional.normalize(model(part)) for part in small.split(1000)])
+        parts = shrunk(images).split(1000)
+        embeddings = torch.cat([torch.nn.functional.normalize(model(part)) for part in parts])
     return seconds, *measured(embeddings, labels)
 
 
