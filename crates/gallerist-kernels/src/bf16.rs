@@ -156,7 +156,7 @@ impl Tiles {
     }
 
     /// The tiles from column `first` (a multiple of [`COLUMNS`]) on.
-    pub(crate) fn from_column(&self, first: usize) -> TilesView<'_> {
+    pub(crate) fn columns_from(&self, first: usize) -> TilesView<'_> {
         let tiles = &self.values[first / COLUMNS * self.per_column * TILE..];
         TilesView { tiles, per_column: self.per_column }
     }

@@ -522,7 +522,7 @@ impl Panels {
                 stride: self.width,
                 panel_stride: *panel,
             },
-            PanelValues::Tiles(groups) => Right::Tiles(groups[group].from_column(first)),
+            PanelValues::Tiles(groups) => Right::Tiles(groups[group].columns_from(first)),
         }
     }
 }

@@ -193,7 +193,7 @@ pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     let x = flex(x);
     let x = values(&x);
     // By tasks, whatever the number of threads.
-    let parts: Vec<f64> = x.par_chunks(TASK).map(|part| square_sum_of(part)).collect();
+    let parts: Vec<f64> = x.par_chunks(TASK).map(square_sum_of).collect();
     Tensor::from_floats([parts.iter().sum::<f64>() as f32], &device)
 }
 

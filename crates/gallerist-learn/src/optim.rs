@@ -223,6 +223,7 @@ struct State {
 }
 
 /// Every tensor is the parameter's, as one row.
+#[allow(clippy::large_enum_variant, reason = "one per parameter; their tensors are far larger")]
 enum Kept {
     /// SGD's velocity.
     Velocity(Tensor<1>),
