@@ -54,8 +54,7 @@ impl Values {
         }
         let _measured = profile::scope("change of layout");
         let contiguous = tensor.to_contiguous();
-        let start = contiguous.layout().start_offset();
-        let source = &contiguous.storage::<f32>()[start..start + maps.len()];
+        let source = stored(&contiguous);
         let area = maps.height * maps.width;
         let mut copy = Buffer::new(maps.len());
         copy.par_chunks_mut(area * maps.channels)
@@ -70,10 +69,7 @@ impl std::ops::Deref for Values {
 
     fn deref(&self) -> &[f32] {
         match self {
-            Self::Tensor(tensor) => {
-                let start = tensor.layout().start_offset();
-                &tensor.storage::<f32>()[start..start + tensor.layout().num_elements()]
-            }
+            Self::Tensor(tensor) => stored(tensor),
             Self::Copy(copy) => copy,
         }
     }
@@ -108,6 +104,12 @@ pub(crate) fn contiguous_tensor<const D: usize>(values: Buffer, shape: [usize; D
     FlexTensor::new(values.into_bytes(), Layout::contiguous(Shape::new(shape)), DType::F32)
 }
 
+/// The values of a tensor without gaps, in the order in which they lie.
+pub(crate) fn stored(tensor: &FlexTensor) -> &[f32] {
+    let start = tensor.layout().start_offset();
+    &tensor.storage::<f32>()[start..start + tensor.layout().num_elements()]
+}
+
 /// The values of a tensor in the order of its dimensions: where they lie, if they lie so.
 pub(crate) struct Contiguous(FlexTensor);
 
@@ -122,7 +124,6 @@ impl std::ops::Deref for Contiguous {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        let start = self.0.layout().start_offset();
-        &self.0.storage::<f32>()[start..start + self.0.layout().num_elements()]
+        stored(&self.0)
     }
 }

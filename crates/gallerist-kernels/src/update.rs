@@ -9,7 +9,7 @@ use burn::tensor::{DType, Tensor};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::nhwc::contiguous_tensor;
+use crate::nhwc::{contiguous_tensor, stored};
 use crate::ops::is_enabled;
 use crate::profile;
 use crate::simd::vectorized;
@@ -191,7 +191,7 @@ pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     let _measured = profile::scope("norm of the gradient");
     let device = x.device();
     let x = flex(x);
-    let x = values(&x);
+    let x = stored(&x);
     // By tasks, whatever the number of threads.
     let parts: Vec<f64> = x.par_chunks(TASK).map(square_sum_of).collect();
     Tensor::from_floats([parts.iter().sum::<f64>() as f32], &device)
@@ -204,7 +204,7 @@ fn each<T: Send>(
     state: Vec<T>,
     update: impl Fn(&[f32], &[f32], T, &mut [f32]) + Sync,
 ) -> Tensor<1> {
-    let (weights, gradient) = (values(weights), values(gradient));
+    let (weights, gradient) = (stored(weights), stored(gradient));
     assert_eq!(weights.len(), gradient.len(), "a gradient of another size than its weights");
     let mut moved = Buffer::new(weights.len());
     let tasks = moved.par_chunks_mut(TASK).zip(weights.par_chunks(TASK)).zip(gradient.par_chunks(TASK));
@@ -294,11 +294,6 @@ fn flex<const D: usize>(x: Tensor<D>) -> FlexTensor {
     }
 }
 
-fn values(x: &FlexTensor) -> &[f32] {
-    let start = x.layout().start_offset();
-    &x.storage::<f32>()[start..start + x.layout().num_elements()]
-}
-
 /// What an optimiser keeps of its steps: it is written to where it lies.
 enum State {
     /// The only tensor of its memory.
@@ -315,7 +310,7 @@ impl State {
             return Self::Tensor(x);
         }
         let mut copy = Buffer::new(x.layout().num_elements());
-        copy.copy_from_slice(values(&x));
+        copy.copy_from_slice(stored(&x));
         Self::New(copy)
     }
 
