@@ -4,6 +4,8 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use gallerist_memory::prefer_large_pages;
+
 /// A part of a buffer of floats, for one thread to fill while others fill theirs.
 pub(crate) struct Piece {
     buffer: Arc<Buffer>,
@@ -17,8 +19,10 @@ unsafe impl Sync for Buffer {}
 
 /// A buffer of zeros in pieces of these lengths, one after the other.
 pub(crate) fn cut(lengths: impl Iterator<Item = usize> + Clone) -> Vec<Piece> {
-    let mut zeros = vec![0.0f32; lengths.clone().sum()].into_boxed_slice();
+    // Zeroed by the system, and not written yet.
+    let mut zeros = vec![0.0f32; lengths.clone().sum()];
     prefer_large_pages(&mut zeros);
+    let zeros = zeros.into_boxed_slice();
     // SAFETY: `UnsafeCell<f32>` has the layout of `f32`, and the box is the only owner.
     let buffer = unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [UnsafeCell<f32>]) };
     let buffer = Arc::new(Buffer(buffer));
@@ -29,26 +33,6 @@ pub(crate) fn cut(lengths: impl Iterator<Item = usize> + Clone) -> Vec<Piece> {
         Piece { buffer: buffer.clone(), range: start..end }
     };
     lengths.map(piece).collect()
-}
-
-/// Asks the system for large pages behind a buffer, where it gives them on request (Linux: 2 MiB in
-/// place of 4 KiB), so that fewer faults happen while it is filled for the first time.
-/// `gallerist-retrieval` does the same for its lists (`pages`).
-fn prefer_large_pages(values: &mut [f32]) {
-    const LARGE: usize = 2 << 20;
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        let first = values.as_mut_ptr().cast::<u8>();
-        let skipped = first.align_offset(LARGE);
-        let whole = size_of_val(values).saturating_sub(skipped) / LARGE * LARGE;
-        if whole > 0 {
-            // SAFETY: the range lies within the slice, and the advice changes what stands behind the
-            // addresses, never what is read from them. Where it is refused nothing is lost.
-            unsafe { libc::madvise(first.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
-        }
-    }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = values;
 }
 
 /// The whole buffer, from all its pieces.

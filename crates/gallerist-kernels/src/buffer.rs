@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};
 
 use burn_std::{AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes};
+use gallerist_memory::prefer_large_pages;
 
 /// A cache line: 64-byte alignment keeps every vector load inside one line.
 #[derive(Clone, Copy)]
@@ -74,6 +75,14 @@ pub fn release_memory() {
     store.peak_lines = store.live_lines;
 }
 
+/// New memory, in large pages where there are any: maps are read with strides of their number of channels.
+fn zeros(lines: usize) -> Vec<Line> {
+    let mut zeros = Vec::with_capacity(lines);
+    prefer_large_pages(&mut zeros);
+    zeros.resize(lines, Line([0.0; LINE]));
+    zeros
+}
+
 /// `len` floats of initialised memory with unspecified values.
 pub(crate) struct Buffer {
     lines: Vec<Line>,
@@ -94,7 +103,7 @@ impl Buffer {
                 store.peak_lines = store.peak_lines.max(store.live_lines);
                 kept
             };
-            kept.unwrap_or_else(|| vec![Line([0.0; LINE]); count])
+            kept.unwrap_or_else(|| zeros(count))
         };
         Self { lines, len }
     }

@@ -70,6 +70,9 @@ pub(crate) struct Wanted {
     pub(crate) affine: bool,
 }
 
+/// Sums of the gradient of the last maps before their activation, if they are needed.
+pub(crate) struct LastSums(Option<GradientSums>);
+
 /// The gradients of a layer's parameters.
 #[derive(Default)]
 pub(crate) struct LayerGradients {
@@ -81,8 +84,6 @@ pub(crate) struct LayerGradients {
 pub(crate) struct ChainGradients {
     /// None if it was added to an earlier one.
     pub(crate) x: Option<Buffer>,
-    /// Of [`Shortcut::Other`]; none if it is that of the chain's result.
-    pub(crate) other: Option<Buffer>,
     pub(crate) layers: Vec<LayerGradients>,
 }
 
@@ -133,7 +134,7 @@ impl Chain {
 
     /// Sizes of the result.
     pub(crate) fn output(&self) -> Maps {
-        self.layers.last().expect("a chain has a layer").sizes.output
+        self.last().sizes.output
     }
 
     /// Whether [`Chain::backward`] can add to an earlier gradient.
@@ -141,37 +142,74 @@ impl Chain {
         !self.layers[0].sizes.is_depthwise()
     }
 
-    /// The wanted gradients from that of the result `y`. The one of `x` is added to `earlier`, if that is given
-    /// ([`Chain::adds`]).
+    /// Whether something is added to the last normalised maps before their activation. Then [`Chain::mask`] comes before
+    /// [`Chain::backward`].
+    pub(crate) fn masks(&self) -> bool {
+        self.shortcut != Shortcut::None && self.last().activation != Activation::None
+    }
+
+    /// Makes `dy`, the gradient of the result `y`, that of the last maps before their activation, which is that of what
+    /// was added to them, too.
+    pub(crate) fn mask(&self, y: &[f32], dy: &mut [f32], wanted: Wanted) -> LastSums {
+        let _measured = profile::scope("batch norm, sums of the gradient");
+        let (last, part) = (self.last(), self.part());
+        let tasks = dy.par_chunks_mut(part).zip(y.par_chunks(part)).enumerate();
+        let parts = tasks.map(|(index, (dy, y))| {
+            norm::mask_by_result(y, dy, last.activation);
+            last.sum(index * part, dy, Activation::None, wanted)
+        });
+        last.join(parts.collect())
+    }
+
+    /// The sums of the gradient of the last maps before their activation from `dy`, that of the result, if this is not
+    /// changed by [`Chain::mask`].
+    pub(crate) fn sum(&self, dy: &[f32], wanted: Wanted) -> LastSums {
+        let _measured = profile::scope("batch norm, sums of the gradient");
+        let (last, part) = (self.last(), self.part());
+        let tasks = dy.par_chunks(part).enumerate();
+        last.join(tasks.map(|(index, dy)| last.sum(index * part, dy, last.activation, wanted)).collect())
+    }
+
+    fn last(&self) -> &Layer {
+        self.layers.last().expect("a chain has a layer")
+    }
+
+    /// Elements of a part of the last maps.
+    fn part(&self) -> usize {
+        let channels = self.output().channels;
+        (PART_ELEMENTS / channels).max(1) * channels
+    }
+
+    /// The wanted gradients from `dy`, that of the result, or what [`Chain::mask`] has made of it, and its sums. The one
+    /// of `x` is added to `earlier`, if that is given ([`Chain::adds`]).
     pub(crate) fn backward(
         &self,
         x: &[f32],
-        y: &[f32],
         dy: &[f32],
+        LastSums(mut sums): LastSums,
         x_wanted: bool,
         mut earlier: Option<&mut [f32]>,
         wanted: &[Wanted],
     ) -> ChainGradients {
         let count = self.layers.len();
-        let last = &self.layers[count - 1];
         let mut gradients: Vec<LayerGradients> = Vec::with_capacity(count);
-        // The gradient of a layer's normalised maps, before the activation, and its sums.
-        let (masked, mut sums) = last.gradient_of_last(y, dy, wanted[count - 1]);
-        let of_last: &[f32] = masked.as_deref().unwrap_or(dy);
+        // `dy` is behind this activation. It is read as it would be before it, which costs less than writing that.
+        let mut activation = if self.masks() { Activation::None } else { self.last().activation };
         let mut of_inner: Option<Buffer> = None;
         let mut of_x = None;
         for k in (0..count).rev() {
             let layer = &self.layers[k];
             let mut own = LayerGradients::default();
-            let normalised = of_inner.as_deref().unwrap_or(of_last);
+            let normalised = of_inner.as_deref().unwrap_or(dy);
             let linear;
-            let dz = match &sums {
-                Some(sums) if layer.batch_statistics => {
-                    linear = Linear::new(&layer.affine, Some(sums));
-                    Source::Gradient { x: &layer.maps, dy: normalised, linear: &linear }
-                }
-                _ => Source::Scaled { dy: normalised, affine: &layer.affine },
+            let of_batch = sums.as_ref().filter(|_| layer.batch_statistics);
+            let dz = if of_batch.is_some() || activation != Activation::None {
+                linear = Linear::new(&layer.affine, of_batch);
+                Source::Gradient { x: &layer.maps, dy: normalised, linear: &linear, activation }
+            } else {
+                Source::Scaled { dy: normalised, affine: &layer.affine }
             };
+            activation = Activation::None;
             let below = k.checked_sub(1).map(|below| &self.layers[below]);
             let source = below.map_or(Source::Values(x), Layer::activated);
             let mut dx = None;
@@ -191,7 +229,7 @@ impl Chain {
                     }
                     None => {
                         if self.shortcut == Shortcut::Input {
-                            norm::add(&of_last[first..][..dx.len()], dx);
+                            norm::add(&dy[first..][..dx.len()], dx);
                         }
                         None
                     }
@@ -228,7 +266,7 @@ impl Chain {
             }
         }
         gradients.reverse();
-        ChainGradients { x: of_x, other: masked, layers: gradients }
+        ChainGradients { x: of_x, layers: gradients }
     }
 }
 
@@ -241,37 +279,15 @@ impl Layer {
         self.batch_statistics || wanted.affine
     }
 
-    /// The gradient of the last maps before their activation, none if there is no activation, and its sums.
-    fn gradient_of_last(
-        &self,
-        y: &[f32],
-        dy: &[f32],
-        wanted: Wanted,
-    ) -> (Option<Buffer>, Option<GradientSums>) {
-        let _measured = profile::scope("batch norm, sums of the gradient");
-        let channels = self.sizes.output.channels;
-        let part = (PART_ELEMENTS / channels).max(1) * channels;
-        let sum = |index: usize, dy: &[f32]| {
-            let x = &self.maps[index * part..][..dy.len()];
-            self.needs_sums(wanted).then(|| norm::sum_rows(x, dy, &self.affine, Activation::None))
-        };
-        // Not collected as an `Option`: the first part without sums would end the work.
-        let (masked, parts): (_, Vec<Option<_>>) = if self.activation == Activation::None {
-            (None, dy.par_chunks(part).enumerate().map(|(index, dy)| sum(index, dy)).collect())
-        } else {
-            let mut masked = Buffer::new(dy.len());
-            let tasks = masked.par_chunks_mut(part).zip(y.par_chunks(part).zip(dy.par_chunks(part)));
-            let parts = tasks.enumerate().map(|(index, (masked, (y, dy)))| {
-                masked.copy_from_slice(dy);
-                norm::mask_by_result(y, masked, self.activation);
-                sum(index, masked)
-            });
-            let parts = parts.collect();
-            (Some(masked), parts)
-        };
-        let pixels = self.sizes.output.pixels();
+    /// The sums of a part of the gradient behind `activation`, from element `first` on, if they are needed.
+    fn sum(&self, first: usize, dy: &[f32], activation: Activation, wanted: Wanted) -> Option<[Vec<f64>; 2]> {
+        let x = &self.maps[first..][..dy.len()];
+        self.needs_sums(wanted).then(|| norm::sum_rows(x, dy, &self.affine, activation))
+    }
+
+    fn join(&self, parts: Vec<Option<[Vec<f64>; 2]>>) -> LastSums {
         let parts: Option<Vec<_>> = parts.into_iter().collect();
-        (masked, parts.map(|parts| GradientSums::join(parts, &self.affine, pixels)))
+        LastSums(parts.map(|parts| GradientSums::join(parts, &self.affine, self.sizes.output.pixels())))
     }
 }
 
@@ -310,8 +326,9 @@ mod tests {
         let layers = vec![(options, values)];
         let (y, _, chain) = Chain::forward(&x, maps, layers, Shortcut::None, None);
         let dy = vec![1.0; y.len()];
-        let nothing = [Wanted { weight: false, affine: false }];
-        let dx = chain.backward(&x, &y, &dy, true, None, &nothing).x.unwrap();
+        let nothing = Wanted { weight: false, affine: false };
+        let sums = chain.sum(&dy, nothing);
+        let dx = chain.backward(&x, &dy, sums, true, None, &[nothing]).x.unwrap();
         for (i, (&x, &dx)) in x.iter().zip(dx.iter()).enumerate() {
             assert_eq!(dx, if x > 0.0 { 1.0 } else { 0.0 }, "element {i}");
         }

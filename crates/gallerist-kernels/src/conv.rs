@@ -50,9 +50,9 @@ pub(crate) enum Source<'a> {
     Values(&'a [f32]),
     /// `activation(affine(x))`.
     Activated { x: &'a [f32], affine: &'a Affine, activation: Activation },
-    /// The gradient of `x` from the gradient `dy` of its normalisation by statistics of the batch.
-    Gradient { x: &'a [f32], dy: &'a [f32], linear: &'a Linear<'a> },
-    /// The same for fixed statistics.
+    /// The gradient of `x` from the gradient `dy` of `activation(affine(x))`; `linear` is that of the affine map.
+    Gradient { x: &'a [f32], dy: &'a [f32], linear: &'a Linear<'a>, activation: Activation },
+    /// The same for fixed statistics, without activation.
     Scaled { dy: &'a [f32], affine: &'a Affine },
 }
 
@@ -90,8 +90,8 @@ impl<'a> Source<'a> {
             Source::Activated { x, affine, activation } => {
                 apply_rows(&x[first..][..count], affine, activation, to);
             }
-            Source::Gradient { x, dy, linear } => {
-                gradient_rows(linear, &x[first..][..count], &dy[first..][..count], Activation::None, to);
+            Source::Gradient { x, dy, linear, activation } => {
+                gradient_rows(linear, &x[first..][..count], &dy[first..][..count], activation, to);
             }
             Source::Scaled { dy, affine } => scale_rows(affine, &dy[first..][..count], to),
         }
@@ -824,7 +824,7 @@ pub(crate) fn both_gradients<T: Send>(
     let in_one_pass = sizes.stride == [1, 1]
         && sizes.input.height == sizes.output.height
         && sizes.input.width == sizes.output.width
-        && (pointwise || sizes.is_depthwise());
+        && (pointwise && weight.len() < 512 * 1024 || sizes.is_depthwise());
     if !in_one_pass {
         let (input, parts) = input_gradient(weight, dy, sizes, earlier, after);
         return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };

@@ -262,7 +262,8 @@ impl KernelOps for Flex {
 struct ChainState {
     chain: Arc<Chain>,
     x: Arc<Values>,
-    y: FlexTensor,
+    /// The result, if [`Chain::mask`] needs it.
+    y: Option<FlexTensor>,
     input: Maps,
     shortcut: Shortcut,
     weight_shapes: Vec<[usize; 4]>,
@@ -312,8 +313,9 @@ fn chain(
     let y = tensor(y, chain.output());
     let moments = moments.iter().flatten().flat_map(|of| [vector(&of.mean), vector(&of.variance)]);
     let moments = moments.collect();
+    let of_state = chain.masks().then(|| y.clone());
     let state =
-        ChainState { chain: Arc::new(chain), x: Arc::new(x), y: y.clone(), input, shortcut, weight_shapes };
+        ChainState { chain: Arc::new(chain), x: Arc::new(x), y: of_state, input, shortcut, weight_shapes };
     (y, moments, state)
 }
 
@@ -500,7 +502,7 @@ impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
     type State = ChainState;
 
     fn backward(self, ops: Ops<ChainState, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let gradient = gradients.consume::<Flex>(&ops.node);
+        let mut gradient = gradients.consume::<Flex>(&ops.node);
         let ChainState { chain, x, y, input, shortcut, weight_shapes } = ops.state;
         // What other operations found for the input before.
         let mut earlier = ops.parents[0].as_ref().filter(|_| chain.adds()).and_then(|node| {
@@ -513,16 +515,29 @@ impl<const N: usize> Backward<Flex, N> for ChainOf<N> {
             .chunks_exact(3)
             .map(|of| Wanted { weight: of[0].is_some(), affine: of[1].is_some() || of[2].is_some() })
             .collect();
-        let (y, dy) = (Values::of(&y), Values::of(&gradient));
+        let of_last = wanted[wanted.len() - 1];
+        let sums = match y {
+            Some(y) => {
+                let output = chain.output();
+                if shared::values_mut(&mut gradient, output).is_none() {
+                    let mut copy = Buffer::new(output.len());
+                    copy.copy_from_slice(&Values::of(&gradient));
+                    gradient = tensor(copy, output);
+                }
+                let dy = shared::values_mut(&mut gradient, output).expect("the copy is this function's own");
+                chain.mask(&Values::of(&y), dy, of_last)
+            }
+            None => chain.sum(&Values::of(&gradient), of_last),
+        };
+        let dy = Values::of(&gradient);
         let sum = earlier.as_mut().and_then(|earlier| shared::values_mut(earlier, input));
-        let found = chain.backward(&x, &y, &dy, maps[0].is_some(), sum, &wanted);
+        let found = chain.backward(&x, &dy, sums, maps[0].is_some(), sum, &wanted);
         if let Some((node, earlier)) = maps[0].zip(earlier) {
             shared::register(gradients, node, earlier);
         }
         add_maps!(gradients, ops.parents[0], found.x.map(|dx| tensor(dx, input)));
         if shortcut == Shortcut::Other {
-            let of_other = found.other.map_or(gradient, |other| tensor(other, chain.output()));
-            add_maps!(gradients, ops.parents[1], Some(of_other));
+            add_maps!(gradients, ops.parents[1], Some(gradient));
         }
         for ((nodes, of_layer), shape) in parameters.chunks_exact(3).zip(found.layers).zip(weight_shapes) {
             if let Some((node, weight)) = nodes[0].zip(of_layer.weight) {

@@ -286,6 +286,10 @@ fn a_residual_block_equals_the_definition() {
 fn one_layer_equals_the_definition() {
     check([3, 2, 4, 4], &[Layer::dense(5, 2, Relu)], Added::Nothing, |_| true);
     check([3, 2, 4, 4], &[Layer::pointwise(5, Linear)], Added::Maps, |_| true);
+    for layer in [Layer::dense(5, 1, Relu6), Layer::depthwise(2, 1, Relu), Layer::pointwise(3, Relu)] {
+        check([2, 2, 4, 3], &[layer], Added::Nothing, |_| true);
+        check([2, 2, 4, 3], &[layer.fixed()], Added::Nothing, |_| true);
+    }
 }
 
 #[test]

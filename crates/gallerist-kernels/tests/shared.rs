@@ -72,3 +72,26 @@ fn the_gradient_is_the_sum_of_what_each_operation_finds() {
         }
     }
 }
+
+/// The engine hands the same gradient to both summands; a chain changes its own where it lies.
+#[test]
+fn a_gradient_that_others_have_is_not_changed() {
+    let device = Device::flex().autodiff();
+    let random = |range| Tensor::<4>::random([2, CHANNELS, 5, 4], range, &device).require_grad();
+    let [x, summand, factor] = [-1.0, -3.0, -2.0].map(|low| random(Distribution::Uniform(low, 1.0)));
+    let layer = ConvNorm {
+        weight: Tensor::ones([CHANNELS, CHANNELS, 1, 1], &device),
+        options: ConvOptions::new([1; 2], [0; 2], [1, 1], 1),
+        gamma: Tensor::ones([CHANNELS], &device),
+        beta: Tensor::zeros([CHANNELS], &device),
+        statistics: Statistics::Batch,
+        epsilon: 1e-3,
+        activation: Activation::Relu,
+    };
+    let y = conv_norm_chain(x, vec![layer], Shortcut::Maps(factor.clone())).output;
+    let gradients = ((y + summand.clone()) * factor.clone().detach()).sum().backward();
+    let of_summand = summand.grad(&gradients).unwrap();
+    let off = (of_summand - factor.clone().inner()).abs().max().into_scalar::<f32>();
+    assert_eq!(off, 0.0);
+    assert!(factor.grad(&gradients).unwrap().abs().sum().into_scalar::<f32>() > 0.0);
+}

@@ -31,7 +31,7 @@ pub mod file;
 pub mod index;
 pub mod labels;
 mod matrix;
-mod pages;
+mod prefetch;
 mod product;
 mod random;
 pub mod rerank;

@@ -27,9 +27,9 @@ use super::hnsw::{Graph, HnswOptions};
 use super::values::{Plain, Values};
 use super::{IndexKind, MAX_ID, Origin};
 use crate::file::tensors::{AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, write_sealed};
-use crate::pages::prefer_large;
 use crate::search::Metric;
 use crate::{Error, Result};
+use gallerist_memory::prefer_large_pages;
 
 const FORMAT: &str = "gallerist-index";
 const VERSION: &str = "1";
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
                 .ok_or_else(|| self.refuse("its values cannot be used where they are"))?
         } else {
             let mut values = Vec::with_capacity(data.len() / 4);
-            prefer_large(&mut values);
+            prefer_large_pages(&mut values);
             values.extend(data.as_chunks().0.iter().map(|&bytes| value(bytes)));
             Values::Owned(values)
         };

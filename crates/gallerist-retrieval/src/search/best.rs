@@ -1,6 +1,6 @@
 //! The best k candidates of each of several queries.
 
-use crate::pages::prefer_large;
+use gallerist_memory::prefer_large_pages;
 
 /// A candidate as one integer: greater is better. The score stands in the upper half, its order
 /// that of the floats; the complement of the index below it, so that the lower index wins ties.
@@ -49,7 +49,7 @@ impl Best {
         let empty = Row { used: 0, floor: no_floor() };
         // Candidates come for all rows by turns. The zeros are the system's: what is not written is not touched.
         let mut keys = vec![0; rows * room];
-        prefer_large(&mut keys);
+        prefer_large_pages(&mut keys);
         Self { k, room, keys, rows: vec![empty; rows] }
     }
 

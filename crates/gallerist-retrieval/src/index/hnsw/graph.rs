@@ -1,7 +1,9 @@
 //! The graph: who is whose neighbour, level by level.
 
 use super::super::values::Values;
-use crate::pages::{prefer_large, prefetch};
+use gallerist_memory::prefer_large_pages;
+
+use crate::prefetch::prefetch;
 
 /// The end of a list of neighbours that is not full.
 pub(super) const END: u32 = u32::MAX;
@@ -116,7 +118,7 @@ impl Graph {
         let lists: usize = all.iter().map(|&level| usize::from(level)).sum();
         let base = self.base.owned();
         base.reserve(all.len() * 2 * self.m - base.len());
-        prefer_large(base);
+        prefer_large_pages(base);
         base.resize(all.len() * 2 * self.m, END);
         self.upper.owned().resize(lists * self.m, END);
         self.set_levels(all);

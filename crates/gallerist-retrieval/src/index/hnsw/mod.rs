@@ -36,9 +36,9 @@ use super::{
     IdLists, Index, IndexInfo, IndexKind, Item, ItemFilter, Items, Origin, check_items, check_queries,
 };
 use crate::matrix::normalize;
-use crate::pages::prefer_large;
 use crate::search::{Metric, SearchOptions, pair_scores, search};
 use crate::{Error, Matrix, MatrixView, Result};
+use gallerist_memory::prefer_large_pages;
 pub(in crate::index) use graph::Graph;
 use space::{Kernel, Space, inverse_length};
 use walk::{Near, Quest, Walk, closeness_of, node_of};
@@ -262,7 +262,7 @@ impl HnswIndex {
         let first = self.alive.len();
         let rows = self.rows.owned();
         rows.reserve(items.len() * self.dimensions);
-        prefer_large(rows);
+        prefer_large_pages(rows);
         for row in 0..items.len() {
             let embedding = items.set().embeddings.row(row);
             let id = items.ids()[row];

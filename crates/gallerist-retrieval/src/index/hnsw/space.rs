@@ -5,7 +5,7 @@
 //! that differ, two runs on one machine do not.
 
 use crate::matrix::squared_length;
-use crate::pages::prefetch;
+use crate::prefetch::prefetch;
 use crate::search::Metric;
 
 /// Rows under a metric. Larger is closer.
