@@ -40,7 +40,7 @@ const MOST_PARTS: usize = 16;
 const FEWEST_PARTS: usize = 8;
 
 /// Most elements of all partial sums of a weight gradient together, unless one has more.
-const PARTS_ELEMENTS: usize = 512 * 1024;
+const PARTS_ELEMENTS: usize = 1024 * 1024;
 
 /// Feature maps that a convolution or its gradients read: as they lie in memory, or as a function of
 /// maps that is computed for a tile when it is needed, so that its result is never written.
@@ -824,7 +824,7 @@ pub(crate) fn both_gradients<T: Send>(
     let in_one_pass = sizes.stride == [1, 1]
         && sizes.input.height == sizes.output.height
         && sizes.input.width == sizes.output.width
-        && (pointwise && weight.len() < 512 * 1024 || sizes.is_depthwise());
+        && (pointwise || sizes.is_depthwise());
     if !in_one_pass {
         let (input, parts) = input_gradient(weight, dy, sizes, earlier, after);
         return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };

@@ -38,6 +38,7 @@ mod shared;
 mod simd;
 mod transpose;
 mod update;
+mod worker;
 
 pub use bf16::{bf16_unit, with_bf16_products};
 pub use buffer::release_memory;
@@ -48,3 +49,4 @@ pub use ops::{
     max_pool2d, set_enabled,
 };
 pub use update::{AdamW, Sgd, square_sum};
+pub use worker::on_worker;

@@ -24,7 +24,7 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_kernels::with_bf16_products;
+use gallerist_kernels::{on_worker, with_bf16_products};
 use gallerist_learn::network::{HeadChoice, InputShape, NetworkConfig};
 use gallerist_learn::optim::{Optimizer, OptimizerConfig, Part};
 use gallerist_learn::train::profile::{Operation, Profile};
@@ -50,7 +50,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).ok_or("the argument is a JSON object")?;
     let request: Request = serde_json::from_str(&argument)?;
     gallerist_kernels::set_enabled(request.kernels);
-    if request.bf16 { with_bf16_products(|| serve(request)) } else { serve(request) }
+    let bf16 = request.bf16;
+    let serve = || on_worker(|| serve(request).map_err(|error| error.to_string()));
+    Ok(if bf16 { with_bf16_products(serve) } else { serve() }?)
 }
 
 fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {

@@ -129,6 +129,11 @@ impl OpenDevice {
     }
 }
 
+/// Runs a pass of many operations on `device`; on the processor by the threads that compute them.
+pub(crate) fn on_device<R: Send>(device: &Device, pass: impl FnOnce() -> R + Send) -> R {
+    if *device == Device::flex() { gallerist_kernels::on_worker(pass) } else { pass() }
+}
+
 impl fmt::Display for OpenDevice {
     /// `cpu (2 threads)`, `cuda:0 (NVIDIA H200)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,6 +13,7 @@ use gallerist_data::{
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 use crate::checkpoint::{self, Checkpoint};
+use crate::device::on_device;
 use crate::network::{HeadChoice, InputShape, Network};
 use crate::train::config::threads as resolved;
 use crate::train::{RunConfig, RunDirectory, Which};
@@ -301,7 +302,7 @@ impl Model {
             if !batch.items.is_empty() {
                 let shape = batch.shape();
                 let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
-                let outputs = self.network.forward(images);
+                let outputs = on_device(&device, || self.network.forward(images));
                 let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
                 let embeddings = self.heads.embed(outputs, &self.places, self.normalize);
                 rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));

@@ -8,7 +8,7 @@ use burn::tensor::DType;
 use gallerist_kernels::{bf16_unit, with_bf16_products};
 use serde::{Deserialize, Serialize};
 
-use crate::device::OpenDevice;
+use crate::device::{OpenDevice, on_device};
 use crate::{Error, Result};
 
 /// `train.precision`.
@@ -72,7 +72,8 @@ impl Precision {
     }
 
     /// Runs a forward or backward pass of a network on `device`.
-    pub(super) fn run<R>(self, device: &OpenDevice, pass: impl FnOnce() -> R) -> R {
+    pub(super) fn run<R: Send>(self, device: &OpenDevice, pass: impl FnOnce() -> R + Send) -> R {
+        let pass = || on_device(device.device(), pass);
         if self == Precision::Bf16 && device.is_cpu() { with_bf16_products(pass) } else { pass() }
     }
 

@@ -24,7 +24,7 @@ use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
 use super::{LossScale, Precision, Profile, RunConfig, RunDirectory, Which, head_init, means};
 use crate::checkpoint::{Best, Checkpoint, Header};
-use crate::device::{DeviceChoice, OpenDevice};
+use crate::device::{DeviceChoice, OpenDevice, on_device};
 use crate::loss::{Labels, Progress, Queries};
 use crate::model::{Model, description};
 use crate::network::{InputShape, Network};
@@ -350,7 +350,9 @@ impl Trainer {
                 false => Err(self.diverged(step, gradient_norm)),
             };
         }
-        self.network = self.optimizer.step(rate, Part::Network, self.network.clone(), of_network);
+        self.network = on_device(self.opened.device(), || {
+            self.optimizer.step(rate, Part::Network, self.network.clone(), of_network)
+        });
         self.objective = self.optimizer.step(rate, Part::Loss, self.objective.clone(), of_objective);
         if let Some(average) = &mut self.average {
             average.update(step, &self.network);
