@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_kernels::{AdamW, Sgd, square_sum};
@@ -317,6 +317,13 @@ impl Optimizer {
         Ok(())
     }
 
+    /// The first parameter of `module` whose restored state has another shape. [`step`](Self::step) panics on it.
+    pub fn unfit<M: Module>(&self, part: Part, module: &M) -> Option<String> {
+        let mut visitor = Unfit { optimizer: self, path: Path::default(), part, found: None };
+        module.visit(&mut visitor);
+        visitor.found
+    }
+
     fn restored(&self, name: &str, state: &mut OptimizerState, device: &Device) -> Option<State> {
         let mut shape = Vec::new();
         let mut take = |suffix: &str| {
@@ -346,6 +353,41 @@ fn of_shape(data: TensorData, shape: &[usize]) -> TensorData {
     TensorData::from_bytes(data.into_bytes(), shape.to_vec(), dtype)
 }
 
+impl Part {
+    /// The name under which the state of a parameter is kept.
+    fn key(self, name: String) -> String {
+        match self {
+            Part::Network => name,
+            Part::Loss => format!("{LOSS}{name}"),
+        }
+    }
+}
+
+struct Unfit<'a> {
+    optimizer: &'a Optimizer,
+    path: Path,
+    part: Part,
+    found: Option<String>,
+}
+
+impl ModuleVisitor for Unfit<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let key = self.part.key(self.path.name());
+        let fits = self.optimizer.states.get(&key).is_none_or(|state| state.shape == param.val().dims());
+        if !fits && self.found.is_none() {
+            self.found = Some(key);
+        }
+    }
+}
+
 struct Step<'a> {
     optimizer: &'a mut Optimizer,
     path: Path,
@@ -370,10 +412,7 @@ impl ModuleMapper for Step<'_> {
         let name = self.path.name();
         let optimizer = &mut *self.optimizer;
         let rate = self.rate * optimizer.factor(self.part, &name);
-        let key = match self.part {
-            Part::Network => name,
-            Part::Loss => format!("{LOSS}{name}"),
-        };
+        let key = self.part.key(name);
         let decays = optimizer.config.decay_norm_and_bias || D > 1;
         let weight_decay = if decays { optimizer.config.weight_decay } else { 0.0 };
         let old = optimizer.states.remove(&key);
@@ -467,7 +506,7 @@ struct Norm<'a> {
     scale: Option<f64>,
 }
 
-impl burn::module::ModuleVisitor for Norm<'_> {
+impl ModuleVisitor for Norm<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         match self.scale {
             None => {

@@ -132,6 +132,22 @@ fn an_optimiser_restored_from_its_state_takes_the_same_step_to_the_last_bit() {
 }
 
 #[test]
+fn a_state_of_another_shape_is_named() {
+    let config = OptimizerConfig::default();
+    let mut optimizer = Optimizer::new(&config);
+    let toy = toy();
+    let toy = optimizer.step(0.05, Part::Network, toy.clone(), gradients(&toy, 1.0));
+    assert_eq!(optimizer.unfit(Part::Network, &toy), None);
+    let mut state = optimizer.state();
+    let of_norm = state.tensors.get_mut("norm.momentum.velocity").unwrap();
+    *of_norm = TensorData::new(vec![0.0f32; 3], [3]);
+    optimizer.restore(state, &device(), &device()).unwrap();
+    assert_eq!(optimizer.unfit(Part::Network, &toy).as_deref(), Some("norm"));
+    // A loss has parameters of its own.
+    assert_eq!(optimizer.unfit(Part::Loss, &toy), None);
+}
+
+#[test]
 fn clipping_scales_the_whole_gradient_to_the_limit() {
     let toy = toy();
     let mut all = gradients(&toy, 2.0);

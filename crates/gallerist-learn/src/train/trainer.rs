@@ -184,6 +184,12 @@ impl Trainer {
             .optimizer
             .restore(state, &trainer.device, &trainer.host)
             .map_err(|name| bad(format!("the optimiser's state of `{name}` is incomplete")))?;
+        let unfit = trainer.optimizer.unfit(Part::Network, &trainer.network);
+        if let Some(name) = unfit.or_else(|| trainer.optimizer.unfit(Part::Loss, &trainer.objective)) {
+            return Err(bad(format!(
+                "the optimiser's state of `{name}` has another shape than the parameter"
+            )));
+        }
         trainer.step = last.header.step;
         trainer.best = last.header.best;
         trainer.seconds = last.header.seconds;
