@@ -367,8 +367,10 @@ mod tests {
 
     /// Every instruction set of this processor.
     fn instruction_sets() -> Vec<Arch> {
-        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut, reason = "there are no others"))]
+        #[allow(unused_mut, reason = "some processors have no others")]
         let mut sets = vec![Arch::Scalar];
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        sets.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             sets.extend(pulp::x86::V3::try_new().map(Arch::V3));
