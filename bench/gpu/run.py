@@ -245,10 +245,8 @@ learning_rate = 0.001
 """
         (folder / "run.toml").write_text(text)
         report.table("numbers", "images/s", "waited for images, %", "to the first step, s", "GPU memory, MiB", "last loss")
-        # Again: what the first run has compiled and measured is there.
-        for label in ["f32"] if device == "cpu" else ["f32", "f32 again", smaller(device)]:
-            precision = label.split()[0]
-            out = folder / label.replace(" ", "-")
+        for precision in ["f32"] if device == "cpu" else ["f32", smaller(device)]:
+            out = folder / f"run-{precision}"
             with Memory() as memory:
                 command = [gallerist, "train", folder / "run.toml", "--device", device, "--out", out]
                 _, _, wall = run([*command, "--set", f"train.precision={precision}"])
@@ -258,7 +256,7 @@ learning_rate = 0.001
             seconds = sum(line["seconds"] for line in tail)
             waited = 100 * sum(line["waited"] for line in tail) / seconds
             first = wall - sum(line["seconds"] for line in steps_log[1:])
-            report.row(label, 4 * classes * len(tail) / seconds, waited, first, memory.mib(), steps_log[-1]["loss"])
+            report.row(precision, 4 * classes * len(tail) / seconds, waited, first, memory.mib(), steps_log[-1]["loss"])
         report.say("\nTo the first step: all the time of the program but the later steps (start, kernels compiled, checkpoint, report).")
 
 
@@ -275,9 +273,6 @@ def main():
     check = [program, args.device]
     report = Report(args.out.resolve())
     report.say("# A device checked and timed")
-    # The engine keeps compiled kernels in the user's cache folder: here nothing is there at first.
-    cache = tempfile.TemporaryDirectory()
-    os.environ["XDG_CACHE_HOME"] = cache.name
     try:
         lines, _, seconds = run([*check, "device"])
     except Failed as failure:
