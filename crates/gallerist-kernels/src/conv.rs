@@ -21,7 +21,7 @@ use crate::depthwise;
 use crate::nhwc::Maps;
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
 use crate::profile;
-use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Right, Run, chunks, panel_width};
+use crate::simd::{Ahead, BLOCK_ROWS, MAX_PANEL, Product, Right, Run, chunks, panel_width};
 use crate::transpose::{self, transpose};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
@@ -69,6 +69,14 @@ impl<'a> Source<'a> {
         match self {
             Source::Values(x) => Some(&x[first..]),
             _ => None,
+        }
+    }
+
+    /// `count` elements from element `first` on, as far as there are so many, if they are in memory.
+    fn stretch(&self, first: usize, count: usize) -> &'a [f32] {
+        match self {
+            Source::Values(x) => &x[first.min(x.len())..(first + count).min(x.len())],
+            _ => &[],
         }
     }
 
@@ -603,6 +611,11 @@ fn correlate<T: Send>(
                 }
                 Weights::Panels(panels) => {
                     let factors = panels.factors;
+                    let Maps { height, width, channels: all, .. } = windows.source;
+                    let first = (tile.first_image * height + tile.first_row * windows.step[0]) * width * all;
+                    let count = tile.images * tile.rows * windows.step[0] * width * all;
+                    let next = if windows.inside() { source.stretch(first + count, count) } else { &[] };
+                    let ahead = Ahead::new(next);
                     for group in 0..groups {
                         let runs = windows.runs(group * channels, channels, &view);
                         let product = Product {
@@ -616,6 +629,7 @@ fn correlate<T: Send>(
                             rows_c: &rows_c,
                             columns: columns_of_split.min(columns - first_column),
                             accumulate: add,
+                            ahead: Some(&ahead),
                         };
                         // SAFETY: the view holds every window of the tile; the panels hold one row of whole
                         // vectors per window element; positions of `out` belong to one tile only, and a
@@ -863,6 +877,9 @@ pub(crate) fn both_gradients<T: Send>(
             )
         };
         let dx_positions: Vec<usize> = (0..positions).map(|position| position * inputs).collect();
+        let next = (first_position + positions) * inputs;
+        let ahead = if pitch(inputs) == inputs { x.stretch(next, positions * inputs) } else { &[] };
+        let ahead = Ahead::new(ahead);
         with_tile(x, 1, first_position * inputs, [positions, inputs], |x, x_pitch| match &weights {
             Weights::Rows(rows) => grid.windows.with_view(dy, tile, |view| {
                 let (at, taps) = (grid.windows.positions(tile, &view), grid.windows.taps(&view));
@@ -894,6 +911,7 @@ pub(crate) fn both_gradients<T: Send>(
                         rows_c: &dx_positions,
                         columns: inputs,
                         accumulate: add,
+                        ahead: None,
                     };
                     // SAFETY: `dy` has a row of `outputs` values for every position, the panels one row of
                     // whole vectors for each of these, `dx` a row of `inputs` values for every position.
@@ -911,6 +929,7 @@ pub(crate) fn both_gradients<T: Send>(
                         rows_c: &(0..short).map(|row| row * long).collect::<Vec<_>>(),
                         columns: long,
                         accumulate: index > 0,
+                        ahead: Some(&ahead),
                     };
                     // SAFETY: the left factor has a row of `short` values for every position, the right one a row
                     // of `long` values, readable up to a whole vector behind the last one (`with_tile`); `sums`
@@ -1066,6 +1085,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                             rows_c: &rows_c,
                             columns,
                             accumulate: index > 0,
+                            ahead: None,
                         };
                         // SAFETY: the view holds every window of the tile; the right factor has one row per
                         // position and whole vectors behind its last one can be read (`with_tile`); the rows
