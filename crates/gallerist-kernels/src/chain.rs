@@ -285,6 +285,7 @@ impl Layer {
         self.needs_sums(wanted).then(|| norm::sum_rows(x, dy, &self.affine, activation))
     }
 
+    /// The parts come as they are: work that collects them into an `Option` ends at the first that has no sums.
     fn join(&self, parts: Vec<Option<[Vec<f64>; 2]>>) -> LastSums {
         let parts: Option<Vec<_>> = parts.into_iter().collect();
         LastSums(parts.map(|parts| GradientSums::join(parts, &self.affine, self.sizes.output.pixels())))
