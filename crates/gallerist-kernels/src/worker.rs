@@ -8,6 +8,9 @@ use crate::bf16::Factors;
 /// first, and that thread is woken at its end; a network makes hundreds of operations in a step. With
 /// [`with_bf16_products`](crate::with_bf16_products) around it products are rounded in `work`, too.
 ///
+/// For passes that follow each other, as in training. Of many at once, as a server has them, a thread that waits for a part of
+/// one may take up another, and the first is late.
+///
 /// # Example
 ///
 /// ```

@@ -247,7 +247,7 @@ impl Model {
         transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
         let shape = [transform.views(), channels, height, width];
         let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
-        let (outputs, maps) = on_device(&self.device, || self.network.forward_with_maps(images));
+        let (outputs, maps) = self.network.forward_with_maps(images);
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
         let embedding = self.heads.embed(outputs, &self.places, self.normalize);
         let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
