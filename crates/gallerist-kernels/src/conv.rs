@@ -21,7 +21,7 @@ use crate::depthwise;
 use crate::nhwc::Maps;
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
 use crate::profile;
-use crate::simd::{Ahead, BLOCK_ROWS, MAX_PANEL, Product, Right, Run, chunks, panel_width};
+use crate::simd::{BLOCK_ROWS, MAX_PANEL, Product, Right, Run, chunks, panel_width};
 use crate::transpose::{self, transpose};
 
 /// Elements of an input tile; its copy with a border stays in the second-level cache.
@@ -69,14 +69,6 @@ impl<'a> Source<'a> {
         match self {
             Source::Values(x) => Some(&x[first..]),
             _ => None,
-        }
-    }
-
-    /// `count` elements from element `first` on, as far as there are so many, if they are in memory.
-    fn stretch(&self, first: usize, count: usize) -> &'a [f32] {
-        match self {
-            Source::Values(x) => &x[first.min(x.len())..(first + count).min(x.len())],
-            _ => &[],
         }
     }
 
@@ -271,7 +263,9 @@ impl Windows {
             let column = self.lowest(1).cast_unsigned();
             let first = ((tile.first_image * height + row) * width + column) * channels;
             if let Some(values) = source.values(first) {
-                return work(View { values, image_rows: height, row_pixels: width, pitch: channels });
+                let count = tile.images * tile.rows * self.step[0] * width * channels;
+                let next = behind(values, count);
+                return work(View { values, next, image_rows: height, row_pixels: width, pitch: channels });
             }
         }
         let pitch = pitch(channels);
@@ -307,7 +301,7 @@ impl Windows {
                     }
                 }
             }
-            work(View { values: copy, image_rows, row_pixels, pitch })
+            work(View { values: copy, next: &[], image_rows, row_pixels, pitch })
         })
     }
 
@@ -358,10 +352,17 @@ impl Windows {
 /// Where the windows of a tile lie.
 struct View<'a> {
     values: &'a [f32],
+    /// What the next tile reads, if it lies behind these.
+    next: &'a [f32],
     image_rows: usize,
     row_pixels: usize,
     /// Elements from a position to the next.
     pitch: usize,
+}
+
+/// As many values as a tile's own `count`, behind these, as far as there are so many.
+fn behind(values: &[f32], count: usize) -> &[f32] {
+    &values[count.min(values.len())..(2 * count).min(values.len())]
 }
 
 /// How far apart the positions of a copy are put. Positions half a kilobyte or a multiple of it apart fall
@@ -611,11 +612,6 @@ fn correlate<T: Send>(
                 }
                 Weights::Panels(panels) => {
                     let factors = panels.factors;
-                    let Maps { height, width, channels: all, .. } = windows.source;
-                    let first = (tile.first_image * height + tile.first_row * windows.step[0]) * width * all;
-                    let count = tile.images * tile.rows * windows.step[0] * width * all;
-                    let next = if windows.inside() { source.stretch(first + count, count) } else { &[] };
-                    let ahead = Ahead::new(next);
                     for group in 0..groups {
                         let runs = windows.runs(group * channels, channels, &view);
                         let product = Product {
@@ -629,7 +625,7 @@ fn correlate<T: Send>(
                             rows_c: &rows_c,
                             columns: columns_of_split.min(columns - first_column),
                             accumulate: add,
-                            ahead: Some(&ahead),
+                            ahead: if group == 0 { view.next } else { &[] },
                         };
                         // SAFETY: the view holds every window of the tile; the panels hold one row of whole
                         // vectors per window element; positions of `out` belong to one tile only, and a
@@ -877,9 +873,6 @@ pub(crate) fn both_gradients<T: Send>(
             )
         };
         let dx_positions: Vec<usize> = (0..positions).map(|position| position * inputs).collect();
-        let next = (first_position + positions) * inputs;
-        let ahead = if pitch(inputs) == inputs { x.stretch(next, positions * inputs) } else { &[] };
-        let ahead = Ahead::new(ahead);
         with_tile(x, 1, first_position * inputs, [positions, inputs], |x, x_pitch| match &weights {
             Weights::Rows(rows) => grid.windows.with_view(dy, tile, |view| {
                 let (at, taps) = (grid.windows.positions(tile, &view), grid.windows.taps(&view));
@@ -911,11 +904,12 @@ pub(crate) fn both_gradients<T: Send>(
                         rows_c: &dx_positions,
                         columns: inputs,
                         accumulate: add,
-                        ahead: None,
+                        ahead: &[],
                     };
                     // SAFETY: `dy` has a row of `outputs` values for every position, the panels one row of
                     // whole vectors for each of these, `dx` a row of `inputs` values for every position.
                     unsafe { of_input.compute() };
+                    let next = behind(x, positions * x_pitch);
                     let (dy, x) = ((dy, dy_pitch), (x, x_pitch));
                     let ((left, step), (right, stride)) = if input_is_long { (dy, x) } else { (x, dy) };
                     let of_weight = Product {
@@ -929,7 +923,8 @@ pub(crate) fn both_gradients<T: Send>(
                         rows_c: &(0..short).map(|row| row * long).collect::<Vec<_>>(),
                         columns: long,
                         accumulate: index > 0,
-                        ahead: Some(&ahead),
+                        // Behind a copy lies one vector, which does no harm.
+                        ahead: next,
                     };
                     // SAFETY: the left factor has a row of `short` values for every position, the right one a row
                     // of `long` values, readable up to a whole vector behind the last one (`with_tile`); `sums`
@@ -1085,7 +1080,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
                             rows_c: &rows_c,
                             columns,
                             accumulate: index > 0,
-                            ahead: None,
+                            ahead: &[],
                         };
                         // SAFETY: the view holds every window of the tile; the right factor has one row per
                         // position and whole vectors behind its last one can be read (`with_tile`); the rows

@@ -1,7 +1,8 @@
 //! The vector unit: choice of the instruction set and the one inner loop of every product.
 
-use std::cell::Cell;
+use std::slice::Chunks;
 
+use gallerist_memory::{Cache, prefetch};
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::bf16::{self, Factors, TilesView};
@@ -141,40 +142,11 @@ pub(crate) struct Product<'a> {
     pub(crate) columns: usize,
     /// Add to what is in `c` instead of overwriting it.
     pub(crate) accumulate: bool,
-    /// What is read after the product; products of rounded factors do not ask for it.
-    pub(crate) ahead: Option<&'a Ahead<'a>>,
+    /// What the next product reads where it lies, if anything. It is brought into the second-level cache during this one,
+    /// which leaves memory idle; a copy would be made at memory's pace anyway. Products of rounded factors do not ask
+    /// for it.
+    pub(crate) ahead: &'a [f32],
 }
-
-/// Values that the next product reads where they lie. They are brought into the second-level cache during this one, which
-/// leaves memory idle; a copy of values would be made at memory's pace anyway.
-pub(crate) struct Ahead<'a> {
-    values: &'a [f32],
-    /// Values that have been asked for.
-    asked: Cell<usize>,
-}
-
-impl<'a> Ahead<'a> {
-    pub(crate) fn new(values: &'a [f32]) -> Self {
-        Self { values, asked: Cell::new(0) }
-    }
-
-    /// Asks for the next `lines` cache lines.
-    #[inline(always)]
-    fn bring(&self, lines: usize) {
-        let first = self.asked.get();
-        let last = (first + lines * LINE).min(self.values.len());
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        for element in (first..last).step_by(LINE) {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and faults nowhere; the address is that of a value.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.values.as_ptr().wrapping_add(element).cast()) };
-        }
-        self.asked.set(last);
-    }
-}
-
-/// Floats of a cache line.
-const LINE: usize = 16;
 
 /// The right factor of a [`Product`].
 #[derive(Clone, Copy)]
@@ -232,7 +204,9 @@ impl WithSimd for Compute<'_> {
         let width = vectors_per_panel::<S>() * S::F32_LANES;
         let panels = product.columns.div_ceil(width);
         let blocks = panels * product.chunks.len() * product.rows_a.len().div_ceil(BLOCK_ROWS);
-        let lines = product.ahead.map_or(0, |ahead| ahead.values.len().div_ceil(LINE * blocks.max(1)));
+        // As many whole cache lines with every block of rows.
+        let mut ahead =
+            product.ahead.chunks(product.ahead.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(16));
         for panel in 0..panels {
             let columns = width.min(product.columns - panel * width);
             for chunk in 0..product.chunks.len() {
@@ -240,10 +214,10 @@ impl WithSimd for Compute<'_> {
                 // caller's promises; `columns.div_ceil(lanes)` vectors are what they cover.
                 unsafe {
                     match columns.div_ceil(S::F32_LANES) {
-                        1 => rows::<S, 1>(simd, &self, panel, columns, chunk, lines),
-                        2 => rows::<S, 2>(simd, &self, panel, columns, chunk, lines),
-                        3 => rows::<S, 3>(simd, &self, panel, columns, chunk, lines),
-                        _ => rows::<S, 4>(simd, &self, panel, columns, chunk, lines),
+                        1 => rows::<S, 1>(simd, &self, panel, columns, chunk, &mut ahead),
+                        2 => rows::<S, 2>(simd, &self, panel, columns, chunk, &mut ahead),
+                        3 => rows::<S, 3>(simd, &self, panel, columns, chunk, &mut ahead),
+                        _ => rows::<S, 4>(simd, &self, panel, columns, chunk, &mut ahead),
                     }
                 }
             }
@@ -264,7 +238,7 @@ unsafe fn rows<S: Simd, const V: usize>(
     panel: usize,
     columns: usize,
     chunk: usize,
-    lines_ahead: usize,
+    ahead: &mut Chunks<'_, f32>,
 ) {
     let Compute { product, b, stride_b, panel_stride } = compute;
     let width = vectors_per_panel::<S>() * S::F32_LANES;
@@ -277,8 +251,8 @@ unsafe fn rows<S: Simd, const V: usize>(
     let whole = columns == V * S::F32_LANES;
     let mut first = 0;
     while first < count {
-        if let Some(ahead) = product.ahead {
-            ahead.bring(lines_ahead);
+        if let Some(some) = ahead.next() {
+            prefetch(some, Cache::Second);
         }
         let mut a_rows = [product.a; BLOCK_ROWS];
         let mut c_rows = [c; BLOCK_ROWS];
@@ -467,7 +441,7 @@ mod tests {
             rows_c: &rows_c,
             columns,
             accumulate: add,
-            ahead: None,
+            ahead: &[],
         };
         let mut wanted = c.to_vec();
         for row in 0..rows {

@@ -1,4 +1,4 @@
-//! Large pages for large buffers.
+//! Large pages for large buffers, and asking for values ahead.
 //!
 //! Where much memory is read with strides or in no order, looking up addresses costs as much as reading: a
 //! page of 4 KiB has one entry in the processor's table of addresses, and the table has a few thousand. Most Linux
@@ -37,6 +37,42 @@ pub fn prefer_large_pages<T>(values: &mut Vec<T>) {
         // refused nothing is lost.
         unsafe { libc::madvise(first.wrapping_sub(before).cast(), length, libc::MADV_HUGEPAGE) };
     }
+}
+
+/// A cache of the processor, by its distance from the arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// The nearest and smallest.
+    First,
+    /// The one behind it.
+    Second,
+}
+
+/// Asks the processor for values before they are needed. Where it cannot be asked (other processors than x86-64) nothing
+/// happens.
+///
+/// ```
+/// gallerist_memory::prefetch(&[1.0, 2.0], gallerist_memory::Cache::First);
+/// ```
+#[inline(always)]
+pub fn prefetch<T>(values: &[T], cache: Cache) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        const LINE: usize = 64;
+        for line in values.chunks((LINE / size_of::<T>().max(1)).max(1)) {
+            let address = line.as_ptr().cast();
+            // SAFETY: a prefetch reads nothing and faults nowhere; the address is that of a value.
+            unsafe {
+                match cache {
+                    Cache::First => _mm_prefetch::<_MM_HINT_T0>(address),
+                    Cache::Second => _mm_prefetch::<_MM_HINT_T1>(address),
+                }
+            }
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (values, cache);
 }
 
 #[cfg(test)]

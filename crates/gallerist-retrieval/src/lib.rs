@@ -31,7 +31,6 @@ pub mod file;
 pub mod index;
 pub mod labels;
 mod matrix;
-mod prefetch;
 mod product;
 mod random;
 pub mod rerank;

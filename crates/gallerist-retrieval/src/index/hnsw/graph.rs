@@ -1,9 +1,7 @@
 //! The graph: who is whose neighbour, level by level.
 
 use super::super::values::Values;
-use gallerist_memory::prefer_large_pages;
-
-use crate::prefetch::prefetch;
+use gallerist_memory::{Cache, prefer_large_pages, prefetch};
 
 /// The end of a list of neighbours that is not full.
 pub(super) const END: u32 = u32::MAX;
@@ -164,7 +162,7 @@ impl<'a> View<'a> {
     /// Asks for a node's list before it is needed.
     #[inline]
     pub(super) fn prefetch(&self, level: u8, node: u32) {
-        prefetch(self.list(level, node));
+        prefetch(self.list(level, node), Cache::First);
     }
 
     pub(super) fn level(&self, node: u32) -> u8 {

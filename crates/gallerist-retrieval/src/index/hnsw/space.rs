@@ -4,8 +4,9 @@
 //! Sums run over partial sums that depend on the instruction set: two machines may build graphs
 //! that differ, two runs on one machine do not.
 
+use gallerist_memory::{Cache, prefetch};
+
 use crate::matrix::squared_length;
-use crate::prefetch::prefetch;
 use crate::search::Metric;
 
 /// Rows under a metric. Larger is closer.
@@ -53,9 +54,9 @@ impl<'a> Space<'a> {
     /// Asks for a row before it is needed.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
-        prefetch(self.row(slot));
+        prefetch(self.row(slot), Cache::First);
         if self.metric == Metric::Cosine {
-            prefetch(std::slice::from_ref(&self.inverse[slot as usize]));
+            prefetch(std::slice::from_ref(&self.inverse[slot as usize]), Cache::First);
         }
     }
 }
