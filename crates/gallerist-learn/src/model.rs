@@ -277,6 +277,8 @@ impl Model {
             model: Some(self.fingerprint.clone()),
             source: Some(set.name().to_string()),
             run: None,
+            metric: None,
+            protocol: None,
         };
         Ok(Embedded { set, broken, cache_problem: store.disk_problem().map(ToString::to_string) })
     }

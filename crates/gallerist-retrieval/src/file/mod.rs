@@ -9,6 +9,7 @@ pub(crate) mod tensors;
 
 use std::path::Path;
 
+use crate::search::Metric;
 use crate::{Code, Error, Matrix, Result};
 
 pub use atomic::{sweep_stray_files, write_atomically};
@@ -22,8 +23,9 @@ pub use mapped::{MappedCompact, MappedMatrix};
 ///   `[rows]`, by which the rows are multiplied (f64 is read too and rounded to f32);
 /// - tensors `labels`, `paths`, `cameras`, each optional: u8 `[bytes]`, a JSON list with one
 ///   string per row;
-/// - metadata `format` = `gallerist-embeddings`, `format_version` = `1`, and, where known, `model`
-///   `source` and `run`;
+/// - metadata `format` = `gallerist-embeddings`, `format_version` = `2`, and, where known, `model`,
+///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`) and `protocol`; version `1`, without the
+///   last two, is read too;
 /// - metadata `sha256`: of the header (these digits as zeros) and the tensor bytes. A file of which
 ///   a bit changed is refused. Files of other programs carry no such entry and are read without
 ///   that check.
@@ -46,11 +48,26 @@ pub struct EmbeddingSet {
     pub source: Option<String>,
     /// The run directory of the model that made the embeddings, where it was at the time.
     pub run: Option<String>,
+    /// How these embeddings are to be compared, as the model's run declares it.
+    pub metric: Option<Metric>,
+    /// The protocol that the images' data set is measured by, such as `market1501`
+    /// ([`Protocol::named`](crate::eval::Protocol::named)), where its layout has one.
+    pub protocol: Option<String>,
 }
 
 impl From<Matrix> for EmbeddingSet {
     fn from(embeddings: Matrix) -> Self {
-        Self { embeddings, labels: None, paths: None, cameras: None, model: None, source: None, run: None }
+        Self {
+            embeddings,
+            labels: None,
+            paths: None,
+            cameras: None,
+            model: None,
+            source: None,
+            run: None,
+            metric: None,
+            protocol: None,
+        }
     }
 }
 
@@ -126,7 +143,7 @@ impl EmbeddingSet {
     }
 
     /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
-    /// left out, as is a source or run that differs.
+    /// left out, as is a source, run, metric or protocol that differs.
     ///
     /// Distances between embeddings of different networks mean nothing: sets that name different
     /// models, or of which only some name one, are refused unless `mix_models`, and the result then
@@ -170,6 +187,8 @@ impl EmbeddingSet {
             join(&mut all.cameras, set.cameras);
             all.source = all.source.filter(|source| set.source.as_ref() == Some(source));
             all.run = all.run.filter(|run| set.run.as_ref() == Some(run));
+            all.metric = all.metric.filter(|&metric| set.metric == Some(metric));
+            all.protocol = all.protocol.filter(|protocol| set.protocol.as_ref() == Some(protocol));
             rows += set.embeddings.rows();
             values.extend(set.embeddings.into_vec());
         }
@@ -193,6 +212,8 @@ impl EmbeddingSet {
             model: self.model.clone(),
             source: self.source.clone(),
             run: self.run.clone(),
+            metric: self.metric,
+            protocol: self.protocol.clone(),
         }
     }
 

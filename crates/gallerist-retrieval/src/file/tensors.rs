@@ -12,10 +12,13 @@ use sha2::{Digest, Sha256};
 
 use super::{EmbeddingSet, write_atomically};
 use crate::compact::Values;
+use crate::search::Metric;
 use crate::{Code, CompactMatrix, Error, Matrix, Result};
 
 const FORMAT: &str = "gallerist-embeddings";
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+/// The versions that are read.
+const VERSIONS: [&str; 2] = ["1", VERSION];
 pub(crate) const AGAIN: &str = "copy or write the file again";
 /// What stands before the checksum in the header. Inside a JSON string the quotes would be
 /// escaped, so it stands there once.
@@ -41,8 +44,8 @@ pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(SafeTensors<'a>,
     let metadata = metadata.metadata().clone().unwrap_or_default();
     if is_ours(&metadata) {
         let found = metadata.get("format_version").map_or("none", String::as_str);
-        if found != VERSION {
-            let problem = format!("wanted format version {VERSION}, found {found}");
+        if !VERSIONS.contains(&found) {
+            let problem = format!("wanted format version {}, found {found}", VERSIONS.join(" or "));
             return Err(refuse(path, problem, None));
         }
     }
@@ -172,9 +175,15 @@ pub(super) fn with_lists(
         model: metadata.get("model").cloned(),
         source: metadata.get("source").cloned(),
         run: metadata.get("run").cloned(),
+        metric: metadata.get("metric").map(|name| metric(path, name)).transpose()?,
+        protocol: metadata.get("protocol").cloned(),
     };
     set.check_counts().map_err(|error| refuse(path, error.to_string(), None))?;
     Ok(set)
+}
+
+fn metric(path: &Path, name: &str) -> Result<Metric> {
+    Metric::named(name).ok_or_else(|| refuse(path, format!("its metric `{name}` is unknown"), None))
 }
 
 /// The header is written here and not by the `safetensors` crate, whose metadata is a hash map:
@@ -226,6 +235,12 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
     }
     if let Some(run) = &set.run {
         note("run", run);
+    }
+    if let Some(metric) = set.metric {
+        note("metric", metric.name());
+    }
+    if let Some(protocol) = &set.protocol {
+        note("protocol", protocol);
     }
     header.insert("__metadata__".to_owned(), Value::Object(metadata));
 
@@ -337,6 +352,8 @@ mod tests {
             model: Some("sha256:12ab".into()),
             source: Some("data/test".into()),
             run: Some("runs/one".into()),
+            metric: Some(Metric::Euclidean),
+            protocol: Some("market1501".into()),
         }
     }
 

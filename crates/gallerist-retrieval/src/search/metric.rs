@@ -66,6 +66,25 @@ impl Metric {
         })
     }
 
+    /// The name in run files, in headers and on the command line.
+    ///
+    /// ```
+    /// use gallerist_retrieval::search::Metric;
+    /// assert_eq!(Metric::named(Metric::Euclidean.name()), Some(Metric::Euclidean));
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InnerProduct => "inner_product",
+            Self::Cosine => "cosine",
+            Self::Euclidean => "euclidean",
+        }
+    }
+
+    /// The metric called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::InnerProduct, Self::Cosine, Self::Euclidean].into_iter().find(|metric| metric.name() == name)
+    }
+
     /// Brings a row into the form that is multiplied.
     pub(crate) fn prepare(self, row: &mut [f32]) {
         if self == Self::Cosine {

@@ -165,6 +165,8 @@ impl Searched {
             model,
             source,
             run,
+            metric: None,
+            protocol: None,
         };
         Ok((set, Names::Ids(ids)))
     }
