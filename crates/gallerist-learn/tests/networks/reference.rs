@@ -7,12 +7,14 @@ use gallerist_learn::network::{InputShape, Layout, MobileNetV2Config, NetworkCon
 use gallerist_learn::weights;
 use safetensors::SafeTensors;
 
-/// The folder with trained weights and their reference outputs, where this machine has one.
+/// The folder with trained weights and their reference outputs, where `GALLERIST_REFERENCE_WEIGHTS` names one.
+///
+/// # Panics
+/// When the folder it names does not exist.
 fn folder() -> Option<PathBuf> {
-    let given = std::env::var_os("GALLERIST_REFERENCE_WEIGHTS").map(PathBuf::from);
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/weights");
-    let above = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/weights");
-    given.into_iter().chain([beside, above]).find(|path| path.is_dir())
+    let folder = PathBuf::from(std::env::var_os("GALLERIST_REFERENCE_WEIGHTS")?);
+    assert!(folder.is_dir(), "GALLERIST_REFERENCE_WEIGHTS: `{}` is no folder", folder.display());
+    Some(folder)
 }
 
 #[test]
