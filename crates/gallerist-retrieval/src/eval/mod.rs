@@ -37,12 +37,14 @@ mod precision_at_recall;
 mod protocol;
 mod query_values;
 mod r_precision;
+mod ranked;
 mod ranks;
 mod recall;
 mod reciprocal_rank;
 mod relevance;
 mod report;
 mod task;
+mod verdict;
 mod verification;
 
 use crate::search::Metric;
@@ -59,18 +61,20 @@ pub use measure::Measure;
 pub use multi_query::{Pooled, Pooling, pool_queries};
 pub use ndcg::{Gain, ndcg, ndcg_at};
 pub use one_shot::{OneShot, Trial, one_shot};
-pub use plan::{Further, Labelled, Plan, Report, Row};
+pub use plan::{Further, Labelled, Named, Plan, Report, Row, Rules};
 pub use precision::precision_at_k;
 pub use precision_at_recall::precision_at_recall;
 pub use protocol::{PROTOCOLS, Protocol, Setting};
 pub use query_values::QueryValues;
 pub use r_precision::r_precision;
+pub use ranked::{Ranked, RankedItem};
 pub use ranks::RelevantRanks;
 pub use recall::recall_at_k;
 pub use reciprocal_rank::reciprocal_rank;
 pub use relevance::{Relevance, SharedLabels};
 pub use report::{Evaluation, Metrics};
 pub use task::{Labels, Measured, Side, Task, evaluate_graded};
+pub use verdict::Verdict;
 pub use verification::{Operating, Verification, VerificationOptions, verify};
 
 /// What to measure, and how rows are compared.

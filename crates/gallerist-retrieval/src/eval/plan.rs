@@ -4,10 +4,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::verdict::{Judge, Judged};
 use super::{
     Bootstrap, EvalOptions, Evaluation, FewShot, FewShotOptions, Intervals, Labels, Measured, Pooling,
-    Protocol, Setting, Side, Sightings, Task, Verification, VerificationOptions, few_shot, pool_queries,
-    verify,
+    Protocol, Ranked, Setting, Side, Sightings, Task, Verdict, Verification, VerificationOptions, few_shot,
+    pool_queries, verify,
 };
 use crate::cluster::{Agreement, Preset, agreement};
 use crate::labels::{self, LabelSets};
@@ -42,6 +43,20 @@ impl Labelled {
         };
         Ok(Self { embeddings: set.embeddings, labels, cameras: set.cameras })
     }
+
+    /// The labels and cameras alone.
+    pub fn named(&self) -> Named<'_> {
+        Named { labels: &self.labels, cameras: self.cameras.as_deref() }
+    }
+}
+
+/// What the images of one side show: all that the rules of a protocol look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The label of each row; `a|b` is a set of two.
+    pub labels: &'a [String],
+    /// The camera of each row, where it is known.
+    pub cameras: Option<&'a [String]>,
 }
 
 /// What is measured of a test set. The default is one [`Evaluation`] and nothing beside it.
@@ -160,10 +175,9 @@ impl Plan {
     /// one set only, cameras, or single labels, and was given something else; and the errors of what is
     /// measured.
     pub fn run(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<Report> {
-        self.check(queries, gallery)?;
-        let data = Encoded::new(queries, gallery, self.knows_cameras());
-        let junk = self.protocol.and_then(|protocol| data.class_named(protocol.junk?));
-        let task = data.task(queries, gallery).without(junk);
+        let data = self.checked(queries, gallery)?;
+        let junk = data.junk;
+        let task = data.task(queries, gallery);
         let measured = task.measure(&self.options)?;
         let row = |measured: Measured, classes: &[u32]| -> Result<Row> {
             let run = |bootstrap: &Bootstrap| bootstrap.run(&measured.queries, classes);
@@ -212,6 +226,74 @@ impl Plan {
         Ok(Report { evaluation, further: Further { intervals, ..further } })
     }
 
+    /// The metrics alone, with the values of each query that they are the means of.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn measure(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<Measured> {
+        let rules = self.checked(queries, gallery)?;
+        let Measured { evaluation, queries } = rules.task(queries, gallery).measure(&self.options)?;
+        Ok(Measured { evaluation: self.named(evaluation), queries })
+    }
+
+    /// The first `k` items of the ranked lists of the queries `of`: the lists that the metrics are computed
+    /// from, without the images that take up no rank ([`Task::ranked`]).
+    ///
+    /// ```
+    /// use gallerist_retrieval::{Matrix, eval::{Labelled, Plan, Protocol}};
+    ///
+    /// let side = |rows: &[f32], labels: &[&str], cameras: &[&str]| {
+    ///     let text = |of: &[&str]| of.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+    ///     let embeddings = rows.iter().flat_map(|angle| [angle.cos(), angle.sin()]).collect();
+    ///     let embeddings = Matrix::new(rows.len(), 2, embeddings)?;
+    ///     Ok::<_, gallerist_retrieval::Error>(
+    ///         Labelled { embeddings, labels: text(labels), cameras: Some(text(cameras)) })
+    /// };
+    /// let queries = side(&[0.0], &["0007"], &["1"])?;
+    /// // The query's person from the query's camera, junk, a distractor, and the query's person from camera 2.
+    /// let gallery = side(&[0.1, 0.2, 0.3, 0.4], &["0007", "-1", "0000", "0007"], &["1", "2", "2", "2"])?;
+    /// let plan = Plan::of(Protocol::named("market1501").unwrap());
+    /// let list = &plan.ranked(&queries, Some(&gallery), &[0], 10)?[0];
+    /// let found: Vec<_> = list.items.iter().map(|hit| (hit.item, hit.is_right())).collect();
+    /// assert_eq!(found, [(2, false), (3, true)]);
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run) and [`Task::ranked`].
+    pub fn ranked(
+        &self,
+        queries: &Labelled,
+        gallery: Option<&Labelled>,
+        of: &[usize],
+        k: usize,
+    ) -> Result<Vec<Ranked>> {
+        self.checked(queries, gallery)?.task(queries, gallery).ranked(self.options.metric, of, k)
+    }
+
+    /// Who is right for whom and who takes up no rank, without embeddings: for lists that were ranked
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn rules(&self, queries: Named, gallery: Option<Named>) -> Result<Rules> {
+        let rows = gallery.map(|side| (side, side.labels.len()));
+        self.check((queries, queries.labels.len()), rows)?;
+        Ok(self.encode(queries, gallery))
+    }
+
+    fn checked(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<Rules> {
+        let rows = gallery.map(|side| (side.named(), side.embeddings.rows()));
+        self.check((queries.named(), queries.embeddings.rows()), rows)?;
+        Ok(self.encode(queries.named(), gallery.map(Labelled::named)))
+    }
+
+    fn encode(&self, queries: Named, gallery: Option<Named>) -> Rules {
+        let mut rules = Rules::new(queries, gallery, self.knows_cameras());
+        rules.junk = self.protocol.and_then(|protocol| rules.class_named(protocol.junk?));
+        rules
+    }
+
     fn knows_cameras(&self) -> bool {
         self.protocol.is_none_or(|protocol| protocol.setting == Setting::Cameras)
     }
@@ -225,7 +307,8 @@ impl Plan {
         }
     }
 
-    fn check(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<()> {
+    /// Labels and cameras of each side, with its number of rows.
+    fn check(&self, queries: (Named, usize), gallery: Option<(Named, usize)>) -> Result<()> {
         let refuse = |what: &str, problem: &str, hint: &str| {
             Err(Error::Protocol {
                 what: what.to_owned(),
@@ -234,16 +317,16 @@ impl Plan {
             })
         };
         for (rows, side) in [("queries", Some(queries)), ("gallery rows", gallery)] {
-            let Some(side) = side else { continue };
+            let Some((side, wanted)) = side else { continue };
             let rows = if gallery.is_none() { "embeddings" } else { rows };
-            let wanted = side.embeddings.rows();
-            let cameras = side.cameras.as_ref().map_or(wanted, Vec::len);
+            let cameras = side.cameras.map_or(wanted, <[String]>::len);
             for (what, found) in [("labels", side.labels.len()), ("cameras", cameras)] {
                 if found != wanted {
                     return Err(Error::Count { what, rows, wanted, found });
                 }
             }
         }
+        let (queries, gallery) = (queries.0, gallery.map(|(side, _)| side));
         if let Some(protocol) = self.protocol {
             let what = format!("the protocol `{}`", protocol.name);
             match (protocol.setting, gallery) {
@@ -280,7 +363,7 @@ impl Plan {
             }
         }
         let sets =
-            labels::are_sets(&queries.labels) || gallery.is_some_and(|side| labels::are_sets(&side.labels));
+            labels::are_sets(queries.labels) || gallery.is_some_and(|side| labels::are_sets(side.labels));
         if sets {
             let of_classes = [
                 (self.cluster.is_some(), "clustering"),
@@ -298,8 +381,23 @@ impl Plan {
     }
 }
 
-/// Labels and cameras as numbers.
-struct Encoded {
+/// Who is right for whom and who takes up no rank, by the labels and cameras of queries and gallery.
+///
+/// ```
+/// use gallerist_retrieval::eval::{Named, Plan, Protocol, Verdict};
+///
+/// let text = |of: [&str; 3]| of.map(String::from);
+/// let (people, cameras) = (text(["0007", "-1", "0000"]), text(["2", "1", "1"]));
+/// let gallery = Named { labels: &people, cameras: Some(&cameras) };
+/// let query = Named { labels: &people[..1], cameras: Some(&cameras[1..2]) };
+/// let rules = Plan::of(Protocol::named("market1501").unwrap()).rules(query, Some(gallery))?;
+/// let verdicts = [0, 1, 2].map(|item| rules.verdict(0, item));
+/// assert_eq!(verdicts, [Verdict::Right { grade: 1 }, Verdict::Skipped, Verdict::Wrong]);
+/// assert!(rules.is_junk(1));
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rules {
     names: Vec<String>,
     query_classes: Vec<u32>,
     gallery_classes: Vec<u32>,
@@ -307,47 +405,89 @@ struct Encoded {
     query_cameras: Option<Vec<u32>>,
     gallery_cameras: Option<Vec<u32>>,
     cameras_count: bool,
+    junk: Option<u32>,
+    /// Queries are the gallery.
+    same: bool,
 }
 
-impl Encoded {
-    fn new(queries: &Labelled, gallery: Option<&Labelled>, cameras_count: bool) -> Self {
-        let gallery_labels = gallery.map_or(&[][..], |side| &side.labels);
-        let (of_queries, of_gallery) = labels::encode_both(&queries.labels, gallery_labels);
-        let sets = labels::are_sets(&queries.labels) || labels::are_sets(gallery_labels);
-        let none = Vec::new();
-        let gallery_cameras = gallery.and_then(|side| side.cameras.as_ref());
+impl Rules {
+    fn new(queries: Named, gallery: Option<Named>, cameras_count: bool) -> Self {
+        let gallery_labels = gallery.map_or(&[][..], |side| side.labels);
+        let (of_queries, of_gallery) = labels::encode_both(queries.labels, gallery_labels);
+        let sets = labels::are_sets(queries.labels) || labels::are_sets(gallery_labels);
+        let gallery_cameras = gallery.and_then(|side| side.cameras);
         let (query_numbers, gallery_numbers) =
-            labels::encode_both(queries.cameras.as_ref().unwrap_or(&none), gallery_cameras.unwrap_or(&none));
+            labels::encode_both(queries.cameras.unwrap_or(&[]), gallery_cameras.unwrap_or(&[]));
         Self {
             names: of_queries.names,
             query_classes: of_queries.ids,
             gallery_classes: of_gallery.ids,
-            sets: sets.then(|| labels::encode_sets(&queries.labels, gallery_labels)),
-            query_cameras: queries.cameras.as_ref().map(|_| query_numbers.ids),
+            sets: sets.then(|| labels::encode_sets(queries.labels, gallery_labels)),
+            query_cameras: queries.cameras.map(|_| query_numbers.ids),
             gallery_cameras: gallery_cameras.map(|_| gallery_numbers.ids),
             cameras_count,
+            junk: None,
+            same: gallery.is_none(),
         }
+    }
+
+    /// What gallery item `item` is to query `query`.
+    ///
+    /// # Panics
+    /// When there is no such query or item.
+    pub fn verdict(&self, query: usize, item: usize) -> Verdict {
+        self.judge().verdict(query, item)
+    }
+
+    /// Whether gallery item `item` is skipped for every query.
+    ///
+    /// # Panics
+    /// When there is no such item.
+    pub fn is_junk(&self, item: usize) -> bool {
+        self.judge().is_junk(item)
     }
 
     fn class_named(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|known| known == name).map(|at| at as u32)
     }
 
-    fn task<'a>(&'a self, queries: &'a Labelled, gallery: Option<&'a Labelled>) -> Task<'a> {
-        let counted = |cameras: &'a Option<Vec<u32>>| cameras.as_deref().filter(|_| self.cameras_count);
-        let side = |of: &'a Labelled, classes, sets: Option<&'a LabelSets>, cameras| Side {
-            embeddings: of.embeddings.view(),
+    fn judge(&self) -> Judge<'_> {
+        let queries = self.queries();
+        let gallery = if self.same { queries } else { self.gallery() };
+        Judge { queries, gallery, same: self.same, junk: self.junk }
+    }
+
+    fn queries(&self) -> Judged<'_> {
+        self.side(&self.query_classes, self.sets.as_ref().map(|sets| &sets.0), &self.query_cameras)
+    }
+
+    fn gallery(&self) -> Judged<'_> {
+        self.side(&self.gallery_classes, self.sets.as_ref().map(|sets| &sets.1), &self.gallery_cameras)
+    }
+
+    fn side<'a>(
+        &self,
+        classes: &'a [u32],
+        sets: Option<&'a LabelSets>,
+        cameras: &'a Option<Vec<u32>>,
+    ) -> Judged<'a> {
+        Judged {
             labels: sets.map_or(Labels::Classes(classes), Labels::Sets),
-            cameras: counted(cameras),
-        };
-        let (query_sets, gallery_sets) = (self.sets.as_ref().map(|s| &s.0), self.sets.as_ref().map(|s| &s.1));
-        let of_queries = side(queries, &self.query_classes, query_sets, &self.query_cameras);
-        match gallery {
-            None => Task::every_row(of_queries),
-            Some(gallery) => {
-                let of_gallery = side(gallery, &self.gallery_classes, gallery_sets, &self.gallery_cameras);
-                Task::split(of_queries, of_gallery)
-            }
+            cameras: cameras.as_deref().filter(|_| self.cameras_count),
         }
+    }
+
+    fn task<'a>(&'a self, queries: &'a Labelled, gallery: Option<&'a Labelled>) -> Task<'a> {
+        let side = |of: &'a Labelled, Judged { labels, cameras }: Judged<'a>| Side {
+            embeddings: of.embeddings.view(),
+            labels,
+            cameras,
+        };
+        let of_queries = side(queries, self.queries());
+        let task = match gallery {
+            None => Task::every_row(of_queries),
+            Some(gallery) => Task::split(of_queries, side(gallery, self.gallery())),
+        };
+        task.without(self.junk)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::by_rows::{Rescore, RowProblem, measure_rows};
 use super::ranks::{self, Classed, PerQuery, Problem};
-use super::{EvalOptions, Evaluation, Metrics, QueryValues, Relevance, SharedLabels};
+use super::verdict::{Judge, Judged};
+use super::{EvalOptions, Evaluation, Metrics, QueryValues, Relevance, SharedLabels, Verdict};
 use crate::labels::LabelSets;
 use crate::rerank::{KReciprocal, QueryExpansion};
 use crate::{Error, Matrix, MatrixView, Result};
@@ -22,6 +23,22 @@ impl Labels<'_> {
         match self {
             Self::Classes(classes) => classes.len(),
             Self::Sets(sets) => sets.len(),
+        }
+    }
+
+    /// The labels of row `i`.
+    pub(super) fn of(&self, i: usize) -> &[u32] {
+        match self {
+            Self::Classes(classes) => std::slice::from_ref(&classes[i]),
+            Self::Sets(sets) => sets.of(i),
+        }
+    }
+
+    /// The same as sets.
+    pub(super) fn to_sets(self) -> LabelSets {
+        match self {
+            Self::Classes(classes) => LabelSets::new(classes.iter().map(|&class| vec![class])),
+            Self::Sets(sets) => sets.clone(),
         }
     }
 }
@@ -130,6 +147,26 @@ impl<'a> Task<'a> {
     pub(crate) fn cameras(&self) -> Option<(&'a [u32], &'a [u32])> {
         let (queries, gallery) = self.sides();
         queries.cameras.zip(gallery.cameras)
+    }
+
+    /// What gallery item `item` is to query `query`, as the metrics count it.
+    ///
+    /// # Panics
+    /// When there is no such query or item.
+    pub fn verdict(&self, query: usize, item: usize) -> Verdict {
+        self.judge().verdict(query, item)
+    }
+
+    /// The rules without the embeddings.
+    pub(super) fn judge(&self) -> Judge<'a> {
+        let (queries, gallery) = self.sides();
+        let cameras = self.cameras();
+        Judge {
+            queries: Judged { labels: queries.labels, cameras: cameras.map(|(queries, _)| queries) },
+            gallery: Judged { labels: gallery.labels, cameras: cameras.map(|(_, gallery)| gallery) },
+            same: self.is_one_set(),
+            junk: self.junk,
+        }
     }
 
     /// Measures by the distances of the embeddings.
@@ -241,33 +278,17 @@ impl<'a> Task<'a> {
         rescore: Option<&dyn Rescore>,
         options: &EvalOptions,
     ) -> Result<PerQuery> {
-        let sets = |labels: Labels| match labels {
-            Labels::Classes(classes) => LabelSets::new(classes.iter().map(|&class| vec![class])),
-            Labels::Sets(sets) => sets.clone(),
-        };
         let (of_queries, of_gallery) = self.sides();
-        let query_sets = sets(of_queries.labels);
-        let relevance = SharedLabels::new(&query_sets, &sets(of_gallery.labels));
-        let classed = self.classed(false)?;
-        let junk = |item: usize| match of_gallery.labels {
-            Labels::Classes(classes) => Some(classes[item]) == self.junk,
-            Labels::Sets(_) => false,
-        };
-        let skips = |query: usize, item: usize| match &classed {
-            Some(problem) => {
-                query == item && problem.same
-                    || junk(item)
-                    || problem.queries.labels[query] == problem.gallery.labels[item]
-                        && problem.skips(query, item)
-            }
-            None => query == item && self.is_one_set(),
-        };
+        let query_sets = of_queries.labels.to_sets();
+        let relevance = SharedLabels::new(&query_sets, &of_gallery.labels.to_sets());
+        let judge = self.judge();
+        let skips = |query: usize, item: usize| judge.skips(query, item);
         let problem = RowProblem {
             queries,
             gallery,
             relevance: &relevance,
             skips: &skips,
-            items: (0..gallery.rows()).filter(|&item| !junk(item)).count(),
+            items: (0..gallery.rows()).filter(|&item| !judge.is_junk(item)).count(),
             rescore,
         };
         measure_rows(&problem, options.metric, options.measures.len(), |ranks, out| options.fill(ranks, out))
