@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::ranks::{Counts, PerQuery, Query};
+use super::ties::Extremes;
 use super::{Relevance, RelevantRanks};
 use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, pack_rows, rank_key, score_of};
@@ -38,7 +39,8 @@ pub(super) fn measure_rows(
 ) -> Result<PerQuery> {
     let order = |rows: Range<usize>| rows.collect::<Vec<_>>();
     let items = pack_rows(problem.gallery, &order(0..problem.gallery.rows()), "gallery", metric)?;
-    let mut per_query = PerQuery { queries: Vec::new(), values: Vec::new(), gallery: problem.items };
+    let mut per_query =
+        PerQuery { queries: Vec::new(), values: Vec::new(), extremes: Vec::new(), gallery: problem.items };
     for start in (0..problem.queries.rows()).step_by(QUERIES) {
         let rows = start..problem.queries.rows().min(start + QUERIES);
         let queries = pack_rows(problem.queries, &order(rows), "queries", metric)?;
@@ -52,14 +54,40 @@ pub(super) fn measure_rows(
             counts.ranks(&mut ranks);
             let mut values = vec![0.0; width];
             measure(&RelevantRanks::graded(&ranks, &grades), &mut values);
-            (Query { has_match: !ranks.is_empty(), tied: counts.tied }, values)
+            let extremes = extremes(query, &counts, &grades, &values, &measure);
+            (Query { has_match: !ranks.is_empty(), tied: counts.tied() }, values, extremes)
         });
-        for (query, values) in found {
+        for (query, values, extremes) in found {
             per_query.queries.push(query);
             per_query.values.extend(values);
+            per_query.extremes.extend(extremes);
         }
     }
     Ok(per_query)
+}
+
+/// The values of a query at the extreme orders of its ties, where they differ from `values`. Relevant items of
+/// one score tie among themselves, too, where their grades differ.
+fn extremes(
+    query: usize,
+    counts: &Counts,
+    grades: &[u32],
+    values: &[f64],
+    measure: impl Fn(&RelevantRanks, &mut [f64]),
+) -> Option<Extremes> {
+    let differ =
+        |group: Range<usize>| grades[group.clone()].iter().any(|&grade| grade != grades[group.start]);
+    if !counts.tied() && !counts.groups().any(differ) {
+        return None;
+    }
+    let (best, worst) = counts.extreme_ranks();
+    let (mut falling, mut rising) = (grades.to_vec(), grades.to_vec());
+    for group in counts.groups() {
+        falling[group.clone()].sort_unstable_by(|a, b| b.cmp(a));
+        rising[group].sort_unstable();
+    }
+    let (best, worst) = (RelevantRanks::graded(&best, &falling), RelevantRanks::graded(&worst, &rising));
+    Extremes::of(query, values, (best, worst), measure)
 }
 
 /// Counts the items before each relevant one, and gives the grades in that order.

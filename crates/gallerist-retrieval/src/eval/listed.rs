@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::ranks::{PerQuery, Query};
 use super::task::measured;
+use super::ties::Extremes;
 use super::{EvalOptions, Measure, Measured, RelevantRanks};
 use crate::index::{Index, IndexKind, ItemFilter};
 use crate::search::Metric;
@@ -33,7 +34,8 @@ const QUERIES: usize = 1024;
 /// Measures the lists of `index`: items with the query's class are relevant to it.
 ///
 /// Recall@K, precision@K, CMC@K and NDCG@K need lists of K items, MAP@R and R-precision as many as
-/// the largest class has, the others all.
+/// the largest class has, the others all. Ties are those within a list; items exactly as close as its last
+/// one that come after its end are not known.
 ///
 /// ```
 /// use gallerist_retrieval::eval::{EvalOptions, Listed, evaluate_index};
@@ -84,7 +86,8 @@ pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions)
     let depth = options.measures.iter().map(|&measure| depth(measure, largest, listed.gallery.len()));
     let depth = depth.max().unwrap_or(1).clamp(1, listed.gallery.len().max(1));
 
-    let mut per_query = PerQuery { queries: vec![], values: vec![], gallery: listed.gallery.len() };
+    let mut per_query =
+        PerQuery { queries: vec![], values: vec![], extremes: vec![], gallery: listed.gallery.len() };
     for start in (0..queries).step_by(QUERIES) {
         let rows = start..queries.min(start + QUERIES);
         let cols = listed.queries.cols();
@@ -95,11 +98,16 @@ pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions)
         let lists = index.search(part, k, &ItemFilter::default())?;
         for (row, (ids, scores)) in rows.zip(lists.iter()) {
             let own = listed.own.map(|own| own[row]);
-            let (ranks, tied) = gallery.ranks(&listed.labels[row], own, ids, scores);
+            let Places { ranks, best, worst, tied } = gallery.places(&listed.labels[row], own, ids, scores);
             per_query.queries.push(Query { has_match: !ranks.is_empty(), tied });
             let at = per_query.values.len();
             per_query.values.resize(at + options.measures.len(), 0.0);
-            options.fill(&RelevantRanks::new(&ranks), &mut per_query.values[at..]);
+            let fill = |ranks: &RelevantRanks, out: &mut [f64]| options.fill(ranks, out);
+            fill(&RelevantRanks::new(&ranks), &mut per_query.values[at..]);
+            if tied {
+                let extreme = (RelevantRanks::new(&best), RelevantRanks::new(&worst));
+                per_query.extremes.extend(Extremes::of(row, &per_query.values[at..], extreme, fill));
+            }
         }
     }
     let kind = match info.kind {
@@ -147,31 +155,42 @@ impl<'a> Gallery<'a> {
         self.sizes.get(label).copied().unwrap_or(0)
     }
 
-    /// The ranks of the items with `label` in a list, those that are missing behind its end, and
-    /// whether one of another class has exactly the score of one of them.
-    fn ranks(&self, label: &str, own: Option<u64>, ids: &[u64], scores: &[f32]) -> (Vec<u32>, bool) {
+    /// The ranks of the items with `label` in a list; those that are missing come after its end.
+    fn places(&self, label: &str, own: Option<u64>, ids: &[u64], scores: &[f32]) -> Places {
         let is_own = |id: &u64| Some(*id) == own;
         let in_class = own.is_some_and(|own| self.labels.get(&own) == Some(&label));
         let wanted = self.size(label) - usize::from(in_class);
-        let mut ranks = Vec::with_capacity(wanted);
-        let mut tied = false;
-        // The score of the run of equal ones, and whether it has relevant and other items.
-        let mut run = (f32::NAN, false, false);
-        let mut rank = 0;
-        for (id, &score) in ids.iter().zip(scores).filter(|(id, _)| !is_own(id)) {
-            rank += 1;
-            if score != run.0 {
-                run = (score, false, false);
-            }
-            if self.labels.get(id) == Some(&label) {
-                ranks.push(rank);
-                run.1 = true;
-            } else {
-                run.2 = true;
-            }
-            tied |= run.1 && run.2;
+        let list: Vec<(f32, bool)> = (ids.iter().zip(scores))
+            .filter(|(id, _)| !is_own(id))
+            .map(|(id, &score)| (score, self.labels.get(id) == Some(&label)))
+            .collect();
+        let mut places = Places::default();
+        let mut before = 0;
+        for run in list.chunk_by(|a, b| a.0 == b.0) {
+            let (length, right) = (run.len() as u32, run.iter().filter(|(_, right)| *right).count() as u32);
+            let ranks = (before + 1..).zip(run).filter(|(_, (_, right))| *right);
+            places.ranks.extend(ranks.map(|(rank, _)| rank));
+            places.best.extend(before + 1..=before + right);
+            places.worst.extend(before + length - right + 1..=before + length);
+            places.tied |= 0 < right && right < length;
+            before += length;
         }
-        ranks.extend((rank + 1..).take(wanted.saturating_sub(ranks.len())));
-        (ranks, tied)
+        let missing = wanted.saturating_sub(places.ranks.len());
+        for ranks in [&mut places.ranks, &mut places.best, &mut places.worst] {
+            ranks.extend((before + 1..).take(missing));
+        }
+        places
     }
+}
+
+/// The ranks of a query's relevant items.
+#[derive(Default)]
+struct Places {
+    ranks: Vec<u32>,
+    /// Those where of items exactly as close the relevant ones come first.
+    best: Vec<u32>,
+    /// Those where they come last.
+    worst: Vec<u32>,
+    /// An item of another class has exactly the score of one of them.
+    tied: bool,
 }

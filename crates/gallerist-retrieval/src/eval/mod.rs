@@ -15,10 +15,12 @@
 //! - A query without any relevant item is a miss in Recall@K, precision@K and the reciprocal
 //!   rank, and is left out of the metrics that divide by the number of relevant items;
 //!   [`Evaluation::queries_without_match`] counts such queries.
-//! - Items with equal scores stand in the order of their indices. That order says nothing about
-//!   the embedding, so [`Evaluation::ties`] counts the queries it decides, and
-//!   [`Evaluation::notes`] says so. An embedding that maps everything to one point gets what the
-//!   order of the files gives it, which is about chance, and one tie per query.
+//! - Items with equal scores have the order of their indices. That order says nothing about the
+//!   embedding, so [`Evaluation::ties`] counts the queries it may decide, [`Evaluation::tie_bounds`]
+//!   has the lowest and highest value of each metric over all orders, and [`Evaluation::notes`]
+//!   names the metrics for which they differ by more than 0.0005. An embedding that maps everything
+//!   to one point gets what the order of the files gives it, which is about chance, one tie per
+//!   query, and that note.
 
 mod average_precision;
 mod bootstrap;
@@ -44,6 +46,7 @@ mod reciprocal_rank;
 mod relevance;
 mod report;
 mod task;
+mod ties;
 mod verdict;
 mod verification;
 
@@ -74,6 +77,7 @@ pub use reciprocal_rank::reciprocal_rank;
 pub use relevance::{Relevance, SharedLabels};
 pub use report::{Evaluation, Metrics};
 pub use task::{Labels, Measured, Side, Task, evaluate_graded};
+pub use ties::TieBounds;
 pub use verdict::Verdict;
 pub use verification::{Operating, Verification, VerificationOptions, verify};
 

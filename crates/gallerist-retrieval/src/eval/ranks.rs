@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::ties::Extremes;
 use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
 use crate::search::{Metric, Scorer, pack_rows, panels_per_block, rank_key, rounds, score_of};
 use crate::{MatrixView, Result};
@@ -107,6 +108,8 @@ pub(super) struct PerQuery {
     pub(super) queries: Vec<Query>,
     /// `width` values per query.
     pub(super) values: Vec<f64>,
+    /// The queries whose values depend on the order of items exactly as close.
+    pub(super) extremes: Vec<Extremes>,
     /// Gallery items that are not junk.
     pub(super) gallery: usize,
 }
@@ -140,14 +143,25 @@ pub(super) fn measure_queries(
     let mut per_query = PerQuery {
         queries: vec![Query { has_match: false, tied: false }; query_order.len()],
         values: vec![0.0; query_order.len() * width],
+        extremes: Vec::new(),
         gallery: item_order.len(),
     };
     let mut ranks = Vec::new();
     let mut take = |order: &[usize], counts: &[Counts]| {
         for (&row, counts) in order.iter().zip(counts) {
+            // It is counted again, and taken then.
+            if counts.undecided {
+                continue;
+            }
             counts.ranks(&mut ranks);
-            per_query.queries[row] = Query { has_match: !counts.relevant.is_empty(), tied: counts.tied };
-            measure(&RelevantRanks::new(&ranks), &mut per_query.values[row * width..][..width]);
+            per_query.queries[row] = Query { has_match: !counts.relevant.is_empty(), tied: counts.tied() };
+            let values = &mut per_query.values[row * width..][..width];
+            measure(&RelevantRanks::new(&ranks), values);
+            if counts.tied() {
+                let (best, worst) = counts.extreme_ranks();
+                let extreme = (RelevantRanks::new(&best), RelevantRanks::new(&worst));
+                per_query.extremes.extend(Extremes::of(row, values, extreme, &measure));
+            }
         }
     };
     let undecided = if problem.symmetric && query_order == item_order {
@@ -189,9 +203,23 @@ pub(super) struct Counts {
     relevant: Vec<u64>,
     /// Irrelevant items before relevant item i and after item i - 1.
     between: Vec<u32>,
-    pub(super) tied: bool,
+    /// At the first relevant item of each score, the irrelevant items of that score. Empty while there are none.
+    ties: Vec<Tie>,
     /// Some item's place was not decided by counting.
     undecided: bool,
+}
+
+/// Irrelevant items that have exactly the score of a relevant one.
+#[derive(Clone, Copy, Default)]
+struct Tie {
+    items: u32,
+    /// Those before the first relevant item of that score.
+    ahead: u32,
+}
+
+/// Whether two keys are of one score.
+fn same_score(a: u64, b: u64) -> bool {
+    a >> 32 == b >> 32
 }
 
 impl Counts {
@@ -208,8 +236,51 @@ impl Counts {
         if let Some(count) = self.between.get_mut(before) {
             *count += 1;
         }
-        let ties = |at: usize| self.relevant.get(at).is_some_and(|&relevant| relevant >> 32 == key >> 32);
-        self.tied |= ties(before) || before > 0 && ties(before - 1);
+        let ties = |at: usize| self.relevant.get(at).is_some_and(|&relevant| same_score(relevant, key));
+        if ties(before) || before > 0 && ties(before - 1) {
+            self.add_tie(key, before);
+        }
+    }
+
+    /// Counts an irrelevant item once more: it has the score of a relevant one.
+    #[cold]
+    fn add_tie(&mut self, key: u64, before: usize) {
+        let first = self.relevant.partition_point(|&relevant| relevant >> 32 > key >> 32);
+        self.ties.resize(self.relevant.len(), Tie::default());
+        self.ties[first].items += 1;
+        self.ties[first].ahead += u32::from(before == first);
+    }
+
+    /// Whether an irrelevant item has exactly the score of a relevant one.
+    pub(super) fn tied(&self) -> bool {
+        !self.ties.is_empty()
+    }
+
+    /// The places of the relevant items of one score, one range after the other.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut start = 0;
+        self.relevant.chunk_by(|&a, &b| same_score(a, b)).map(move |group| {
+            start += group.len();
+            start - group.len()..start
+        })
+    }
+
+    /// The ranks where of items exactly as close the relevant ones come first, and where they come last.
+    pub(super) fn extreme_ranks(&self) -> (Vec<u32>, Vec<u32>) {
+        let (mut best, mut worst) = (Vec::new(), Vec::new());
+        let mut before = 0;
+        for group in self.groups() {
+            let Tie { items, ahead } = self.ties.get(group.start).copied().unwrap_or_default();
+            // Irrelevant items of a better score; those of a score that come after its last relevant item
+            // are counted between it and the next.
+            let better = before + self.between[group.start] - ahead;
+            let first = better + group.start as u32 + 1;
+            let size = group.len() as u32;
+            best.extend(first..first + size);
+            worst.extend(first + items..first + items + size);
+            before += self.between[group].iter().sum::<u32>();
+        }
+        (best, worst)
     }
 
     pub(super) fn ranks(&self, into: &mut Vec<u32>) {

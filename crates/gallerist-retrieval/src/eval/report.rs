@@ -7,6 +7,7 @@ use std::ops::Index;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::TieBounds;
 use crate::search::Metric;
 
 /// The numbers of one evaluation, and what is needed to judge them.
@@ -26,6 +27,10 @@ pub struct Evaluation {
     pub queries_without_match: usize,
     /// Queries for which an irrelevant item is exactly as close as a relevant one.
     pub ties: usize,
+    /// The metrics that depend on the order of items exactly as close, with their lowest and highest value
+    /// over all orders.
+    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
+    pub tie_bounds: Metrics<TieBounds>,
     /// Embeddings that are all zero; their cosine with everything is 0.
     pub zero_rows: usize,
     /// What a reader of the numbers should know.
@@ -51,6 +56,11 @@ impl<T: Copy> Metrics<T> {
     /// Names and values in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, T)> {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+
+    /// True when there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Adds a value; one of the same name is replaced.

@@ -2,6 +2,7 @@
 
 use super::by_rows::{Rescore, RowProblem, measure_rows};
 use super::ranks::{self, Classed, PerQuery, Problem};
+use super::ties;
 use super::verdict::{Judge, Judged};
 use super::{EvalOptions, Evaluation, Metrics, QueryValues, Relevance, SharedLabels, Verdict};
 use crate::labels::LabelSets;
@@ -414,14 +415,9 @@ pub(super) fn measured(
         metrics.push(measure.to_string(), values.mean(at));
     }
     let queries = values.len();
-    let ties = per_query.queries.iter().filter(|query| query.tied).count();
-    let mut notes = Vec::new();
-    if ties > 0 {
-        notes.push(format!(
-            "{ties} of {queries} queries have an irrelevant item exactly as close as a relevant \
-             one; the lower index decides, which says nothing about the embedding"
-        ));
-    }
+    let tied = per_query.queries.iter().filter(|query| query.tied).count();
+    let tie_bounds = ties::bounds(&values, &per_query.extremes);
+    let notes = ties::note(&tie_bounds, tied, queries).into_iter().collect();
     let evaluation = Evaluation {
         protocol,
         metric: options.metric,
@@ -429,7 +425,8 @@ pub(super) fn measured(
         queries,
         gallery: per_query.gallery,
         queries_without_match: values.has_match.iter().filter(|&&has_match| !has_match).count(),
-        ties,
+        ties: tied,
+        tie_bounds,
         zero_rows,
         notes,
     };
