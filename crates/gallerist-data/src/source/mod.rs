@@ -154,6 +154,26 @@ impl ImageSet {
         self.items[i].split.map(|split| self.split_names[split as usize].as_str())
     }
 
+    /// Whether some image belongs to this split, or to a split that the name stands for in the
+    /// [layout](Layout::split_names).
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # for split in ["query", "gallery"] {
+    /// #     std::fs::create_dir_all(folder.path().join(split).join("wren")).unwrap();
+    /// #     std::fs::write(folder.path().join(split).join("wren/1.png"), "").unwrap();
+    /// # }
+    /// let set = gallerist_data::ImageSet::open(&folder).unwrap(); // query/wren/1.png, gallery/wren/1.png
+    /// assert!(set.has_split("query") && set.has_split("gallery") && !set.has_split("test"));
+    /// ```
+    pub fn has_split(&self, name: &str) -> bool {
+        let members = self.layout.map_or(vec![name], |layout| layout.members(name));
+        self.split_names.iter().enumerate().any(|(number, split)| {
+            members.contains(&split.as_str())
+                && self.items.iter().any(|item| item.split == Some(number as u32))
+        })
+    }
+
     /// The bounding box of image `i`, where the annotations have one.
     pub fn bounding_box(&self, i: usize) -> Option<BoundingBox> {
         self.items[i].window

@@ -59,6 +59,21 @@ pub struct Named<'a> {
     pub cameras: Option<&'a [String]>,
 }
 
+/// What is known of a side of an evaluation before its images are embedded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether each row has a camera.
+    pub cameras: bool,
+    /// Whether some row has several labels (`a|b`).
+    pub label_sets: bool,
+}
+
+impl Known {
+    fn of(side: Named) -> Self {
+        Self { cameras: side.cameras.is_some(), label_sets: labels::are_sets(side.labels) }
+    }
+}
+
 /// What is measured of a test set. The default is one [`Evaluation`] and nothing beside it.
 ///
 /// ```
@@ -82,6 +97,8 @@ pub struct Named<'a> {
 pub struct Plan {
     /// The benchmark whose rules hold: what is compared with what, cameras, junk.
     pub protocol: Option<&'static Protocol>,
+    /// Cameras do not count, also where both sides have them.
+    pub ignore_cameras: bool,
     /// The metrics, and how rows are compared.
     pub options: EvalOptions,
     /// The same metrics after re-ranking, as a row of its own.
@@ -178,11 +195,15 @@ impl Plan {
         let data = self.checked(queries, gallery)?;
         let junk = data.junk;
         let task = data.task(queries, gallery);
+        let junk_items = data.junk_items();
         let measured = task.measure(&self.options)?;
         let row = |measured: Measured, classes: &[u32]| -> Result<Row> {
             let run = |bootstrap: &Bootstrap| bootstrap.run(&measured.queries, classes);
             let intervals = self.bootstrap.as_ref().map(run).transpose()?;
-            Ok(Row { evaluation: self.named(measured.evaluation), intervals })
+            Ok(Row {
+                evaluation: Evaluation { junk: junk_items, ..self.named(measured.evaluation) },
+                intervals,
+            })
         };
         let classes = &data.query_classes;
         let multi_query = match (self.multi_query, data.query_cameras.as_deref()) {
@@ -190,7 +211,7 @@ impl Plan {
                 let images = Sightings { embeddings: &queries.embeddings, identities: classes, cameras };
                 let pooled = pool_queries(images, pooling, self.options.metric)?;
                 let mut of = Task::split(pooled.sightings().side(), task.sides().1).without(junk);
-                of = if self.knows_cameras() { of } else { of.without_cameras() };
+                of = if self.uses_cameras() { of } else { of.without_cameras() };
                 let mut measured = of.measure(&self.options)?;
                 let how = if pooling == Pooling::Max { "max" } else { "average" };
                 measured.evaluation.protocol += &format!(", several images a query, {how} pooling");
@@ -233,7 +254,8 @@ impl Plan {
     pub fn measure(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<Measured> {
         let rules = self.checked(queries, gallery)?;
         let Measured { evaluation, queries } = rules.task(queries, gallery).measure(&self.options)?;
-        Ok(Measured { evaluation: self.named(evaluation), queries })
+        let evaluation = Evaluation { junk: rules.junk_items(), ..self.named(evaluation) };
+        Ok(Measured { evaluation, queries })
     }
 
     /// The first `k` items of the ranked lists of the queries `of`: the lists that the metrics are computed
@@ -289,26 +311,30 @@ impl Plan {
     }
 
     fn encode(&self, queries: Named, gallery: Option<Named>) -> Rules {
-        let mut rules = Rules::new(queries, gallery, self.knows_cameras());
+        let mut rules = Rules::new(queries, gallery, self.uses_cameras());
         rules.junk = self.protocol.and_then(|protocol| rules.class_named(protocol.junk?));
         rules
     }
 
-    fn knows_cameras(&self) -> bool {
-        self.protocol.is_none_or(|protocol| protocol.setting == Setting::Cameras)
+    /// Whether a gallery image of the query's label from the query's own camera is skipped, where both sides
+    /// have cameras.
+    pub fn uses_cameras(&self) -> bool {
+        !self.ignore_cameras && self.protocol.is_none_or(|protocol| protocol.setting == Setting::Cameras)
     }
 
-    fn named(&self, evaluation: Evaluation) -> Evaluation {
-        match self.protocol {
-            None => evaluation,
-            Some(protocol) => {
-                Evaluation { protocol: format!("{}: {}", protocol.name, evaluation.protocol), ..evaluation }
-            }
-        }
-    }
-
-    /// Labels and cameras of each side, with its number of rows.
-    fn check(&self, queries: (Named, usize), gallery: Option<(Named, usize)>) -> Result<()> {
+    /// Whether the plan can be run on such queries and such a gallery, before anything is embedded.
+    ///
+    /// ```
+    /// use gallerist_retrieval::eval::{Known, Plan, Protocol};
+    /// let plan = Plan::of(Protocol::named("market1501").unwrap());
+    /// let cameras = Known { cameras: true, label_sets: false };
+    /// assert!(plan.fits(cameras, Some(cameras)).is_ok());
+    /// assert!(plan.fits(cameras, None).is_err()); // there is no gallery
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] as for [`run`](Self::run).
+    pub fn fits(&self, queries: Known, gallery: Option<Known>) -> Result<()> {
         let refuse = |what: &str, problem: &str, hint: &str| {
             Err(Error::Protocol {
                 what: what.to_owned(),
@@ -316,17 +342,6 @@ impl Plan {
                 hint: Some(hint.to_owned()),
             })
         };
-        for (rows, side) in [("queries", Some(queries)), ("gallery rows", gallery)] {
-            let Some((side, wanted)) = side else { continue };
-            let rows = if gallery.is_none() { "embeddings" } else { rows };
-            let cameras = side.cameras.map_or(wanted, <[String]>::len);
-            for (what, found) in [("labels", side.labels.len()), ("cameras", cameras)] {
-                if found != wanted {
-                    return Err(Error::Count { what, rows, wanted, found });
-                }
-            }
-        }
-        let (queries, gallery) = (queries.0, gallery.map(|(side, _)| side));
         if let Some(protocol) = self.protocol {
             let what = format!("the protocol `{}`", protocol.name);
             match (protocol.setting, gallery) {
@@ -338,17 +353,15 @@ impl Plan {
                     let problem = "compares queries with a gallery, and there is one set of images";
                     return refuse(&what, problem, "give a file of queries and a file of the gallery");
                 }
-                (Setting::Cameras, Some(gallery))
-                    if queries.cameras.is_none() || gallery.cameras.is_none() =>
-                {
-                    let side = if queries.cameras.is_none() { "queries" } else { "gallery" };
+                (Setting::Cameras, Some(gallery)) if !queries.cameras || !gallery.cameras => {
+                    let side = if !queries.cameras { "queries" } else { "gallery" };
                     let problem = format!("needs the camera of each image, and the {side} have none");
                     return refuse(&what, &problem, "give a file with one camera a line");
                 }
                 _ => {}
             }
         }
-        if self.multi_query.is_some() && (gallery.is_none() || queries.cameras.is_none()) {
+        if self.multi_query.is_some() && (gallery.is_none() || !queries.cameras) {
             let problem =
                 "pools the images of an identity and a camera, and needs queries with cameras and a gallery";
             return refuse("multi-query", problem, "give query cameras, or leave multi-query out");
@@ -362,15 +375,13 @@ impl Plan {
                 return refuse("few-shot retrieval", "needs one set of images, and there is a gallery", hint);
             }
         }
-        let sets =
-            labels::are_sets(queries.labels) || gallery.is_some_and(|side| labels::are_sets(side.labels));
-        if sets {
+        if queries.label_sets || gallery.is_some_and(|side| side.label_sets) {
             let of_classes = [
                 (self.cluster.is_some(), "clustering"),
                 (self.verification.is_some(), "verification"),
                 (self.few_shot.is_some(), "few-shot retrieval"),
                 (self.multi_query.is_some(), "multi-query"),
-                (self.knows_cameras() && queries.cameras.is_some(), "an evaluation across cameras"),
+                (self.uses_cameras() && queries.cameras, "an evaluation across cameras"),
             ];
             if let Some((_, what)) = of_classes.into_iter().find(|(asked, _)| *asked) {
                 let problem = "needs one class per row, and some rows have several labels (`a|b`)";
@@ -378,6 +389,30 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    fn named(&self, evaluation: Evaluation) -> Evaluation {
+        match self.protocol {
+            None => evaluation,
+            Some(protocol) => {
+                Evaluation { protocol: format!("{}: {}", protocol.name, evaluation.protocol), ..evaluation }
+            }
+        }
+    }
+
+    /// Labels and cameras of each side, with its number of rows.
+    fn check(&self, queries: (Named, usize), gallery: Option<(Named, usize)>) -> Result<()> {
+        for (rows, side) in [("queries", Some(queries)), ("gallery rows", gallery)] {
+            let Some((side, wanted)) = side else { continue };
+            let rows = if gallery.is_none() { "embeddings" } else { rows };
+            let cameras = side.cameras.map_or(wanted, <[String]>::len);
+            for (what, found) in [("labels", side.labels.len()), ("cameras", cameras)] {
+                if found != wanted {
+                    return Err(Error::Count { what, rows, wanted, found });
+                }
+            }
+        }
+        self.fits(Known::of(queries.0), gallery.map(|(side, _)| Known::of(side)))
     }
 }
 
@@ -445,6 +480,12 @@ impl Rules {
     /// When there is no such item.
     pub fn is_junk(&self, item: usize) -> bool {
         self.judge().is_junk(item)
+    }
+
+    /// Gallery items that are skipped for every query.
+    fn junk_items(&self) -> usize {
+        let is_junk = |class: &&u32| self.junk == Some(**class);
+        if self.same { 0 } else { self.gallery_classes.iter().filter(is_junk).count() }
     }
 
     fn class_named(&self, name: &str) -> Option<u32> {

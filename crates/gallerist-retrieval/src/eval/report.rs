@@ -21,8 +21,11 @@ pub struct Evaluation {
     pub metrics: Metrics,
     /// Number of queries.
     pub queries: usize,
-    /// Number of gallery items.
+    /// Number of gallery items, junk not counted.
     pub gallery: usize,
+    /// Gallery items that the protocol skips for every query.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub junk: usize,
     /// Queries to which no gallery item is relevant.
     pub queries_without_match: usize,
     /// Queries for which an irrelevant item is exactly as close as a relevant one.
@@ -35,6 +38,10 @@ pub struct Evaluation {
     pub zero_rows: usize,
     /// What a reader of the numbers should know.
     pub notes: Vec<String>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Values by name, in the order in which they were asked for. In JSON, one flat object.

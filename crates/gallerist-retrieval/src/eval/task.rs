@@ -424,6 +424,7 @@ pub(super) fn measured(
         metrics,
         queries,
         gallery: per_query.gallery,
+        junk: 0,
         queries_without_match: values.has_match.iter().filter(|&&has_match| !has_match).count(),
         ties: tied,
         tie_bounds,

@@ -26,6 +26,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "test"],
     unions: &[],
+    protocol: Some("cars196"),
     published: &[Published::new("train", 8054, 98), Published::new("test", 8131, 98)],
 };
 

@@ -28,6 +28,7 @@ pub(super) static SPEC: Spec = Spec {
         ("gallery", &["val_shop", "gallery_test"]),
         ("test", &["query", "gallery_test"]),
     ],
+    protocol: Some("consumer_to_shop"),
     published: &[],
 };
 

@@ -27,6 +27,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "test"],
     unions: &[],
+    protocol: None,
     published: &[Published::new("train", 2990, 100), Published::new("test", 3043, 100)],
 };
 

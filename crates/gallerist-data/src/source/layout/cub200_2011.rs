@@ -23,6 +23,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "test"],
     unions: &[],
+    protocol: Some("cub200"),
     published: &[Published::new("train", 5864, 100), Published::new("test", 5924, 100)],
 };
 

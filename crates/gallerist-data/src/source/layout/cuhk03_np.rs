@@ -15,6 +15,7 @@ pub(super) static DETECTED: Spec = Spec {
     read: person::read,
     splits: person::SPLITS,
     unions: person::UNIONS,
+    protocol: Some("cuhk03"),
     published: &[
         Published::new("train", 7365, 767),
         Published::new("query", 1400, 700),
@@ -31,6 +32,7 @@ pub(super) static LABELED: Spec = Spec {
     read: person::read,
     splits: person::SPLITS,
     unions: person::UNIONS,
+    protocol: Some("cuhk03"),
     published: &[
         Published::new("train", 7368, 767),
         Published::new("query", 1400, 700),

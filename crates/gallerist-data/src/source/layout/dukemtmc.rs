@@ -11,6 +11,7 @@ pub(super) static SPEC: Spec = Spec {
     read: person::read,
     splits: person::SPLITS,
     unions: person::UNIONS,
+    protocol: Some("duke"),
     published: &[
         Published::new("train", 16_522, 702),
         Published::new("query", 2228, 702),

@@ -18,6 +18,7 @@ pub(in crate::source) static SPEC: Spec = Spec {
     read,
     splits: &[],
     unions: &[],
+    protocol: None,
     published: &[],
 };
 

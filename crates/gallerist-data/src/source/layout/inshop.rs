@@ -15,6 +15,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "query", "gallery"],
     unions: &[("test", &["query", "gallery"])],
+    protocol: Some("inshop"),
     published: &[
         Published::new("train", 25_882, 3997),
         Published::new("query", 14_218, 3985),

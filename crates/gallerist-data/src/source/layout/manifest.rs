@@ -19,6 +19,7 @@ pub(in crate::source) static SPEC: Spec = Spec {
     read: |tree, at| read(tree, at),
     splits: &[],
     unions: &[],
+    protocol: None,
     published: &[],
 };
 

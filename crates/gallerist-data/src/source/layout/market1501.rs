@@ -14,6 +14,7 @@ pub(super) static SPEC: Spec = Spec {
     read: person::read,
     splits: person::SPLITS,
     unions: person::UNIONS,
+    protocol: Some("market1501"),
     published: &[
         Published::new("train", 12_936, 751),
         Published::new("query", 3368, 750),

@@ -18,6 +18,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "test"],
     unions: &[],
+    protocol: Some("mnist"),
     published: &[Published::new("train", 60_000, 10), Published::new("test", 10_000, 10)],
 };
 

@@ -111,6 +111,8 @@ pub(super) struct Spec {
     splits: &'static [&'static str],
     /// Further names: each stands for several splits.
     unions: &'static [(&'static str, &'static [&'static str])],
+    /// The published protocol, by the name it has in `gallerist-retrieval`.
+    protocol: Option<&'static str>,
     published: &'static [Published],
 }
 
@@ -177,6 +179,23 @@ impl Layout {
     pub fn split_names(self) -> Vec<&'static str> {
         let spec = self.spec();
         spec.splits.iter().copied().chain(spec.unions.iter().map(|(name, _)| *name)).collect()
+    }
+
+    /// The name of the protocol that the data set's publication measures by, such as `market1501`;
+    /// `None` where there is none.
+    ///
+    /// ```
+    /// use gallerist_data::Layout;
+    /// assert_eq!(Layout::DukeMtmc.protocol(), Some("duke"));
+    /// assert_eq!(Layout::Folders.protocol(), None);
+    /// ```
+    pub fn protocol(self) -> Option<&'static str> {
+        self.spec().protocol
+    }
+
+    /// The splits that the name stands for: itself, or the members of a union.
+    pub(super) fn members(self, split: &str) -> Vec<&str> {
+        self.spec().members(split)
     }
 }
 

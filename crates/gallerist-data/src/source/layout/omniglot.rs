@@ -18,6 +18,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "test"],
     unions: &[],
+    protocol: Some("omniglot"),
     published: &[Published::new("train", 19_280, 964), Published::new("test", 13_180, 659)],
 };
 

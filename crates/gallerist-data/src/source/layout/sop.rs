@@ -15,6 +15,7 @@ pub(super) static SPEC: Spec = Spec {
     read,
     splits: &["train", "test"],
     unions: &[],
+    protocol: Some("sop"),
     published: &[Published::new("train", 59_551, 11_318), Published::new("test", 60_502, 11_316)],
 };
 
