@@ -31,6 +31,14 @@ pub enum Error {
         /// The value found.
         found: String,
     },
+    /// The run file does not say which images are compared with which.
+    #[error("cannot tell what the run is measured on\n  {problem}")]
+    TestImages {
+        /// What contradicts what.
+        problem: String,
+        /// What to do.
+        hint: String,
+    },
     /// A cross-batch memory for a loss that compares no pairs.
     #[error("the loss `{loss}` compares no pairs across batches and takes no cross-batch memory")]
     NoMemory {
@@ -154,7 +162,7 @@ impl Error {
             Error::NoMemory { .. } => {
                 Some(format!("losses that take one: {}", LossConfig::with_memory().join(", ")))
             }
-            Error::Diverged { hint, .. } => Some(hint.clone()),
+            Error::Diverged { hint, .. } | Error::TestImages { hint, .. } => Some(hint.clone()),
             Error::Data(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),
             _ => None,

@@ -16,7 +16,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::device::on_device;
 use crate::network::{HeadChoice, InputShape, Network};
 use crate::train::config::threads as resolved;
-use crate::train::{RunConfig, RunDirectory, Which};
+use crate::train::{RunConfig, RunDirectory, Which, published_protocol};
 use crate::{Error, Result, params};
 
 /// A trained network with its preprocessing.
@@ -266,6 +266,16 @@ impl Model {
         threads: usize,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Embedded> {
+        Ok(self.embed_with_items(store, threads, progress)?.0)
+    }
+
+    /// The same, with the index of the image of each row.
+    pub(crate) fn embed_with_items(
+        &self,
+        store: &Arc<ImageStore>,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<(Embedded, Vec<u32>)> {
         let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
         let set = store.set();
         let pick = |of: &dyn Fn(usize) -> String| items.iter().map(|&i| of(i as usize)).collect::<Vec<_>>();
@@ -278,9 +288,10 @@ impl Model {
             source: Some(set.name().to_string()),
             run: None,
             metric: None,
-            protocol: None,
+            protocol: set.layout().and_then(published_protocol).map(str::to_owned),
         };
-        Ok(Embedded { set, broken, cache_problem: store.disk_problem().map(ToString::to_string) })
+        let cache_problem = store.disk_problem().map(ToString::to_string);
+        Ok((Embedded { set, broken, cache_problem }, items))
     }
 
     /// The embeddings alone, with the index of the image of each row.

@@ -118,7 +118,7 @@ fn values_out_of_range_are_named() {
     for (text, key) in [
         ("[train]\nsteps = 0", "train.steps"),
         ("[validation]\nfraction = 1.0", "validation.fraction"),
-        ("[validation]\nmetric = \"recall@3\"", "validation.metric"),
+        ("[validation]\nmetric = \"recall@0\"", "validation.metric"),
         ("[evaluation]\nrecall_at = []", "evaluation.recall_at"),
         ("[optimizer]\nlearning_rate = nan", "optimizer.learning_rate"),
         ("[optimizer]\nmomentum = 1.0", "optimizer.momentum"),

@@ -147,18 +147,19 @@ pub(crate) struct Convert {
 /// the grade of NDCG. docs/metrics.md defines every metric.
 #[derive(Debug, Args)]
 pub(crate) struct Evaluate {
-    /// Run directory: embeds its test images again and measures what its [evaluation] asks for
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "query", "labels"], help_heading = INPUT)]
+    /// Run directory: embeds its test images again, or the images of --query and --gallery, and measures what its
+    /// [evaluation] asks for
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
     pub(crate) run: Option<PathBuf>,
     /// Which of the run's checkpoints
-    #[arg(long, value_enum, default_value_t = Which::Best, conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
+    #[arg(long, value_enum, default_value_t = Which::Best, requires = "run", help_heading = INPUT)]
     pub(crate) checkpoint: Which,
     /// Folder in which decoded images are kept and found again; the embeddings are the same [default: the run file's
     /// data.cache_folder, where that is there]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
+    #[arg(long, value_name = "DIR", requires = "run", help_heading = INPUT)]
     pub(crate) cache: Option<PathBuf>,
     /// Where the run's network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
-    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["embeddings", "query"], help_heading = INPUT)]
+    #[arg(long, value_name = "DEVICE", requires = "run", help_heading = INPUT)]
     pub(crate) device: Option<DeviceChoice>,
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
@@ -166,19 +167,25 @@ pub(crate) struct Evaluate {
     /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
     pub(crate) labels: Option<PathBuf>,
-    /// Embeddings of the queries
-    #[arg(long, value_name = "FILE", requires = "gallery", conflicts_with = "embeddings", help_heading = INPUT)]
+    /// Embeddings of the queries; with --run, their images
+    #[arg(long, value_name = "PATH", requires = "gallery", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query: Option<PathBuf>,
+    /// Take only this split of the images of --query [default: query, where they have it]
+    #[arg(long, value_name = "NAME", requires_all = ["run", "query"], help_heading = INPUT)]
+    pub(crate) query_split: Option<String>,
     /// Labels of the queries [default: those in their file]
     #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
     pub(crate) query_labels: Option<PathBuf>,
     /// Cameras of the queries, one a line or .npy of integers [default: those in their file]
     #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
     pub(crate) query_cameras: Option<PathBuf>,
-    /// Embeddings of the gallery; or an index or milvus://HOST[:PORT]/COLLECTION, whose lists are measured: with
-    /// --query, or with the --embeddings that it was made of
-    #[arg(long, value_name = "FILE", conflicts_with = "run", help_heading = INPUT)]
+    /// Embeddings of the gallery, with --run its images; or an index or milvus://HOST[:PORT]/COLLECTION, whose lists
+    /// are measured: with --query, or with the --embeddings that it was made of
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
     pub(crate) gallery: Option<PathBuf>,
+    /// Take only this split of the images of --gallery [default: gallery, where they have it]
+    #[arg(long, value_name = "NAME", requires_all = ["run", "gallery"], help_heading = INPUT)]
+    pub(crate) gallery_split: Option<String>,
     /// Labels of the gallery [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "gallery", help_heading = INPUT)]
     pub(crate) gallery_labels: Option<PathBuf>,
@@ -192,7 +199,7 @@ pub(crate) struct Evaluate {
     #[arg(long, requires = "gallery", help_heading = INPUT)]
     pub(crate) force: bool,
 
-    /// A benchmark's rules and metrics: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist
+    /// A benchmark's rules and metrics: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist; none: no junk, no cameras [default: what the run file says, or both files name]
     #[arg(long, value_name = "NAME", help_heading = MEASURED)]
     pub(crate) protocol: Option<String>,
     /// What is measured: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K (in per cent) [default: the protocol's, else recall@1,2,4,8, precision@1, map@r, r_precision]
@@ -227,7 +234,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "X", default_value_t = 0.0, requires = "query_expansion", help_heading = FURTHER)]
     pub(crate) alpha: f64,
     /// Measure again with all query images of an identity and a camera as one query
-    #[arg(long, value_enum, requires = "query", help_heading = FURTHER)]
+    #[arg(long, value_enum, help_heading = FURTHER)]
     pub(crate) multi_query: Option<Pooling>,
     /// NMI, AMI and pair F1 of a k-means clustering, one cluster a class
     #[arg(long, help_heading = FURTHER)]

@@ -14,7 +14,7 @@
 //! | start from trained weights, or give a network to another program | [`weights`] |
 //! | search embeddings exactly | [`retrieval::search`] |
 //! | keep a gallery that changes, or one of millions | [`retrieval::index`] |
-//! | measure retrieval | [`retrieval::eval`] |
+//! | measure retrieval | [`retrieval::eval`], of a run [`measured`] |
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write the pages people look at | [`pages`], [`report`] |
 //! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
@@ -41,6 +41,7 @@
 //! ```
 #![recursion_limit = "256"]
 
+pub mod measured;
 pub mod pages;
 mod pictures;
 pub mod plots;

@@ -261,7 +261,7 @@ pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
     };
     let validation = |name: &str| {
         let points = records.iter().filter_map(|record| match record {
-            Record::Validation { step, metrics } => metrics.get(name).map(|&value| (*step as u64, value)),
+            Record::Validation { step, metrics, .. } => metrics.get(name).map(|&value| (*step as u64, value)),
             _ => None,
         });
         Series::new(name, points)

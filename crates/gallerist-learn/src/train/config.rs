@@ -7,7 +7,7 @@ use gallerist_data::{
     Transform,
 };
 use gallerist_retrieval::cluster::Preset;
-use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, VerificationOptions};
+use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, Measure, VerificationOptions};
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use serde::{Deserialize, Serialize};
 
@@ -145,8 +145,14 @@ pub struct DataConfig {
     /// Training images: folders, zips or CSV manifests; relative paths start at the run file's
     /// directory or, where nothing is found there, at the current one.
     pub train: Vec<PathBuf>,
-    /// Test images, whose classes take no part in training; absent: nothing is evaluated at the end.
+    /// Test images, whose classes take no part in training; absent: nothing is evaluated at the end. Where they
+    /// have the splits `query` and `gallery`, the queries are compared with the gallery, else every image
+    /// with the others.
     pub test: Vec<PathBuf>,
+    /// In place of `test`: images that are compared with those of `gallery`.
+    pub query: Vec<PathBuf>,
+    /// In place of `test`: images that those of `query` are compared with.
+    pub gallery: Vec<PathBuf>,
     /// How the images are laid out; absent: told by the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
@@ -157,11 +163,18 @@ pub struct DataConfig {
     /// The split to test on; absent: `test` where the layout is a published data set's, else all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_split: Option<String>,
+    /// The split of `query`; absent: `query` where there is one, else all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_split: Option<String>,
+    /// The split of `gallery`; absent: `gallery` where there is one, else all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gallery_split: Option<String>,
     /// Images cut to their bounding boxes, in training and test, where the annotations have them.
     pub crop_boxes: bool,
     /// At most so many training classes, the first in the order of the set; 0: all.
     pub max_train_classes: usize,
-    /// At most so many test classes; 0: all.
+    /// At most so many test classes; 0: all. Of queries and a gallery, the queries' classes are counted, and the
+    /// gallery keeps these and what no query looks for.
     pub max_test_classes: usize,
     /// Every training class also turned by 90, 180 and 270 degrees, as three further classes.
     pub rotation_classes: bool,
@@ -178,9 +191,13 @@ impl Default for DataConfig {
         DataConfig {
             train: Vec::new(),
             test: Vec::new(),
+            query: Vec::new(),
+            gallery: Vec::new(),
             layout: None,
             train_split: None,
             test_split: None,
+            query_split: None,
+            gallery_split: None,
             crop_boxes: false,
             max_train_classes: 0,
             max_test_classes: 0,
@@ -200,6 +217,46 @@ impl DataConfig {
     /// How the test images are opened.
     pub fn test_options(&self) -> OpenOptions {
         self.options(&self.test_split, "test", self.max_test_classes)
+    }
+
+    /// How the images of `query` are opened.
+    pub fn query_options(&self) -> OpenOptions {
+        self.options(&self.query_split, "query", 0)
+    }
+
+    /// How the images of `gallery` are opened.
+    pub fn gallery_options(&self) -> OpenOptions {
+        self.options(&self.gallery_split, "gallery", 0)
+    }
+
+    fn validate(&self) -> Result<()> {
+        let refuse = |problem: String, hint: &str| Err(Error::TestImages { problem, hint: hint.into() });
+        let given = |paths: &Vec<PathBuf>| !paths.is_empty();
+        let sides = [("data.query", &self.query), ("data.gallery", &self.gallery)];
+        if let (true, Some((key, _))) = (given(&self.test), sides.iter().find(|(_, paths)| given(paths))) {
+            return refuse(
+                format!("data.test and {key} are both given"),
+                "give data.test (every image against the others, or its split `query` against its split `gallery`), \
+                 or data.query and data.gallery",
+            );
+        }
+        if given(&self.query) != given(&self.gallery) {
+            let [there, missing] = if given(&self.query) { [0, 1] } else { [1, 0] };
+            return refuse(
+                format!("{} is given, and {} is not", sides[there].0, sides[missing].0),
+                "give both, or data.test in place of them to compare every image with the others",
+            );
+        }
+        let splits = [("data.query_split", &self.query_split), ("data.gallery_split", &self.gallery_split)];
+        if let (false, Some((key, _))) =
+            (given(&self.query), splits.iter().find(|(_, split)| split.is_some()))
+        {
+            return refuse(
+                format!("{key} is given, and data.query and data.gallery are not"),
+                "give the images as data.query and data.gallery; they may be the same",
+            );
+        }
+        Ok(())
     }
 
     fn options(&self, split: &Option<String>, default: &str, max_classes: usize) -> OpenOptions {
@@ -375,8 +432,9 @@ impl RunConfig {
         })?;
         let mut config = Self::parse(&text, &format!("`{}`", path.display()), settings)?;
         let base = path.parent().unwrap_or(Path::new(""));
-        let files =
-            config.data.train.iter_mut().chain(&mut config.data.test).chain(&mut config.network.weights);
+        let data = &mut config.data;
+        let images = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
+        let files = images.into_iter().flatten().chain(&mut config.network.weights);
         for data in files {
             let beside = base.join(&*data);
             if data.is_relative() && !data.exists() && beside.exists() {
@@ -470,12 +528,10 @@ impl RunConfig {
         if self.validation.every == 0 {
             return error("validation.every", "1 or more", "0".into());
         }
-        let recall = self.validation.metric.strip_prefix("recall@").and_then(|k| k.parse::<usize>().ok());
-        let known = ["map@r", "r_precision"].contains(&self.validation.metric.as_str())
-            || recall.is_some_and(|k| self.evaluation.recall_at.contains(&k));
-        if !known {
-            let wanted = "`map@r`, `r_precision`, or `recall@K` with K in evaluation.recall_at";
-            return error("validation.metric", wanted, format!("`{}`", self.validation.metric));
+        let metric = &self.validation.metric;
+        if metric.parse::<Measure>().is_err() {
+            let wanted = format!("one of {} with K a number of 1 or more", Measure::NAMES.join(", "));
+            return error("validation.metric", &wanted, format!("`{metric}`"));
         }
         if self.evaluation.recall_at.is_empty() || self.evaluation.recall_at.contains(&0) {
             return error(
@@ -487,6 +543,7 @@ impl RunConfig {
         if self.evaluation.batch_size == 0 {
             return error("evaluation.batch_size", "1 or more", "0".into());
         }
+        self.data.validate()?;
         self.evaluation.plan()?;
         self.evaluation.head_choice().places(&self.network.heads())?;
         self.loss.validate(&self.network.heads(), self.xbm.as_ref())?;

@@ -89,9 +89,19 @@ impl RunDirectory {
         self.path.join("checkpoints").join(which.file_name())
     }
 
-    /// The test images' embeddings.
+    /// The test images' embeddings, where every image is compared with the others.
     pub fn embeddings(&self) -> PathBuf {
         self.path.join("embeddings.safetensors")
+    }
+
+    /// The queries' embeddings, where queries are compared with a gallery.
+    pub fn query(&self) -> PathBuf {
+        self.path.join("query.safetensors")
+    }
+
+    /// The gallery's embeddings, where queries are compared with a gallery.
+    pub fn gallery(&self) -> PathBuf {
+        self.path.join("gallery.safetensors")
     }
 
     /// The test metrics.

@@ -1,17 +1,20 @@
 //! What a run measures of its test images.
 
+use gallerist_data::Layout;
 use gallerist_retrieval::eval::{EvalOptions, Measure, PROTOCOLS, Plan, Protocol, Setting};
 
 use super::{EvaluationConfig, nearest};
 use crate::{Error, Result};
+
+/// The name that stands for no protocol: neither junk nor cameras count.
+pub const NO_PROTOCOL: &str = "none";
 
 impl EvaluationConfig {
     /// What the keys of `[evaluation]` ask for.
     ///
     /// # Errors
     ///
-    /// [`Error::Retrieval`] for an unknown metric or protocol, with the nearest known one, and for a
-    /// protocol that compares queries with a gallery.
+    /// [`Error::Retrieval`] for an unknown metric or protocol, with the nearest known one.
     ///
     /// ```
     /// use gallerist_learn::train::EvaluationConfig;
@@ -20,19 +23,31 @@ impl EvaluationConfig {
     /// # Ok::<(), gallerist_learn::Error>(())
     /// ```
     pub fn plan(&self) -> Result<Plan> {
-        let mut plan = match &self.protocol {
+        self.plan_for(None)
+    }
+
+    /// The same for images whose data set is measured by the protocol called `published`, which holds where
+    /// `[evaluation]` names none.
+    ///
+    /// ```
+    /// use gallerist_learn::train::EvaluationConfig;
+    /// let config = EvaluationConfig::default();
+    /// assert_eq!(config.plan_for(Some("market1501"))?.protocol.unwrap().name, "market1501");
+    /// let config = EvaluationConfig { protocol: Some("none".into()), ..config };
+    /// assert!(config.plan_for(Some("market1501"))?.protocol.is_none());
+    /// # Ok::<(), gallerist_learn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn plan_for(&self, published: Option<&str>) -> Result<Plan> {
+        let name = self.protocol.as_deref().or(published);
+        let mut plan = match name.filter(|name| *name != NO_PROTOCOL) {
             None => Plan { options: EvalOptions::recall_at(&self.recall_at), ..Plan::default() },
             Some(name) => Plan::of(protocol(name)?),
         };
-        if let Some(protocol) = plan.protocol.filter(|protocol| protocol.setting != Setting::EveryImage) {
-            return Err(refused(
-                format!("the protocol `{}`", protocol.name),
-                "compares queries with a gallery, and a run's test images are one set".into(),
-                Some(
-                    "embed queries and gallery with `gallerist embed`, then run `gallerist evaluate`".into(),
-                ),
-            ));
-        }
+        plan.ignore_cameras = name == Some(NO_PROTOCOL);
         if !self.metrics.is_empty() {
             plan.options.measures = measures(&self.metrics)?;
         }
@@ -48,6 +63,13 @@ impl EvaluationConfig {
     }
 }
 
+/// The protocol of queries and a gallery that a layout's data set is measured by; `None` where every image
+/// is compared with the others, or where there is no published protocol.
+pub fn published_protocol(layout: Layout) -> Option<&'static str> {
+    let name = layout.protocol()?;
+    Protocol::named(name).filter(|protocol| protocol.setting != Setting::EveryImage).map(|_| name)
+}
+
 /// The protocol called `name`.
 ///
 /// # Errors
@@ -57,7 +79,11 @@ pub fn protocol(name: &str) -> Result<&'static Protocol> {
     let known: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
     Protocol::named(name).ok_or_else(|| {
         let hint = nearest(name, &known).map(|known| format!("did you mean `{known}`?"));
-        refused("evaluation".into(), format!("knows no protocol `{name}`, only {}", known.join(", ")), hint)
+        refused(
+            "evaluation".into(),
+            format!("knows no protocol `{name}`, only {} and {NO_PROTOCOL}", known.join(", ")),
+            hint,
+        )
     })
 }
 
@@ -95,4 +121,31 @@ pub fn measures(names: &[String]) -> Result<Vec<Measure>> {
 
 fn refused(what: String, problem: String, hint: Option<String>) -> Error {
     gallerist_retrieval::Error::Protocol { what, problem, hint }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_names_a_protocol_that_exists() {
+        for name in Layout::all().filter_map(Layout::protocol) {
+            assert!(Protocol::named(name).is_some(), "{name}");
+        }
+        let of = |name: &str| published_protocol(name.parse().unwrap());
+        for (layout, protocol) in [
+            ("market1501", "market1501"),
+            ("dukemtmc", "duke"),
+            ("cuhk03_np_detected", "cuhk03"),
+            ("cuhk03_np_labeled", "cuhk03"),
+            ("inshop", "inshop"),
+            ("consumer_to_shop", "consumer_to_shop"),
+        ] {
+            assert_eq!(of(layout), Some(protocol));
+        }
+        // Every image is compared with the others: what is measured stays with the run file.
+        for layout in ["cub200_2011", "cars196", "sop", "omniglot", "mnist", "folders", "manifest"] {
+            assert_eq!(of(layout), None, "{layout}");
+        }
+    }
 }

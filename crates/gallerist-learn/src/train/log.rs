@@ -23,6 +23,9 @@ pub enum Record {
     Validation {
         /// Steps done.
         step: usize,
+        /// What was compared with what; empty in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        protocol: String,
         /// Metrics by name.
         metrics: BTreeMap<String, f64>,
     },

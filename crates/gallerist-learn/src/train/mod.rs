@@ -9,6 +9,7 @@
 //! | `checkpoints/last.safetensors` | everything needed to go on ([`crate::checkpoint`]) |
 //! | `checkpoints/best.safetensors` | the same, at the best validation |
 //! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
+//! | `query.safetensors`, `gallery.safetensors` | the same, where queries are compared with a gallery |
 //! | `metrics.json` | the test metrics |
 //! | `profile.json` | where the time went, with `log.profile` ([`profile`]) |
 
@@ -25,15 +26,18 @@ mod means;
 mod objective;
 mod precision;
 pub mod profile;
+mod test_images;
 mod trainer;
+mod validation;
 
 pub use config::{
     DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig,
     ValidationConfig, Which, nearest,
 };
 pub use directory::RunDirectory;
-pub use evaluation::{measures, protocol};
+pub use evaluation::{NO_PROTOCOL, measures, protocol, published_protocol};
 pub use objective::{LossTerm, LossTerms};
 pub use precision::{LossScale, Precision};
 pub use profile::Profile;
-pub use trainer::{Observer, Outcome, Trainer, open_test};
+pub use test_images::{TestImages, open_test};
+pub use trainer::{Observer, Outcome, Trainer};

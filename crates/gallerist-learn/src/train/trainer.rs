@@ -13,8 +13,7 @@ use gallerist_data::{
     Batch, BatchPlan, BatchSampler, Broken, ClassMeans, ImageSet, ImageStore, Loader, LoaderOptions,
     Transform,
 };
-use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{EvalOptions, Evaluation, Labelled, Plan};
+use gallerist_retrieval::eval::Evaluation;
 
 use super::average::Average;
 use super::config::threads;
@@ -22,7 +21,8 @@ use super::crossing::Crossing;
 use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
-use super::{LossScale, Precision, Profile, RunConfig, RunDirectory, Which, head_init, means};
+use super::validation::Validation;
+use super::{LossScale, Precision, Profile, RunConfig, RunDirectory, Which, head_init, means, open_test};
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::device::{DeviceChoice, OpenDevice, on_device};
 use crate::loss::{Labels, Progress, Queries};
@@ -119,6 +119,9 @@ impl Trainer {
         config.validate()?;
         // Everything that can fail for the user's reasons fails before the directory is made.
         let (train, validation) = open_training(config)?;
+        if let Some(test) = open_test(config)? {
+            test.plan(&config.evaluation)?;
+        }
         let mut parts = Parts::new(config, train, validation)?;
         let mut pretrained = None;
         if let Some(path) = &config.network.weights {
@@ -489,12 +492,9 @@ impl Trainer {
     fn validate(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let Some(store) = &self.validation else { return Ok(()) };
         let model = self.model();
-        let embedded = model.embed_store(store, self.config.train.loader_threads, &mut |_, _| {})?;
-        // Cameras are for queries and a gallery; labels may be sets.
-        let set = EmbeddingSet { cameras: None, ..embedded.set };
-        let options = EvalOptions::recall_at(&self.config.evaluation.recall_at);
-        let plan = Plan { options, ..Plan::default() };
-        let evaluation = plan.run(&Labelled::from_set(set, Path::new("validation"))?, None)?.evaluation;
+        let (embedded, items) =
+            model.embed_with_items(store, self.config.train.loader_threads, &mut |_, _| {})?;
+        let evaluation = Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?;
         let metric = &self.config.validation.metric;
         let value = evaluation.metrics[metric.as_str()];
         let best = self.best.as_ref().is_none_or(|best| value > best.value);
@@ -503,7 +503,11 @@ impl Trainer {
             self.save(Which::Best)?;
         }
         let metrics = evaluation.metrics.iter().map(|(name, value)| (name.to_string(), value)).collect();
-        self.log.write(&Record::Validation { step: self.step, metrics })?;
+        self.log.write(&Record::Validation {
+            step: self.step,
+            protocol: evaluation.protocol.clone(),
+            metrics,
+        })?;
         observer.validation(self.step, &evaluation, best);
         Ok(())
     }
@@ -718,18 +722,6 @@ fn open_training(config: &RunConfig) -> Result<(ImageSet, Option<ImageSet>)> {
     };
     let train = if config.data.rotation_classes { train.with_rotation_classes()? } else { train };
     Ok((train, validation))
-}
-
-/// The test images of a run file; `None` where it names none.
-///
-/// # Errors
-///
-/// When they cannot be read.
-pub fn open_test(config: &RunConfig) -> Result<Option<ImageSet>> {
-    if config.data.test.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(ImageSet::open_with(&config.data.test, &config.data.test_options())?))
 }
 
 /// Mean length of the rows.

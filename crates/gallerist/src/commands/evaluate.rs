@@ -11,12 +11,12 @@ use gallerist::data::OneShotRuns;
 use gallerist::model::Model;
 use gallerist::retrieval::cluster::Preset;
 use gallerist::retrieval::eval::{
-    self, Bootstrap, EvalOptions, FewShotOptions, Labelled, OneShot, Plan, Report, Trial, VerificationOptions,
+    self, Bootstrap, EvalOptions, FewShotOptions, OneShot, Plan, Report, Trial, VerificationOptions,
 };
 use gallerist::retrieval::index::is_index;
 use gallerist::retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist::retrieval::search::Metric as Compare;
-use gallerist::train;
+use gallerist::train::{self, EvaluationConfig};
 use serde::Serialize;
 
 use super::remote::is_remote;
@@ -24,6 +24,7 @@ use super::{Failure, Outcome, embed_with_bar};
 use crate::args::{Evaluate, KMeans, Over, Pooling, Rerank};
 use crate::printer;
 use input::Input;
+pub(super) use input::embed_test;
 pub(super) use shown::{table, warn_of_ties};
 
 /// What `--json` prints.
@@ -39,8 +40,14 @@ pub(super) fn run(args: Evaluate) -> Outcome {
     if args.recall_at.contains(&0) {
         return Err(Failure::new("--recall-at must be numbers of 1 or more, not 0", None));
     }
-    let given = plan(&args, None)?;
-    if let Some(gallery) = &args.gallery {
+    let given = plan(&args, evaluation(&args, None).plan()?)?;
+    if args.run.is_some() && args.gallery.is_some() && args.query.is_none() {
+        return Err(Failure::new(
+            "--gallery needs the images that are compared with it",
+            Some("give --query IMAGES, or leave out --gallery to measure the run's own test images"),
+        ));
+    }
+    if let (Some(gallery), None) = (&args.gallery, &args.run) {
         if is_remote(gallery) || is_index(gallery) {
             return lists::run(&args, gallery, given);
         }
@@ -51,14 +58,12 @@ pub(super) fn run(args: Evaluate) -> Outcome {
             ));
         }
     }
-    let Input { queries, gallery, broken, model } = input::read(&args)?;
-    let plan = match &model {
-        Some(model) => plan(&args, Some(model))?,
-        None => given,
-    };
-    let report = plan.run(&queries, gallery.as_ref())?;
+    let Input { mut measured, broken, model } = input::read(&args)?;
+    measured.plan = plan(&args, measured.plan)?;
+    let metric = measured.plan.options.metric;
+    let report = measured.report()?;
     let one_shot = match (&args.one_shot, &model) {
-        (Some(path), Some(model)) => Some(one_shot(path, model, plan.options.metric)?),
+        (Some(path), Some(model)) => Some(one_shot(path, model, metric)?),
         _ => None,
     };
     if args.json {
@@ -74,16 +79,17 @@ pub(super) fn run(args: Evaluate) -> Outcome {
     Ok(ExitCode::from(u8::from(broken > 0)))
 }
 
-/// What is asked for: by the run's `[evaluation]`, where there is a run, and by the options over it.
-fn plan(args: &Evaluate, model: Option<&Model>) -> Result<Plan, Failure> {
-    let of_run = model.map(|model| model.config().evaluation.plan()).transpose()?.unwrap_or_default();
-    let mut plan = match &args.protocol {
-        Some(name) => {
-            let Plan { protocol, options, .. } = Plan::of(train::protocol(name)?);
-            Plan { protocol, options, ..of_run }
-        }
+/// What the run's `[evaluation]`, where there is a run, and --protocol ask for.
+fn evaluation(args: &Evaluate, model: Option<&Model>) -> EvaluationConfig {
+    let of_run = model.map_or_else(EvaluationConfig::default, |model| model.config().evaluation.clone());
+    match &args.protocol {
+        Some(name) => EvaluationConfig { protocol: Some(name.clone()), metrics: Vec::new(), ..of_run },
         None => of_run,
-    };
+    }
+}
+
+/// What is asked for by the options over `plan`.
+fn plan(args: &Evaluate, mut plan: Plan) -> Result<Plan, Failure> {
     if !args.recall_at.is_empty() {
         plan.options = EvalOptions { metric: plan.options.metric, ..EvalOptions::recall_at(&args.recall_at) };
     }
@@ -152,9 +158,4 @@ fn one_shot(path: &Path, model: &Model, metric: Compare) -> Result<OneShot, Fail
         })
         .collect();
     Ok(eval::one_shot(&trials, metric)?)
-}
-
-/// Labelled images without their cameras.
-fn without_cameras(images: Labelled) -> Labelled {
-    Labelled { cameras: None, ..images }
 }

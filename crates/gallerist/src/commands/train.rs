@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist::pages::{self, RunMetrics};
-use gallerist::retrieval::eval::{Evaluation, Labelled, Report};
+use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::eval::{Evaluation, Report};
 use gallerist::train::log::Step;
 use gallerist::train::{Observer, Outcome as Ended, Profile, RunConfig, RunDirectory, Trainer, Which};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::evaluate::{table, warn_of_ties};
+use super::evaluate::{embed_test, table, warn_of_ties};
 use super::{Failure, Outcome, bar, embed_with_bar, model_of};
 use crate::args::Train;
 use crate::printer::{self, count, duration, grouped};
@@ -193,6 +194,8 @@ struct Shown {
     images: usize,
     rate: Option<f64>,
     validation: String,
+    /// What chooses the checkpoint.
+    metric: String,
 }
 
 impl Shown {
@@ -208,6 +211,7 @@ impl Shown {
             images: 0,
             rate: None,
             validation: String::new(),
+            metric: trainer.config().validation.metric.clone(),
         }
     }
 
@@ -240,8 +244,10 @@ impl Observer for Shown {
     }
 
     fn validation(&mut self, _step: usize, evaluation: &Evaluation, _best: bool) {
-        self.validation =
-            evaluation.metrics.get("recall@1").map_or(String::new(), |r| format!("  val R@1 {r:.3}"));
+        self.validation = evaluation
+            .metrics
+            .get(&self.metric)
+            .map_or(String::new(), |v| format!("  val {} {v:.3}", self.metric));
     }
 
     fn warning(&mut self, message: &str) {
@@ -253,19 +259,23 @@ impl Observer for Shown {
 fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Failure> {
     let (config, directory) = (trainer.config(), trainer.directory());
     let Some(test) = pages::open_test(config)? else {
-        printer::note(&"no test images (data.test) to evaluate on");
+        printer::note(&"no test images (data.test, or data.query and data.gallery) to evaluate on");
         return Ok(None);
     };
+    super::warn_of_shared(&test);
     let which = config.evaluation.checkpoint;
     let model = model_of(directory.path(), which)?.on(trainer.device().device());
-    let mut embedded = embed_with_bar(&model, test, "embedding the test images")?;
     let run = std::path::absolute(directory.path()).unwrap_or(directory.path().into());
-    embedded.set.run = Some(run.to_string_lossy().into_owned());
-    embedded.set.save(directory.embeddings())?;
-    // A run compares every image with all the others; cameras are for queries and a gallery.
-    embedded.set.cameras = None;
-    let images = Labelled::from_set(embedded.set, &directory.embeddings())?;
-    let Report { evaluation, further } = config.evaluation.plan()?.run(&images, None)?;
+    let mut broken = 0;
+    let mut embed = |images, what: &str| -> Result<EmbeddingSet, Failure> {
+        let mut embedded = embed_with_bar(&model, images, what)?;
+        broken += embedded.broken.len();
+        embedded.set.run = Some(run.to_string_lossy().into_owned());
+        Ok(embedded.set)
+    };
+    let measured = embed_test(test, &config.evaluation, &mut embed)?;
+    measured.save(directory)?;
+    let Report { evaluation, further } = measured.report()?;
     let metrics = RunMetrics {
         evaluation,
         further,
@@ -275,7 +285,7 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
         training_seconds: trainer.seconds(),
         waited_share: shown.waited_share(),
         images_per_second: shown.images_per_second(),
-        broken_images: embedded.broken.len() + trainer.broken().len(),
+        broken_images: broken + trainer.broken().len(),
     };
     metrics.save(&directory.metrics())?;
     Ok(Some(metrics))

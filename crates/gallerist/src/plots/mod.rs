@@ -75,7 +75,7 @@ impl Source {
         }
         let set = EmbeddingSet::load(run.embeddings())?;
         // Pictures are a help: a run whose images have moved is drawn without them.
-        let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten();
+        let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten().map(|test| test.queries);
         Self::new(name_of(path), set, images)
     }
 

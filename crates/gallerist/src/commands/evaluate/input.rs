@@ -1,23 +1,26 @@
 //! What `gallerist evaluate` measures: embeddings with labels and cameras, from files or from a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use gallerist::data::ImageSet;
+use gallerist::measured::Measured;
 use gallerist::model::Model;
-use gallerist::pages;
-use gallerist::retrieval::eval::{Labelled, Protocol, Setting};
+use gallerist::retrieval::eval::{Labelled, Protocol};
 use gallerist::retrieval::file::load_labels;
 use gallerist::retrieval::{EmbeddingSet, short_fingerprint};
-use gallerist::train::RunDirectory;
+use gallerist::train::{
+    DataConfig, EvaluationConfig, NO_PROTOCOL, RunConfig, RunDirectory, TestImages, open_test,
+};
 
 use super::super::{Failure, embed_with_bar, model_of, on_device, with_cache};
-use super::without_cameras;
+use super::evaluation;
 use crate::args::Evaluate;
 use crate::printer;
 
-/// The images of an evaluation.
+/// What an evaluation is of.
 pub(super) struct Input {
-    pub(super) queries: Labelled,
-    pub(super) gallery: Option<Labelled>,
+    /// The images, and what their run or their files ask for.
+    pub(super) measured: Measured,
     /// Images that could not be read.
     pub(super) broken: usize,
     /// The run's network.
@@ -28,36 +31,110 @@ pub(super) fn read(args: &Evaluate) -> Result<Input, Failure> {
     if let Some(run) = &args.run {
         return of_run(run, args);
     }
-    // Cameras that lie in a file are used where they were asked for.
-    let protocol = args.protocol.as_deref().and_then(Protocol::named);
-    let cameras = args.across_cameras
-        || args.multi_query.is_some()
-        || protocol.is_some_and(|protocol| protocol.setting == Setting::Cameras);
-    let side = |file: &Path, labels: Option<&Path>, of: Option<&Path>| -> Result<(Labelled, _), Failure> {
-        let (images, model) = labelled(file, labels, of)?;
-        let without = images.cameras.is_none();
-        if without && args.across_cameras {
-            return Err(Failure::new(
-                format!("--across-cameras needs the camera of each image, and `{}` has none", file.display()),
-                Some("give a file with one camera a line"),
-            ));
+    let config = evaluation(args, None);
+    let measured = match (&args.embeddings, &args.query, &args.gallery) {
+        (Some(file), ..) => {
+            let set = labelled(file, args.labels.as_deref(), args.cameras.as_deref())?;
+            require_cameras(args, &set, file)?;
+            if args.protocol.is_none() {
+                check_one_set(&set, file)?;
+            }
+            let mut measured = Measured::new(set, None, &config)?;
+            measured.plan.ignore_cameras = !(args.across_cameras || args.cameras.is_some());
+            measured
         }
-        let wanted = cameras || of.is_some();
-        Ok((if wanted { images } else { without_cameras(images) }, model))
-    };
-    let input = |queries, gallery| Ok(Input { queries, gallery, broken: 0, model: None });
-    match (&args.embeddings, &args.query, &args.gallery) {
-        (Some(file), ..) => input(side(file, args.labels.as_deref(), args.cameras.as_deref())?.0, None),
         (None, Some(query), Some(gallery)) => {
-            let (queries, of_queries) =
-                side(query, args.query_labels.as_deref(), args.query_cameras.as_deref())?;
-            let (images, of_gallery) =
-                side(gallery, args.gallery_labels.as_deref(), args.gallery_cameras.as_deref())?;
-            same_model((query, of_queries), (gallery, of_gallery), args.force)?;
-            input(queries, Some(images))
+            let queries = labelled(query, args.query_labels.as_deref(), args.query_cameras.as_deref())?;
+            let images = labelled(gallery, args.gallery_labels.as_deref(), args.gallery_cameras.as_deref())?;
+            require_cameras(args, &queries, query)?;
+            require_cameras(args, &images, gallery)?;
+            same_model((query, queries.model.clone()), (gallery, images.model.clone()), args.force)?;
+            let measured = Measured::new(queries, Some(images), &config)?;
+            say_the_rules(args, &measured, [query, gallery]);
+            measured
         }
         _ => unreachable!("clap asks for one of them"),
+    };
+    Ok(Input { measured, broken: 0, model: None })
+}
+
+/// Says by which rules two files are compared, where they and not the command line say it.
+fn say_the_rules(args: &Evaluate, measured: &Measured, files: [&PathBuf; 2]) {
+    let Some(gallery) = &measured.gallery else { return };
+    if args.protocol.is_some() {
+        return;
     }
+    let names = [&measured.queries, gallery].map(|set| set.protocol.as_deref());
+    match (measured.plan.protocol, names) {
+        (Some(protocol), _) => printer::note(&format!(
+            "protocol: {}, which both files name (--protocol {NO_PROTOCOL} compares without it)",
+            protocol.name
+        )),
+        (None, [None, None]) => {
+            let cameras = [&measured.queries, gallery].iter().all(|set| set.cameras.is_some());
+            if cameras && !args.across_cameras && args.query_cameras.is_none() {
+                printer::note(&format!(
+                    "both files have cameras: gallery images of the query's label from its own camera are skipped \
+                     (--protocol {NO_PROTOCOL} counts them)"
+                ));
+            }
+        }
+        (None, names) => {
+            let [query, gallery] = [0, 1].map(|at| {
+                let named = names[at].map_or("no protocol".into(), |name| format!("the protocol `{name}`"));
+                format!("`{}` names {named}", files[at].display())
+            });
+            printer::warning(&format!(
+                "{query}, {gallery}; they are compared by none (give --protocol NAME)"
+            ));
+        }
+    }
+}
+
+/// Refuses one set of images that are measured as queries against a gallery where junk would count as a class,
+/// and else warns.
+fn check_one_set(set: &EmbeddingSet, file: &Path) -> Result<(), Failure> {
+    let file = file.display();
+    let rows_of = |label: &str| {
+        let labels = set.labels.as_deref().unwrap_or_default();
+        labels.iter().filter(|known| *known == label).count()
+    };
+    let Some(protocol) = set.protocol.as_deref().and_then(Protocol::named) else {
+        match rows_of("-1") {
+            0 => {}
+            rows => printer::warning(&format!(
+                "`{file}`: {} with the label `-1` count as one class",
+                printer::count(rows, "row")
+            )),
+        }
+        return Ok(());
+    };
+    let hint = format!(
+        "embed the splits `query` and `gallery` (embed --split) and give them as --query and --gallery; \
+         --protocol {NO_PROTOCOL} compares every row with the others all the same"
+    );
+    let what =
+        format!("the protocol `{}` compares queries with a gallery, and `{file}` is one set", protocol.name);
+    match protocol.junk.map(|label| (label, rows_of(label))) {
+        Some((label, rows @ 1..)) => Err(Failure::new(
+            format!("{what}\n  {} with the label `{label}` are junk, no class", printer::count(rows, "row")),
+            Some(&hint),
+        )),
+        _ => {
+            printer::warning(&format!("{what}: every row is compared with the others here\n  {hint}"));
+            Ok(())
+        }
+    }
+}
+
+fn require_cameras(args: &Evaluate, set: &EmbeddingSet, file: &Path) -> Result<(), Failure> {
+    if set.cameras.is_none() && args.across_cameras {
+        return Err(Failure::new(
+            format!("--across-cameras needs the camera of each image, and `{}` has none", file.display()),
+            Some("give a file with one camera a line"),
+        ));
+    }
+    Ok(())
 }
 
 fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
@@ -66,22 +143,67 @@ fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
     super::super::set_threads(model.config().train.threads);
     let model = with_cache(model, args.cache.as_deref())?;
     let model = on_device(model, args.device.unwrap_or_default())?;
-    let Some(test) = pages::open_test(model.config())? else {
-        let hint = "embed a set with `gallerist embed` and give it as --embeddings FILE";
-        let message = format!("the run `{}` has no test images (data.test)", run.display());
+    let Some(test) = test_images(args, model.config())? else {
+        let hint = "give --query IMAGES and --gallery IMAGES, or embed a set with `gallerist embed` and give it as \
+                    --embeddings FILE";
+        let message = format!("the run `{}` has no test images (data.test, data.query)", run.display());
         return Err(Failure::new(message, Some(hint)));
     };
-    let embedded = embed_with_bar(&model, test, "embedding the test images")?;
-    let queries = without_cameras(Labelled::from_set(embedded.set, run)?);
-    Ok(Input { queries, gallery: None, broken: embedded.broken.len(), model: Some(model) })
+    let config = evaluation(args, Some(&model));
+    test.plan(&config)?;
+    super::super::warn_of_shared(&test);
+    let mut broken = 0;
+    let measured = embed_test(test, &config, &mut |images, what| {
+        let embedded = embed_with_bar(&model, images, what)?;
+        broken += embedded.broken.len();
+        Ok(embedded.set)
+    })?;
+    Ok(Input { measured, broken, model: Some(model) })
 }
 
-/// A file of embeddings with its labels and cameras, and the model that made it.
-fn labelled(
-    file: &Path,
-    labels: Option<&Path>,
-    cameras: Option<&Path>,
-) -> Result<(Labelled, Option<String>), Failure> {
+/// The images of --query and --gallery, or the run's own.
+fn test_images(args: &Evaluate, config: &RunConfig) -> Result<Option<TestImages>, Failure> {
+    let (Some(query), Some(gallery)) = (&args.query, &args.gallery) else {
+        return Ok(open_test(config)?);
+    };
+    for (file, option) in [(query, "--query"), (gallery, "--gallery")] {
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if matches!(extension, Some("safetensors" | "npy" | "index")) {
+            return Err(Failure::new(
+                format!(
+                    "with --run, {option} names images, and `{}` is a file of embeddings",
+                    file.display()
+                ),
+                Some("leave out --run to measure files of embeddings"),
+            ));
+        }
+    }
+    let data = DataConfig {
+        query: vec![query.clone()],
+        gallery: vec![gallery.clone()],
+        query_split: args.query_split.clone(),
+        gallery_split: args.gallery_split.clone(),
+        ..DataConfig::default()
+    };
+    Ok(open_test(&RunConfig { data, ..config.clone() })?)
+}
+
+/// Embeds test images with `embed`: queries and gallery, or one set.
+pub(in super::super) fn embed_test(
+    test: TestImages,
+    evaluation: &EvaluationConfig,
+    embed: &mut dyn FnMut(ImageSet, &str) -> Result<EmbeddingSet, Failure>,
+) -> Result<Measured, Failure> {
+    let TestImages { queries, gallery } = test;
+    let Some(gallery) = gallery else {
+        return Ok(Measured::new(embed(queries, "embedding the test images")?, None, evaluation)?);
+    };
+    let queries = embed(queries, "embedding the queries")?;
+    Ok(Measured::new(queries, Some(embed(gallery, "embedding the gallery")?), evaluation)?)
+}
+
+/// A file of embeddings with its labels and cameras, or those of the lists given for it.
+fn labelled(file: &Path, labels: Option<&Path>, cameras: Option<&Path>) -> Result<EmbeddingSet, Failure> {
     let mut set = EmbeddingSet::load(file)?;
     let rows = set.embeddings.rows();
     let read = |path: &Path, what: &str| {
@@ -106,8 +228,10 @@ fn labelled(
     if let Some(path) = cameras {
         set.cameras = Some(read(path, "camera")?);
     }
-    let model = set.model.take();
-    Ok((Labelled::from_set(set, file)?, model))
+    if set.labels.is_none() {
+        return Err(Labelled::from_set(set, file).expect_err("it has no labels").into());
+    }
+    Ok(set)
 }
 
 /// Refuses queries and gallery that name different models.

@@ -105,6 +105,9 @@ fn metrics(evaluation: &Evaluation, intervals: Option<&Intervals>) -> String {
     if evaluation.gallery != evaluation.queries {
         text += &format!(" against {}", count(evaluation.gallery, "image"));
     }
+    if evaluation.junk > 0 {
+        text += &format!(", {} junk left out", grouped(evaluation.junk));
+    }
     text += &format!(
         "; {} without a match, {} with ties\n",
         grouped(evaluation.queries_without_match),

@@ -1,0 +1,103 @@
+//! What a run measures: its queries, their gallery, and the plan.
+//!
+//! `train` writes them at its end, `evaluate --run` embeds them again, and the report and the figures read them.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use gallerist::{measured::Measured, train::RunDirectory};
+//!
+//! let run = RunDirectory::open(Path::new("runs/market1501"))?;
+//! let measured = Measured::of_run(&run)?.expect("a run that was trained to its end, with test images");
+//! println!("{} queries", measured.queries.embeddings.rows());
+//! println!("CMC@1 {:.3}", measured.report()?.evaluation.metrics["cmc@1"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::path::Path;
+
+use gallerist_learn::Result;
+use gallerist_learn::train::{EvaluationConfig, RunConfig, RunDirectory};
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::eval::{Labelled, Plan, Report};
+
+/// The embeddings that a run is measured on, and how.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The queries; without a gallery, all test images, each compared with the others.
+    pub queries: EmbeddingSet,
+    /// What the queries are compared with.
+    pub gallery: Option<EmbeddingSet>,
+    /// What is measured of them, and by which rules: `plan.protocol` has the label of junk, and
+    /// [`Plan::uses_cameras`] says whether images of the query's label and camera are skipped.
+    pub plan: Plan,
+}
+
+impl Measured {
+    /// Embeddings and what `[evaluation]` asks for, by the protocol that queries and gallery both name where it
+    /// names none. Cameras count between queries and a gallery that have them, not within one set.
+    ///
+    /// # Errors
+    ///
+    /// When `[evaluation]` names an unknown metric or protocol.
+    pub fn new(
+        queries: EmbeddingSet,
+        gallery: Option<EmbeddingSet>,
+        evaluation: &EvaluationConfig,
+    ) -> Result<Self> {
+        let mut plan = evaluation.plan_for(common_protocol(&queries, gallery.as_ref()))?;
+        plan.ignore_cameras |= gallery.is_none();
+        Ok(Self { queries, gallery, plan })
+    }
+
+    /// What a run left in its directory; `None` where it has not come to its end, or has no test images.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read.
+    pub fn of_run(run: &RunDirectory) -> Result<Option<Self>> {
+        let (queries, gallery) = if run.query().exists() && run.gallery().exists() {
+            (EmbeddingSet::load(run.query())?, Some(EmbeddingSet::load(run.gallery())?))
+        } else if run.embeddings().exists() {
+            (EmbeddingSet::load(run.embeddings())?, None)
+        } else {
+            return Ok(None);
+        };
+        let config = RunConfig::load(&run.config(), &[])?;
+        Self::new(queries, gallery, &config.evaluation).map(Some)
+    }
+
+    /// Writes the embeddings into the run's directory.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub fn save(&self, run: &RunDirectory) -> Result<()> {
+        match &self.gallery {
+            None => self.queries.save(run.embeddings())?,
+            Some(gallery) => {
+                self.queries.save(run.query())?;
+                gallery.save(run.gallery())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The metrics, and what else the plan asks for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::run`], and when there are no labels.
+    pub fn report(self) -> Result<Report> {
+        let side = |set: EmbeddingSet| Labelled::from_set(set, Path::new("the test images"));
+        let gallery = self.gallery.map(side).transpose()?;
+        Ok(self.plan.run(&side(self.queries)?, gallery.as_ref())?)
+    }
+}
+
+/// The protocol that queries and gallery both name.
+pub fn common_protocol<'a>(queries: &'a EmbeddingSet, gallery: Option<&EmbeddingSet>) -> Option<&'a str> {
+    let named = gallery?.protocol.as_deref()?;
+    queries.protocol.as_deref().filter(|protocol| *protocol == named)
+}
