@@ -190,6 +190,8 @@ impl MilvusIndex {
     pub(crate) fn admit(&self, items: &Items) -> Result<()> {
         let origin = self.origin()?;
         check_items(items, self.layout.metric, self.layout.dimensions, origin.model.as_deref())?;
+        // The origin is noted with the first items that name a model.
+        origin.check_metric(items, origin.model.is_none())?;
         layout::check_texts(items)?;
         let properties = layout::origin_properties(items.set());
         if origin.model.is_none() && items.set().model.is_some() && !items.is_empty() {

@@ -58,6 +58,7 @@ pub(crate) const MAX_DIMENSIONS: usize = 32_768;
 const VERSION_KEY: &str = "gallerist.version";
 const MODEL_KEY: &str = "gallerist.model";
 const RUN_KEY: &str = "gallerist.run";
+const METRIC_KEY: &str = "gallerist.metric_of_rows";
 const SOURCE_KEY: &str = "gallerist.source";
 const VERSION: &str = "1";
 
@@ -208,14 +209,21 @@ pub(crate) fn properties() -> Vec<KeyValuePair> {
 
 /// The properties that say where a gallery's embeddings come from, as far as a set says it.
 pub(crate) fn origin_properties(set: &EmbeddingSet) -> Vec<KeyValuePair> {
-    let known = [(MODEL_KEY, &set.model), (RUN_KEY, &set.run), (SOURCE_KEY, &set.source)];
+    let metric = set.metric.map(|metric| metric.name().to_owned());
+    let known =
+        [(MODEL_KEY, &set.model), (RUN_KEY, &set.run), (SOURCE_KEY, &set.source), (METRIC_KEY, &metric)];
     known.into_iter().filter_map(|(key, value)| Some(KeyValuePair::new(key, value.as_ref()?))).collect()
 }
 
 /// Where a gallery's embeddings come from.
 pub(crate) fn origin(collection: &DescribeCollectionResponse) -> Origin {
     let value = |key| get(&collection.properties, key).map(str::to_owned);
-    Origin { model: value(MODEL_KEY), source: value(SOURCE_KEY), run: value(RUN_KEY) }
+    Origin {
+        model: value(MODEL_KEY),
+        source: value(SOURCE_KEY),
+        run: value(RUN_KEY),
+        metric: get(&collection.properties, METRIC_KEY).and_then(Metric::named),
+    }
 }
 
 /// Refuses texts that a collection cannot keep.

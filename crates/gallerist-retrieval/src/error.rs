@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::search::Metric;
+
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -157,6 +159,14 @@ pub enum Error {
         /// The fingerprint that another set names.
         other: Option<String>,
     },
+    /// Rows that are compared in different ways in one gallery.
+    #[error("some rows are to be compared by {first}, others by {other}: their lengths differ")]
+    Metrics {
+        /// The metric that the first set declares.
+        first: Metric,
+        /// The metric that another set declares.
+        other: Metric,
+    },
     /// An option outside its range.
     #[error("{option} must be {wanted}, {found} given")]
     Option {
@@ -219,6 +229,9 @@ impl Error {
             Self::Models { .. } => Some(
                 "distances between their rows mean nothing; embed all of them with one network".to_owned(),
             ),
+            Self::Metrics { .. } => {
+                Some("embed all of them with the same `embed --normalize`, or with one run".to_owned())
+            }
             Self::Count { what: "labels", .. } => {
                 Some("give the labels that were written with these embeddings".to_owned())
             }

@@ -13,6 +13,7 @@ use super::{
 use crate::cluster::{Agreement, Preset, agreement};
 use crate::labels::{self, LabelSets};
 use crate::rerank::{KReciprocal, QueryExpansion};
+use crate::search::Metric;
 use crate::{EmbeddingSet, Error, Matrix, Result};
 
 /// Embeddings with the names of what they show.
@@ -391,7 +392,11 @@ impl Plan {
         Ok(())
     }
 
-    fn named(&self, evaluation: Evaluation) -> Evaluation {
+    /// With the protocol's name, and how rows were compared unless it is the cosine.
+    fn named(&self, mut evaluation: Evaluation) -> Evaluation {
+        if evaluation.metric != Metric::Cosine {
+            evaluation.protocol += &format!(", rows compared by {}", evaluation.metric);
+        }
         match self.protocol {
             None => evaluation,
             Some(protocol) => {

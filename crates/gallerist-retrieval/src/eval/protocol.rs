@@ -31,7 +31,8 @@ pub struct Protocol {
     pub title: &'static str,
     /// What is compared with what.
     pub setting: Setting,
-    /// How rows are compared. On rows of length 1 the cosine ranks as the Euclidean distance does.
+    /// How rows are compared. On rows of length 1 the cosine ranks as the Euclidean distance does. Rows that a run or
+    /// a file declares to be compared otherwise are compared that way.
     pub metric: Metric,
     /// The label of gallery images that are skipped for every query.
     pub junk: Option<&'static str>,

@@ -143,11 +143,12 @@ impl EmbeddingSet {
     }
 
     /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
-    /// left out, as is a source, run, metric or protocol that differs.
+    /// left out, as is a source, run or protocol that differs.
     ///
     /// Distances between embeddings of different networks mean nothing: sets that name different
     /// models, or of which only some name one, are refused unless `mix_models`, and the result then
-    /// names none.
+    /// names none. The same holds for the metric: rows of length 1 (cosine; also where no metric is named) and rows
+    /// as a network gives them (Euclidean distance) do not mix.
     ///
     /// ```
     /// use gallerist_retrieval::{EmbeddingSet, Matrix};
@@ -160,7 +161,8 @@ impl EmbeddingSet {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Empty`] without sets, [`Error::Dimensions`], [`Error::Models`], [`Error::Count`].
+    /// [`Error::Empty`] without sets, [`Error::Dimensions`], [`Error::Models`], [`Error::Metrics`],
+    /// [`Error::Count`].
     pub fn concat(sets: Vec<Self>, mix_models: bool) -> Result<Self> {
         let mut sets = sets.into_iter();
         let mut all = sets.next().ok_or(Error::Empty { what: "the list of sets" })?;
@@ -187,6 +189,10 @@ impl EmbeddingSet {
             join(&mut all.cameras, set.cameras);
             all.source = all.source.filter(|source| set.source.as_ref() == Some(source));
             all.run = all.run.filter(|run| set.run.as_ref() == Some(run));
+            let [first, other] = [all.metric, set.metric].map(Option::unwrap_or_default);
+            if first != other && !mix_models {
+                return Err(Error::Metrics { first, other });
+            }
             all.metric = all.metric.filter(|&metric| set.metric == Some(metric));
             all.protocol = all.protocol.filter(|protocol| set.protocol.as_ref() == Some(protocol));
             rows += set.embeddings.rows();

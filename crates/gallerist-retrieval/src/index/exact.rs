@@ -167,6 +167,7 @@ impl Index for ExactIndex {
     fn upsert(&mut self, items: &Items) -> Result<()> {
         self.check_writable()?;
         check_items(items, self.metric, self.dimensions, self.origin.model.as_deref())?;
+        self.origin.check_metric(items, self.catalog.len() == 0)?;
         crate::search::check_count(self.catalog.len() + items.len(), "the index")?;
         if items.is_empty() {
             return Ok(());

@@ -108,6 +108,9 @@ pub(super) fn write(
             note(key, value);
         }
     }
+    if let Some(metric) = origin.metric {
+        note("metric_of_rows", metric.name());
+    }
     if let Some((options, alive, graph)) = graph {
         note("hnsw", &json!(options).to_string());
         if let Some(entry) = graph.entry {
@@ -214,7 +217,12 @@ impl<'a> Reader<'a> {
         let graph = if kind == IndexKind::Hnsw { Some(self.graph(slots)?) } else { None };
         self.check_ids(catalog.ids(), graph.as_ref().map(|(_, alive, _)| &alive[..]))?;
         let text = |key: &str| self.metadata.get(key).cloned();
-        let origin = Origin { model: text("model"), source: text("source"), run: text("run") };
+        let of_rows = |name: &String| {
+            Metric::named(name).ok_or_else(|| self.refuse("the metric of its rows is unknown"))
+        };
+        let of_rows = self.metadata.get("metric_of_rows").map(of_rows).transpose()?;
+        let origin =
+            Origin { model: text("model"), source: text("source"), run: text("run"), metric: of_rows };
         let contents = Contents { metric, dimensions, origin, rows, catalog, graph };
         let view = crate::MatrixView::new(slots, dimensions, contents.rows.as_slice())?;
         metric.check(view, 0..slots, "rows").map_err(|error| self.refuse(&error.to_string()))?;

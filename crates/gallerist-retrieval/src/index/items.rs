@@ -99,10 +99,11 @@ impl Items {
         &self.set
     }
 
-    /// The items without the name of the model that made them: taken by any index.
+    /// The items without the name of the model that made them, and without their metric: taken by any index.
     #[must_use]
     pub fn of_any_model(mut self) -> Self {
         self.set.model = None;
+        self.set.metric = None;
         self
     }
 

@@ -36,7 +36,7 @@ mod values;
 use serde::Serialize;
 
 use crate::search::Metric;
-use crate::{Error, MatrixView, Result};
+use crate::{EmbeddingSet, Error, MatrixView, Result};
 
 pub use embedded::EmbeddedIndex;
 pub use exact::ExactIndex;
@@ -62,8 +62,8 @@ pub trait Index: Send + Sync {
     /// The first items that name a model give the index their [model](IndexInfo::model).
     ///
     /// # Errors
-    /// What [`check_items`] refuses; then nothing has changed. [`Error::ReadOnly`] for an index
-    /// that cannot be changed.
+    /// What [`check_items`] and [`Origin::check_metric`] refuse; then nothing has changed. [`Error::ReadOnly`] for
+    /// an index that cannot be changed.
     fn upsert(&mut self, items: &Items) -> Result<()>;
 
     /// Removes the items with these ids, and says how many there were. Ids that name no item are
@@ -133,9 +133,37 @@ pub struct Origin {
     pub source: Option<String>,
     /// The run directory of the model, where it was at the time.
     pub run: Option<String>,
+    /// How the model's run compares its embeddings, which also says how long the rows are: length 1 for the cosine,
+    /// as the network gives them for the Euclidean distance. `None` in indices made before files named it.
+    pub metric: Option<Metric>,
+}
+
+impl From<&EmbeddingSet> for Origin {
+    fn from(set: &EmbeddingSet) -> Self {
+        Self {
+            model: set.model.clone(),
+            source: set.source.clone(),
+            run: set.run.clone(),
+            metric: set.metric,
+        }
+    }
 }
 
 impl Origin {
+    /// Refuses items whose file declares another metric than that of the items before: rows of length 1 and rows as
+    /// a network gives them do not mix. Items that declare none are taken.
+    ///
+    /// # Errors
+    /// [`Error::Metrics`].
+    pub fn check_metric(&self, items: &Items, empty: bool) -> Result<()> {
+        // Files that name no metric have rows of length 1.
+        let known = self.metric.unwrap_or_default();
+        match items.set().metric {
+            Some(other) if !empty && other != known => Err(Error::Metrics { first: known, other }),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes note of items that are added; `first` when there are no others.
     fn add(&mut self, items: &Items, first: bool) {
         if items.is_empty() {
@@ -145,6 +173,7 @@ impl Origin {
         if first {
             self.source.clone_from(&set.source);
             self.run.clone_from(&set.run);
+            self.metric = set.metric;
         } else {
             self.source.take_if(|source| Some(&*source) != set.source.as_ref());
             self.run.take_if(|run| Some(&*run) != set.run.as_ref());

@@ -110,6 +110,17 @@ impl Metric {
     }
 }
 
+/// The name in a sentence: `cosine`, `Euclidean distance`, `inner product`.
+impl std::fmt::Display for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::InnerProduct => "inner product",
+            Self::Cosine => "cosine",
+            Self::Euclidean => "Euclidean distance",
+        })
+    }
+}
+
 /// Turns the keys of [`product`](crate::product) into scores: larger is better.
 pub(crate) struct Scorer<'a> {
     pub(crate) metric: Metric,

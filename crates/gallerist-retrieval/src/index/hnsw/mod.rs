@@ -256,6 +256,7 @@ impl HnswIndex {
     pub fn upsert_with(&mut self, items: &Items, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
         self.check_writable()?;
         check_items(items, self.metric, self.dimensions, self.origin.model.as_deref())?;
+        self.origin.check_metric(items, self.slots.is_empty())?;
         crate::search::check_count(self.alive.len() + items.len(), "the index")?;
         self.origin.add(items, self.slots.is_empty());
         self.changed |= !items.is_empty();
