@@ -13,10 +13,10 @@ pub enum Error {
     /// Of the images.
     #[error(transparent)]
     Images(#[from] gallerist_data::Error),
-    /// An index that compares rows as they are.
-    #[error("`{gallery}` compares rows as they are; images are searched by the cosine")]
+    /// A gallery that compares rows by the inner product.
+    #[error("`{gallery}` compares rows by inner product; images are searched by the cosine or the Euclidean distance")]
     Metric {
-        /// The index.
+        /// The gallery.
         gallery: String,
     },
     /// Images that are not those of the gallery.

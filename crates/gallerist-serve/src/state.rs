@@ -77,7 +77,7 @@ impl State {
         let training_name = training.as_ref().map(|path| path.display().to_string());
         let training = training.map(EmbeddingSet::load).transpose()?;
         if let Some(training) = &training {
-            check_training(training, gallery.origin().model.as_ref(), gallery.dimensions())?;
+            check_training(training, &gallery)?;
         }
         let gallery = Arc::new(gallery);
         let beside = Beside { other: other.clone(), training, map: gallery.map_file() };

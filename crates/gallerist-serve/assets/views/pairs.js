@@ -7,9 +7,6 @@ import { Grid } from "../grid.js";
 import * as session from "../session.js";
 import * as tile from "../tile.js";
 
-// No two embeddings of length 1 are further apart.
-const FURTHEST = "2";
-
 const KINDS = {
   duplicates: { title: "Near-duplicates", pair: "pair", none: "No two items are this close" },
   leaks: { title: "Leaks from training", pair: "item near a training image", pairs: "items near training images", none: "No item of the gallery is this close to a training image" },
@@ -18,7 +15,9 @@ const KINDS = {
 export function make(name) {
   const kind = KINDS[name];
   const facts = h("span", { class: "facts" });
-  const limit = h("input", { type: "number", min: "0", step: "0.05", value: "0.1", inputmode: "decimal", onchange: () => load() });
+  // Empty until the server has said what is close in this gallery.
+  const limit = h("input", { type: "number", min: "0", step: "any", value: "", inputmode: "decimal", onchange: () => load() });
+  let furthest = 2;
   const side = (item, run) => {
     const known = item.id !== undefined && item.id !== null;
     const shown = known ? tile.picture(item) : h("div", { class: "picture words" }, h("span", {}, item.path ?? "training image"));
@@ -40,7 +39,7 @@ export function make(name) {
     },
     enter: (pair, event) => tile.enter(pair.a, event),
     key: (event, pair) => tile.key(event, pair.a),
-    empty: () => notice(kind.none, null, button("Show the closest", () => ((limit.value = FURTHEST), load()))),
+    empty: () => notice(kind.none, null, button("Show the closest", () => ((limit.value = String(furthest)), load()))),
   });
   const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, h("label", { class: "field" }, "closer than", limit)), grid.element);
 
@@ -48,6 +47,9 @@ export function make(name) {
     await grid.show({
       async load(offset, count, signal) {
         const answer = await api.pairs(name, limit.value, offset, count, signal);
+        if (limit.value === "" && answer.state === "ready") limit.value = String(Number(answer.distance.toPrecision(3)));
+        // Rounded up, so that the furthest pair is within.
+        furthest = Number((answer.furthest * 1.001).toPrecision(4));
         const total = answer.total ?? offset + answer.pairs.length + (answer.pairs.length === count ? 1 : 0);
         return { items: answer.pairs, total };
       },

@@ -74,8 +74,10 @@ pub(crate) struct Snapshot {
     pub(crate) ids: Vec<u64>,
     /// The label of each, empty where it has none.
     pub(crate) labels: Vec<String>,
-    /// Rows of length 1.
+    /// Rows as they are compared.
     pub(crate) rows: Arc<Matrix>,
+    /// How the gallery's items are compared.
+    pub(crate) metric: Metric,
 }
 
 impl Snapshot {
@@ -87,6 +89,7 @@ impl Snapshot {
             ids: catalog.ids().to_vec(),
             labels: labels.collect(),
             rows: inside.searcher.all(catalog)?,
+            metric: gallery.metric(),
         })
     }
 }

@@ -6,7 +6,7 @@ mod searcher;
 use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index};
 use gallerist_retrieval::search::Metric;
@@ -21,11 +21,12 @@ const ITEMS_AT_A_TIME: usize = 4096;
 
 /// A gallery: a file of embeddings, an index, a collection in a database.
 ///
-/// Images are compared as `gallerist search` compares them: rows divided by their lengths, and then by
-/// their Euclidean distance.
+/// Images are compared as `gallerist search` compares them, by their Euclidean distance: rows divided by their lengths
+/// where the gallery declares the cosine, rows as they are where it declares the Euclidean distance.
 pub struct Gallery {
     name: String,
     origin: Origin,
+    metric: Metric,
     dimensions: usize,
     kind: &'static str,
     /// Beside the gallery's own file.
@@ -40,7 +41,7 @@ pub(crate) struct Inside {
     pub(crate) searcher: Searcher,
 }
 
-/// One search: a row of length 1, how many items, and which.
+/// One search: a row as the gallery's are compared (of length 1 for the cosine), how many items, and which.
 pub(crate) struct Query {
     pub(crate) vector: Vec<f32>,
     pub(crate) k: usize,
@@ -50,6 +51,22 @@ pub(crate) struct Query {
 /// Ids with their Euclidean distances, the nearest first.
 pub(crate) type Found = Vec<(u64, f32)>;
 
+/// Rows as they are compared: of length 1 for the cosine.
+pub(crate) fn as_compared(metric: Metric, rows: &Matrix) -> Matrix {
+    match metric {
+        Metric::Cosine => rows.l2_normalized().0,
+        Metric::Euclidean | Metric::InnerProduct => rows.clone(),
+    }
+}
+
+/// Refuses what images are not searched by.
+fn check_metric(gallery: &str, metric: Metric) -> Result<()> {
+    match metric {
+        Metric::Cosine | Metric::Euclidean => Ok(()),
+        Metric::InnerProduct => Err(Error::Metric { gallery: gallery.to_owned() }),
+    }
+}
+
 impl Gallery {
     /// Opens a file of embeddings (`.npy`, `.safetensors` in f32, bf16 or int8) or an index. An index is
     /// read into memory where it is to be [changed](Self::is_index), and else left in its file.
@@ -58,8 +75,7 @@ impl Gallery {
     /// [`Items::from_set`](gallerist_retrieval::index::Items::from_set): of their paths.
     ///
     /// # Errors
-    /// What the file's reader refuses, rows that are not finite, and an index that does not compare by
-    /// the cosine.
+    /// What the file's reader refuses, rows that are not finite, and a gallery that is compared by the inner product.
     pub fn open(path: &Path, writable: bool) -> Result<Self> {
         let mut map = path.as_os_str().to_owned();
         map.push(".map.safetensors");
@@ -84,15 +100,18 @@ impl Gallery {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_set(name: impl Into<String>, set: EmbeddingSet) -> Result<Self> {
-        let (rows, _) = set.embeddings.l2_normalized();
-        let searcher = Searcher::rows(rows)?;
-        Self::with_searcher(name.into(), set, searcher, "exact")
+        let (name, metric) = (name.into(), set.metric.unwrap_or_default());
+        check_metric(&name, metric)?;
+        let searcher = Searcher::rows(as_compared(metric, &set.embeddings))?;
+        Self::with_searcher(name, set, searcher, "exact")
     }
 
     fn from_compact(name: String, path: &Path, compact: MappedCompact) -> Result<Self> {
         // Decoded for a moment only, for what stands beside the embeddings; the checksum is checked by it.
         let set = EmbeddingSet::load(path)?;
-        let searcher = Searcher::compact(compact)?;
+        let metric = set.metric.unwrap_or_default();
+        check_metric(&name, metric)?;
+        let searcher = Searcher::compact(compact, metric)?;
         Self::with_searcher(name, set, searcher, "compact")
     }
 
@@ -103,7 +122,7 @@ impl Gallery {
         kind: &'static str,
     ) -> Result<Self> {
         let dimensions = set.embeddings.cols();
-        let origin = Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() };
+        let (origin, metric) = (Origin::from(&set), set.metric.unwrap_or_default());
         let items = Items::from_set(set)?;
         let set = items.set();
         let mut catalog = Catalog::default();
@@ -113,13 +132,14 @@ impl Gallery {
             catalog.push(id, label.as_deref(), path.as_deref(), camera.as_deref());
         }
         let inside = RwLock::new(Inside { catalog, searcher });
-        Ok(Self { name, origin, dimensions, kind, map: None, inside })
+        Ok(Self { name, origin, metric, dimensions, kind, map: None, inside })
     }
 
     /// A gallery behind the door of an [`Index`], with the ids of all its items.
     ///
     /// # Errors
-    /// When the index does not compare by the cosine, and those of a place that is asked over a network.
+    /// When the index compares by the inner product, or by the Euclidean distance without saying whether its rows have
+    /// length 1; and those of a place that is asked over a network.
     pub fn from_index(
         name: impl Into<String>,
         index: Box<dyn Index>,
@@ -128,8 +148,14 @@ impl Gallery {
     ) -> Result<Self> {
         let name = name.into();
         let info = index.info()?;
-        if info.metric != Metric::Cosine {
-            return Err(Error::Metric { gallery: name });
+        check_metric(&name, info.metric)?;
+        if info.metric == Metric::Euclidean && origin.metric.is_none() {
+            return Err(Error::Option {
+                problem: format!(
+                    "`{name}` compares rows by Euclidean distance, and does not say whether they have length 1"
+                ),
+                hint: Some("build the index again from its embeddings".to_owned()),
+            });
         }
         let mut catalog = Catalog::default();
         for ids in ids.chunks(ITEMS_AT_A_TIME) {
@@ -142,8 +168,8 @@ impl Gallery {
             ("embedded", IndexKind::Hnsw) => "hnsw",
             _ => "milvus",
         };
-        let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index) });
-        Ok(Self { name, origin, dimensions: info.dimensions, kind, map: None, inside })
+        let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index, info.metric) });
+        Ok(Self { name, origin, metric: info.metric, dimensions: info.dimensions, kind, map: None, inside })
     }
 
     /// What the gallery was opened from.
@@ -154,6 +180,11 @@ impl Gallery {
     /// Where its embeddings come from.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// How its items are compared: by the cosine or by the Euclidean distance.
+    pub fn metric(&self) -> Metric {
+        self.metric
     }
 
     /// Values per embedding.
@@ -168,14 +199,14 @@ impl Gallery {
 
     /// Whether items can come and go: only in an index.
     pub fn is_index(&self) -> bool {
-        matches!(self.read().searcher, Searcher::Index(_))
+        matches!(self.read().searcher, Searcher::Index(..))
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inside> {
         self.inside.read().expect("no thread panics while it holds this lock")
     }
 
-    /// The row of an item, of length 1. Of a database it is asked over the network.
+    /// The row of an item as it is compared. Of a database it is asked over the network.
     pub(crate) fn embedding(&self, id: u64) -> Result<Option<Vec<f32>>> {
         let inside = self.read();
         inside.searcher.embedding(&inside.catalog, id)

@@ -7,36 +7,36 @@ use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, ItemFilter};
 use gallerist_retrieval::search::{self, CompactGallery, Metric, RankedLists, SearchOptions};
 
-use super::{Catalog, Found, ITEMS_AT_A_TIME, Query};
+use super::{Catalog, Found, ITEMS_AT_A_TIME, Query, as_compared};
 use crate::{Error, Result};
 
 /// Where the embeddings are, and how the nearest are found.
 pub(crate) enum Searcher {
-    /// All rows in f32, of length 1, and packed for the kernels.
+    /// All rows in f32 as they are compared, and packed for the kernels.
     Rows { rows: Arc<Matrix>, packed: search::Gallery },
     /// Rows in bf16 or int8, left in their file.
-    Compact { file: &'static MappedCompact, gallery: CompactGallery<'static> },
+    Compact { file: &'static MappedCompact, gallery: CompactGallery<'static>, metric: Metric },
     /// An index, here or in a database.
-    Index(Box<dyn Index>),
+    Index(Box<dyn Index>, Metric),
 }
 
 impl Searcher {
-    /// Of rows that have length 1, or 0.
+    /// Of rows as they are compared.
     pub(crate) fn rows(rows: Matrix) -> Result<Self> {
         let packed = search::Gallery::new(&rows, Metric::Euclidean)?;
         Ok(Self::Rows { rows: Arc::new(rows), packed })
     }
 
-    pub(crate) fn compact(file: MappedCompact) -> Result<Self> {
+    pub(crate) fn compact(file: MappedCompact, metric: Metric) -> Result<Self> {
         // The search borrows the file, and both live as long as the process.
         let file: &'static MappedCompact = Box::leak(Box::new(file));
-        Ok(Self::Compact { file, gallery: CompactGallery::new(file.view(), Metric::Cosine)? })
+        Ok(Self::Compact { file, gallery: CompactGallery::new(file.view(), metric)?, metric })
     }
 
     /// The index, to be changed.
     pub(crate) fn index(&mut self) -> Result<&mut dyn Index> {
         match self {
-            Self::Index(index) => Ok(index.as_mut()),
+            Self::Index(index, _) => Ok(index.as_mut()),
             _ => Err(Error::Option {
                 problem: "a file of embeddings cannot be changed".to_owned(),
                 hint: None,
@@ -44,43 +44,43 @@ impl Searcher {
         }
     }
 
-    /// The row of an item, of length 1.
+    /// The row of an item as it is compared.
     pub(crate) fn embedding(&self, catalog: &Catalog, id: u64) -> Result<Option<Vec<f32>>> {
         let Some(row) = catalog.row(id) else { return Ok(None) };
-        let values = match self {
+        let (values, metric) = match self {
             Self::Rows { rows, .. } => return Ok(Some(rows.row(row).to_vec())),
-            Self::Compact { file, .. } => decoded(file, &[row])?,
-            Self::Index(index) => match index.get(&[id])?.pop().flatten() {
-                Some(item) => Matrix::new(1, item.embedding.len(), item.embedding)?,
+            Self::Compact { file, metric, .. } => (decoded(file, &[row])?, *metric),
+            Self::Index(index, metric) => match index.get(&[id])?.pop().flatten() {
+                Some(item) => (Matrix::new(1, item.embedding.len(), item.embedding)?, *metric),
                 None => return Ok(None),
             },
         };
-        Ok(Some(values.l2_normalized().0.into_vec()))
+        Ok(Some(as_compared(metric, &values).into_vec()))
     }
 
-    /// All rows, of length 1, in the order of the catalog.
+    /// All rows as they are compared, in the order of the catalog.
     pub(crate) fn all(&self, catalog: &Catalog) -> Result<Arc<Matrix>> {
-        let rows = match self {
+        let (rows, metric) = match self {
             Self::Rows { rows, .. } => return Ok(Arc::clone(rows)),
-            Self::Compact { file, .. } => file.view().decode(),
-            Self::Index(index) => {
+            Self::Compact { file, metric, .. } => (file.view().decode(), *metric),
+            Self::Index(index, metric) => {
                 let dimensions = index.info()?.dimensions;
                 let mut values = Vec::with_capacity(catalog.len() * dimensions);
                 for ids in catalog.ids().chunks(ITEMS_AT_A_TIME) {
                     index.get(ids)?.into_iter().flatten().for_each(|item| values.extend(item.embedding));
                 }
-                Matrix::new(catalog.len(), dimensions, values)?
+                (Matrix::new(catalog.len(), dimensions, values)?, *metric)
             }
         };
-        Ok(Arc::new(rows.l2_normalized().0))
+        Ok(Arc::new(as_compared(metric, &rows)))
     }
 
     /// The nearest items of each query.
     pub(crate) fn search(&self, catalog: &Catalog, queries: &[Query]) -> Result<Vec<Found>> {
-        if let Self::Index(index) = self {
+        if let Self::Index(index, metric) = self {
             return queries
                 .chunk_by(|a, b| a.filter == b.filter)
-                .map(|alike| search_index(index.as_ref(), alike))
+                .map(|alike| search_index(index.as_ref(), *metric, alike))
                 .collect::<Result<Vec<_>>>()
                 .map(|lists| lists.concat());
         }
@@ -103,24 +103,24 @@ impl Searcher {
                 });
                 Ok(found.collect())
             }
-            Self::Compact { file, gallery } => {
-                let lists = gallery.search(&matrix, &options(Metric::Cosine))?;
+            Self::Compact { file, gallery, metric } => {
+                let lists = gallery.search(&matrix, &options(*metric))?;
                 let mut all = Vec::with_capacity(queries.len());
                 for ((rows, _), query) in lists.iter().zip(queries) {
                     let mut rows: Vec<usize> = rows.iter().take(query.k).map(|&row| row as usize).collect();
                     rows.sort_unstable();
-                    let distances = by_distance(query, &decoded(file, &rows)?)?;
+                    let distances = by_distance(query, *metric, &decoded(file, &rows)?)?;
                     all.push(pairs(&distances, |at| catalog.ids()[rows[at]]));
                 }
                 Ok(all)
             }
-            Self::Index(_) => unreachable!("returned above"),
+            Self::Index(..) => unreachable!("returned above"),
         }
     }
 }
 
 /// Queries of the same filter.
-fn search_index(index: &dyn Index, queries: &[Query]) -> Result<Vec<Found>> {
+fn search_index(index: &dyn Index, metric: Metric, queries: &[Query]) -> Result<Vec<Found>> {
     let lists = index.search(matrix(queries)?.view(), most(queries), &queries[0].filter)?;
     let mut all = Vec::with_capacity(queries.len());
     for ((ids, _), query) in lists.iter().zip(queries) {
@@ -132,7 +132,7 @@ fn search_index(index: &dyn Index, queries: &[Query]) -> Result<Vec<Found>> {
         let rows = Matrix::new(items.len(), query.vector.len(), values)?;
         all.push(match items.len() {
             0 => Vec::new(),
-            _ => pairs(&by_distance(query, &rows)?, |at| items[at].id),
+            _ => pairs(&by_distance(query, metric, &rows)?, |at| items[at].id),
         });
     }
     Ok(all)
@@ -156,12 +156,12 @@ fn decoded(file: &MappedCompact, rows: &[usize]) -> Result<Matrix> {
     Ok(Matrix::new(rows.len(), view.cols(), values)?)
 }
 
-/// The rows that a search by the cosine found, ranked by the distances of rows of length 1, which lose
-/// less where they are small.
-fn by_distance(query: &Query, rows: &Matrix) -> Result<RankedLists> {
+/// The rows that a search found, ranked by their distances, which lose less where they are small than a cosine or the
+/// distances of an index. For the cosine they are those of rows of length 1.
+fn by_distance(query: &Query, metric: Metric, rows: &Matrix) -> Result<RankedLists> {
     let query = Matrix::new(1, query.vector.len(), query.vector.clone())?;
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(rows.rows().max(1)) };
-    Ok(search::search(&query, &rows.l2_normalized().0, &options)?)
+    Ok(search::search(&query, &as_compared(metric, rows), &options)?)
 }
 
 fn pairs(lists: &RankedLists, id: impl Fn(usize) -> u64) -> Found {

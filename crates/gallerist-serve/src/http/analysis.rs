@@ -13,7 +13,7 @@ use super::extract::{Id, Json, Params};
 use super::gallery::{fifty, last_part};
 use super::items::Item;
 use super::{Refusal, Shared};
-use crate::analysis::Pair;
+use crate::analysis::{Pair, Pairs};
 
 /// Most entries of a page.
 const PAGE: usize = 500;
@@ -225,19 +225,28 @@ pub(crate) struct PairParams {
     /// Most pairs, at most 500.
     #[serde(default = "fifty")]
     limit: usize,
-    /// How far apart two images may be.
-    #[serde(default = "a_tenth")]
-    distance: f32,
+    /// How far apart two images may be. Unless given 0.1; in a gallery that is compared by the Euclidean distance, 0.1
+    /// times the root of half the mean squared distance of two items.
+    distance: Option<f32>,
 }
 
-fn a_tenth() -> f32 {
-    0.1
+impl PairParams {
+    /// The pairs asked for, the distance that they are within, and the largest distance of any pair.
+    fn of<'a>(&self, pairs: Option<&'a Pairs>) -> (&'a [Pair], f32, f32) {
+        let distance = self.distance.unwrap_or_else(|| pairs.map_or(0.0, Pairs::near));
+        let within = pairs.map_or(&[][..], |pairs| pairs.within(distance));
+        (within, distance, pairs.map_or(0.0, Pairs::furthest))
+    }
 }
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DuplicateList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
+    /// The distance that the pairs are within.
+    distance: f32,
+    /// The largest distance of any pair.
+    furthest: f32,
     /// Pairs within the distance.
     total: usize,
     pairs: Vec<Duplicate>,
@@ -260,19 +269,24 @@ pub(crate) async fn duplicates(
     Params(params): Params<PairParams>,
 ) -> Answer<Json<DuplicateList>> {
     let slot = &state.analysis.duplicates;
-    let within = slot.get().map_or(&[][..], |pairs| pairs.within(params.distance));
+    let (within, distance, furthest) = params.of(slot.get());
     let inside = state.gallery.read();
     let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair: &Pair| {
         let find = |id| Item::find(&inside.catalog, id);
         Some(Duplicate { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
     });
-    Ok(Json(DuplicateList { state: slot.state(), total: within.len(), pairs: pairs.collect() }))
+    let (state, total, pairs) = (slot.state(), within.len(), pairs.collect());
+    Ok(Json(DuplicateList { state, distance, furthest, total, pairs }))
 }
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LeakList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
+    /// The distance that the pairs are within.
+    distance: f32,
+    /// The largest distance of any pair.
+    furthest: f32,
     /// Pairs within the distance.
     total: usize,
     pairs: Vec<Leak>,
@@ -300,16 +314,18 @@ pub(crate) struct TrainingImage {
 pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<LeakList>> {
     let slot = &state.analysis.leaks;
     let Some(leaks) = slot.get() else {
-        return Ok(Json(LeakList { state: slot.state(), total: 0, pairs: Vec::new() }));
+        let (_, distance, furthest) = params.of(None);
+        return Ok(Json(LeakList { state: slot.state(), distance, furthest, total: 0, pairs: Vec::new() }));
     };
-    let within = leaks.within(params.distance);
+    let (within, distance, furthest) = params.of(Some(&leaks.pairs));
     let inside = state.gallery.read();
     let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair| {
         let entry = |list: &Option<Vec<String>>| list.as_ref().map(|list| list[pair.b as usize].clone());
         let b = TrainingImage { path: entry(&leaks.paths), label: entry(&leaks.labels) };
         Some(Leak { a: Item::find(&inside.catalog, pair.a)?, b, distance: pair.distance })
     });
-    Ok(Json(LeakList { state: slot.state(), total: within.len(), pairs: pairs.collect() }))
+    let (state, total, pairs) = (slot.state(), within.len(), pairs.collect());
+    Ok(Json(LeakList { state, distance, furthest, total, pairs }))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -16,7 +16,7 @@ pub(crate) struct GalleryBody {
     count: usize,
     /// Values per embedding.
     dimensions: usize,
-    /// How images are compared.
+    /// How images are compared: `cosine` or `euclidean`.
     #[schema(example = "cosine")]
     metric: &'static str,
     /// `exact`, `compact`, `hnsw` or `milvus`.
@@ -69,7 +69,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         name: last_part(gallery.name()),
         count: inside.catalog.len(),
         dimensions: gallery.dimensions(),
-        metric: "cosine",
+        metric: gallery.metric().name(),
         kind: gallery.kind(),
         model: origin.model.clone(),
         run: origin.run.as_deref().map(last_part),

@@ -7,6 +7,7 @@ use axum::extract::Multipart;
 use axum::http::StatusCode;
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::index::ItemFilter;
+use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -135,13 +136,13 @@ pub(crate) struct Hit {
     item: Item,
     /// The Euclidean distance of the embeddings divided by their lengths, from 0 to 2.
     distance: f32,
-    /// The cosine of the embeddings, from -1 to 1.
-    similarity: f32,
+    /// The cosine of the embeddings, from -1 to 1; null where the gallery is compared by the Euclidean distance.
+    similarity: Option<f32>,
     /// Whether it is of the class of the query; null where the queries have no label, or not the same.
     right: Option<bool>,
 }
 
-/// A query being put together: rows of length 1, and what they are called.
+/// A query being put together: rows as the gallery's are compared, and what they are called.
 struct Asked {
     began: Instant,
     took: Took,
@@ -184,27 +185,47 @@ impl Asked {
                 vector.len()
             )));
         }
-        self.rows.extend(unit(vector)?);
+        self.rows.extend(as_compared(gallery.metric(), vector)?);
         self.names.push(QueryBody { id: None, label: None, name });
         Ok(())
     }
 
-    /// The mean of the rows, of length 1.
-    fn mean(&self, dimensions: usize) -> Answer<Vec<f32>> {
+    /// The mean of the rows, as it is compared.
+    fn mean(&self, gallery: &Gallery) -> Answer<Vec<f32>> {
+        let dimensions = gallery.dimensions();
         let mut sum = vec![0.0; dimensions];
         for row in self.rows.chunks(dimensions.max(1)) {
             sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
         }
-        unit(sum).map_err(|error| error.hint("queries that point against each other have no mean"))
+        match gallery.metric() {
+            Metric::Cosine => {
+                unit(sum).map_err(|error| error.hint("queries that point against each other have no mean"))
+            }
+            Metric::Euclidean | Metric::InnerProduct => {
+                let count = (self.rows.len() / dimensions.max(1)).max(1) as f32;
+                Ok(sum.into_iter().map(|value| value / count).collect())
+            }
+        }
     }
+}
+
+/// A row as it is compared: divided by its length for the cosine.
+fn as_compared(metric: Metric, values: Vec<f32>) -> Answer<Vec<f32>> {
+    match metric {
+        Metric::Cosine => unit(values),
+        Metric::Euclidean | Metric::InnerProduct => finite(values).map(Matrix::into_vec),
+    }
+}
+
+fn finite(values: Vec<f32>) -> Answer<Matrix> {
+    let row =
+        Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
+    row.map_err(|error| Refusal::unprocessable(error.to_string()))
 }
 
 /// A row divided by its length.
 fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
-    let row =
-        Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
-    let row = row.map_err(|error| Refusal::unprocessable(error.to_string()))?;
-    match row.l2_normalized() {
+    match finite(values)?.l2_normalized() {
         (row, 0) => Ok(row.into_vec()),
         _ => Err(Refusal::unprocessable("the vector is all zeros, and has no direction")),
     }
@@ -231,12 +252,13 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let filter = filter(params.label, params.not_label, params.camera);
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
     let searched = params.model.of(state)?;
-    let vector = asked.mean(searched.0.dimensions())?;
+    let vector = asked.mean(searched.0)?;
     let begin = Instant::now();
     // The queries themselves may be found, too.
     let found = searched.1.search(Query { vector, k: k + own.len(), filter }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
+    let metric = searched.0.metric();
     let inside = state.gallery.read();
     let label = common_label(&asked.names);
     let results = found
@@ -245,7 +267,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         .filter_map(|(id, distance)| Some((inside.catalog.row(id)?, distance)))
         .take(k)
         .enumerate()
-        .map(|(at, (row, distance))| hit(&inside.catalog, at + 1, row, distance, label))
+        .map(|(at, (row, distance))| hit(&inside.catalog, at + 1, row, distance, metric, label))
         .collect();
     asked.took.total = milliseconds(asked.began.elapsed());
     Ok(Json(Results { took_ms: asked.took, results, queries: asked.names }))
@@ -267,13 +289,20 @@ pub(crate) fn filter(label: Vec<String>, not_label: Vec<String>, camera: Vec<Str
     filter
 }
 
-fn hit(catalog: &Catalog, rank: usize, row: usize, distance: f32, label: Option<&str>) -> Hit {
+fn hit(
+    catalog: &Catalog,
+    rank: usize,
+    row: usize,
+    distance: f32,
+    metric: Metric,
+    label: Option<&str>,
+) -> Hit {
     let found = catalog.labels.get(row);
     Hit {
         rank,
         item: Item::of(catalog, row),
         distance,
-        similarity: 1.0 - distance * distance / 2.0,
+        similarity: (metric == Metric::Cosine).then_some(1.0 - distance * distance / 2.0),
         right: label.map(|label| found.is_some_and(|found| same_class(label, found))),
     }
 }
