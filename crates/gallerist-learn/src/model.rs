@@ -10,11 +10,12 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
+use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::device::on_device;
-use crate::network::{HeadChoice, InputShape, Network};
+use crate::network::{Combine, HeadChoice, InputShape, Network};
 use crate::train::config::threads as resolved;
 use crate::train::{RunConfig, RunDirectory, Which, published_protocol};
 use crate::{Error, Result, params};
@@ -40,7 +41,10 @@ pub struct Model {
     network: Network,
     fingerprint: String,
     step: usize,
-    normalize: bool,
+    /// Whether rows have length 1, where that was asked for; `None`: as the metric wants them.
+    normalize: Option<bool>,
+    /// The metric of the embeddings that this model gave, where it is not the run's.
+    declared: Option<Metric>,
     heads: HeadChoice,
     places: Vec<usize>,
     device: Device,
@@ -81,7 +85,7 @@ impl Model {
         let heads = HeadChoice::default();
         let places = (0..config.network.heads().len()).collect();
         let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
-        Model { config, input, network, fingerprint, step: 0, normalize: true, heads, places, device }
+        Model { config, input, network, fingerprint, step: 0, normalize: None, declared: None, heads, places, device }
     }
 
     /// The model with its network on another device; [`Model::load`] puts it on the processor.
@@ -140,12 +144,16 @@ impl Model {
         Ok(self)
     }
 
-    /// The model as it gave the embeddings that carry `fingerprint`, if it is this model that gave
-    /// them: with the heads they were made of.
-    pub fn that_gave(self, fingerprint: &str) -> Option<Self> {
+    /// The model as it gave the embeddings that carry `fingerprint` and declare `metric`, if it is this model that
+    /// gave them: with the heads they were made of, and with rows of the same length. Embeddings that declare no
+    /// metric have length 1.
+    pub fn that_gave(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
         let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
         let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
-        if base == wanted { self.with_heads(heads).ok() } else { None }
+        if base != wanted {
+            return None;
+        }
+        Some(Model { declared: Some(metric.unwrap_or_default()), ..self.with_heads(heads).ok()? })
     }
 
     /// The model of a run.
@@ -166,10 +174,22 @@ impl Model {
         Model::load(&path)
     }
 
-    /// Embeddings as the network gives them instead of rows of length 1.
-    pub fn raw(mut self) -> Self {
-        self.normalize = false;
+    /// Rows of length 1 (`true`), or as the network gives them, whatever the run's [metric](Self::metric).
+    pub fn normalized(mut self, normalize: bool) -> Self {
+        self.normalize = Some(normalize);
         self
+    }
+
+    /// How the embeddings are to be compared, which every file of them names: as the run
+    /// [declares](RunConfig::metric); rows that were [scaled](Self::normalized) on demand, by the cosine.
+    pub fn metric(&self) -> Metric {
+        let scaled = self.normalize == Some(true) || self.heads.combine == Combine::NormalizeThenConcat;
+        if scaled { Metric::Cosine } else { self.declared.unwrap_or_else(|| self.config.metric()) }
+    }
+
+    /// Whether rows have length 1.
+    fn normalizes(&self) -> bool {
+        self.normalize.unwrap_or_else(|| self.metric() == Metric::Cosine)
     }
 
     /// Decoded images kept and found again in this folder, which is made if it is not there, instead of in the run
@@ -249,7 +269,7 @@ impl Model {
         let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
         let (outputs, maps) = self.network.forward_with_maps(images);
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
-        let embedding = self.heads.embed(outputs, &self.places, self.normalize);
+        let embedding = self.heads.embed(outputs, &self.places, self.normalizes());
         let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
         let [_, height, width, channels] = maps.dims();
         let host = |data: TensorData| data.try_into_vec::<f32>().expect("a network computes in f32");
@@ -287,7 +307,7 @@ impl Model {
             model: Some(self.fingerprint.clone()),
             source: Some(set.name().to_string()),
             run: None,
-            metric: None,
+            metric: Some(self.metric()),
             protocol: set.layout().and_then(published_protocol).map(str::to_owned),
         };
         let cache_problem = store.disk_problem().map(ToString::to_string);
@@ -317,7 +337,7 @@ impl Model {
                 let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
                 let outputs = on_device(&device, || self.network.forward(images));
                 let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
-                let embeddings = self.heads.embed(outputs, &self.places, self.normalize);
+                let embeddings = self.heads.embed(outputs, &self.places, self.normalizes());
                 rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
                 items.extend(&batch.items);
             }
@@ -444,7 +464,7 @@ mod tests {
             let config = RunConfig::parse(&text, "a test", &[]).unwrap();
             let input = InputShape { channels: 3, height: 4, width: 4 };
             let network = config.network.init(input, 1, &Device::flex()).unwrap();
-            let model = Model::new(config, input, network).raw();
+            let model = Model::new(config, input, network).normalized(false);
             let images = ImageSet::open(folder.path()).unwrap();
             model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings
         };

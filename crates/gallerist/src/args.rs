@@ -102,9 +102,8 @@ pub(crate) struct Embed {
     /// data.cache_folder, where that is there]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Write the network's output as it is instead of rows of length 1
-    #[arg(long)]
-    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) rows: RowArgs,
     /// Heads of the network that make the embedding, e.g. L,M [default: the run file's, else all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) head: Vec<String>,
@@ -131,7 +130,7 @@ pub(crate) struct Convert {
     /// How the embeddings are stored
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
-    /// Join embeddings of different networks, though distances between them mean nothing
+    /// Join embeddings of different networks or metrics, though distances between them mean nothing
     #[arg(long)]
     pub(crate) mix_models: bool,
     /// Print a summary as JSON on stdout
@@ -208,7 +207,7 @@ pub(crate) struct Evaluate {
     /// The K of Recall@K, with precision@1, MAP@R and R-precision [default: 1,2,4,8]
     #[arg(long, value_name = "K", value_delimiter = ',', conflicts_with = "protocol", help_heading = MEASURED)]
     pub(crate) recall_at: Vec<usize>,
-    /// How rows are compared [default: cosine]
+    /// How rows are compared [default: as the run or the file says, else cosine]
     #[arg(long, value_enum, help_heading = MEASURED)]
     pub(crate) metric: Option<Metric>,
     /// Skip images of the query's label from the query's own camera (the protocols of persons do)
@@ -528,9 +527,8 @@ pub(crate) struct WeightsExport {
     /// Where it goes (.safetensors or .onnx)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Embeddings as the network gives them instead of rows of length 1 (.onnx)
-    #[arg(long)]
-    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) rows: RowArgs,
     /// Heads of the network that make the embedding, e.g. L,M [default: the run file's, else all] (.onnx)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) head: Vec<String>,
@@ -591,6 +589,35 @@ impl PartArgs {
             ..OpenOptions::default()
         }
     }
+}
+
+/// The length of the rows.
+#[derive(Debug, Args)]
+pub(crate) struct RowArgs {
+    /// Rows of length 1 (yes), or as the network gives them (no) [default: as the run compares its embeddings,
+    /// evaluation.metric: yes for cosine, no for euclidean]
+    #[arg(long, value_enum, value_name = "YES|NO", hide_possible_values = true)]
+    normalize: Option<YesNo>,
+    /// The older name of --normalize no
+    #[arg(long, hide = true, conflicts_with = "normalize")]
+    raw: bool,
+}
+
+impl RowArgs {
+    /// The model with the rows asked for.
+    pub(crate) fn of(&self, model: gallerist::model::Model) -> gallerist::model::Model {
+        match (self.normalize, self.raw) {
+            (Some(answer), _) => model.normalized(answer == YesNo::Yes),
+            (None, true) => model.normalized(false),
+            (None, false) => model,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
 }
 
 /// Where the network computes.

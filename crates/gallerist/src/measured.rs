@@ -21,6 +21,7 @@ use gallerist_learn::Result;
 use gallerist_learn::train::{EvaluationConfig, RunConfig, RunDirectory};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{Labelled, Plan, Report};
+use gallerist_retrieval::search::Metric;
 
 /// The embeddings that a run is measured on, and how.
 #[derive(Clone, Debug)]
@@ -36,7 +37,8 @@ pub struct Measured {
 
 impl Measured {
     /// Embeddings and what `[evaluation]` asks for, by the protocol that queries and gallery both name where it
-    /// names none. Cameras count between queries and a gallery that have them, not within one set.
+    /// names none. Cameras count between queries and a gallery that have them, not within one set. Rows are compared
+    /// as the gallery declares, also where the protocol's publication does otherwise.
     ///
     /// # Errors
     ///
@@ -48,6 +50,7 @@ impl Measured {
     ) -> Result<Self> {
         let mut plan = evaluation.plan_for(common_protocol(&queries, gallery.as_ref()))?;
         plan.ignore_cameras |= gallery.is_none();
+        plan.options.metric = declared_metric(&queries, gallery.as_ref());
         Ok(Self { queries, gallery, plan })
     }
 
@@ -94,6 +97,11 @@ impl Measured {
         let gallery = self.gallery.map(side).transpose()?;
         Ok(self.plan.run(&side(self.queries)?, gallery.as_ref())?)
     }
+}
+
+/// The metric that the gallery declares, else the queries'; the cosine where neither does.
+pub fn declared_metric(queries: &EmbeddingSet, gallery: Option<&EmbeddingSet>) -> Metric {
+    gallery.and_then(|gallery| gallery.metric).or(queries.metric).unwrap_or_default()
 }
 
 /// The protocol that queries and gallery both name.

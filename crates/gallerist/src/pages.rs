@@ -23,7 +23,7 @@ use gallerist_learn::{Error, Result};
 use gallerist_report::{Chart, Hit, Metric, RankedList, RankedSection, Report, Scale, SearchPage, Series};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{Evaluation, Further, Intervals, Over};
-use gallerist_retrieval::search::RankedLists;
+use gallerist_retrieval::search::{self, RankedLists};
 use serde::{Deserialize, Serialize};
 
 use crate::pictures::Pictures;
@@ -354,7 +354,7 @@ fn ranked_sections(config: &RunConfig, source: &Source) -> Result<Vec<RankedSect
     if n < 2 || results == 0 {
         return Ok(Vec::new());
     }
-    let ranking = Ranking::new(&source.rows, names, results)?;
+    let ranking = Ranking::new(&source.rows, names, results, source.measure())?;
     let pictures = Pictures::new(&source.set, source.images.as_ref());
     let item = |row| pictures.item(row);
     let drawn = ranking.drawn(config.train.seed, config.report.queries);
@@ -375,7 +375,8 @@ fn ranked_sections(config: &RunConfig, source: &Source) -> Result<Vec<RankedSect
     Ok(sections)
 }
 
-/// The page of a search: `queries` were embedded from `query_images`, `lists` hold rows of `gallery`.
+/// The page of a search: `queries` were embedded from `query_images`, `lists` hold rows of `gallery`, which are compared
+/// by `metric`.
 ///
 /// Pictures of the gallery are shown where its images can still be found at
 /// [`EmbeddingSet::source`].
@@ -383,6 +384,7 @@ pub fn search_page(
     query_images: &ImageSet,
     queries: &EmbeddingSet,
     gallery: &EmbeddingSet,
+    metric: search::Metric,
     lists: &RankedLists,
 ) -> SearchPage {
     let source = gallery.source.as_deref().and_then(|source| ImageSet::open(source).ok());
@@ -421,7 +423,7 @@ pub fn search_page(
                 gallery.model.as_deref().unwrap_or("unknown").chars().take(16).collect(),
             ),
         ],
-        measure: "Euclidean distance of the normalised embeddings".into(),
+        measure: plots::measure(metric).into(),
         lists,
     }
 }

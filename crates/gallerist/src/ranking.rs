@@ -22,11 +22,18 @@ pub(crate) struct Ranking {
     /// The number of other rows of each query's class.
     relevant: Vec<usize>,
     results: usize,
+    /// What the distances are called.
+    measure: &'static str,
 }
 
 impl Ranking {
-    /// Ranks at least `results` rows for each of at least two.
-    pub(crate) fn new(rows: &Matrix, names: &[String], results: usize) -> Result<Self> {
+    /// Ranks at least `results` rows for each of at least two, by the Euclidean distance of `rows`, called `measure`.
+    pub(crate) fn new(
+        rows: &Matrix,
+        names: &[String],
+        results: usize,
+        measure: &'static str,
+    ) -> Result<Self> {
         let labels::Encoded { ids, names } = labels::encode(names);
         let most = rows.rows().saturating_sub(1);
         let options = SearchOptions {
@@ -41,7 +48,7 @@ impl Ranking {
         });
         let relevant: Vec<usize> = ids.iter().map(|id| sizes[id] - 1).collect();
         let precision = (0..ids.len()).map(|i| average_precision(&lists, &ids, i, relevant[i])).collect();
-        Ok(Self { names, ids, lists, precision, relevant, results })
+        Ok(Self { names, ids, lists, precision, relevant, results, measure })
     }
 
     /// Queries drawn at random.
@@ -125,7 +132,7 @@ impl Ranking {
         RankedSection {
             title: title.into(),
             note: Some(note.into()),
-            measure: "Euclidean distance of the normalised embeddings".into(),
+            measure: self.measure.into(),
             lists: queries.iter().map(list).collect(),
         }
     }
@@ -165,7 +172,7 @@ mod tests {
     fn line() -> Ranking {
         let rows = Matrix::new(5, 1, vec![0.0, 0.1, 5.0, 5.2, 6.0]).unwrap();
         let names = ["wren", "wren", "wren", "heron", "heron"].map(String::from);
-        Ranking::new(&rows, &names, 2).unwrap()
+        Ranking::new(&rows, &names, 2, "distance").unwrap()
     }
 
     #[test]

@@ -66,6 +66,7 @@ mod triplet_semihard;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 
 pub use angular::{Angular, AngularConfig};
@@ -259,9 +260,10 @@ pub struct LossShape {
 }
 
 /// Declares every loss once: what it is, its name in run files, whether its paper normalises the
-/// embeddings first, and how the loss is made from its configuration.
+/// embeddings first, by which metric rows are compared that it was trained on as the network gives them, and how the
+/// loss is made from its configuration.
 macro_rules! losses {
-    ($($(#[$doc:meta])* $variant:ident($config:ty => $loss:ty), $name:literal, normalized: $normalized:literal, $init:expr;)*) => {
+    ($($(#[$doc:meta])* $variant:ident($config:ty => $loss:ty), $name:literal, normalized: $normalized:literal, raw: $raw:ident, $init:expr;)*) => {
         /// `[loss]` of a run file.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "name")]
@@ -287,6 +289,20 @@ macro_rules! losses {
             pub fn normalized(&self) -> bool {
                 match self {
                     $(LossConfig::$variant(_) => $normalized,)*
+                }
+            }
+
+            /// How embeddings trained with this loss are compared, unless the run file says otherwise
+            /// (`evaluation.metric`).
+            ///
+            /// Rows that were scaled to length 1 before the loss (`normalized`) are compared by the cosine. Rows that
+            /// were trained as the network gives them are compared by the Euclidean distance where the loss is made
+            /// of distances, and by the cosine where it is made of inner products or where its paper scales the rows
+            /// at test (NRA).
+            pub fn metric(&self, normalized: bool) -> Metric {
+                match self {
+                    _ if normalized => Metric::Cosine,
+                    $(LossConfig::$variant(_) => Metric::$raw,)*
                 }
             }
 
@@ -383,63 +399,63 @@ macro_rules! losses {
 
 losses! {
     /// Ranked list loss.
-    Rll(RllConfig => Rll), "rll", normalized: true, |c, _, _, _| c.init();
+    Rll(RllConfig => Rll), "rll", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Proxy-NCA.
-    ProxyNca(ProxyNcaConfig => ProxyNca), "proxy_nca", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    ProxyNca(ProxyNcaConfig => ProxyNca), "proxy_nca", normalized: true, raw: Euclidean, |c, shape, seed, device| c.init(shape, seed, device);
     /// Softmax: cross entropy of a linear classifier.
-    Softmax(SoftmaxConfig => Softmax), "softmax", normalized: false, |c, shape, seed, device| c.init(shape, seed, device);
+    Softmax(SoftmaxConfig => Softmax), "softmax", normalized: false, raw: Cosine, |c, shape, seed, device| c.init(shape, seed, device);
     /// SoftMax-norm: softmax with normalised weights and a temperature.
-    NormSoftmax(NormSoftmaxConfig => NormSoftmax), "norm_softmax", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    NormSoftmax(NormSoftmaxConfig => NormSoftmax), "norm_softmax", normalized: true, raw: Cosine, |c, shape, seed, device| c.init(shape, seed, device);
     /// SoftTriple.
-    SoftTriple(SoftTripleConfig => SoftTriple), "soft_triple", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    SoftTriple(SoftTripleConfig => SoftTriple), "soft_triple", normalized: true, raw: Cosine, |c, shape, seed, device| c.init(shape, seed, device);
     /// Proxy-Anchor.
-    ProxyAnchor(ProxyAnchorConfig => ProxyAnchor), "proxy_anchor", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    ProxyAnchor(ProxyAnchorConfig => ProxyAnchor), "proxy_anchor", normalized: true, raw: Cosine, |c, shape, seed, device| c.init(shape, seed, device);
     /// ArcFace.
-    ArcFace(ArcFaceConfig => ArcFace), "arc_face", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    ArcFace(ArcFaceConfig => ArcFace), "arc_face", normalized: true, raw: Cosine, |c, shape, seed, device| c.init(shape, seed, device);
     /// CosFace.
-    CosFace(CosFaceConfig => CosFace), "cos_face", normalized: true, |c, shape, seed, device| c.init(shape, seed, device);
+    CosFace(CosFaceConfig => CosFace), "cos_face", normalized: true, raw: Cosine, |c, shape, seed, device| c.init(shape, seed, device);
     /// Supervised contrastive loss and NT-Xent.
-    SupCon(SupConConfig => SupCon), "sup_con", normalized: true, |c, _, _, _| c.init();
+    SupCon(SupConConfig => SupCon), "sup_con", normalized: true, raw: Cosine, |c, _, _, _| c.init();
     /// Smooth-AP.
-    SmoothAp(SmoothApConfig => SmoothAp), "smooth_ap", normalized: true, |c, _, _, _| c.init();
+    SmoothAp(SmoothApConfig => SmoothAp), "smooth_ap", normalized: true, raw: Cosine, |c, _, _, _| c.init();
     /// Struct Clust: facility location.
-    StructClust(StructClustConfig => StructClust), "struct_clust", normalized: true, |c, _, _, _| c.init();
+    StructClust(StructClustConfig => StructClust), "struct_clust", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Spectral Clust.
-    SpectralClust(SpectralClustConfig => SpectralClust), "spectral_clust", normalized: false, |c, _, _, _| c.init();
+    SpectralClust(SpectralClustConfig => SpectralClust), "spectral_clust", normalized: false, raw: Cosine, |c, _, _, _| c.init();
     /// Nonlinear rank approximation.
-    Nra(NraConfig => Nra), "nra", normalized: false, |c, _, _, _| c.init();
+    Nra(NraConfig => Nra), "nra", normalized: false, raw: Cosine, |c, _, _, _| c.init();
     /// Soft ranking threshold.
-    Srt(SrtConfig => Srt), "srt", normalized: false, |c, _, _, _| c.init();
+    Srt(SrtConfig => Srt), "srt", normalized: false, raw: Euclidean, |c, _, _, _| c.init();
     /// Instance cross entropy.
-    Ice(IceConfig => Ice), "ice", normalized: true, |c, _, _, _| c.init();
+    Ice(IceConfig => Ice), "ice", normalized: true, raw: Cosine, |c, _, _, _| c.init();
     /// Contrastive loss.
-    Contrastive(ContrastiveConfig => Contrastive), "contrastive", normalized: true, |c, _, _, _| c.init();
+    Contrastive(ContrastiveConfig => Contrastive), "contrastive", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Triplet loss over all triplets.
-    TripletAll(TripletAllConfig => TripletAll), "triplet_all", normalized: true, |c, _, _, _| c.init();
+    TripletAll(TripletAllConfig => TripletAll), "triplet_all", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Triplet loss with semi-hard negatives.
-    TripletSemihard(TripletSemihardConfig => TripletSemihard), "triplet_semihard", normalized: true, |c, _, _, _| c.init();
+    TripletSemihard(TripletSemihardConfig => TripletSemihard), "triplet_semihard", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Batch-hard triplet loss.
-    TripletBatchHard(TripletBatchHardConfig => TripletBatchHard), "triplet_batch_hard", normalized: false, |c, _, _, _| c.init();
+    TripletBatchHard(TripletBatchHardConfig => TripletBatchHard), "triplet_batch_hard", normalized: false, raw: Euclidean, |c, _, _, _| c.init();
     /// Triplet loss with the hardest negative.
-    TripletHardNegative(TripletHardNegativeConfig => TripletHardNegative), "triplet_hard_negative", normalized: true, |c, _, _, _| c.init();
+    TripletHardNegative(TripletHardNegativeConfig => TripletHardNegative), "triplet_hard_negative", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Adaptively weighted triplet loss.
-    TripletAdaptive(TripletAdaptiveConfig => TripletAdaptive), "triplet_adaptive", normalized: false, |c, _, _, _| c.init();
+    TripletAdaptive(TripletAdaptiveConfig => TripletAdaptive), "triplet_adaptive", normalized: false, raw: Euclidean, |c, _, _, _| c.init();
     /// Multi-Similarity loss.
-    MultiSimilarity(MultiSimilarityConfig => MultiSimilarity), "multi_similarity", normalized: true, |c, _, _, _| c.init();
+    MultiSimilarity(MultiSimilarityConfig => MultiSimilarity), "multi_similarity", normalized: true, raw: Cosine, |c, _, _, _| c.init();
     /// Margin loss with distance-weighted sampling.
-    Margin(MarginConfig => Margin), "margin", normalized: true, |c, shape, _, device| c.init(shape, device);
+    Margin(MarginConfig => Margin), "margin", normalized: true, raw: Euclidean, |c, shape, _, device| c.init(shape, device);
     /// N-pair-mc.
-    NPair(NPairConfig => NPair), "n_pair", normalized: false, |c, _, _, _| c.init();
+    NPair(NPairConfig => NPair), "n_pair", normalized: false, raw: Cosine, |c, _, _, _| c.init();
     /// Lifted structured loss.
-    Lifted(LiftedConfig => Lifted), "lifted", normalized: false, |c, _, _, _| c.init();
+    Lifted(LiftedConfig => Lifted), "lifted", normalized: false, raw: Euclidean, |c, _, _, _| c.init();
     /// Angular loss.
-    Angular(AngularConfig => Angular), "angular", normalized: true, |c, _, _, _| c.init();
+    Angular(AngularConfig => Angular), "angular", normalized: true, raw: Cosine, |c, _, _, _| c.init();
     /// Histogram loss.
-    Histogram(HistogramConfig => Histogram), "histogram", normalized: true, |c, _, _, _| c.init();
+    Histogram(HistogramConfig => Histogram), "histogram", normalized: true, raw: Cosine, |c, _, _, _| c.init();
     /// FastAP.
-    FastAp(FastApConfig => FastAp), "fast_ap", normalized: true, |c, _, _, _| c.init();
+    FastAp(FastApConfig => FastAp), "fast_ap", normalized: true, raw: Euclidean, |c, _, _, _| c.init();
     /// Circle loss.
-    Circle(CircleConfig => Circle), "circle", normalized: true, |c, _, _, _| c.init();
+    Circle(CircleConfig => Circle), "circle", normalized: true, raw: Cosine, |c, _, _, _| c.init();
 }
 
 impl Default for LossConfig {

@@ -71,7 +71,7 @@ impl Model {
             input: self.input,
             heads: self.heads.clone(),
             places: self.places.clone(),
-            normalize: self.normalize,
+            normalize: self.normalizes(),
             metadata: self.about(),
         };
         weights::save_onnx(&self.network, path, &options)
@@ -85,7 +85,8 @@ impl Model {
             ("network".into(), json(&self.config.network.architecture)),
             ("image".into(), json(&self.config.image)),
             ("heads".into(), json(&self.heads)),
-            ("normalized".into(), self.normalize.to_string()),
+            ("normalized".into(), self.normalizes().to_string()),
+            ("metric".into(), self.metric().name().into()),
         ])
     }
 }

@@ -9,9 +9,10 @@ use gallerist_data::{
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, Measure, VerificationOptions};
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
+use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 
-use super::{LossTerms, Precision};
+use super::{LossTerm, LossTerms, Precision};
 use crate::device::DeviceChoice;
 use crate::loss::{LossConfig, preset};
 use crate::memory::XbmConfig;
@@ -299,6 +300,10 @@ impl Default for ValidationConfig {
 pub struct EvaluationConfig {
     /// The K of Recall@K.
     pub recall_at: Vec<usize>,
+    /// How embeddings are compared: `cosine` (they are written with length 1) or `euclidean` (they are written as the
+    /// network gives them). Absent: as the loss was trained, see [`RunConfig::metric`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
     /// Images embedded at once.
     pub batch_size: usize,
     /// Which weights are evaluated on the test set: `last` or `best` (on the validation classes).
@@ -365,6 +370,7 @@ impl Default for EvaluationConfig {
     fn default() -> Self {
         EvaluationConfig {
             recall_at: vec![1, 2, 4, 8],
+            metric: None,
             batch_size: 256,
             checkpoint: Which::Best,
             heads: Vec::new(),
@@ -494,6 +500,32 @@ impl RunConfig {
         })
     }
 
+    /// How the run's embeddings are compared: `evaluation.metric`, else as they were trained.
+    ///
+    /// Embeddings that were scaled to length 1 before the loss are compared by the cosine; others as
+    /// [`LossConfig::metric`] says. With several losses the first decides. `evaluation.combine =
+    /// "normalize_then_concat"` scales rows, and so implies the cosine.
+    ///
+    /// ```
+    /// use gallerist_learn::train::RunConfig;
+    /// use gallerist_retrieval::search::Metric;
+    ///
+    /// let metric = |text| RunConfig::parse(text, "example", &[]).unwrap().metric();
+    /// assert_eq!(metric("[loss]\nname = \"rll\""), Metric::Cosine);
+    /// assert_eq!(metric("[loss]\nname = \"srt\""), Metric::Euclidean);
+    /// assert_eq!(metric("[loss]\nname = \"srt\"\n[train]\nnormalize = true"), Metric::Cosine);
+    /// assert_eq!(metric("[loss]\nname = \"srt\"\n[evaluation]\nmetric = \"cosine\""), Metric::Cosine);
+    /// ```
+    pub fn metric(&self) -> Metric {
+        if self.evaluation.combine == Combine::NormalizeThenConcat {
+            return Metric::Cosine;
+        }
+        let of_loss = |term: &LossTerm| {
+            term.loss.metric(self.train.normalize.unwrap_or(term.loss.normalized()))
+        };
+        self.evaluation.metric.or_else(|| self.loss.0.first().map(of_loss)).unwrap_or_default()
+    }
+
     /// The resolved run file as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a run file is plain data")
@@ -544,6 +576,15 @@ impl RunConfig {
             return error("evaluation.batch_size", "1 or more", "0".into());
         }
         self.data.validate()?;
+        if let Some(metric) = self.evaluation.metric {
+            if metric == Metric::InnerProduct {
+                return error("evaluation.metric", "`cosine` or `euclidean`", format!("`{}`", metric.name()));
+            }
+            if metric == Metric::Euclidean && self.evaluation.combine == Combine::NormalizeThenConcat {
+                let wanted = "`cosine` where evaluation.combine = \"normalize_then_concat\" scales the rows";
+                return error("evaluation.metric", wanted, "`euclidean`".into());
+            }
+        }
         self.evaluation.plan()?;
         self.evaluation.head_choice().places(&self.network.heads())?;
         self.loss.validate(&self.network.heads(), self.xbm.as_ref())?;

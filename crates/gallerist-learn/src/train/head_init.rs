@@ -47,7 +47,7 @@ pub(super) fn begin(
     Random::new(config.train.seed, "head init", 0, 0).shuffle(&mut drawn);
     drawn.truncate(IMAGES);
     let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
-    let model = Model::new(config.clone(), input, features).raw();
+    let model = Model::new(config.clone(), input, features).normalized(false);
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut |_, _| {})?;
     let rows = embedded.embeddings;
     let largest = network.dimensions.iter().copied().max().unwrap_or(0);

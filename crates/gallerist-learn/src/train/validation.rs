@@ -30,6 +30,7 @@ impl Validation {
     pub(super) fn new(config: &RunConfig, set: &ImageSet) -> Result<Self> {
         let queries = across_cameras(set, config.validation.seed);
         let mut options = EvalOptions::recall_at(&config.evaluation.recall_at);
+        options.metric = config.metric();
         if queries.is_some() {
             options.measures = measures(&ACROSS_CAMERAS.map(String::from))?;
         }

@@ -44,9 +44,9 @@ pub(crate) struct Build {
     /// How it finds the nearest items
     #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
     pub(crate) kind: Kind,
-    /// How rows are compared
-    #[arg(long, value_enum, default_value_t = Metric::Cosine)]
-    pub(crate) metric: Metric,
+    /// How rows are compared [default: as the file says, else cosine]
+    #[arg(long, value_enum)]
+    pub(crate) metric: Option<Metric>,
     #[command(flatten)]
     pub(crate) graph: GraphArgs,
     #[command(flatten)]
@@ -193,9 +193,9 @@ pub(crate) struct Push {
     /// A new collection: how it finds the nearest items (Milvus' FLAT or HNSW)
     #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
     pub(crate) kind: Kind,
-    /// A new collection: how rows are compared
-    #[arg(long, value_enum, default_value_t = Metric::Cosine)]
-    pub(crate) metric: Metric,
+    /// A new collection: how rows are compared [default: as the file says, else cosine]
+    #[arg(long, value_enum)]
+    pub(crate) metric: Option<Metric>,
     /// A new collection, hnsw: links of an item per level, 2 to 2048
     #[arg(long, value_name = "M", default_value_t = 16)]
     pub(crate) m: usize,

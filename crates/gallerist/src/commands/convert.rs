@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
@@ -18,6 +19,8 @@ struct Summary {
     bytes: u64,
     labels: bool,
     model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<Metric>,
 }
 
 pub(super) fn run(args: Convert) -> Outcome {
@@ -35,6 +38,10 @@ pub(super) fn run(args: Convert) -> Outcome {
             let hint = "embed all of them with one network, or join them all the same: --mix-models";
             Failure::new(format!("cannot join the files\n  {error}"), Some(hint))
         }
+        Error::Metrics { .. } => {
+            let hint = "embed all of them with the same `embed --normalize`, or join them all the same: --mix-models";
+            Failure::new(format!("cannot join the files\n  {error}"), Some(hint))
+        }
         Error::Dimensions { queries, gallery } => {
             Failure::new(format!("cannot join files of {gallery} and of {queries} dimensions"), None)
         }
@@ -49,6 +56,7 @@ pub(super) fn run(args: Convert) -> Outcome {
         bytes,
         labels: set.labels.is_some(),
         model: set.model,
+        metric: set.metric,
     };
     if args.json {
         printer::json(&summary)?;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use gallerist::data::ImageSet;
+use gallerist::retrieval::search::Metric;
 use serde::Serialize;
 
 use super::{
@@ -21,6 +22,7 @@ struct Summary {
     broken: Vec<String>,
     labels: bool,
     model: String,
+    metric: Metric,
 }
 
 pub(super) fn run(args: Embed) -> Outcome {
@@ -28,8 +30,7 @@ pub(super) fn run(args: Embed) -> Outcome {
     let model = model_of(&args.model.run, args.model.checkpoint.into())?;
     super::set_threads(model.config().train.threads);
     let model = on_device(model, args.device.device)?;
-    let model = if args.raw { model.raw() } else { model };
-    let model = with_heads(model, args.head, args.combine)?;
+    let model = args.rows.of(with_heads(model, args.head, args.combine)?);
     let model = with_cache(model, args.cache.as_deref())?;
     let set = ImageSet::open_with(&args.images, &args.part.options())?;
     let mut embedded = embed_with_bar(&model, set, "embedding")?;
@@ -43,7 +44,15 @@ pub(super) fn run(args: Embed) -> Outcome {
         broken: embedded.broken.iter().map(ToString::to_string).collect(),
         labels: embedded.set.labels.is_some(),
         model: model.fingerprint().to_string(),
+        metric: model.metric(),
     };
+    if model.metric() != Metric::Cosine && args.out.extension().is_some_and(|extension| extension == "npy") {
+        printer::note(&format!(
+            "a .npy file does not say how its rows are compared; these are by {}: give --metric {} to `evaluate`",
+            model.metric(),
+            model.metric().name()
+        ));
+    }
     if args.json {
         printer::json(&summary)?;
     } else {

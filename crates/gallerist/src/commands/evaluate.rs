@@ -59,8 +59,13 @@ pub(super) fn run(args: Evaluate) -> Outcome {
         }
     }
     let Input { mut measured, broken, model } = input::read(&args)?;
+    let declared = measured.plan.options.metric;
     measured.plan = plan(&args, measured.plan)?;
     let metric = measured.plan.options.metric;
+    if metric != declared {
+        let who = if model.is_some() { "the run" } else { "their file" };
+        printer::note(&format!("rows are compared by {metric}; {who} declares {declared}"));
+    }
     let report = measured.report()?;
     let one_shot = match (&args.one_shot, &model) {
         (Some(path), Some(model)) => Some(one_shot(path, model, metric)?),

@@ -108,7 +108,7 @@ mod imp {
         let sets = build::load(&args.embeddings, &args.items)?;
         let layout = Layout {
             dimensions: sets[0].embeddings.cols(),
-            metric: args.metric.into(),
+            metric: build::metric_of(args.metric, &sets),
             search: match args.kind {
                 Kind::Exact => Search::Flat,
                 Kind::Hnsw => Search::Hnsw { m: args.m, ef_construction: args.ef_construction },

@@ -44,6 +44,7 @@ pub(super) fn run(args: Search) -> Outcome {
         return Err(Failure::new("-k must be 1 or more, not 0", None));
     }
     let gallery = Searched::open(&args.gallery)?;
+    let metric = gallery.metric()?;
     let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, &gallery.origin())?;
     super::set_threads(model.config().train.threads);
     let model = super::on_device(model, args.device.device)?;
@@ -55,10 +56,18 @@ pub(super) fn run(args: Search) -> Outcome {
     let size = gallery.len()?;
     let (gallery, names) = gallery.candidates(&queries.embeddings, args.k)?;
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(args.k) };
-    let (normalized, _) = gallery.embeddings.l2_normalized();
-    let lists = search(&queries.embeddings, &normalized, &options)?;
+    // The cosine is shown as the distance of rows of length 1. Queries of such rows have length 1 already.
+    let scaled = metric == Metric::Cosine;
+    let unit = |rows: &Matrix| rows.l2_normalized().0;
+    let rows_of_queries = if scaled && queries.metric != Some(metric) { Some(unit(&queries.embeddings)) } else { None };
+    let rows_of_gallery = if scaled { Some(unit(&gallery.embeddings)) } else { None };
+    let lists = search(
+        rows_of_queries.as_ref().unwrap_or(&queries.embeddings),
+        rows_of_gallery.as_ref().unwrap_or(&gallery.embeddings),
+        &options,
+    )?;
     if let Some(html) = &args.html {
-        let mut page = pages::search_page(&images, &queries, &gallery, &lists);
+        let mut page = pages::search_page(&images, &queries, &gallery, metric, &lists);
         // The page may have been given only what was found.
         for (name, value) in &mut page.facts {
             if name == "gallery" {
@@ -103,18 +112,37 @@ impl Searched {
             (index.into(), origin)
         } else if let Ok(compact) = MappedCompact::open(path) {
             compact.verify()?;
-            let origin = origin(&compact.select(&[])?);
+            let origin = Origin::from(&compact.select(&[])?);
             return Ok(Self::Compact(compact, origin));
         } else {
             return Ok(Self::Embeddings(EmbeddingSet::load(path)?));
         };
-        if index.info()?.metric != Metric::Cosine {
+        if index.info()?.metric == Metric::Euclidean && origin.metric.is_none() {
             return Err(Failure::new(
-                format!("`{}` compares rows as they are; images are searched by the cosine", path.display()),
-                Some("build the index with `--metric cosine`, or search it with `gallerist index search`"),
+                format!(
+                    "`{}` compares rows by Euclidean distance, and does not say whether they have length 1",
+                    path.display()
+                ),
+                Some("build the index again from the embeddings, or search it with `gallerist index search`"),
             ));
         }
         Ok(Self::Index(index, origin))
+    }
+
+    /// How the gallery's rows are compared.
+    fn metric(&self) -> Result<Metric, Failure> {
+        let metric = match self {
+            Self::Embeddings(set) => set.metric.unwrap_or_default(),
+            Self::Compact(_, origin) => origin.metric.unwrap_or_default(),
+            Self::Index(index, _) => index.info()?.metric,
+        };
+        if metric == Metric::InnerProduct {
+            return Err(Failure::new(
+                "the gallery compares rows by inner product; images are searched by the cosine or the Euclidean distance",
+                Some("build the index with `--metric cosine`, or search it with `gallerist index search`"),
+            ));
+        }
+        Ok(metric)
     }
 
     fn len(&self) -> Result<usize, Failure> {
@@ -127,7 +155,7 @@ impl Searched {
 
     fn origin(&self) -> Origin {
         match self {
-            Self::Embeddings(set) => origin(set),
+            Self::Embeddings(set) => Origin::from(set),
             Self::Compact(_, origin) | Self::Index(_, origin) => origin.clone(),
         }
     }
@@ -135,14 +163,15 @@ impl Searched {
     /// The rows among which the best are: all of a file in f32; else what is found for any of the
     /// queries.
     fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Names), Failure> {
+        let metric = self.metric()?;
         let (index, origin) = match self {
             Self::Embeddings(set) => {
                 let rows = (0..set.embeddings.rows()).collect();
                 return Ok((set, Names::Rows(rows)));
             }
             Self::Compact(compact, _) => {
-                let gallery = CompactGallery::new(compact.view(), Metric::Cosine)?;
-                let lists = gallery.search(queries, &SearchOptions::new(k))?;
+                let gallery = CompactGallery::new(compact.view(), metric)?;
+                let lists = gallery.search(queries, &SearchOptions { metric, ..SearchOptions::new(k) })?;
                 let rows = distinct(lists.iter().flat_map(|(rows, _)| rows).map(|&row| row as usize));
                 return Ok((compact.select(&rows)?, Names::Rows(rows)));
             }
@@ -156,7 +185,7 @@ impl Searched {
             let known = items.iter().any(|item| of(item).is_some());
             known.then(|| items.iter().map(|item| of(item).clone().unwrap_or_default()).collect())
         };
-        let Origin { model, source, run } = origin;
+        let Origin { model, source, run, metric } = origin;
         let set = EmbeddingSet {
             embeddings: Matrix::new(items.len(), queries.cols(), rows)?,
             labels: list(|item| &item.label),
@@ -165,7 +194,7 @@ impl Searched {
             model,
             source,
             run,
-            metric: None,
+            metric,
             protocol: None,
         };
         Ok((set, Names::Ids(ids)))
@@ -177,10 +206,6 @@ fn distinct<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
     found.sort_unstable();
     found.dedup();
     found
-}
-
-fn origin(set: &EmbeddingSet) -> Origin {
-    Origin { model: set.model.clone(), source: set.source.clone(), run: set.run.clone() }
 }
 
 /// The network that embedded the gallery: from `run`, or from where the gallery's file says.
@@ -211,7 +236,7 @@ pub(super) fn model_for(
     for which in &choices {
         let path = directory.checkpoint(*which);
         if path.exists()
-            && let Some(model) = Model::load(&path)?.that_gave(wanted)
+            && let Some(model) = Model::load(&path)?.that_gave(wanted, origin.metric)
         {
             return Ok(model);
         }

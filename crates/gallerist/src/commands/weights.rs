@@ -194,8 +194,7 @@ fn import(args: args::WeightsImport) -> Outcome {
 
 fn export(args: args::WeightsExport) -> Outcome {
     let model = model_of(&args.model.run, args.model.checkpoint.into())?;
-    let model = if args.raw { model.raw() } else { model };
-    let model = with_heads(model, args.head, args.combine)?;
+    let model = args.rows.of(with_heads(model, args.head, args.combine)?);
     match args.out.extension().and_then(|extension| extension.to_str()) {
         Some("safetensors") => model.export_safetensors(&args.out)?,
         Some("onnx") => model.export_onnx(&args.out)?,

@@ -3,6 +3,7 @@
 use gallerist_data::Random;
 use gallerist_learn::Result;
 use gallerist_report::figure::{self, Distances, Figure};
+use gallerist_retrieval::search::Metric;
 
 use super::{Source, fault};
 
@@ -22,9 +23,19 @@ pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
     for source in sources {
         runs.push(histograms(source, seed)?);
     }
-    let note = "Euclidean distances of the normalised embeddings. The overlap is the area that both \
-                histograms share when each has the area 1.";
-    Ok(figure::distances("Distances of pairs", note, &runs))
+    let rows = match sources.iter().all(|source| source.metric == Metric::Cosine) {
+        true => "normalised embeddings".to_owned(),
+        false => {
+            let scaled = sources.iter().filter(|source| source.metric == Metric::Cosine);
+            let names: Vec<&str> = scaled.map(|source| source.name.as_str()).collect();
+            let scaled = if names.is_empty() { String::new() } else { format!(", normalised for {}", names.join(", ")) };
+            format!("embeddings{scaled}")
+        }
+    };
+    let note = format!(
+        "Euclidean distances of the {rows}. The overlap is the area that both histograms share when each has the area 1."
+    );
+    Ok(figure::distances("Distances of pairs", &note, &runs))
 }
 
 pub(crate) fn histograms(source: &Source, seed: u64) -> Result<Distances> {

@@ -32,6 +32,7 @@ use gallerist_data::ImageSet;
 use gallerist_learn::train::{RunConfig, RunDirectory, open_test};
 use gallerist_learn::{Error, Result};
 use gallerist_retrieval::labels::{self, Encoded};
+use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
 
 pub use clusters::clusters;
@@ -50,8 +51,10 @@ pub struct Source {
     /// The run's or the file's name.
     pub name: String,
     pub(crate) set: EmbeddingSet,
-    /// The rows at length 1, which all distances are of.
+    /// The rows that all distances are of: of length 1 where they are compared by the cosine, else as they are.
     pub(crate) rows: Matrix,
+    /// How the rows are compared.
+    pub(crate) metric: Metric,
     pub(crate) images: Option<ImageSet>,
 }
 
@@ -96,8 +99,17 @@ impl Source {
 
     fn new(name: String, set: EmbeddingSet, images: Option<ImageSet>) -> Result<Self> {
         set.embeddings.check_finite("embeddings")?;
-        let rows = set.embeddings.l2_normalized().0;
-        Ok(Self { name, set, rows, images })
+        let metric = set.metric.unwrap_or_default();
+        let rows = match metric {
+            Metric::Cosine => set.embeddings.l2_normalized().0,
+            Metric::Euclidean | Metric::InnerProduct => set.embeddings.clone(),
+        };
+        Ok(Self { name, set, rows, metric, images })
+    }
+
+    /// What the distances are called.
+    pub(crate) fn measure(&self) -> &'static str {
+        measure(self.metric)
     }
 
     /// The labels and the class of each row.
@@ -119,6 +131,14 @@ impl Source {
             return Err(fault(what, problem, None));
         }
         self.labels(what)
+    }
+}
+
+/// What distances of rows that are compared by `metric` are called.
+pub(crate) fn measure(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Cosine => "Euclidean distance of the normalised embeddings",
+        Metric::Euclidean | Metric::InnerProduct => "Euclidean distance of the embeddings",
     }
 }
 

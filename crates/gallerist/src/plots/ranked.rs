@@ -35,7 +35,7 @@ pub enum Queries {
 /// When there are no labels, fewer than two rows, or no query of a name.
 pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figure> {
     let (labels, _) = source.labels_of_pairs("ranked lists")?;
-    let ranking = Ranking::new(&source.rows, labels, results)?;
+    let ranking = Ranking::new(&source.rows, labels, results, source.measure())?;
     let pictures = Pictures::new(&source.set, source.images.as_ref());
     let item = |row| pictures.drawn(row, PICTURE);
     let section = |title: &str, note: &str, queries: &[usize]| ranking.section(title, note, queries, &item);

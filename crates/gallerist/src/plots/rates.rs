@@ -3,7 +3,6 @@
 use gallerist_learn::Result;
 use gallerist_report::figure::{self, Cmc, Figure, PrecisionRecall};
 use gallerist_retrieval::eval::{EvalOptions, Evaluation, Measure, evaluate};
-use gallerist_retrieval::search::Metric;
 
 use super::Source;
 
@@ -53,7 +52,7 @@ pub fn pr(sources: &[Source]) -> Result<Figure> {
 
 fn measured(source: &Source, what: &str, measures: Vec<Measure>) -> Result<Evaluation> {
     let (_, encoded) = source.labels_of_pairs(what)?;
-    Ok(evaluate(&source.rows, &encoded.ids, &EvalOptions { metric: Metric::Cosine, measures })?)
+    Ok(evaluate(&source.rows, &encoded.ids, &EvalOptions { metric: source.metric, measures })?)
 }
 
 fn queries(evaluation: &Evaluation) -> String {

@@ -7,6 +7,7 @@ use gallerist::measured::Measured;
 use gallerist::model::Model;
 use gallerist::retrieval::eval::{Labelled, Protocol};
 use gallerist::retrieval::file::load_labels;
+use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, short_fingerprint};
 use gallerist::train::{
     DataConfig, EvaluationConfig, NO_PROTOCOL, RunConfig, RunDirectory, TestImages, open_test,
@@ -49,6 +50,12 @@ pub(super) fn read(args: &Evaluate) -> Result<Input, Failure> {
             require_cameras(args, &queries, query)?;
             require_cameras(args, &images, gallery)?;
             same_model((query, queries.model.clone()), (gallery, images.model.clone()), args.force)?;
+            // The cosine compares rows of any length; and who says how rows are compared knows what a file does not say.
+            let by_cosine = args.metric.is_some_and(|metric| Metric::from(metric) == Metric::Cosine);
+            let silent = args.metric.is_some() && (queries.metric.is_none() || images.metric.is_none());
+            if !by_cosine && !silent {
+                same_metric((query, queries.metric), (gallery, images.metric), args.force)?;
+            }
             let measured = Measured::new(queries, Some(images), &config)?;
             say_the_rules(args, &measured, [query, gallery]);
             measured
@@ -232,6 +239,31 @@ fn labelled(file: &Path, labels: Option<&Path>, cameras: Option<&Path>) -> Resul
         return Err(Labelled::from_set(set, file).expect_err("it has no labels").into());
     }
     Ok(set)
+}
+
+/// Refuses queries and gallery whose rows differ in length, because they are made to be compared in different ways.
+pub(super) fn same_metric(
+    (query, of_queries): (&Path, Option<Metric>),
+    (gallery, of_gallery): (&Path, Option<Metric>),
+    force: bool,
+) -> Result<(), Failure> {
+    let [a, b] = [of_queries, of_gallery].map(Option::unwrap_or_default);
+    if a == b {
+        return Ok(());
+    }
+    let message = format!(
+        "the rows of `{}` are made to be compared by {a}\n  those of `{}` by {b}: their lengths differ",
+        query.display(),
+        gallery.display()
+    );
+    if force {
+        printer::warning(&message);
+        return Ok(());
+    }
+    Err(Failure::new(
+        message,
+        Some("embed both in the same way (`embed --normalize`), or compare them with --metric cosine"),
+    ))
 }
 
 /// Refuses queries and gallery that name different models.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{self, Further, Listed, Plan, Report};
+use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::index::{EmbeddedIndex, Index, ItemFilter, stable_id};
 
 use super::super::remote::{self, is_remote};
@@ -31,9 +32,12 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
             Some("evaluate the file of the gallery"),
         ));
     }
-    let (index, items) = open(gallery)?;
+    let Opened { index, items, metric: of_rows } = open(gallery)?;
     let info = index.info()?;
     input::same_model((file, set.model.clone()), (gallery, info.model), args.force)?;
+    if info.metric != Metric::Cosine {
+        input::same_metric((file, set.metric), (gallery, of_rows), args.force)?;
+    }
 
     let mut options = plan.options;
     if args.metric.is_none() {
@@ -54,15 +58,25 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What answers, with id and label of each of its items.
-fn open(gallery: &Path) -> Result<(Box<dyn Index>, Vec<remote::Labelled>), Failure> {
+/// What answers.
+struct Opened {
+    index: Box<dyn Index>,
+    /// Id and label of each of its items.
+    items: Vec<remote::Labelled>,
+    /// The metric that its rows were made for.
+    metric: Option<Metric>,
+}
+
+fn open(gallery: &Path) -> Result<Opened, Failure> {
     let all = ItemFilter::default();
     if is_remote(gallery) {
-        return Ok((remote::open(gallery, None)?.index, remote::labels(gallery, &all)?));
+        let remote = remote::open(gallery, None)?;
+        let items = remote::labels(gallery, &all)?;
+        return Ok(Opened { index: remote.index, items, metric: remote.origin.metric });
     }
     let index = EmbeddedIndex::open(gallery, true)?;
-    let items = index.labels(&all);
-    Ok((index.into(), items))
+    let (items, metric) = (index.labels(&all), index.origin().metric);
+    Ok(Opened { index: index.into(), items, metric })
 }
 
 /// The ids under which the rows of `set` were added: by their paths, or by their numbers.

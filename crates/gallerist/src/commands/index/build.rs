@@ -7,6 +7,7 @@ use gallerist::retrieval::file::load_labels;
 use gallerist::retrieval::index::{
     EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, ItemFilter, Items, stable_id,
 };
+use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Error};
 
 use super::super::{Failure, Outcome, bar, set_threads};
@@ -18,7 +19,7 @@ pub(super) fn build(args: Build) -> Outcome {
     set_threads(args.common.threads);
     let sets = load(&args.embeddings, &args.items)?;
     let dimensions = sets[0].embeddings.cols();
-    let metric = args.metric.into();
+    let metric = metric_of(args.metric, &sets);
     let mut index: EmbeddedIndex = match args.kind {
         Kind::Exact => ExactIndex::new(dimensions, metric)?.into(),
         Kind::Hnsw => {
@@ -52,6 +53,16 @@ pub(super) fn add(args: Add) -> Outcome {
     let done = format!("{} read, {added} of them new", count(given, "embedding"));
     report(&args.index, &index, args.common.json, &done)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The metric asked for, else the one that the files declare, else the cosine.
+pub(in crate::commands) fn metric_of(asked: Option<crate::args::Metric>, sets: &[EmbeddingSet]) -> Metric {
+    let declared = sets.iter().find_map(|set| set.metric).unwrap_or_default();
+    let metric = asked.map_or(declared, Metric::from);
+    if metric != declared {
+        printer::note(&format!("rows are compared by {metric}, and their file declares {declared}"));
+    }
+    metric
 }
 
 /// Compacts on demand, and writes.
@@ -129,6 +140,10 @@ pub(in crate::commands) fn of_file(name: &str, error: Error) -> Failure {
         Error::Models { .. } => Failure::new(
             format!("`{name}`: {error}"),
             Some("embed it with the model of the index, build an index of its own, or mix them with --force"),
+        ),
+        Error::Metrics { .. } => Failure::new(
+            format!("`{name}`: {error}"),
+            Some("embed it as the other items of the index were (`embed --normalize`), or mix them with --force"),
         ),
         other => Failure { message: format!("`{name}`: {other}"), hint: other.hint() },
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 
 use gallerist::retrieval::index::{EmbeddedIndex, Index, Item};
+use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
@@ -33,12 +34,14 @@ struct Found {
 
 pub(super) fn run(args: Search) -> Outcome {
     set_threads(args.common.threads);
-    let index: Box<dyn Index> = if is_remote(&args.index) {
-        remote::open(&args.index, args.ef)?.index
+    let (index, of_rows): (Box<dyn Index>, _) = if is_remote(&args.index) {
+        let remote = remote::open(&args.index, args.ef)?;
+        (remote.index, remote.origin.metric)
     } else {
         let mut index = open(&args.index, args.mapped)?;
         set_ef(&mut index, args.ef)?;
-        index.into()
+        let of_rows = index.origin().metric;
+        (index.into(), of_rows)
     };
     let queries = EmbeddingSet::load(&args.queries)?;
     let info = index.info()?;
@@ -51,6 +54,16 @@ pub(super) fn run(args: Search) -> Outcome {
             format!("the queries were not embedded with the model of the index: {models}"),
             Some("embed the queries with the model of the index, or go on with --force"),
         ));
+    }
+    // The cosine compares rows of any length.
+    if !args.force && info.metric != Metric::Cosine {
+        let [first, other] = [of_rows, queries.metric].map(Option::unwrap_or_default);
+        if first != other {
+            return Err(Failure::new(
+                format!("the queries and the items of the index differ in length: {}", Error::Metrics { first, other }),
+                Some("embed the queries as the items were (`embed --normalize`), or go on with --force"),
+            ));
+        }
     }
     let lists = index.search(queries.embeddings.view(), args.k, &args.filter.filter())?;
     // Every item is asked for once: a remote index takes its time for each question.
