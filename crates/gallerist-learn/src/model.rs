@@ -85,7 +85,18 @@ impl Model {
         let heads = HeadChoice::default();
         let places = (0..config.network.heads().len()).collect();
         let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
-        Model { config, input, network, fingerprint, step: 0, normalize: None, declared: None, heads, places, device }
+        Model {
+            config,
+            input,
+            network,
+            fingerprint,
+            step: 0,
+            normalize: None,
+            declared: None,
+            heads,
+            places,
+            device,
+        }
     }
 
     /// The model with its network on another device; [`Model::load`] puts it on the processor.

@@ -153,13 +153,34 @@ fn an_evaluation_is_what_its_keys_ask_for() {
         ("metrics = [\"recal@5\"]", "knows no metric `recal@5`", "did you mean `recall@5`?"),
         ("metrics = [\"recall@0\"]", "knows no metric `recall@0`", "did you mean `recall@10`?"),
         ("protocol = \"cub20\"", "knows no protocol `cub20`", "did you mean `cub200`?"),
-        ("protocol = \"market1501\"", "compares queries with a gallery", "gallerist embed"),
     ] {
         let error = parse(&format!("[evaluation]\n{text}")).unwrap().validate().unwrap_err();
         assert!(message(&error).contains(wanted) && message(&error).contains(hint), "{}", message(&error));
     }
+    assert_eq!(names("[evaluation]\nprotocol = \"market1501\"")[..3], ["map_trapezoid", "map", "cmc@1"]);
+    assert!(plan("[evaluation]\nprotocol = \"none\"").unwrap().ignore_cameras);
     let error = parse("[evaluation]\nrerank = { k = 7 }").unwrap_err();
     assert!(message(&error).contains("unknown field `k`"), "{}", message(&error));
+}
+
+#[test]
+fn test_images_are_one_set_or_queries_and_a_gallery() {
+    let check = |data: &str| parse(&format!("[data]\n{data}")).unwrap().validate();
+    for data in ["test = [\"a\"]", "query = [\"a\"]\ngallery = [\"a\", \"b\"]", ""] {
+        check(data).unwrap();
+    }
+    for (data, wanted, hint) in [
+        ("test = [\"a\"]\ngallery = [\"a\"]", "data.test and data.gallery are both given", "give data.test"),
+        ("query = [\"a\"]", "data.query is given, and data.gallery is not", "give both"),
+        ("gallery = [\"a\"]", "data.gallery is given, and data.query is not", "give both"),
+        ("test = [\"a\"]\ngallery_split = \"x\"", "data.gallery_split is given", "they may be the same"),
+    ] {
+        let error = check(data).unwrap_err();
+        assert!(message(&error).contains(wanted) && message(&error).contains(hint), "{}", message(&error));
+    }
+    for metric in ["map", "map_trapezoid", "cmc@1", "map@r", "recall@3"] {
+        parse(&format!("[validation]\nmetric = \"{metric}\"")).unwrap().validate().unwrap();
+    }
 }
 
 #[test]

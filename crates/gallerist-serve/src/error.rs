@@ -14,7 +14,9 @@ pub enum Error {
     #[error(transparent)]
     Images(#[from] gallerist_data::Error),
     /// A gallery that compares rows by the inner product.
-    #[error("`{gallery}` compares rows by inner product; images are searched by the cosine or the Euclidean distance")]
+    #[error(
+        "`{gallery}` compares rows by inner product; images are searched by the cosine or the Euclidean distance"
+    )]
     Metric {
         /// The gallery.
         gallery: String,

@@ -45,7 +45,8 @@ pub(crate) enum Command {
 ///
 /// The run directory gets the resolved configuration (config.toml), the checkpoints
 /// (checkpoints/last.safetensors and best.safetensors), the log (log.jsonl), the embeddings of the
-/// test images (embeddings.safetensors), the metrics (metrics.json) and the report (report.html).
+/// test images (embeddings.safetensors; of queries and a gallery, query.safetensors and gallery.safetensors),
+/// the metrics (metrics.json) and the report (report.html).
 ///
 /// Ctrl-C writes a checkpoint and stops; `--resume DIR` goes on, on the processor to the same result to the last
 /// bit.
@@ -139,6 +140,9 @@ pub(crate) struct Convert {
 }
 
 /// Measure retrieval: every image against all the others, or queries against a gallery.
+///
+/// The protocol of a published set of queries and a gallery (Market-1501, DukeMTMC-reID, CUHK03-NP, DeepFashion) is
+/// applied without --protocol: the run and its embeddings files name it.
 ///
 /// Queries without a relevant image count as misses in Recall@K and are left out of MAP@R and mAP; the
 /// result says how many there were. Ties are broken by the lower index and counted. Labels `a|b` are

@@ -75,7 +75,10 @@ fn rows_trained_as_they_are_are_written_and_compared_as_they_are() {
     let trained = run(dir, "srt", "");
     let of_run = &trained["metrics"];
     assert_eq!(of_run["metric"], "euclidean");
-    assert!(of_run["protocol"].as_str().unwrap().ends_with("rows compared by Euclidean distance"), "{of_run}");
+    assert!(
+        of_run["protocol"].as_str().unwrap().ends_with("rows compared by Euclidean distance"),
+        "{of_run}"
+    );
 
     let set = EmbeddingSet::load(dir.join("run/embeddings.safetensors")).unwrap();
     assert_eq!(set.metric, Some(Metric::Euclidean));
@@ -97,9 +100,12 @@ fn rows_trained_as_they_are_are_written_and_compared_as_they_are() {
         let line = format!("index build run/embeddings.safetensors --out {kind}.index --kind {kind} --json");
         assert_eq!(ok(dir, &line).0["metric"], "euclidean");
     }
-    for (gallery, far) in
-        [("run/embeddings.safetensors", 0.0), ("exact.index", 0.0), ("hnsw.index", 0.0), ("int8.safetensors", 0.1)]
-    {
+    for (gallery, far) in [
+        ("run/embeddings.safetensors", 0.0),
+        ("exact.index", 0.0),
+        ("hnsw.index", 0.0),
+        ("int8.safetensors", 0.1),
+    ] {
         let line = format!("search --gallery {gallery} --query images/class3/2.bmp -k 3 --json");
         let found = ok(dir, &line).0;
         let first = &found[0]["results"][0];
@@ -146,7 +152,10 @@ fn rows_of_length_1_and_rows_as_they_are_do_not_mix() {
     let said = text(&gallerist(dir, "embed --run run --images images --out plain.npy").stderr);
     assert!(said.contains("--metric euclidean"), "{said}");
 
-    assert!(refused(dir, "convert plain.safetensors scaled.safetensors --out both.safetensors").contains("--normalize"));
+    assert!(
+        refused(dir, "convert plain.safetensors scaled.safetensors --out both.safetensors")
+            .contains("--normalize")
+    );
     ok(dir, "convert plain.safetensors scaled.safetensors --out both.safetensors --mix-models");
     assert_eq!(EmbeddingSet::load(dir.join("both.safetensors")).unwrap().metric, None);
     ok(dir, "index build plain.safetensors --out plain.index");

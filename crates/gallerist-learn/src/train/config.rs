@@ -520,9 +520,8 @@ impl RunConfig {
         if self.evaluation.combine == Combine::NormalizeThenConcat {
             return Metric::Cosine;
         }
-        let of_loss = |term: &LossTerm| {
-            term.loss.metric(self.train.normalize.unwrap_or(term.loss.normalized()))
-        };
+        let of_loss =
+            |term: &LossTerm| term.loss.metric(self.train.normalize.unwrap_or(term.loss.normalized()));
         self.evaluation.metric.or_else(|| self.loss.0.first().map(of_loss)).unwrap_or_default()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gallerist_data::{ImageSet, OpenOptions};
-use gallerist_retrieval::eval::{Known, Plan};
+use gallerist_retrieval::eval::{Known, Plan, Setting};
 
 use super::evaluation::published_protocol;
 use super::{DataConfig, EvaluationConfig, RunConfig};
@@ -96,55 +96,62 @@ impl TestImages {
         TestImages { queries: self.queries.subset(&kept), gallery }
     }
 
-    /// The plan of `evaluation` for these images, by the protocol of their data set where none is named.
+    /// The plan of `evaluation` for these images, by the protocol of their data set where it names none.
     ///
     /// # Errors
     ///
-    /// [`Error::Retrieval`] for an unknown metric or protocol, and for what cannot be measured of such images:
-    /// a protocol of cameras without cameras, a protocol of queries and a gallery for one set, images without labels.
+    /// [`Error::Retrieval`](crate::Error::Retrieval) for an unknown metric or protocol; as for [`check`](Self::check).
     pub fn plan(&self, evaluation: &EvaluationConfig) -> Result<Plan> {
         let protocol = |set: &ImageSet| set.layout().and_then(published_protocol);
-        let published = match &self.gallery {
-            Some(gallery) => protocol(gallery).filter(|name| protocol(&self.queries) == Some(name)),
-            None => None,
-        };
-        let plan = evaluation.plan_for(published)?;
-        for set in self.sets() {
-            if set.labels().is_none() {
-                return Err(gallerist_data::Error::NoLabels {
-                    purpose: "evaluation (data.test, or data.query and data.gallery)",
-                    path: set.name().into(),
-                }
-                .into());
-            }
+        let of_gallery = self.gallery.as_ref().and_then(protocol);
+        let mut plan = evaluation.plan_for(of_gallery.filter(|_| of_gallery == protocol(&self.queries)))?;
+        plan.settle(self.known());
+        self.check(&plan)?;
+        Ok(plan)
+    }
+
+    /// Whether a plan can be run on these images, before they are embedded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Retrieval`](crate::Error::Retrieval) for a protocol of queries and a gallery where there is one set, and the other way round,
+    /// for a protocol of cameras where there are none, and for what needs one set or one label per image;
+    /// [`Error::Data`](crate::Error::Data) for images without labels.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        if let Some(set) = self.sets().find(|set| set.labels().is_none()) {
+            return Err(
+                gallerist_data::Error::NoLabels { purpose: "evaluation", path: set.name().into() }.into()
+            );
         }
-        let one_set = self.gallery.is_none();
+        let (queries, gallery) = self.known();
+        plan.fits(queries, gallery).map_err(|error| match (error, plan.protocol) {
+            (gallerist_retrieval::Error::Protocol { what, problem, .. }, Some(protocol)) if what.contains(protocol.name) => {
+                let hint = match protocol.setting {
+                    Setting::EveryImage => "leave the protocol out: queries and a gallery are measured as such",
+                    _ if self.gallery.is_some() => {
+                        "give manifests with a column `camera` (path,label,camera), or leave the protocol out"
+                    }
+                    _ => {
+                        "name the images in data.query and data.gallery, or in data.test a set with the splits \
+                         `query` and `gallery`"
+                    }
+                };
+                gallerist_retrieval::Error::Protocol { what, problem, hint: Some(hint.into()) }.into()
+            }
+            (gallerist_retrieval::Error::Protocol { what, problem, .. }, _) => {
+                let hint = Some("leave it out, or give other images".into());
+                gallerist_retrieval::Error::Protocol { what, problem, hint }.into()
+            }
+            (other, _) => other.into(),
+        })
+    }
+
+    fn known(&self) -> (Known, Option<Known>) {
         let known = |set: &ImageSet| Known {
-            // A set whose images are compared with each other is measured without its cameras.
-            cameras: !one_set && set.cameras().is_some(),
+            cameras: set.cameras().is_some(),
             label_sets: set.label_sets().is_some(),
         };
-        match plan.fits(known(&self.queries), self.gallery.as_ref().map(known)) {
-            Ok(()) => Ok(plan),
-            Err(gallerist_retrieval::Error::Protocol { what, problem, hint }) => {
-                let hint = match (one_set, plan.protocol) {
-                    (true, Some(_)) => Some(
-                        "name the images in data.query and data.gallery, or a set with the splits `query` and `gallery` \
-                         in data.test"
-                            .into(),
-                    ),
-                    (false, Some(_)) if problem.contains("camera") => Some(
-                        "give a manifest with a column `camera` (path,label,camera), or leave out evaluation.protocol"
-                            .into(),
-                    ),
-                    (false, Some(_)) => Some("leave out evaluation.protocol, or give the images as data.test".into()),
-                    (false, None) => Some("leave it out of [evaluation]".into()),
-                    (true, None) => hint,
-                };
-                Err(gallerist_retrieval::Error::Protocol { what, problem, hint }.into())
-            }
-            Err(other) => Err(other.into()),
-        }
+        (known(&self.queries), self.gallery.as_ref().map(known))
     }
 
     /// The number of queries that are images of the gallery, too, and so find themselves.

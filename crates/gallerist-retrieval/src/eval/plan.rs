@@ -73,6 +73,14 @@ impl Known {
     fn of(side: Named) -> Self {
         Self { cameras: side.cameras.is_some(), label_sets: labels::are_sets(side.labels) }
     }
+
+    /// What is known of the rows of `set`.
+    pub fn of_set(set: &EmbeddingSet) -> Self {
+        Self {
+            cameras: set.cameras.is_some(),
+            label_sets: set.labels.as_deref().is_some_and(labels::are_sets),
+        }
+    }
 }
 
 /// What is measured of a test set. The default is one [`Evaluation`] and nothing beside it.
@@ -321,6 +329,13 @@ impl Plan {
     /// have cameras.
     pub fn uses_cameras(&self) -> bool {
         !self.ignore_cameras && self.protocol.is_none_or(|protocol| protocol.setting == Setting::Cameras)
+    }
+
+    /// Ignores cameras where no protocol asks for them and they cannot count: within one set, and between images
+    /// with several labels.
+    pub fn settle(&mut self, (queries, gallery): (Known, Option<Known>)) {
+        let sets = queries.label_sets || gallery.is_some_and(|side| side.label_sets);
+        self.ignore_cameras |= gallery.is_none() || sets && self.protocol.is_none();
     }
 
     /// Whether the plan can be run on such queries and such a gallery, before anything is embedded.

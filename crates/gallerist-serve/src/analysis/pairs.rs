@@ -93,7 +93,11 @@ impl Leaks {
         let pairs = lists.iter().zip(&snapshot.ids);
         let pairs =
             pairs.map(|((found, distances), &a)| Pair { a, b: found[0].into(), distance: distances[0] });
-        Ok(Self { pairs: Pairs::sorted(snapshot, pairs.collect()), paths: training.paths.clone(), labels: training.labels.clone() })
+        Ok(Self {
+            pairs: Pairs::sorted(snapshot, pairs.collect()),
+            paths: training.paths.clone(),
+            labels: training.labels.clone(),
+        })
     }
 }
 

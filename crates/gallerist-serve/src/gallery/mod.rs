@@ -6,10 +6,10 @@ mod searcher;
 use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index};
 use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 pub(crate) use catalog::{Catalog, same_class};
 pub(crate) use searcher::Searcher;

@@ -59,7 +59,10 @@ fn warn_of(shown: impl Iterator<Item = String>, total: usize, what: &str) {
 }
 
 fn text(found: &Inspection) -> String {
-    let layout = found.layout.map_or(String::new(), |l| format!(": {}", l.title()));
+    let layout = found.layout.map_or(String::new(), |layout| {
+        let protocol = layout.protocol().map_or(String::new(), |name| format!(" (protocol {name})"));
+        format!(": {}{protocol}", layout.title())
+    });
     let mut text = format!("{}{layout}\n\n", found.source);
     let range = |[least, most]: [usize; 2]| match (least, most) {
         (0, _) => "-".to_owned(),

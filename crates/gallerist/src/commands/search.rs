@@ -59,7 +59,8 @@ pub(super) fn run(args: Search) -> Outcome {
     // The cosine is shown as the distance of rows of length 1. Queries of such rows have length 1 already.
     let scaled = metric == Metric::Cosine;
     let unit = |rows: &Matrix| rows.l2_normalized().0;
-    let rows_of_queries = if scaled && queries.metric != Some(metric) { Some(unit(&queries.embeddings)) } else { None };
+    let rows_of_queries =
+        if scaled && queries.metric != Some(metric) { Some(unit(&queries.embeddings)) } else { None };
     let rows_of_gallery = if scaled { Some(unit(&gallery.embeddings)) } else { None };
     let lists = search(
         rows_of_queries.as_ref().unwrap_or(&queries.embeddings),

@@ -28,7 +28,11 @@ pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
         false => {
             let scaled = sources.iter().filter(|source| source.metric == Metric::Cosine);
             let names: Vec<&str> = scaled.map(|source| source.name.as_str()).collect();
-            let scaled = if names.is_empty() { String::new() } else { format!(", normalised for {}", names.join(", ")) };
+            let scaled = if names.is_empty() {
+                String::new()
+            } else {
+                format!(", normalised for {}", names.join(", "))
+            };
             format!("embeddings{scaled}")
         }
     };

@@ -14,7 +14,7 @@ use gallerist::train::{
 };
 
 use super::super::{Failure, embed_with_bar, model_of, on_device, with_cache};
-use super::evaluation;
+use super::{evaluation, plan};
 use crate::args::Evaluate;
 use crate::printer;
 
@@ -56,7 +56,11 @@ pub(super) fn read(args: &Evaluate) -> Result<Input, Failure> {
             if !by_cosine && !silent {
                 same_metric((query, queries.metric), (gallery, images.metric), args.force)?;
             }
-            let measured = Measured::new(queries, Some(images), &config)?;
+            let mut measured = Measured::new(queries, Some(images), &config)?;
+            if args.across_cameras && !measured.plan.uses_cameras() {
+                // Asked for on the command line, cameras count more than the protocol that the files name.
+                measured.plan = config.plan()?;
+            }
             say_the_rules(args, &measured, [query, gallery]);
             measured
         }
@@ -157,7 +161,7 @@ fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
         return Err(Failure::new(message, Some(hint)));
     };
     let config = evaluation(args, Some(&model));
-    test.plan(&config)?;
+    test.check(&plan(args, test.plan(&config)?)?)?;
     super::super::warn_of_shared(&test);
     let mut broken = 0;
     let measured = embed_test(test, &config, &mut |images, what| {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{self, Further, Listed, Plan, Report};
-use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::index::{EmbeddedIndex, Index, ItemFilter, stable_id};
+use gallerist::retrieval::search::Metric;
 
 use super::super::remote::{self, is_remote};
 use super::super::{Failure, Outcome, labels_of};
@@ -30,6 +30,12 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
         return Err(Failure::new(
             format!("`{name}` has label sets (a|b), which lists are not measured by"),
             Some("evaluate the file of the gallery"),
+        ));
+    }
+    if let Some(protocol) = &set.protocol {
+        printer::warning(&format!(
+            "`{name}` names the protocol `{protocol}`, by which an index is not measured: cameras do not count, and \
+             junk counts as wrong; for the protocol's figures give --gallery FILE"
         ));
     }
     let Opened { index, items, metric: of_rows } = open(gallery)?;

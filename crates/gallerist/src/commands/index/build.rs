@@ -143,7 +143,9 @@ pub(in crate::commands) fn of_file(name: &str, error: Error) -> Failure {
         ),
         Error::Metrics { .. } => Failure::new(
             format!("`{name}`: {error}"),
-            Some("embed it as the other items of the index were (`embed --normalize`), or mix them with --force"),
+            Some(
+                "embed it as the other items of the index were (`embed --normalize`), or mix them with --force",
+            ),
         ),
         other => Failure { message: format!("`{name}`: {other}"), hint: other.hint() },
     }

@@ -60,7 +60,10 @@ pub(super) fn run(args: Search) -> Outcome {
         let [first, other] = [of_rows, queries.metric].map(Option::unwrap_or_default);
         if first != other {
             return Err(Failure::new(
-                format!("the queries and the items of the index differ in length: {}", Error::Metrics { first, other }),
+                format!(
+                    "the queries and the items of the index differ in length: {}",
+                    Error::Metrics { first, other }
+                ),
                 Some("embed the queries as the items were (`embed --normalize`), or go on with --force"),
             ));
         }
