@@ -42,7 +42,7 @@ export const gallery = () => json("api/v1/gallery");
 export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ offset, limit, ...filters(state) }), { signal });
 export const item = (id, signal) => json(`api/v1/items/${id}`, { signal });
 export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, signal).then((answer) => answer.items);
-export const labels = (prefix, limit, signal) => json("api/v1/labels" + query({ prefix, limit }), { signal });
+export const labels = (contains, limit, signal) => json("api/v1/labels" + query({ contains, limit }), { signal });
 
 export function search({ ids, files, k, model, ...rest }, signal) {
   const options = { k, ...filters(rest), model };

@@ -1,13 +1,14 @@
 //! Serves a file of embeddings without a network: `serve GALLERY [IMAGES [PORT]]`.
 //!
 //! For work on the page: with `GALLERIST_ASSETS=DIR` it is read from there at every request;
-//! `GALLERIST_COMPARE` and `GALLERIST_TRAINING` name embeddings of another network, and of the training set;
+//! `GALLERIST_QUERIES` names embeddings of queries; `GALLERIST_COMPARE` and `GALLERIST_TRAINING` those of another
+//! network, and of the training set;
 //! `GALLERIST_ANALYSIS=N` is the most items whose failures and whose t-SNE are computed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gallerist_serve::{Contents, Gallery, Images, Options, Result, Server};
+use gallerist_serve::{Companion, Contents, Gallery, Images, Options, Result, Server};
 
 fn main() -> ExitCode {
     match run() {
@@ -40,13 +41,12 @@ fn run() -> Result<()> {
     }
     let gallery = Gallery::open(&gallery, false)?;
     let images = images.map(|path| Images::open(&path, options.thumbnail_bytes, None)).transpose()?;
+    let companion = |path: PathBuf| Ok(Companion::open(&path)?.with_images(images.clone()));
+    let companion = |path: Option<PathBuf>| path.map(companion).transpose() as Result<_>;
+    let (queries, training) =
+        (companion(named("GALLERIST_QUERIES"))?, companion(named("GALLERIST_TRAINING"))?);
     let server = Server::bind(
-        Contents {
-            images,
-            compare: named("GALLERIST_COMPARE"),
-            training: named("GALLERIST_TRAINING"),
-            ..gallery.into()
-        },
+        Contents { images, queries, compare: named("GALLERIST_COMPARE"), training, ..gallery.into() },
         options,
     )?;
     eprintln!("http://{}", server.address()?);

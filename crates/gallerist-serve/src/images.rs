@@ -57,12 +57,13 @@ impl From<ReportError> for Unreadable {
     }
 }
 
-/// The files behind a gallery's paths, and their thumbnails.
+/// The files behind a gallery's paths, and their thumbnails. Copies share both.
+#[derive(Clone)]
 pub struct Images {
-    set: ImageSet,
+    set: Arc<ImageSet>,
     /// Numbers of the images in the order of their paths.
-    sorted: Vec<u32>,
-    thumbnails: Cache<(u32, u16), Encoded, ByBytes>,
+    sorted: Arc<[u32]>,
+    thumbnails: Arc<Cache<(u32, u16), Encoded, ByBytes>>,
     folder: Option<PathBuf>,
 }
 
@@ -98,7 +99,8 @@ impl Images {
         }
         // A guess at the number of entries, at 4 KiB each, for the cache's tables.
         let entries = (memory / 4096).clamp(64, 1 << 20) as usize;
-        Ok(Self { set, sorted, thumbnails: Cache::with_weighter(entries, memory, ByBytes), folder })
+        let thumbnails = Arc::new(Cache::with_weighter(entries, memory, ByBytes));
+        Ok(Self { set: Arc::new(set), sorted: sorted.into(), thumbnails, folder })
     }
 
     /// Refuses images of which none belongs to the gallery.

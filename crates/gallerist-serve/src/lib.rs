@@ -17,6 +17,7 @@
 
 mod analysis;
 mod batch;
+mod companion;
 mod embedder;
 mod error;
 mod gallery;
@@ -25,9 +26,11 @@ mod http;
 mod images;
 mod metrics;
 mod options;
+mod protocol;
 mod server;
 mod state;
 
+pub use companion::Companion;
 pub use embedder::{Embedder, FeatureMap};
 pub use error::{Error, Result};
 pub use gallery::Gallery;

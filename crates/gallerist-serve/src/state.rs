@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gallerist_retrieval::{EmbeddingSet, short_fingerprint};
+use gallerist_retrieval::short_fingerprint;
 
-use crate::analysis::{Analysis, Beside, Other, check_training};
+use crate::analysis::{Analysis, Beside, Other};
 use crate::batch::Batcher;
+use crate::companion::{Companion, Set, Side};
 use crate::embedder::Embedder;
 use crate::gallery::Gallery;
 use crate::gate::Gate;
 use crate::images::Images;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::protocol::Rules;
 use crate::{Error, Result};
 
 /// What a server shows: a gallery, its images, the network that embedded it.
@@ -23,25 +25,43 @@ pub struct Contents {
     pub images: Option<Images>,
     /// The network that embedded it.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// The queries that the gallery is measured with. Without them every item is a query against all the others.
+    pub queries: Option<Companion>,
+    /// By whose rules: a [protocol](gallerist_retrieval::eval::Protocol), or `none`. Without a name the protocol
+    /// that queries and gallery both name.
+    pub protocol: Option<String>,
     /// The same images embedded by another network, to be compared with.
     pub compare: Option<PathBuf>,
+    /// The queries embedded by that network.
+    pub compare_queries: Option<PathBuf>,
     /// The training images embedded by the gallery's network, to be looked for in the gallery.
-    pub training: Option<PathBuf>,
+    pub training: Option<Companion>,
 }
 
 impl From<Gallery> for Contents {
     fn from(gallery: Gallery) -> Self {
-        Self { gallery, images: None, embedder: None, compare: None, training: None }
+        Self {
+            gallery,
+            images: None,
+            embedder: None,
+            queries: None,
+            protocol: None,
+            compare: None,
+            compare_queries: None,
+            training: None,
+        }
     }
 }
 
 pub(crate) struct State {
     pub(crate) gallery: Arc<Gallery>,
-    pub(crate) images: Option<Arc<Images>>,
+    pub(crate) images: Option<Images>,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) search: Batcher,
     pub(crate) other: Option<Arc<Other>>,
-    pub(crate) training: Option<String>,
+    pub(crate) queries: Option<Arc<Side>>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) training: Option<Arc<Side>>,
     pub(crate) analysis: Arc<Analysis>,
     pub(crate) metrics: Metrics,
     /// For uploads.
@@ -53,7 +73,8 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(contents: Contents, options: Options) -> Result<Arc<Self>> {
-        let Contents { gallery, images, embedder, compare, training } = contents;
+        let Contents { gallery, images, embedder, queries, protocol, compare, compare_queries, training } =
+            contents;
         if let Some(embedder) = &embedder {
             check_network(&gallery, embedder.as_ref())?;
         }
@@ -73,28 +94,65 @@ impl State {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let other = compare.map(|path| Other::open(&path, &gallery).map(Arc::new)).transpose()?;
-        let training_name = training.as_ref().map(|path| path.display().to_string());
-        let training = training.map(EmbeddingSet::load).transpose()?;
-        if let Some(training) = &training {
-            check_training(training, &gallery)?;
+        if compare.is_some() && queries.is_some() != compare_queries.is_some() {
+            return Err(Error::Option {
+                problem: match &queries {
+                    Some(_) => {
+                        "two networks are compared by their queries, and those of the other are missing"
+                    }
+                    None => "there are queries of the other network, and none of the gallery's",
+                }
+                .to_owned(),
+                hint: Some("give the queries of both: --queries FILE --compare-queries FILE".to_owned()),
+            });
         }
+        let side = |of: Set, companion: Option<Companion>| {
+            companion.map(|companion| Side::new(of, companion, &gallery).map(Arc::new)).transpose()
+        };
+        let queries = side(Set::Query, queries)?;
+        let training = side(Set::Training, training)?;
+        let rules = Rules::new(protocol.as_deref(), &gallery, queries.as_deref(), options.note)?;
+        let rules = Arc::new(rules);
+        let other =
+            compare.map(|path| Other::open(&path, compare_queries.as_deref(), &gallery).map(Arc::new));
+        let other = other.transpose()?;
         let gallery = Arc::new(gallery);
-        let beside = Beside { other: other.clone(), training, map: gallery.map_file() };
+        let beside = Beside {
+            queries: queries.clone(),
+            rules: Arc::clone(&rules),
+            other: other.clone(),
+            training: training.clone(),
+            map: gallery.map_file(),
+        };
         let analysis = Analysis::start(&gallery, beside, &options)?;
         Ok(Arc::new(Self {
             search: Batcher::start(Arc::clone(&gallery))?,
             gallery,
             other,
-            training: training_name,
+            queries,
+            rules,
+            training,
             analysis,
             metrics: Metrics::new(),
-            images: images.map(Arc::new),
+            images,
             embedder,
             work: Gate::new(threads, options.waiting),
             reading: Gate::new(threads, 16 * options.waiting),
             options,
         }))
+    }
+}
+
+impl State {
+    /// The sets beside the gallery.
+    fn sides(&self) -> impl Iterator<Item = (Set, &Arc<Side>)> {
+        let sides = [(Set::Query, &self.queries), (Set::Training, &self.training)];
+        sides.into_iter().filter_map(|(set, side)| Some((set, side.as_ref()?)))
+    }
+
+    /// Where an item is that is not in the gallery: its set, and its row there.
+    pub(crate) fn beside(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
+        self.sides().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
     }
 }
 

@@ -2,73 +2,157 @@
 
 use std::collections::HashMap;
 
-use gallerist_retrieval::Matrix;
-use gallerist_retrieval::eval::{EvalOptions, Measure, Measured, Relevance, SharedLabels, Side, Task};
-use gallerist_retrieval::labels::{are_sets, encode, encode_sets};
-use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::eval::{EvalOptions, Measure, Measured, Plan, Relevance, SharedLabels, Side, Task};
+use gallerist_retrieval::labels::{are_sets, encode_both, encode_sets};
+use gallerist_retrieval::search::{Metric, SearchOptions, search};
 
-use super::{Nearest, Snapshot};
+use super::Snapshot;
 use crate::Result;
 use crate::gallery::same_class;
+use crate::protocol::Rules;
 
-/// How well every row is answered as a query against all the others.
+/// Queries, and what they are compared with.
+#[derive(Clone, Copy)]
+pub(crate) struct Trial<'a> {
+    pub(crate) queries: &'a Snapshot,
+    /// Without one every query is compared with all the others.
+    pub(crate) gallery: Option<&'a Snapshot>,
+    pub(crate) rules: &'a Rules,
+}
+
+/// For each query the nearest item that counts, and how far it is.
+pub(crate) type Nearest = Vec<Option<(usize, f32)>>;
+
+impl<'a> Trial<'a> {
+    pub(crate) fn gallery(&self) -> &'a Snapshot {
+        self.gallery.unwrap_or(self.queries)
+    }
+
+    pub(crate) fn nearest(&self) -> Result<Nearest> {
+        let (queries, gallery) = (self.queries, self.gallery());
+        let junk: Vec<bool> = match self.rules.junk {
+            Some(junk) => gallery.labels.iter().map(|label| label == junk).collect(),
+            None => vec![false; gallery.labels.len()],
+        };
+        let (of_queries, of_gallery) = encode_both(&queries.labels, &gallery.labels);
+        let (seen_by, cameras) = encode_both(&queries.cameras, &gallery.cameras);
+        let across = self.gallery.is_some() && self.rules.uses_cameras();
+        let counts = |query: usize, item: usize| {
+            let alike =
+                of_queries.ids[query] == of_gallery.ids[item] && seen_by.ids[query] == cameras.ids[item];
+            !junk[item] && !(across && alike)
+        };
+        let options = SearchOptions {
+            metric: Metric::Euclidean,
+            exclude_self: self.gallery.is_none(),
+            filter: if across || self.rules.junk.is_some() { Some(&counts) } else { None },
+            ..SearchOptions::new(1)
+        };
+        let lists = search(queries.rows.as_ref(), gallery.rows.as_ref(), &options)?;
+        let first =
+            |(rows, distances): (&[u32], &[f32])| Some((*rows.first()? as usize, *distances.first()?));
+        Ok(lists.iter().map(first).collect())
+    }
+}
+
+/// How well every query is answered.
 pub(crate) struct Quality {
-    /// The average precision of each row; `None` where nothing is relevant to it.
+    /// The average precision of each query; `None` where nothing is relevant to it.
     pub(crate) precision: Vec<Option<f64>>,
     /// The rank of the first relevant item.
     first: Vec<u32>,
     /// Relevant items.
     matches: Vec<u32>,
+    /// The means of the protocol's measures by their names; of the standard ones without a protocol.
+    pub(crate) metrics: Vec<(String, f64)>,
 }
 
 impl Quality {
-    pub(crate) fn new(rows: &Matrix, labels: &[String]) -> Result<Self> {
-        let options =
-            EvalOptions { metric: Metric::Euclidean, measures: vec![Measure::Map, Measure::ReciprocalRank] };
-        if are_sets(labels) {
-            let (sets, _) = encode_sets(labels, &[]);
-            let measured = Task::every_row(Side::sets(rows, &sets)).measure(&options)?;
-            let shared = SharedLabels::new(&sets, &sets);
+    pub(crate) fn new(trial: Trial) -> Result<Self> {
+        let (queries, gallery) = (trial.queries, trial.gallery());
+        let shown =
+            trial.rules.protocol.map_or_else(EvalOptions::default, |protocol| Plan::of(protocol).options);
+        // These two are for the list of failures.
+        let mut measures = vec![Measure::Map, Measure::ReciprocalRank];
+        measures.extend(shown.measures.iter().filter(|measure| **measure != Measure::Map));
+        let options = EvalOptions { metric: Metric::Euclidean, measures };
+        if are_sets(&queries.labels) || are_sets(&gallery.labels) {
+            let (of_queries, of_gallery) = encode_sets(&queries.labels, &gallery.labels);
+            let side = Side::sets(queries.rows.as_ref(), &of_queries);
+            let task = match trial.gallery {
+                None => Task::every_row(side),
+                Some(gallery) => Task::split(side, Side::sets(gallery.rows.as_ref(), &of_gallery)),
+            };
+            let in_gallery = if trial.gallery.is_none() { &of_queries } else { &of_gallery };
+            let relevance = SharedLabels::new(&of_queries, in_gallery);
             let mut relevant = Vec::new();
-            let matches = (0..labels.len()).map(|row| {
+            let matches = (0..queries.ids.len()).map(|row| {
                 relevant.clear();
-                shared.relevant(row, &mut relevant);
-                // The row itself is among them, unless it has no label.
-                (relevant.len() as u32).saturating_sub(1)
+                relevance.relevant(row, &mut relevant);
+                // The query itself is among them, unless it has no label.
+                (relevant.len() as u32).saturating_sub(trial.gallery.is_none().into())
             });
-            return Ok(Self::read(&measured, matches.collect()));
+            return Ok(Self::read(&task.measure(&options)?, matches.collect(), queries));
         }
-        let encoded = encode(labels);
-        let mut counts = vec![0u32; encoded.names.len()];
-        encoded.ids.iter().for_each(|&class| counts[class as usize] += 1);
+        let (of_queries, of_gallery) = encode_both(&queries.labels, &gallery.labels);
+        let junk = trial.rules.junk.and_then(|label| of_queries.names.iter().position(|name| name == label));
+        let junk = junk.map(|class| class as u32);
         // What has no label is a class of its own, each.
-        let mut next = counts.len() as u32;
-        let mut matches = Vec::with_capacity(labels.len());
-        let classes: Vec<u32> = encoded
-            .ids
-            .iter()
-            .zip(labels)
-            .map(|(&class, label)| {
-                if label.is_empty() {
-                    next += 1;
-                    matches.push(0);
-                    return next - 1;
+        let mut next = of_queries.names.len() as u32;
+        let mut classes = |ids: Vec<u32>, labels: &[String]| -> Vec<u32> {
+            let class = |(class, label): (u32, &String)| {
+                next += u32::from(label.is_empty());
+                if label.is_empty() { next - 1 } else { class }
+            };
+            ids.into_iter().zip(labels).map(class).collect()
+        };
+        let query_classes = classes(of_queries.ids, &queries.labels);
+        let gallery_classes = classes(of_gallery.ids, &gallery.labels);
+        let (of_queries, of_gallery) = encode_both(&queries.cameras, &gallery.cameras);
+        let (query_cameras, gallery_cameras) = (of_queries.ids, of_gallery.ids);
+        let side = Side::classes(queries.rows.as_ref(), &query_classes);
+        let task = match trial.gallery {
+            None => Task::every_row(side),
+            Some(gallery) => {
+                let other = Side::classes(gallery.rows.as_ref(), &gallery_classes);
+                match trial.rules.uses_cameras() {
+                    false => Task::split(side, other),
+                    true => {
+                        Task::split(side.with_cameras(&query_cameras), other.with_cameras(&gallery_cameras))
+                    }
                 }
-                matches.push(counts[class as usize] - 1);
-                class
-            })
-            .collect();
-        let measured = Task::every_row(Side::classes(rows, &classes)).measure(&options)?;
-        Ok(Self::read(&measured, matches))
+            }
+        };
+        let measured = task.without(junk).measure(&options)?;
+
+        let mut sizes: HashMap<u32, u32> = HashMap::new();
+        let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
+        // Without a gallery the queries are it, and each is among its own class.
+        let itself = u32::from(trial.gallery.is_none());
+        let counted = if itself == 1 { &query_classes } else { &gallery_classes };
+        counted.iter().for_each(|&class| *sizes.entry(class).or_default() += 1);
+        if trial.gallery.is_some() && trial.rules.uses_cameras() {
+            let pairs = gallery_classes.iter().zip(&gallery_cameras);
+            pairs.for_each(|(&class, &camera)| *seen.entry((class, camera)).or_default() += 1);
+        }
+        let matches = query_classes.iter().zip(&query_cameras).map(|(class, &camera)| {
+            let all = sizes.get(class).copied().unwrap_or(0);
+            all - itself.min(all) - seen.get(&(*class, camera)).copied().unwrap_or(0)
+        });
+        Ok(Self::read(&measured, matches.collect(), queries))
     }
 
-    fn read(measured: &Measured, matches: Vec<u32>) -> Self {
+    fn read(measured: &Measured, matches: Vec<u32>, of: &Snapshot) -> Self {
         let queries = &measured.queries;
         let rows = 0..queries.len();
+        // A query without a label would count as one that finds nothing.
+        let all_labelled = of.labels.iter().all(|label| !label.is_empty());
+        let metrics = measured.evaluation.metrics.iter().filter(|&(name, _)| all_labelled && name != "mrr");
         Self {
             precision: rows.clone().map(|row| queries.has_match(row).then(|| queries.of(row)[0])).collect(),
             first: rows.map(|row| (1.0 / queries.of(row)[1]).round() as u32).collect(),
             matches,
+            metrics: metrics.map(|(name, value)| (name.to_owned(), value)).collect(),
         }
     }
 }
@@ -80,7 +164,7 @@ pub(crate) struct Failure {
     pub(crate) matches: u32,
     /// The rank of the first relevant item.
     pub(crate) first: u32,
-    /// The nearest item, and how far it is.
+    /// The nearest item that counts, and how far it is.
     pub(crate) nearest: (u64, f32),
 }
 
@@ -88,38 +172,40 @@ pub(crate) struct Failure {
 pub(crate) struct Failures {
     pub(crate) queries: Vec<Failure>,
     pub(crate) mean: f64,
+    /// The means of the protocol's measures by their names.
+    pub(crate) metrics: Vec<(String, f64)>,
 }
 
 impl Failures {
-    pub(super) fn new(snapshot: &Snapshot, nearest: &Nearest) -> Result<Self> {
-        let quality = Quality::new(&snapshot.rows, &snapshot.labels)?;
-        let ids = &snapshot.ids;
+    pub(super) fn new(trial: Trial, nearest: &Nearest) -> Result<Self> {
+        let quality = Quality::new(trial)?;
+        let ids = &trial.queries.ids;
         let mut queries: Vec<Failure> = (0..ids.len())
             .filter_map(|row| {
-                let (near, distance) = nearest[row];
+                let (near, distance) = nearest[row]?;
                 Some(Failure {
                     id: ids[row],
                     precision: quality.precision[row]?,
                     matches: quality.matches[row],
                     first: quality.first[row],
-                    nearest: (ids[near], distance),
+                    nearest: (trial.gallery().ids[near], distance),
                 })
             })
             .collect();
         let mean = queries.iter().map(|query| query.precision).sum::<f64>() / queries.len().max(1) as f64;
         // Equal ones stay in the order of the gallery.
         queries.sort_by(|a, b| a.precision.total_cmp(&b.precision));
-        Ok(Self { queries, mean })
+        Ok(Self { queries, mean, metrics: quality.metrics })
     }
 }
 
-/// A class and another that its items are taken for.
+/// A class and another that its queries are taken for.
 pub(crate) struct Confusion {
     pub(crate) class: String,
     pub(crate) taken_for: String,
-    /// Items of the class whose nearest item is of the other.
+    /// Queries of the class whose nearest item is of the other.
     pub(crate) count: usize,
-    /// The same as a share of the class's items.
+    /// The same as a share of the class's queries.
     pub(crate) share: f64,
     /// The closest of these pairs.
     pub(crate) example: (u64, u64),
@@ -129,14 +215,16 @@ pub(crate) struct Confusion {
 pub(crate) struct Confusions(pub(crate) Vec<Confusion>);
 
 impl Confusions {
-    pub(super) fn new(snapshot: &Snapshot, nearest: &Nearest) -> Self {
-        let labels = &snapshot.labels;
+    pub(super) fn new(trial: Trial, nearest: &Nearest) -> Self {
+        let (queries, gallery) = (trial.queries, trial.gallery());
         let mut sizes: HashMap<&str, usize> = HashMap::new();
         // Count, and distance and rows of the closest.
         let mut pairs: HashMap<(&str, &str), (usize, f32, usize, usize)> = HashMap::new();
-        for (row, &(near, distance)) in nearest.iter().enumerate() {
-            let (a, b) = (labels[row].as_str(), labels[near].as_str());
+        for (row, nearest) in nearest.iter().enumerate() {
+            let a = queries.labels[row].as_str();
             *sizes.entry(a).or_default() += 1;
+            let Some((near, distance)) = *nearest else { continue };
+            let b = gallery.labels[near].as_str();
             if a.is_empty() || b.is_empty() || same_class(a, b) {
                 continue;
             }
@@ -157,7 +245,7 @@ impl Confusions {
                 taken_for: b.to_owned(),
                 count,
                 share: count as f64 / sizes[a] as f64,
-                example: (snapshot.ids[row], snapshot.ids[near]),
+                example: (queries.ids[row], gallery.ids[near]),
             };
         Self(found.into_iter().map(confusion).collect())
     }

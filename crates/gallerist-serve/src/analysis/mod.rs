@@ -17,12 +17,14 @@ use gallerist_retrieval::Matrix;
 use gallerist_retrieval::search::{Metric, SearchOptions, self_search};
 
 pub(crate) use compare::{Changes, Other};
-use failures::Quality;
 pub(crate) use failures::{Confusions, Failures};
+use failures::{Quality, Trial};
 pub(crate) use map::Map;
-pub(crate) use pairs::{Leaks, Pair, Pairs, check_training};
+pub(crate) use pairs::{Leaks, Pair, Pairs};
 
-use crate::gallery::Gallery;
+use crate::companion::Side;
+use crate::gallery::{Catalog, Gallery};
+use crate::protocol::Rules;
 use crate::{Error, Options, Result};
 
 /// Something that is there, will be there, or will not.
@@ -74,6 +76,8 @@ pub(crate) struct Snapshot {
     pub(crate) ids: Vec<u64>,
     /// The label of each, empty where it has none.
     pub(crate) labels: Vec<String>,
+    /// The camera of each, empty where it has none.
+    pub(crate) cameras: Vec<String>,
     /// Rows as they are compared.
     pub(crate) rows: Arc<Matrix>,
     /// How the gallery's items are compared.
@@ -83,13 +87,53 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     pub(crate) fn of(gallery: &Gallery) -> Result<Self> {
         let inside = gallery.read();
-        let catalog = &inside.catalog;
-        let labels = (0..catalog.len()).map(|row| catalog.labels.get(row).unwrap_or_default().to_owned());
-        Ok(Self {
+        Ok(Self::with_rows(&inside.catalog, inside.searcher.all(&inside.catalog)?, gallery.metric()))
+    }
+
+    fn of_side(side: &Side) -> Self {
+        Self::with_rows(&side.catalog, Arc::new(side.rows.clone()), side.metric)
+    }
+
+    fn with_rows(catalog: &Catalog, rows: Arc<Matrix>, metric: Metric) -> Self {
+        let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
+        Self {
             ids: catalog.ids().to_vec(),
-            labels: labels.collect(),
-            rows: inside.searcher.all(catalog)?,
-            metric: gallery.metric(),
+            labels: (0..catalog.len()).map(|row| text(catalog.labels.get(row))).collect(),
+            cameras: (0..catalog.len()).map(|row| text(catalog.cameras.get(row))).collect(),
+            rows,
+            metric,
+        }
+    }
+
+    /// These rows.
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+        let text = |values: &[String]| rows.iter().map(|&row| values[row].clone()).collect();
+        Self {
+            ids: rows.iter().map(|&row| self.ids[row]).collect(),
+            labels: text(&self.labels),
+            cameras: text(&self.cameras),
+            rows: Arc::new(self.rows.select(rows)),
+            metric: self.metric,
+        }
+    }
+
+    /// The same without the rows of a label.
+    fn without(&self, label: &str) -> Self {
+        let rows: Vec<usize> = (0..self.ids.len()).filter(|&row| self.labels[row] != label).collect();
+        self.select(&rows)
+    }
+
+    /// These rows and then those.
+    fn and(&self, other: &Self) -> Result<Self> {
+        let join = |a: &[String], b: &[String]| [a, b].concat();
+        let values = [self.rows.as_slice(), other.rows.as_slice()].concat();
+        let count = self.ids.len() + other.ids.len();
+        Ok(Self {
+            ids: [&self.ids[..], &other.ids].concat(),
+            labels: join(&self.labels, &other.labels),
+            cameras: join(&self.cameras, &other.cameras),
+            rows: Arc::new(Matrix::new(count, self.rows.cols(), values)?),
+            metric: self.metric,
         })
     }
 }
@@ -106,8 +150,10 @@ pub(crate) struct Analysis {
 
 /// What is looked at beside the gallery.
 pub(crate) struct Beside {
+    pub(crate) queries: Option<Arc<Side>>,
+    pub(crate) rules: Arc<Rules>,
     pub(crate) other: Option<Arc<Other>>,
-    pub(crate) training: Option<gallerist_retrieval::EmbeddingSet>,
+    pub(crate) training: Option<Arc<Side>>,
     /// Where the map is kept.
     pub(crate) map: Option<PathBuf>,
 }
@@ -115,15 +161,21 @@ pub(crate) struct Beside {
 impl Analysis {
     /// Begins, on a thread of its own.
     pub(crate) fn start(gallery: &Arc<Gallery>, beside: Beside, options: &Options) -> Result<Arc<Self>> {
-        let (labelled, count) = {
+        let labelled = |catalog: &Catalog| catalog.labels.counts().next().is_some();
+        let (in_gallery, count) = {
             let catalog = &gallery.read().catalog;
-            (catalog.labels.counts().next().is_some(), catalog.len())
+            (labelled(catalog), catalog.len())
         };
-        let small = (2..=options.analysis_items).contains(&count);
+        let queries = beside.queries.as_ref().map(|queries| &queries.catalog);
+        let labelled = in_gallery && queries.is_none_or(labelled);
+        let asked = queries.map_or(count, Catalog::len);
+        // Pairs that are compared.
+        let most = options.analysis_items.saturating_mul(options.analysis_items);
+        let small = count >= if queries.is_some() { 1 } else { 2 } && count.saturating_mul(asked) <= most;
         let analysis = Arc::new(Self {
             failures: Slot::new(small && labelled),
             confusions: Slot::new(small && labelled),
-            duplicates: Slot::new(small),
+            duplicates: Slot::new((2..=options.analysis_items).contains(&count)),
             leaks: Slot::new(count > 0 && beside.training.is_some()),
             changes: Slot::new(small && labelled && beside.other.is_some()),
             map: Slot::new(count > 1),
@@ -150,20 +202,42 @@ impl Analysis {
                 return;
             }
         };
-        let nearest = Slot::new(self.duplicates.wanted);
-        nearest.fill("near-duplicates", note, || nearest_of(&snapshot));
+        let queries = beside.queries.as_ref().map(|queries| Snapshot::of_side(queries));
+        // Where every item is a query, what the protocol leaves out is none.
+        let counted = match (&queries, beside.rules.junk) {
+            (None, Some(junk)) => &snapshot.without(junk),
+            _ => &snapshot,
+        };
+        let trial = match &queries {
+            Some(queries) => Trial { queries, gallery: Some(&snapshot), rules: &beside.rules },
+            None => Trial { queries: counted, gallery: None, rules: &beside.rules },
+        };
+        let neighbours = Slot::new(self.duplicates.wanted);
+        neighbours.fill("near-duplicates", note, || nearest_of(&snapshot));
+        if let Some(neighbours) = neighbours.get() {
+            self.duplicates.fill("near-duplicates", note, || Ok(Pairs::new(&snapshot, neighbours)));
+        }
+        let nearest = Slot::new(self.failures.wanted);
+        nearest.fill("failures", note, || match neighbours.get() {
+            Some(neighbours) if queries.is_none() && beside.rules.junk.is_none() => {
+                Ok(neighbours.iter().copied().map(Some).collect())
+            }
+            _ => trial.nearest(),
+        });
         if let Some(nearest) = nearest.get() {
-            self.duplicates.fill("near-duplicates", note, || Ok(Pairs::new(&snapshot, nearest)));
-            self.confusions.fill("confusions", note, || Ok(Confusions::new(&snapshot, nearest)));
-            self.failures.fill("failures", note, || Failures::new(&snapshot, nearest));
+            self.confusions.fill("confusions", note, || Ok(Confusions::new(trial, nearest)));
+            self.failures.fill("failures", note, || Failures::new(trial, nearest));
         }
         if let Some(other) = &beside.other {
-            self.changes.fill("comparison", note, || Changes::new(&snapshot, other));
+            self.changes.fill("comparison", note, || Changes::new(trial, other));
         }
         if let Some(training) = &beside.training {
             self.leaks.fill("leaks", note, || Leaks::new(&snapshot, training));
         }
-        self.map.fill("map", note, || Map::new(&snapshot, beside.map.as_deref(), options));
+        self.map.fill("map", note, || {
+            let all = queries.as_ref().map(|queries| snapshot.and(queries)).transpose()?;
+            Map::new(all.as_ref().unwrap_or(&snapshot), beside.map.as_deref(), options)
+        });
         self.give_up();
     }
 

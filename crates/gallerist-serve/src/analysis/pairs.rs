@@ -1,11 +1,10 @@
 //! What is there twice: within the gallery, and in the training set.
 
-use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::search::{Metric, SearchOptions, search};
 
 use super::{Nearest, Snapshot};
-use crate::gallery::{Gallery, as_compared};
-use crate::{Error, Result};
+use crate::Result;
+use crate::companion::Side;
 
 /// Two items, and how far apart.
 #[derive(Clone, Copy)]
@@ -79,47 +78,21 @@ impl Pairs {
 
 /// Each item of the gallery with the nearest image of the training set, the closest first.
 pub(crate) struct Leaks {
-    /// `b` is a row of the training set.
+    /// `b` is an image of the training set.
     pub(crate) pairs: Pairs,
-    pub(crate) paths: Option<Vec<String>>,
-    pub(crate) labels: Option<Vec<String>>,
 }
 
 impl Leaks {
-    pub(super) fn new(snapshot: &Snapshot, training: &EmbeddingSet) -> Result<Self> {
-        let rows = as_compared(snapshot.metric, &training.embeddings);
+    pub(super) fn new(snapshot: &Snapshot, training: &Side) -> Result<Self> {
         let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(1) };
-        let lists = search(snapshot.rows.as_ref(), &rows, &options)?;
+        let lists = search(snapshot.rows.as_ref(), &training.rows, &options)?;
         let pairs = lists.iter().zip(&snapshot.ids);
-        let pairs =
-            pairs.map(|((found, distances), &a)| Pair { a, b: found[0].into(), distance: distances[0] });
-        Ok(Self {
-            pairs: Pairs::sorted(snapshot, pairs.collect()),
-            paths: training.paths.clone(),
-            labels: training.labels.clone(),
-        })
+        let ids = training.catalog.ids();
+        let pairs = pairs.map(|((found, distances), &a)| Pair {
+            a,
+            b: ids[found[0] as usize],
+            distance: distances[0],
+        });
+        Ok(Self { pairs: Pairs::sorted(snapshot, pairs.collect()) })
     }
-}
-
-/// Refuses a training set that was embedded by another network than the gallery, or otherwise.
-pub(crate) fn check_training(training: &EmbeddingSet, gallery: &Gallery) -> Result<()> {
-    let (model, dimensions) = (gallery.origin().model.as_ref(), gallery.dimensions());
-    let metrics = [gallery.origin().metric, training.metric].map(Option::unwrap_or_default);
-    if gallery.metric() != Metric::Cosine && metrics[0] != metrics[1] {
-        let [first, other] = metrics;
-        return Err(gallerist_retrieval::Error::Metrics { first, other }.into());
-    }
-    let same_model = model.is_none() || training.model.is_none() || model == training.model.as_ref();
-    if same_model && training.embeddings.cols() == dimensions && training.embeddings.rows() > 0 {
-        return Ok(());
-    }
-    let problem = match same_model {
-        false => "the training set was embedded with another network than the gallery".to_owned(),
-        true => format!(
-            "the training set has {} rows of {} values, the gallery's have {dimensions}",
-            training.embeddings.rows(),
-            training.embeddings.cols()
-        ),
-    };
-    Err(Error::Option { problem, hint: Some("embed the training set with the gallery's network".to_owned()) })
 }

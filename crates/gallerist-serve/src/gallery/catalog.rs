@@ -59,6 +59,12 @@ impl Column {
         self.known.get(value).map_or(0, |&code| self.counts[code as usize])
     }
 
+    /// The number of rows with this value in this column and that value in the other.
+    fn count_with(&self, value: &str, other: &Self, that: &str) -> usize {
+        let (Some(&own), Some(&code)) = (self.known.get(value), other.known.get(that)) else { return 0 };
+        self.codes.iter().zip(&other.codes).filter(|&(&a, &b)| a == own && b == code).count()
+    }
+
     /// For each code, and at the end for rows without a value, whether it passes.
     fn passes(&self, among: &Among<String>) -> Vec<bool> {
         let wanted = among.wanted();
@@ -118,6 +124,11 @@ impl Catalog {
 
     pub(crate) fn path(&self, row: usize) -> Option<&str> {
         self.paths[row].as_deref()
+    }
+
+    /// The number of rows with this label from this camera.
+    pub(crate) fn seen_by(&self, label: &str, camera: &str) -> usize {
+        self.labels.count_with(label, &self.cameras, camera)
     }
 
     /// `filter` made ready to be asked by row. Ids and paths are not looked at: no caller asks for them.

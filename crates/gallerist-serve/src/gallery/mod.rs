@@ -29,6 +29,8 @@ pub struct Gallery {
     metric: Metric,
     dimensions: usize,
     kind: &'static str,
+    /// The protocol of the images' data set, where the file names it.
+    protocol: Option<String>,
     /// Beside the gallery's own file.
     map: Option<PathBuf>,
     /// Items and search change together.
@@ -123,6 +125,7 @@ impl Gallery {
     ) -> Result<Self> {
         let dimensions = set.embeddings.cols();
         let (origin, metric) = (Origin::from(&set), set.metric.unwrap_or_default());
+        let protocol = set.protocol.clone();
         let items = Items::from_set(set)?;
         let set = items.set();
         let mut catalog = Catalog::default();
@@ -132,7 +135,7 @@ impl Gallery {
             catalog.push(id, label.as_deref(), path.as_deref(), camera.as_deref());
         }
         let inside = RwLock::new(Inside { catalog, searcher });
-        Ok(Self { name, origin, metric, dimensions, kind, map: None, inside })
+        Ok(Self { name, origin, metric, dimensions, kind, protocol, map: None, inside })
     }
 
     /// A gallery behind the door of an [`Index`], with the ids of all its items.
@@ -169,7 +172,8 @@ impl Gallery {
             _ => "milvus",
         };
         let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index, info.metric) });
-        Ok(Self { name, origin, metric: info.metric, dimensions: info.dimensions, kind, map: None, inside })
+        let (metric, dimensions) = (info.metric, info.dimensions);
+        Ok(Self { name, origin, metric, dimensions, kind, protocol: None, map: None, inside })
     }
 
     /// What the gallery was opened from.
@@ -195,6 +199,11 @@ impl Gallery {
     /// How it is searched: `exact`, `compact`, `hnsw` or `milvus`.
     pub fn kind(&self) -> &'static str {
         self.kind
+    }
+
+    /// The protocol that the images' data set is measured by, where the file names it.
+    pub fn protocol(&self) -> Option<&str> {
+        self.protocol.as_deref()
     }
 
     /// Whether items can come and go: only in an index.

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State as Given};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::Serialize;
@@ -53,7 +53,54 @@ pub(super) async fn measured(Given(state): Given<Arc<State>>, request: Request, 
     response
 }
 
-/// The API in short, with examples.
-pub(crate) async fn api() -> Html<&'static str> {
-    Html(include_str!("api.html"))
+/// The API in short, with examples that run as they are: the server's address is the one the request came with,
+/// ids and labels are those of the gallery's first item.
+pub(crate) async fn api(state: Shared, headers: HeaderMap) -> Html<String> {
+    let inside = state.gallery.read();
+    let catalog = &inside.catalog;
+    let id = catalog.ids().first().map_or_else(|| "ID".to_owned(), ToString::to_string);
+    let label = (catalog.len() > 0).then(|| catalog.labels.get(0)).flatten().unwrap_or("LABEL");
+    let part: String = label.chars().take(3).collect();
+    let queries = state.queries.as_ref().and_then(|queries| queries.catalog.ids().first());
+    let query = queries.map_or_else(|| id.clone(), ToString::to_string);
+    let values = [
+        ("{server}", escaped(&address(&headers))),
+        ("{id}", id),
+        ("{query}", query),
+        ("{label}", encoded(label)),
+        ("{part}", encoded(&part)),
+    ];
+    let page = include_str!("api.html").to_owned();
+    Html(values.iter().fold(page, |page, (name, value)| page.replace(name, value)))
+}
+
+/// The address under which the server was asked. A proxy that takes TLS says so.
+fn address(headers: &HeaderMap) -> String {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let secure = text(HeaderName::from_static("x-forwarded-proto")) == Some("https");
+    let scheme = if secure { "https" } else { "http" };
+    format!("{scheme}://{}", text(header::HOST).unwrap_or("localhost"))
+}
+
+/// Text in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A value of a parameter, by whose encoding it is also safe in HTML and between a shell's quotes.
+fn encoded(text: &str) -> String {
+    let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(byte);
+    let letter = |byte: u8| if safe(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_examples_ends_neither_markup_nor_a_shells_quotes() {
+        assert_eq!(encoded("a b/c'\"<é"), "a%20b/c%27%22%3C%C3%A9");
+        assert_eq!(escaped("<a href=\"x&y\">"), "&lt;a href=&quot;x&amp;y&quot;&gt;");
+    }
 }

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody};
 use super::extract::{Id, Json, Params};
-use super::gallery::{fifty, last_part};
+use super::gallery::fifty;
 use super::items::Item;
 use super::{Refusal, Shared};
 use crate::analysis::{Pair, Pairs};
@@ -95,15 +95,24 @@ pub(crate) struct FailureList {
     total: usize,
     /// The mean over all of them.
     mean_average_precision: Option<f64>,
+    /// The measures of the protocol, the standard ones without a protocol; empty where a query has no label.
+    metrics: Vec<MetricBody>,
     queries: Vec<FailureBody>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MetricBody {
+    #[schema(example = "cmc@1")]
+    name: String,
+    value: f64,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FailureBody {
     item: Item,
-    /// With every item a query against all the others.
+    /// By the gallery's protocol; without queries every item is one against all the others.
     average_precision: f64,
-    /// Other items of its class.
+    /// Items that are relevant to it.
     matches: u32,
     /// The rank of the first of them.
     first_match_rank: u32,
@@ -145,7 +154,7 @@ pub(crate) async fn failures(
         let (near, distance) = query.nearest;
         let label = catalog.row(near).and_then(|row| catalog.labels.get(row)).map(str::to_owned);
         Some(FailureBody {
-            item: Item::find(catalog, query.id)?,
+            item: Item::anywhere(&state, catalog, query.id)?,
             average_precision: query.precision,
             matches: query.matches,
             first_match_rank: query.first,
@@ -156,6 +165,10 @@ pub(crate) async fn failures(
         state: slot.state(),
         total: all.len(),
         mean_average_precision: found.map(|failures| failures.mean),
+        metrics: found.map_or_else(Vec::new, |failures| {
+            let metrics = failures.metrics.iter();
+            metrics.map(|(name, value)| MetricBody { name: name.clone(), value: *value }).collect()
+        }),
         queries: queries.collect(),
     }))
 }
@@ -182,7 +195,7 @@ pub(crate) struct ConfusionBody {
     a: String,
     b: String,
     count: usize,
-    /// The same as a share of the items of class `a`.
+    /// The same as a share of the queries of class `a`.
     share: f64,
     /// The closest of these pairs.
     example: Example,
@@ -295,15 +308,9 @@ pub(crate) struct LeakList {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Leak {
     a: Item,
-    b: TrainingImage,
+    /// An image of the training set.
+    b: Item,
     distance: f32,
-}
-
-/// An image of the training set.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct TrainingImage {
-    path: Option<String>,
-    label: Option<String>,
 }
 
 /// Items with the nearest image of the training set, the closest pairs first.
@@ -320,9 +327,8 @@ pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> 
     let (within, distance, furthest) = params.of(Some(&leaks.pairs));
     let inside = state.gallery.read();
     let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair| {
-        let entry = |list: &Option<Vec<String>>| list.as_ref().map(|list| list[pair.b as usize].clone());
-        let b = TrainingImage { path: entry(&leaks.paths), label: entry(&leaks.labels) };
-        Some(Leak { a: Item::find(&inside.catalog, pair.a)?, b, distance: pair.distance })
+        let find = |id| Item::anywhere(&state, &inside.catalog, id);
+        Some(Leak { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
     });
     let (state, total, pairs) = (slot.state(), within.len(), pairs.collect());
     Ok(Json(LeakList { state, distance, furthest, total, pairs }))
@@ -357,8 +363,14 @@ pub(crate) struct ComparisonBody {
     state: &'static str,
     /// Queries that both networks answer, among the items that both have.
     total: usize,
-    /// The other network's embeddings.
+    /// What the gallery's network is called.
+    own: Option<String>,
+    /// What the other network is called.
     other: Option<String>,
+    /// The mean average precision of these queries with the gallery's network.
+    mean_average_precision: Option<f64>,
+    /// The same with the other network.
+    other_mean_average_precision: Option<f64>,
     queries: Vec<ChangeBody>,
     /// Queries that the other network answers better.
     gained: usize,
@@ -394,16 +406,20 @@ pub(crate) async fn compare(
     let queries = page(all, params.sort == ByChange::Lost, params.offset, params.limit);
     let queries = queries.into_iter().filter_map(|query| {
         Some(ChangeBody {
-            item: Item::find(&inside.catalog, query.id)?,
+            item: Item::anywhere(&state, &inside.catalog, query.id)?,
             average_precision: query.precision,
             other_average_precision: query.other,
             change: query.gain(),
         })
     });
+    let (own, other) = state.other.as_ref().map(|other| other.names(&state.gallery)).unzip();
     Ok(Json(ComparisonBody {
         state: slot.state(),
         total: all.len(),
-        other: state.other.as_ref().map(|other| last_part(&other.name)),
+        own,
+        other,
+        mean_average_precision: changes.map(|changes| changes.mean),
+        other_mean_average_precision: changes.map(|changes| changes.other_mean),
         queries: queries.collect(),
         gained,
         lost,

@@ -1,5 +1,7 @@
 //! What the gallery is, and its labels.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -41,10 +43,18 @@ pub(crate) struct GalleryBody {
     map: &'static str,
     /// `ready`, `computing` or `none`.
     failures: &'static str,
-    /// The gallery that this one is compared with.
+    /// The queries, where there is a set of them.
+    queries: Option<QuerySet>,
+    /// By whose rules queries are compared with the gallery; null where every item is compared with all others.
+    protocol: Option<ProtocolBody>,
+    /// What the other network is called that this one is compared with.
     compare: Option<String>,
+    /// What this network is called then.
+    compare_own: Option<String>,
     /// The training set whose images are looked for in the gallery.
     training: Option<String>,
+    /// Whether the images of the training set are at hand.
+    training_images: bool,
     limits: Limits,
 }
 
@@ -58,6 +68,29 @@ pub(crate) struct Limits {
     queries: usize,
 }
 
+/// The queries that the gallery is measured with.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QuerySet {
+    /// What they were read from, without its folder.
+    name: String,
+    count: usize,
+    /// Whether their images are at hand.
+    images: bool,
+}
+
+/// Which items count for a query.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProtocolBody {
+    /// Null where cameras alone decide, or nothing.
+    #[schema(example = "market1501")]
+    name: Option<&'static str>,
+    /// The benchmark.
+    #[schema(example = "Market-1501")]
+    title: Option<&'static str>,
+    /// The rules in words.
+    rule: String,
+}
+
 /// What the gallery is.
 #[utoipa::path(get, path = "/api/v1/gallery", tag = "gallery", responses((status = 200, body = GalleryBody)))]
 pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
@@ -65,6 +98,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
     let inside = gallery.read();
     let label_count = inside.catalog.labels.counts().count();
     let origin = gallery.origin();
+    let (compare_own, compare) = state.other.as_ref().map(|other| other.names(gallery)).unzip();
     Json(GalleryBody {
         name: last_part(gallery.name()),
         count: inside.catalog.len(),
@@ -81,8 +115,20 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         writable: state.options.token.is_some(),
         map: state.analysis.map.state(),
         failures: state.analysis.failures.state(),
-        compare: state.other.as_ref().map(|other| last_part(&other.name)),
-        training: state.training.as_deref().map(last_part),
+        queries: state.queries.as_ref().map(|queries| QuerySet {
+            name: last_part(&queries.name),
+            count: queries.catalog.len(),
+            images: queries.images.is_some(),
+        }),
+        protocol: state.rules.words.as_ref().map(|words| ProtocolBody {
+            name: state.rules.protocol.map(|protocol| protocol.name),
+            title: state.rules.protocol.map(|protocol| protocol.title),
+            rule: words.clone(),
+        }),
+        compare,
+        compare_own,
+        training: state.training.as_ref().map(|training| last_part(&training.name)),
+        training_images: state.training.as_ref().is_some_and(|training| training.images.is_some()),
         limits: Limits {
             upload_bytes: state.options.upload_bytes,
             k: state.options.k,
@@ -101,8 +147,8 @@ pub(super) fn last_part(path: &str) -> String {
 #[serde(deny_unknown_fields)]
 pub(crate) struct LabelParams {
     /// Only labels that contain this, whatever the case of its letters.
-    #[serde(default)]
-    prefix: String,
+    #[serde(default, alias = "prefix")]
+    contains: String,
     /// Most labels, at most 1,000.
     #[serde(default = "fifty")]
     limit: usize,
@@ -124,22 +170,32 @@ pub(crate) struct LabelList {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LabelCount {
     label: String,
-    /// Items with this label.
+    /// Items of the gallery with this label.
     count: usize,
+    /// Queries with this label.
+    queries: usize,
 }
 
-/// The labels of the gallery, sorted.
+/// The labels of the gallery and of the queries, sorted.
 #[utoipa::path(
     get, path = "/api/v1/labels", tag = "gallery", params(LabelParams),
     responses((status = 200, body = LabelList), (status = 400, body = ErrorBody))
 )]
 pub(crate) async fn labels(state: Shared, Params(params): Params<LabelParams>) -> Answer<Json<LabelList>> {
-    let wanted = params.prefix.to_lowercase();
+    let wanted = params.contains.to_lowercase();
     let inside = state.gallery.read();
-    let counts = inside.catalog.labels.counts();
-    let mut found: Vec<_> = counts.filter(|(label, _)| label.to_lowercase().contains(&wanted)).collect();
+    let mut counts: HashMap<&str, [usize; 2]> = HashMap::new();
+    let sides = [Some(&inside.catalog), state.queries.as_ref().map(|queries| &queries.catalog)];
+    for (at, catalog) in sides.iter().enumerate() {
+        let labels = catalog.iter().flat_map(|catalog| catalog.labels.counts());
+        let labels = labels.filter(|(label, _)| label.to_lowercase().contains(&wanted));
+        labels.for_each(|(label, count)| counts.entry(label).or_default()[at] = count);
+    }
+    let mut found: Vec<_> = counts.into_iter().collect();
     found.sort_unstable();
     let first = found.iter().take(params.limit.min(1000));
-    let labels = first.map(|&(label, count)| LabelCount { label: label.to_owned(), count }).collect();
+    let labels =
+        first.map(|&(label, [count, queries])| LabelCount { label: label.to_owned(), count, queries });
+    let labels = labels.collect();
     Ok(Json(LabelList { total: found.len(), labels }))
 }

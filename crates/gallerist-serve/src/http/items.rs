@@ -1,5 +1,8 @@
 //! The items of the gallery.
 
+use std::sync::Arc;
+
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -7,7 +10,9 @@ use super::error::{Answer, ErrorBody};
 use super::extract::{Id, Json, Params, PathId};
 use super::search::filter;
 use super::{Refusal, Shared};
+use crate::companion::{Set, Side};
 use crate::gallery::Catalog;
+use crate::state::State;
 
 /// Most items of a page.
 const PAGE: usize = 500;
@@ -19,6 +24,8 @@ const LOOKUP: usize = 1000;
 #[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct Item {
     id: Id,
+    /// Whether it is of the gallery, the queries or the training images.
+    set: Set,
     label: Option<String>,
     path: Option<String>,
     camera: Option<String>,
@@ -26,8 +33,13 @@ pub(crate) struct Item {
 
 impl Item {
     pub(crate) fn of(catalog: &Catalog, row: usize) -> Self {
+        Self::of_set(Set::Gallery, catalog, row)
+    }
+
+    pub(crate) fn of_set(set: Set, catalog: &Catalog, row: usize) -> Self {
         Self {
             id: Id(catalog.ids()[row]),
+            set,
             label: catalog.labels.get(row).map(str::to_owned),
             path: catalog.path(row).map(str::to_owned),
             camera: catalog.cameras.get(row).map(str::to_owned),
@@ -38,6 +50,12 @@ impl Item {
     pub(crate) fn find(catalog: &Catalog, id: u64) -> Option<Self> {
         catalog.row(id).map(|row| Self::of(catalog, row))
     }
+
+    /// The same of the gallery, the queries or the training images.
+    pub(crate) fn anywhere(state: &State, catalog: &Catalog, id: u64) -> Option<Self> {
+        let beside = || state.beside(id).map(|(set, side, row)| Self::of_set(set, &side.catalog, row));
+        Self::find(catalog, id).or_else(beside)
+    }
 }
 
 /// Which part of a long list.
@@ -45,6 +63,10 @@ impl Item {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ItemParams {
+    /// Of which set: `gallery`, `query`, `training`.
+    #[serde(default)]
+    #[param(inline)]
+    set: Set,
     /// Items to pass over.
     #[serde(default)]
     offset: usize,
@@ -73,24 +95,39 @@ pub(crate) struct ItemPage {
     items: Vec<Item>,
 }
 
-/// The items of the gallery, in its order.
+/// The items of the gallery, the queries or the training images, in their order.
 #[utoipa::path(
     get, path = "/api/v1/items", tag = "gallery", params(ItemParams),
-    responses((status = 200, body = ItemPage), (status = 400, body = ErrorBody))
+    responses(
+        (status = 200, body = ItemPage), (status = 400, body = ErrorBody),
+        (status = 404, description = "There is no such set", body = ErrorBody),
+    )
 )]
 pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> Answer<Json<ItemPage>> {
     let limit = params.limit.min(PAGE);
     let inside = state.gallery.read();
-    let catalog = &inside.catalog;
+    let side = |side: &'_ Option<Arc<Side>>, option: &str| {
+        side.clone().ok_or_else(|| {
+            Refusal::new(StatusCode::NOT_FOUND, "there is no such set of images")
+                .hint(format!("start the server with {option} FILE"))
+        })
+    };
+    let beside = match params.set {
+        Set::Gallery => None,
+        Set::Query => Some(side(&state.queries, "--queries")?),
+        Set::Training => Some(side(&state.training, "--training")?),
+    };
+    let catalog = beside.as_ref().map_or(&inside.catalog, |side| &side.catalog);
     let filter = filter(params.label, params.not_label, params.camera);
     if filter.is_empty() {
         let rows = (params.offset.min(catalog.len())..catalog.len()).take(limit);
-        let items = rows.map(|row| Item::of(catalog, row)).collect();
+        let items = rows.map(|row| Item::of_set(params.set, catalog, row)).collect();
         return Ok(Json(ItemPage { total: catalog.len(), items }));
     }
     let admission = catalog.admission(&filter);
     let rows: Vec<usize> = (0..catalog.len()).filter(|&row| admission.admits(row)).collect();
-    let items = rows.iter().skip(params.offset).take(limit).map(|&row| Item::of(catalog, row)).collect();
+    let part = rows.iter().skip(params.offset).take(limit);
+    let items = part.map(|&row| Item::of_set(params.set, catalog, row)).collect();
     Ok(Json(ItemPage { total: rows.len(), items }))
 }
 
@@ -116,7 +153,7 @@ pub(crate) async fn lookup(state: Shared, Json(lookup): Json<Lookup>) -> Answer<
         return Err(Refusal::bad(format!("{} ids, and {LOOKUP} may be looked up at once", lookup.ids.len())));
     }
     let inside = state.gallery.read();
-    let items = lookup.ids.iter().filter_map(|id| Item::find(&inside.catalog, id.0)).collect();
+    let items = lookup.ids.iter().filter_map(|id| Item::anywhere(&state, &inside.catalog, id.0)).collect();
     Ok(Json(ItemList { items }))
 }
 
@@ -124,7 +161,7 @@ pub(crate) async fn lookup(state: Shared, Json(lookup): Json<Lookup>) -> Answer<
 pub(crate) struct ItemBody {
     #[serde(flatten)]
     item: Item,
-    /// Other items with the same label.
+    /// Other items of the gallery with the same label.
     neighbours_same_label: usize,
 }
 
@@ -135,7 +172,8 @@ pub(crate) struct ItemBody {
 )]
 pub(crate) async fn item(state: Shared, PathId(id): PathId) -> Answer<Json<ItemBody>> {
     let inside = state.gallery.read();
-    let item = Item::find(&inside.catalog, id).ok_or_else(|| Refusal::no_item(id))?;
-    let alike = item.label.as_ref().map_or(0, |label| inside.catalog.labels.count(label) - 1);
+    let item = Item::anywhere(&state, &inside.catalog, id).ok_or_else(|| Refusal::no_item(id))?;
+    let itself = usize::from(item.set == Set::Gallery);
+    let alike = item.label.as_ref().map_or(0, |label| inside.catalog.labels.count(label) - itself);
     Ok(Json(ItemBody { item, neighbours_same_label: alike }))
 }

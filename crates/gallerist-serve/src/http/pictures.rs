@@ -4,29 +4,42 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use std::sync::Arc;
 use utoipa::IntoParams;
 
 use super::error::{Answer, ErrorBody};
 use super::extract::{Params, PathId};
 use super::{Refusal, Shared};
+use crate::companion::Set;
 use crate::images::{Encoded, Images, SIZES};
 
 /// A picture may be kept for a day, and after that be asked for by its ETag.
 const CACHING: &str = "private, max-age=86400";
 
-/// The image of an item.
-pub(super) fn find(state: &Shared, id: u64) -> Answer<(Arc<Images>, u32)> {
-    let images = state.images.as_ref().ok_or_else(|| {
-        Refusal::new(StatusCode::NOT_FOUND, "the images are not at hand")
-            .hint("start the server with --images PATH")
-    })?;
+/// The image of an item, of a query or of a training image.
+pub(super) fn find(state: &Shared, id: u64) -> Answer<(Images, u32)> {
+    let missing = |of: &str, option: &str| {
+        Refusal::new(StatusCode::NOT_FOUND, format!("the images{of} are not at hand"))
+            .hint(format!("start the server with {option} PATH"))
+    };
     let inside = state.gallery.read();
-    let row = inside.catalog.row(id).ok_or_else(|| Refusal::no_item(id))?;
-    let image = inside.catalog.path(row).and_then(|path| images.find(path)).ok_or_else(|| {
+    let found = match inside.catalog.row(id) {
+        Some(row) => {
+            let images = state.images.as_ref().ok_or_else(|| missing("", "--images"))?;
+            (images, inside.catalog.path(row))
+        }
+        None => {
+            let (set, side, row) = state.beside(id).ok_or_else(|| Refusal::no_item(id))?;
+            let images = side.images.as_ref().ok_or_else(|| match set {
+                Set::Training => missing(" of the training set", "--training-images"),
+                _ => missing(" of the queries", "--query-images"),
+            })?;
+            (images, side.catalog.path(row))
+        }
+    };
+    let image = found.1.and_then(|path| found.0.find(path)).ok_or_else(|| {
         Refusal::new(StatusCode::NOT_FOUND, format!("the image of item {id} is not among the images"))
     })?;
-    Ok((Arc::clone(images), image))
+    Ok((found.0.clone(), image))
 }
 
 fn answer(asked: &HeaderMap, encoded: &Encoded) -> Response {

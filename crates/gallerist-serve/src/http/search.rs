@@ -17,8 +17,10 @@ use super::items::Item;
 use super::upload::Form;
 use super::{Refusal, Shared};
 use crate::batch::Batcher;
+use crate::companion::{Set, Side};
 use crate::embedder::Embedder;
 use crate::gallery::{Catalog, Gallery, Query, same_class};
+use crate::protocol::{LeftOut, Shown};
 
 /// Which items a search may return, and how many.
 #[derive(Default, Deserialize, IntoParams)]
@@ -40,6 +42,21 @@ pub(crate) struct SearchParams {
     #[serde(default)]
     #[param(inline)]
     model: Model,
+    /// Which items are listed for a query of the query set.
+    #[serde(default)]
+    #[param(inline)]
+    view: View,
+}
+
+/// What a query of the query set is answered with.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum View {
+    /// The items that count by the gallery's protocol.
+    #[default]
+    Protocol,
+    /// All items, with what does not count marked.
+    All,
 }
 
 /// The gallery's embeddings, or those that it is compared with.
@@ -52,16 +69,38 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// The gallery, and the door to its search.
-    fn of(self, state: &Shared) -> Answer<(&Arc<Gallery>, &Batcher)> {
+    /// The gallery, its queries, and its search.
+    fn of(self, state: &Shared) -> Answer<Searched<'_>> {
         match (self, &state.other) {
-            (Self::Own, _) => Ok((&state.gallery, &state.search)),
-            (Self::Other, Some(other)) => Ok((&other.gallery, &other.search)),
+            (Self::Own, _) => {
+                let beside = [(Set::Query, &state.queries), (Set::Training, &state.training)];
+                Ok(Searched { gallery: &state.gallery, search: &state.search, beside })
+            }
+            (Self::Other, Some(other)) => {
+                let beside = [(Set::Query, &other.queries), (Set::Training, &None)];
+                Ok(Searched { gallery: &other.gallery, search: &other.search, beside })
+            }
             (Self::Other, None) => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
                     .hint("start the server with --compare FILE"))
             }
         }
+    }
+}
+
+/// What is searched, and the sets whose images it can be searched with.
+#[derive(Clone, Copy)]
+struct Searched<'a> {
+    gallery: &'a Arc<Gallery>,
+    search: &'a Batcher,
+    beside: [(Set, &'a Option<Arc<Side>>); 2],
+}
+
+impl Searched<'_> {
+    /// An image beside the gallery: its set, that set, and its row there.
+    fn beside(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
+        let sides = self.beside.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
+        sides.into_iter().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
     }
 }
 
@@ -75,7 +114,7 @@ impl SearchParams {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchBody {
-    /// Items of the gallery to search with; they are not among the results.
+    /// Items of the gallery to search with, which are not among the results, queries, or training images.
     #[serde(default)]
     ids: Vec<Id>,
     /// Embeddings to search with.
@@ -95,6 +134,9 @@ pub(crate) struct SearchBody {
     /// Whose embeddings are searched.
     #[serde(default)]
     model: Model,
+    /// Which items are listed for a query of the query set.
+    #[serde(default)]
+    view: View,
 }
 
 /// The ranked list of a search.
@@ -102,7 +144,19 @@ pub(crate) struct SearchBody {
 pub(crate) struct Results {
     took_ms: Took,
     queries: Vec<QueryBody>,
+    /// The rules that hold where the query is of the query set; else null.
+    protocol: Option<ViewBody>,
     results: Vec<Hit>,
+}
+
+/// How the gallery's protocol sees a query.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ViewBody {
+    /// Null where no published protocol holds.
+    #[schema(example = "Market-1501")]
+    title: Option<&'static str>,
+    /// Items of the gallery that do not count for this query.
+    left_out: usize,
 }
 
 /// Milliseconds.
@@ -125,6 +179,10 @@ pub(crate) struct QueryBody {
     label: Option<String>,
     /// The name of an uploaded file.
     name: Option<String>,
+    #[serde(skip)]
+    camera: Option<String>,
+    #[serde(skip)]
+    set: Set,
 }
 
 /// An item that was found.
@@ -138,8 +196,11 @@ pub(crate) struct Hit {
     distance: f32,
     /// The cosine of the embeddings, from -1 to 1; null where the gallery is compared by the Euclidean distance.
     similarity: Option<f32>,
-    /// Whether it is of the class of the query; null where the queries have no label, or not the same.
+    /// Whether it is of the class of the query; null where the queries have no label, or not the same, and
+    /// where the item does not count.
     right: Option<bool>,
+    /// Why it does not count for the query by the gallery's protocol; null where it does.
+    left_out: Option<LeftOut>,
 }
 
 /// A query being put together: rows as the gallery's are compared, and what they are called.
@@ -155,8 +216,17 @@ impl Asked {
         Self { began: Instant::now(), took: Took::default(), rows: Vec::new(), names: Vec::new() }
     }
 
-    /// Adds an item of the gallery.
-    async fn item(&mut self, gallery: &Arc<Gallery>, id: u64) -> Answer<()> {
+    /// Adds an item of the gallery, or an image beside it.
+    async fn item(&mut self, searched: Searched<'_>, id: u64) -> Answer<()> {
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        if let Some((set, side, row)) = searched.beside(id) {
+            self.rows.extend(side.rows.row(row));
+            let Shown { label, camera } = Shown::of(&side.catalog, row);
+            let (label, camera) = (text(label), text(camera));
+            self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera, set });
+            return Ok(());
+        }
+        let gallery = searched.gallery;
         let embedding = match gallery.is_index() {
             false => gallery.embedding(id),
             // It may be in a database, and the database may be slow.
@@ -171,8 +241,9 @@ impl Asked {
         })?;
         self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
         let inside = gallery.read();
-        let label = inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)).map(str::to_owned);
-        self.names.push(QueryBody { id: Some(Id(id)), label, name: None });
+        let label = text(inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)));
+        let set = Set::Gallery;
+        self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera: None, set });
         Ok(())
     }
 
@@ -186,7 +257,7 @@ impl Asked {
             )));
         }
         self.rows.extend(as_compared(gallery.metric(), vector)?);
-        self.names.push(QueryBody { id: None, label: None, name });
+        self.names.push(QueryBody { id: None, label: None, name, camera: None, set: Set::Gallery });
         Ok(())
     }
 
@@ -249,28 +320,47 @@ fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
 
 async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<Json<Results>> {
     let k = params.k();
-    let filter = filter(params.label, params.not_label, params.camera);
+    let rules = &state.rules;
+    let of_set = asked.names.iter().filter(|query| query.set == Set::Query);
+    let of_set: Vec<Shown> = of_set.map(QueryBody::shown).collect();
+    let strict = params.view == View::Protocol && !of_set.is_empty();
+    let mut not_label = params.not_label;
+    not_label.extend(rules.junk.filter(|_| strict).map(str::to_owned));
+    let filter = filter(params.label, not_label, params.camera);
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
     let searched = params.model.of(state)?;
-    let vector = asked.mean(searched.0)?;
+    let vector = asked.mean(searched.gallery)?;
     let begin = Instant::now();
-    // The queries themselves may be found, too.
-    let found = searched.1.search(Query { vector, k: k + own.len(), filter }).await?;
+    // The queries themselves may be found, and what their cameras saw of them.
+    let (junk, seen) = rules.count(&state.gallery.read().catalog, &of_set);
+    let more = own.len() + if strict { seen } else { 0 };
+    let found = searched.search.search(Query { vector, k: k + more, filter }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
-    let metric = searched.0.metric();
+    let metric = searched.gallery.metric();
     let inside = state.gallery.read();
     let label = common_label(&asked.names);
     let results = found
         .into_iter()
         .filter(|(id, _)| !own.contains(id))
-        .filter_map(|(id, distance)| Some((inside.catalog.row(id)?, distance)))
+        .filter_map(|(id, distance)| {
+            let row = inside.catalog.row(id)?;
+            let item = Shown::of(&inside.catalog, row);
+            let left_out = of_set.iter().find_map(|&query| rules.left_out(query, item));
+            (!strict || left_out.is_none()).then_some((row, distance, left_out))
+        })
         .take(k)
         .enumerate()
-        .map(|(at, (row, distance))| hit(&inside.catalog, at + 1, row, distance, metric, label))
+        .map(|(at, (row, distance, left_out))| {
+            let hit = hit(&inside.catalog, at + 1, row, distance, metric, label);
+            Hit { left_out, right: hit.right.filter(|_| left_out.is_none()), ..hit }
+        })
         .collect();
     asked.took.total = milliseconds(asked.began.elapsed());
-    Ok(Json(Results { took_ms: asked.took, results, queries: asked.names }))
+    let title = rules.protocol.map(|protocol| protocol.title);
+    let protocol = (!of_set.is_empty()).then_some(ViewBody { title, left_out: junk + seen });
+    drop(of_set);
+    Ok(Json(Results { took_ms: asked.took, results, protocol, queries: asked.names }))
 }
 
 /// Items with one of these labels and none of those, from one of these cameras; an empty list is no
@@ -304,6 +394,13 @@ fn hit(
         distance,
         similarity: (metric == Metric::Cosine).then_some(1.0 - distance * distance / 2.0),
         right: label.map(|label| found.is_some_and(|found| same_class(label, found))),
+        left_out: None,
+    }
+}
+
+impl QueryBody {
+    fn shown(&self) -> Shown<'_> {
+        Shown { label: self.label.as_deref(), camera: self.camera.as_deref() }
     }
 }
 
@@ -318,7 +415,7 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The items nearest to an item, which is not among them.
+/// The items nearest to an item, which is not among them, to a query or to a training image.
 #[utoipa::path(
     get, path = "/api/v1/items/{id}/similar", tag = "search",
     params(("id" = String, Path, description = "The item"), SearchParams),
@@ -331,7 +428,7 @@ pub(crate) async fn similar(
 ) -> Answer<Json<Results>> {
     check(&state, &params, 1)?;
     let mut asked = Asked::new();
-    asked.item(params.model.of(&state)?.0, id).await?;
+    asked.item(params.model.of(&state)?, id).await?;
     run(&state, asked, params).await
 }
 
@@ -344,16 +441,16 @@ pub(crate) async fn similar(
     )
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
-    let SearchBody { ids, vectors, k, label, not_label, camera, model } = body;
-    let params = SearchParams { k, label, not_label, camera, model };
+    let SearchBody { ids, vectors, k, label, not_label, camera, model, view } = body;
+    let params = SearchParams { k, label, not_label, camera, model, view };
     check(&state, &params, ids.len() + vectors.len())?;
-    let (gallery, _) = model.of(&state)?;
+    let searched = model.of(&state)?;
     let mut asked = Asked::new();
     for id in ids {
-        asked.item(gallery, id.0).await?;
+        asked.item(searched, id.0).await?;
     }
     for vector in vectors {
-        asked.vector(gallery, vector, None)?;
+        asked.vector(searched.gallery, vector, None)?;
     }
     run(&state, asked, params).await
 }
@@ -402,6 +499,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         not_label: form.take_all("not_label"),
         camera: form.take_all("camera"),
         model: Model::Own,
+        view: View::All,
     };
     check(&state, &params, ids.len() + form.images.len())?;
     let mut asked = Asked::new();
@@ -413,7 +511,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         asked.vector(&state.gallery, vector, name)?;
     }
     for id in ids {
-        asked.item(&state.gallery, id.0).await?;
+        asked.item(Model::Own.of(&state)?, id.0).await?;
     }
     run(&state, asked, params).await
 }

@@ -1,6 +1,8 @@
 //! The server from outside: real connections to a small gallery.
 
 mod common;
+mod queries;
 mod refusals;
+mod requests;
 mod search;
 mod views;

@@ -93,7 +93,7 @@ fn filters_leave_what_passes_all_of_them() {
     let others = server.json("/api/v1/items?not_label=red&not_label=blue");
     assert_eq!(others["total"], 4);
     assert_eq!(server.json("/api/v1/items?camera=c1")["total"], 0);
-    let names = server.json("/api/v1/labels?prefix=R&limit=2");
+    let names = server.json("/api/v1/labels?contains=R&limit=2");
     assert_eq!(
         names,
         json!({"total": 2, "labels": [

@@ -3,7 +3,7 @@
 use crate::common::{Fixture, PER_CLASS, Running, holds, options, square};
 use gallerist_retrieval::index::stable_id;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
-use gallerist_serve::{Contents, Gallery, Images, Options};
+use gallerist_serve::{Companion, Contents, Gallery, Images, Options};
 use serde_json::{Value, json};
 
 #[test]
@@ -184,13 +184,22 @@ fn the_other_network_is_compared_among_the_images_that_both_have() {
     at_angles(&[40.5, 200.0], &["b", "z"]).save(&training).unwrap();
     let gallery = Gallery::from_set("g", ours).unwrap();
     let server = Running::start(
-        Contents { compare: Some(path), training: Some(training), ..gallery.into() },
+        Contents {
+            compare: Some(path),
+            training: Some(Companion::open(&training).unwrap()),
+            ..gallery.into()
+        },
         options(),
     );
     assert_eq!(server.json("/api/v1/gallery")["compare"], "other.safetensors");
     let compared = server.ready("/api/v1/compare?sort=gained");
     let counts = ["total", "gained", "lost", "same"].map(|key| compared[key].as_u64().unwrap());
     assert_eq!(counts, [4, 2, 0, 2]);
+    assert_eq!((&compared["own"], &compared["other"]), (&json!("g"), &json!("other.safetensors")));
+    // 1, 1/2, 1/2, 1 without the last item; the other answers all.
+    let means = ["mean_average_precision", "other_mean_average_precision"];
+    let [own, other] = means.map(|key| compared[key].as_f64().unwrap());
+    assert!((own - (1.0 + 0.5 + 1.0 / 3.0 + 1.0) / 4.0).abs() < 1e-12 && other == 1.0, "{own} {other}");
     let first = &compared["queries"][0];
     assert_eq!((&first["item"]["id"], &first["other_average_precision"]), (&id(2), &json!(1.0)));
     assert!((first["change"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12);
@@ -209,7 +218,8 @@ fn the_other_network_is_compared_among_the_images_that_both_have() {
     let leaks = server.ready("/api/v1/leaks");
     assert_eq!(leaks["total"], 1);
     let leak = &leaks["pairs"][0];
-    assert_eq!((&leak["a"]["id"], &leak["b"]), (&id(3), &json!({"path": "0.png", "label": "b"})));
+    let b = ["set", "path", "label"].map(|key| leak["b"][key].as_str().unwrap());
+    assert_eq!((&leak["a"]["id"], b), (&id(3), ["training", "0.png", "b"]));
 }
 
 #[test]

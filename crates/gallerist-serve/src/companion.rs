@@ -1,0 +1,126 @@
+//! Images beside the gallery: queries, and the training set.
+
+use std::path::Path;
+
+use gallerist_retrieval::index::{Items, stable_id};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Matrix, short_fingerprint};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::gallery::{Catalog, Gallery, as_compared};
+use crate::images::Images;
+use crate::{Error, Result};
+
+/// Images beside the gallery, embedded by the gallery's network: queries, or a training set.
+#[derive(Clone)]
+pub struct Companion {
+    name: String,
+    set: EmbeddingSet,
+    images: Option<Images>,
+}
+
+impl Companion {
+    /// Reads a file of embeddings.
+    ///
+    /// # Errors
+    /// What the file's reader refuses.
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Self::from_set(path.display().to_string(), EmbeddingSet::load(path)?))
+    }
+
+    /// Embeddings in memory.
+    pub fn from_set(name: impl Into<String>, set: EmbeddingSet) -> Self {
+        Self { name: name.into(), set, images: None }
+    }
+
+    /// The same with the images behind the embeddings.
+    #[must_use]
+    pub fn with_images(self, images: Option<Images>) -> Self {
+        Self { images, ..self }
+    }
+
+    /// The embeddings and what is known about them.
+    pub fn set(&self) -> &EmbeddingSet {
+        &self.set
+    }
+}
+
+/// What an item belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Set {
+    /// What is searched.
+    #[default]
+    Gallery,
+    /// The queries that the gallery is measured with.
+    Query,
+    /// The images that the network was trained on.
+    Training,
+}
+
+impl Set {
+    /// What messages call it.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Gallery => "gallery",
+            Self::Query => "query set",
+            Self::Training => "training set",
+        }
+    }
+}
+
+/// A companion made ready: its items can be shown and searched with, and are never found.
+pub(crate) struct Side {
+    pub(crate) name: String,
+    pub(crate) catalog: Catalog,
+    /// Rows as the gallery's are compared, in the order of the catalog.
+    pub(crate) rows: Matrix,
+    /// How the gallery's rows are compared.
+    pub(crate) metric: Metric,
+    pub(crate) images: Option<Images>,
+    /// The protocol of the images' data set, as their file names it.
+    pub(crate) protocol: Option<String>,
+}
+
+impl Side {
+    /// Refuses images that were embedded by another network than the gallery.
+    pub(crate) fn new(of: Set, companion: Companion, gallery: &Gallery) -> Result<Self> {
+        let Companion { name, set, images } = companion;
+        check(of, &name, &set, gallery)?;
+        let metric = gallery.metric();
+        let rows = as_compared(metric, &set.embeddings);
+        let protocol = set.protocol.clone();
+        let items = Items::from_set(set)?;
+        let mut catalog = Catalog::default();
+        for row in 0..items.len() {
+            let item = items.item(row);
+            // The same image may be in the gallery, too: an id of its own says which of the two is meant.
+            let id = stable_id(&format!("{of:?} {}", item.id));
+            catalog.push(id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+        }
+        Ok(Self { name, catalog, rows, metric, images, protocol })
+    }
+}
+
+fn check(of: Set, name: &str, set: &EmbeddingSet, gallery: &Gallery) -> Result<()> {
+    let metrics = [gallery.origin().metric, set.metric].map(Option::unwrap_or_default);
+    if gallery.metric() != Metric::Cosine && metrics[0] != metrics[1] {
+        let [first, other] = metrics;
+        return Err(gallerist_retrieval::Error::Metrics { first, other }.into());
+    }
+    let (of, dimensions) = (of.words(), gallery.dimensions());
+    let (rows, cols) = (set.embeddings.rows(), set.embeddings.cols());
+    let problem = match (&gallery.origin().model, &set.model) {
+        (Some(model), Some(other)) if model != other => format!(
+            "the {of} `{name}` was embedded with the network {}, the gallery with {}",
+            short_fingerprint(other),
+            short_fingerprint(model)
+        ),
+        _ if cols != dimensions || rows == 0 => {
+            format!("the {of} `{name}` has {rows} rows of {cols} values, the gallery's have {dimensions}")
+        }
+        _ => return Ok(set.embeddings.check_finite("the embeddings")?),
+    };
+    Err(Error::Option { problem, hint: Some(format!("embed the {of} with the gallery's network")) })
+}

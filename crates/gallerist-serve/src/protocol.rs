@@ -1,0 +1,282 @@
+//! Which items of the gallery count for a query.
+
+use gallerist_retrieval::eval::{PROTOCOLS, Protocol, Setting};
+use gallerist_retrieval::labels::SEPARATOR;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::companion::Side;
+use crate::gallery::{Catalog, Gallery, same_class};
+use crate::{Error, Result};
+
+/// Compares by no published protocol.
+pub(crate) const NONE: &str = "none";
+
+/// Why an item of the gallery does not count for a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LeftOut {
+    /// The protocol leaves it out for every query.
+    Junk,
+    /// It shows the query's class from the query's own camera.
+    SameCamera,
+}
+
+/// Label and camera of an item.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown<'a> {
+    pub(crate) label: Option<&'a str>,
+    pub(crate) camera: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of(catalog: &'a Catalog, row: usize) -> Self {
+        Self { label: catalog.labels.get(row), camera: catalog.cameras.get(row) }
+    }
+}
+
+/// The rules of the gallery's protocol. They are those of
+/// [`Plan::rules`](gallerist_retrieval::eval::Plan::rules), for a gallery whose rows come and go.
+pub(crate) struct Rules {
+    /// The protocol of queries and gallery.
+    pub(crate) protocol: Option<&'static Protocol>,
+    pub(crate) junk: Option<&'static str>,
+    cameras: bool,
+    /// The same in words; `None` where every item is a query and all others count.
+    pub(crate) words: Option<String>,
+}
+
+impl Rules {
+    /// The rules of the protocol that is asked for (`none`: of none), or of the one that queries and gallery
+    /// name. Without a protocol cameras count where both sides have them, as in `gallerist evaluate`.
+    pub(crate) fn new(
+        asked: Option<&str>,
+        gallery: &Gallery,
+        queries: Option<&Side>,
+        note: fn(&str),
+    ) -> Result<Self> {
+        let named = |name: &str| {
+            Protocol::named(name).ok_or_else(|| Error::Option {
+                problem: format!("there is no protocol `{name}`"),
+                hint: Some(format!(
+                    "the protocols are {}; `{NONE}` compares by none",
+                    PROTOCOLS.iter().map(|protocol| protocol.name).collect::<Vec<_>>().join(", ")
+                )),
+            })
+        };
+        let Some(queries) = queries else { return Self::without_queries(asked, gallery, named, note) };
+        let protocol = match asked {
+            Some(NONE) => None,
+            Some(name) => {
+                let protocol = named(name)?;
+                if protocol.setting == Setting::EveryImage {
+                    return Err(Error::Option {
+                        problem: format!(
+                            "the protocol `{name}` compares every image with all the others, and there are queries"
+                        ),
+                        hint: Some("leave --queries or --protocol out".to_owned()),
+                    });
+                }
+                Some(protocol)
+            }
+            None => {
+                let (ours, theirs) = (gallery.protocol(), queries.protocol.as_deref());
+                if ours != theirs && (ours.is_some() || !gallery.is_index()) {
+                    let name = |of: Option<&str>| of.unwrap_or("none").to_owned();
+                    note(&format!(
+                        "the protocol of the queries is {}, that of the gallery is {}; compared by none",
+                        name(theirs),
+                        name(ours)
+                    ));
+                }
+                // An index does not keep the name.
+                let common = theirs.filter(|name| ours == Some(name) || ours.is_none() && gallery.is_index());
+                let protocol = common.map(named).transpose()?;
+                protocol.filter(|protocol| protocol.setting != Setting::EveryImage)
+            }
+        };
+        let inside = gallery.read();
+        let sides = [&queries.catalog, &inside.catalog];
+        let without = sides.iter().position(|catalog| catalog.cameras.counts().next().is_none());
+        let cameras = match protocol {
+            _ if asked == Some(NONE) => false,
+            None => without.is_none(),
+            Some(protocol) if protocol.setting != Setting::Cameras => false,
+            Some(protocol) => {
+                if let Some(side) = without {
+                    return Err(Error::Option {
+                        problem: format!(
+                            "the protocol `{}` needs the camera of each image, and the {} none",
+                            protocol.name,
+                            ["queries have", "gallery has"][side]
+                        ),
+                        hint: Some(format!("compare without cameras: --protocol {NONE}")),
+                    });
+                }
+                true
+            }
+        };
+        let sets = |catalog: &&Catalog| catalog.labels.counts().any(|(label, _)| label.contains(SEPARATOR));
+        if cameras && sides.iter().any(sets) {
+            return Err(Error::Option {
+                problem: "comparing across cameras needs one class per image, and some have several labels \
+                          (`a|b`)"
+                    .to_owned(),
+                hint: Some(format!("compare without cameras: --protocol {NONE}")),
+            });
+        }
+        let mut rules =
+            Self { protocol, junk: protocol.and_then(|protocol| protocol.junk), cameras, words: None };
+        rules.words = Some(rules.describe(&queries.catalog, &inside.catalog));
+        Ok(rules)
+    }
+
+    /// Every item is a query. A protocol of queries cannot be followed, but its junk stays left out.
+    fn without_queries(
+        asked: Option<&str>,
+        gallery: &Gallery,
+        named: impl Fn(&str) -> Result<&'static Protocol>,
+        note: fn(&str),
+    ) -> Result<Self> {
+        let protocol = match asked {
+            Some(NONE) => None,
+            Some(name) => Some(named(name)?),
+            None => gallery.protocol().and_then(Protocol::named),
+        };
+        let protocol = protocol.filter(|protocol| protocol.setting != Setting::EveryImage);
+        let rules = Self { protocol: None, junk: protocol.and_then(|p| p.junk), cameras: false, words: None };
+        let Some(protocol) = protocol else { return Ok(rules) };
+        if asked.is_some() {
+            return Err(Error::Option {
+                problem: format!("the protocol `{}` compares queries with a gallery", protocol.name),
+                hint: Some("give the queries, too: --queries FILE".to_owned()),
+            });
+        }
+        let junk = rules.junk.map_or(0, |label| gallery.read().catalog.labels.count(label));
+        let left_out = rules.junk.filter(|_| junk > 0).map(|label| {
+            format!(
+                "; {} with the label {label} {} left out",
+                items(junk),
+                if junk == 1 { "is" } else { "are" }
+            )
+        });
+        let words = format!(
+            "{} is measured by queries, and there are none: every item is a query against all the others{}.",
+            protocol.title,
+            left_out.unwrap_or_default()
+        );
+        note(&format!("{words} Give the queries: --queries FILE"));
+        Ok(Self { words: Some(words), ..rules })
+    }
+
+    fn describe(&self, queries: &Catalog, gallery: &Catalog) -> String {
+        let junk = self.junk.map_or(0, |label| gallery.labels.count(label));
+        let mut words = self.protocol.map_or_else(String::new, |p| format!("Protocol of {}: ", p.title));
+        let queries = match queries.len() {
+            1 => "1 query".to_owned(),
+            n => format!("{} queries", grouped(n)),
+        };
+        words += &format!("{queries} against {}.", items(gallery.len() - junk));
+        if let Some(label) = self.junk.filter(|_| junk > 0) {
+            words += &format!(" Junk, {} with the label {label}, does not count.", items(junk));
+        }
+        if self.cameras {
+            words += " Items of a query's label from its own camera do not count for it.";
+        }
+        if self.protocol.is_none() && !self.cameras {
+            words += " All items count.";
+        }
+        words
+    }
+
+    /// Why `item` does not count for `query`; `None` where it does.
+    pub(crate) fn left_out(&self, query: Shown, item: Shown) -> Option<LeftOut> {
+        if self.junk.is_some() && self.junk == item.label {
+            return Some(LeftOut::Junk);
+        }
+        let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
+        let alike = || query.label.zip(item.label).is_some_and(|(a, b)| same_class(a, b));
+        (self.cameras && same(query.camera, item.camera) && alike()).then_some(LeftOut::SameCamera)
+    }
+
+    /// Items that do not count for any of these queries: junk, and at most so many that their cameras saw.
+    pub(crate) fn count(&self, gallery: &Catalog, queries: &[Shown]) -> (usize, usize) {
+        let junk = self.junk.filter(|_| !queries.is_empty()).map_or(0, |junk| gallery.labels.count(junk));
+        let seen = |query: &Shown| match (query.label, query.camera) {
+            (Some(label), Some(camera)) if self.cameras && self.junk != query.label => {
+                gallery.seen_by(label, camera)
+            }
+            _ => 0,
+        };
+        (junk, queries.iter().map(seen).sum())
+    }
+
+    /// Whether cameras count.
+    pub(crate) fn uses_cameras(&self) -> bool {
+        self.cameras
+    }
+}
+
+fn items(count: usize) -> String {
+    match count {
+        1 => "1 item".to_owned(),
+        n => format!("{} items", grouped(n)),
+    }
+}
+
+/// 19,732.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gallerist_retrieval::eval::{Named, Plan};
+
+    #[test]
+    fn the_rules_are_those_of_the_evaluation_for_every_pair() {
+        let text = |of: &[&str]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (of_queries, seen_by) = (text(&["0001", "0001", "0002"]), text(&["1", "2", "1"]));
+        let labels = text(&["0001", "0001", "0002", "-1", "0000", "-1"]);
+        let cameras = text(&["1", "2", "1", "1", "2", "2"]);
+        let protocols = ["market1501", "duke", "inshop"].map(|name| Protocol::named(name).unwrap());
+        for protocol in protocols {
+            let uses = protocol.setting == Setting::Cameras;
+            let rules = Rules { protocol: Some(protocol), junk: protocol.junk, cameras: uses, words: None };
+            let side = |labels, cameras| Named { labels, cameras: Some(cameras) };
+            let (queries, gallery) = (side(&of_queries[..], &seen_by[..]), side(&labels[..], &cameras[..]));
+            let wanted = Plan::of(protocol).rules(queries, Some(gallery)).unwrap();
+            for query in 0..of_queries.len() {
+                for item in 0..labels.len() {
+                    let asked = Shown { label: Some(&of_queries[query]), camera: Some(&seen_by[query]) };
+                    let of = Shown { label: Some(&labels[item]), camera: Some(&cameras[item]) };
+                    let counts = rules.left_out(asked, of).is_none();
+                    assert_eq!(
+                        counts,
+                        wanted.verdict(query, item).counts(),
+                        "{} {query} {item}",
+                        protocol.name
+                    );
+                    assert_eq!(rules.left_out(asked, of) == Some(LeftOut::Junk), wanted.is_junk(item));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!(
+            [0, 12, 999, 1000, 19_732, 1_234_567].map(grouped),
+            ["0", "12", "999", "1,000", "19,732", "1,234,567"]
+        );
+    }
+}
