@@ -53,7 +53,7 @@ def main():
         n, _, height, width = golden["input"]
         x = (2 * formula.unit("input", int(np.prod(golden["input"]))) - 1).reshape(golden["input"]).astype(np.float32)
         heads = [np.array(rows).reshape(n, -1) for rows in golden["evaluation"]]
-        wanted = {"--raw": np.concatenate(heads, 1), None: unit(np.concatenate(heads, 1))}
+        wanted = {"--normalize=no": np.concatenate(heads, 1), None: unit(np.concatenate(heads, 1))}
         if len(heads) > 1:
             wanted["--combine=normalize-then-concat"] = unit(np.concatenate([unit(h) for h in heads], 1))
             wanted["--head=M,L"] = unit(np.concatenate([heads[1], heads[0]], 1))

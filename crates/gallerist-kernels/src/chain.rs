@@ -53,7 +53,7 @@ struct Layer {
     affine: Affine,
     activation: Activation,
     batch_statistics: bool,
-    /// The convolution's result.
+    /// The convolution's result; empty where it is not kept.
     maps: Buffer,
 }
 
@@ -89,13 +89,14 @@ pub(crate) struct ChainGradients {
 
 impl Chain {
     /// The result of a chain, mean and variance of every layer that took them of the batch, and what the
-    /// backward pass needs.
+    /// backward pass needs; not the layers' maps unless `keep`: their memory serves the next layers.
     pub(crate) fn forward(
         x: &[f32],
         maps: Maps,
         layers: Vec<(LayerOptions, LayerValues)>,
         shortcut: Shortcut,
         other: Option<&[f32]>,
+        keep: bool,
     ) -> (Buffer, Vec<Option<Moments>>, Chain) {
         let mut done: Vec<Layer> = Vec::with_capacity(layers.len());
         let mut all_moments = Vec::with_capacity(layers.len());
@@ -114,6 +115,9 @@ impl Chain {
                 (None, Some([mean, variance])) => [mean, variance],
                 (None, None) => unreachable!("statistics are of the batch or given"),
             };
+            if let (false, Some(before)) = (keep, done.last_mut()) {
+                before.maps = Buffer::new(0);
+            }
             let affine = Affine::new(&values.gamma, &values.beta, mean, variance, options.epsilon);
             input = sizes.output;
             done.push(Layer {
@@ -126,9 +130,12 @@ impl Chain {
             });
             all_moments.push(moments);
         }
-        let last = done.last().expect("a chain has a layer");
+        let last = done.last_mut().expect("a chain has a layer");
         let other = if shortcut == Shortcut::Input { Some(x) } else { other };
         let y = norm::apply(&last.maps, &last.affine, other, last.activation);
+        if !keep {
+            last.maps = Buffer::new(0);
+        }
         (y, all_moments, Chain { layers: done, shortcut })
     }
 
@@ -325,7 +332,7 @@ mod tests {
             statistics: Some([parameter(&[0.0; 2]), parameter(&[1.0; 2])]),
         };
         let layers = vec![(options, values)];
-        let (y, _, chain) = Chain::forward(&x, maps, layers, Shortcut::None, None);
+        let (y, _, chain) = Chain::forward(&x, maps, layers, Shortcut::None, None, true);
         let dy = vec![1.0; y.len()];
         let nothing = Wanted { weight: false, affine: false };
         let sums = chain.sum(&dy, nothing);

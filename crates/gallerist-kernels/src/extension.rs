@@ -239,7 +239,7 @@ impl KernelOps for Flex {
         layers: Vec<LayerOptions>,
         shortcut: Shortcut,
     ) -> Vec<FlexTensor> {
-        let (y, moments, _) = chain(&tensors.0, layers, shortcut);
+        let (y, moments, _) = chain(&tensors.0, layers, shortcut, false);
         std::iter::once(y).chain(moments).collect()
     }
 
@@ -280,11 +280,12 @@ fn tensors_of(layer: &LayerOptions) -> usize {
     if layer.batch_statistics { 3 } else { 5 }
 }
 
-/// Result, statistics of the batch, and what the backward pass needs.
+/// Result, statistics of the batch, and what the backward pass needs, which is there only with `keep`.
 fn chain(
     tensors: &[FlexTensor],
     layers: Vec<LayerOptions>,
     shortcut: Shortcut,
+    keep: bool,
 ) -> (FlexTensor, Vec<FlexTensor>, ChainState) {
     let input = Maps::of(&tensors[0]);
     let x = Values::of(&tensors[0]);
@@ -309,7 +310,7 @@ fn chain(
         };
         all.push((options, values));
     }
-    let (y, moments, chain) = Chain::forward(&x, input, all, shortcut, other.as_deref());
+    let (y, moments, chain) = Chain::forward(&x, input, all, shortcut, other.as_deref(), keep);
     let y = tensor(y, chain.output());
     let moments = moments.iter().flatten().flat_map(|of| [vector(&of.mean), vector(&of.variance)]);
     let moments = moments.collect();
@@ -756,7 +757,7 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
             at += tensors_of(layer);
         }
         let primitives: Vec<FlexTensor> = tensors.iter().map(|tensor| tensor.primitive().clone()).collect();
-        let (y, moments, state) = chain(&primitives, layers, shortcut);
+        let (y, moments, state) = chain(&primitives, layers, shortcut, true);
         let y = match nodes.len() {
             5 => track_chain::<C, 5>(nodes, state, y),
             8 => track_chain::<C, 8>(nodes, state, y),

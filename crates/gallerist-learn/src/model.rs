@@ -16,7 +16,7 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use crate::checkpoint::{self, Checkpoint};
 use crate::device::on_device;
 use crate::network::{Combine, HeadChoice, InputShape, Network};
-use crate::train::config::threads as resolved;
+use crate::train::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
 use crate::train::{RunConfig, RunDirectory, Which, published_protocol};
 use crate::{Error, Result, params};
 
@@ -325,6 +325,27 @@ impl Model {
         Ok((Embedded { set, broken, cache_problem }, items))
     }
 
+    /// Images that are embedded at once, each of them `views` tensors: as many as the run file's `[evaluation]` says or
+    /// has memory for. The embeddings are the same, to the bit, for any number.
+    pub fn images_at_once(&self, views: usize) -> usize {
+        const MOST: usize = 256;
+        let EvaluationConfig { batch_size, memory_mib, .. } = self.config.evaluation;
+        let tensors = match (batch_size, memory_mib) {
+            (0, memory_mib) => {
+                let on_processor = self.device == Device::flex();
+                let memory_mib = match memory_mib {
+                    0 if on_processor => MEMORY_PER_THREAD_MIB.saturating_mul(rayon::current_num_threads()),
+                    0 => MEMORY_OF_GPU_MIB,
+                    given => given,
+                };
+                (memory_mib.saturating_mul(1 << 20) / self.network.bytes_per_image()).min(MOST)
+            }
+            (given, _) => given,
+        };
+        // As many tensors at once, whether an image is one or ten of them.
+        (tensors / views).max(1)
+    }
+
     /// The embeddings alone, with the index of the image of each row.
     pub(crate) fn embed_items(
         &self,
@@ -337,9 +358,7 @@ impl Model {
         let mut rows: Vec<f32> = Vec::new();
         let mut items: Vec<u32> = Vec::with_capacity(set.len());
         let mut broken = Vec::new();
-        let batch_size = self.config.evaluation.batch_size;
-        // As many tensors at once, whether an image is one or ten of them.
-        let plan = BatchPlan::in_order(set.len(), (batch_size / store.transform().views()).max(1));
+        let plan = BatchPlan::in_order(set.len(), self.images_at_once(store.transform().views()));
         for batch in Loader::new(store.clone(), plan, LoaderOptions::evaluation(resolved(threads)))? {
             let batch = batch?;
             broken.extend(batch.broken.iter().cloned());
@@ -459,6 +478,56 @@ mod tests {
         // A folder that cannot be made.
         let error = model(None).with_cache(Some(&folder.path().join("1.bmp/below"))).unwrap_err();
         assert!(error.to_string().contains("1.bmp"), "{error}");
+    }
+
+    #[test]
+    fn embeddings_are_the_same_bits_for_any_number_of_images_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for image in 0..9u8 {
+            let mut file = bitmap(image % 2 == 0);
+            file[54..].iter_mut().enumerate().for_each(|(i, v)| *v = v.wrapping_add(image * i as u8));
+            std::fs::write(folder.path().join(format!("{image}.bmp")), file).unwrap();
+        }
+        for network in [
+            "kind = \"conv_blocks\"\nchannels = [6, 20]\ndimensions = 3",
+            "kind = \"mobilenet_v2\"\ndimensions = 8",
+            "kind = \"resnet\"\ndepth = 18\ndimensions = 8",
+        ] {
+            let rows = |setting: &str| {
+                let text = format!("[image]\nsize = 32\n[network]\n{network}\n[evaluation]\n{setting}");
+                let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+                let input = InputShape { channels: 3, height: 32, width: 32 };
+                let model = Model::new(config.clone(), input, config.network.init(input, 1, &Device::flex()).unwrap());
+                let images = ImageSet::open(folder.path()).unwrap();
+                let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
+                embedded.as_slice().iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+            };
+            let chosen = rows("");
+            for at_once in [1, 2, 4, 9] {
+                assert_eq!(rows(&format!("batch_size = {at_once}")), chosen, "{at_once} at once, {network}");
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_images_are_embedded_at_once_as_memory_has_room_for() {
+        let model = |text: &str| {
+            let network = "[network]\nkind = \"mobilenet_v2\"\ndimensions = 8\n[evaluation]";
+            let config = RunConfig::parse(&format!("{network}\n{text}"), "a test", &[]).unwrap();
+            let input = InputShape { channels: 3, height: 224, width: 224 };
+            Model::new(config.clone(), input, config.network.init(input, 1, &Device::flex()).unwrap())
+        };
+        // An image, 96 maps of 112 x 112, and the 96 maps of 56 x 56 that are made of them.
+        let bytes = 4 * (3 * 224 * 224 + 96 * 112 * 112 + 96 * 56 * 56);
+        assert_eq!(model("").network.bytes_per_image(), bytes);
+        let at_once = |text: &str, views: usize| model(text).images_at_once(views);
+        assert_eq!(at_once("memory_mib = 128", 1), (128 << 20) / bytes);
+        assert_eq!(at_once("memory_mib = 128", 10), 2);
+        assert_eq!(at_once("memory_mib = 1", 1), 1);
+        assert_eq!(at_once("memory_mib = 1000000", 1), 256);
+        assert_eq!(at_once("batch_size = 64\nmemory_mib = 1", 1), 64);
+        let threads = rayon::current_num_threads();
+        assert_eq!(at_once("", 1), ((threads * MEMORY_PER_THREAD_MIB) << 20) / bytes);
     }
 
     #[test]

@@ -220,3 +220,26 @@ fn a_memory_wants_a_loss_that_compares_pairs() {
     let error = parse("[xbm]\nsize = 0").unwrap().validate().unwrap_err();
     assert_eq!(error.to_string(), "`xbm.size` must be 1 or more, not 0");
 }
+
+#[test]
+fn the_number_of_images_at_once_that_earlier_versions_wrote_is_not_the_users() {
+    let batch_size = |text: &str| parse(text).unwrap().evaluation.batch_size;
+    assert_eq!(batch_size("[evaluation]\nbatch_size = 256\ncheckpoint = \"best\""), 0);
+    assert_eq!(batch_size("[evaluation]\nbatch_size = 256\nmemory_mib = 0"), 256);
+    assert_eq!(batch_size("[evaluation]\nbatch_size = 16"), 16);
+    let settings = ["evaluation.batch_size=256".to_owned()];
+    assert_eq!(RunConfig::parse("", "`run.toml`", &settings).unwrap().evaluation.batch_size, 256);
+    // What is written today is read as it is.
+    let mut config = RunConfig::default();
+    config.evaluation.batch_size = 256;
+    assert_eq!(parse(&config.to_toml()).unwrap(), config);
+}
+
+#[test]
+fn a_metric_that_the_rows_contradict_is_refused() {
+    let error = |text: &str| parse(text).unwrap().validate().unwrap_err().to_string();
+    let inner = error("[evaluation]\nmetric = \"inner_product\"");
+    assert!(inner.contains("`evaluation.metric`") && inner.contains("`cosine` or `euclidean`"), "{inner}");
+    let scaled = error("[evaluation]\nmetric = \"euclidean\"\ncombine = \"normalize_then_concat\"");
+    assert!(scaled.contains("scales the rows"), "{scaled}");
+}

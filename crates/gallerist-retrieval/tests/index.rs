@@ -344,3 +344,29 @@ proptest! {
         prop_assert!(hits >= 45, "{} of 50", hits);
     }
 }
+
+#[test]
+fn an_index_remembers_the_metric_of_its_rows_and_takes_no_rows_of_another_length() {
+    let set = |metric: Option<Metric>| EmbeddingSet { metric, ..clustered(40, 4, 12).into() };
+    let items = |metric, first: u64| Items::numbered(set(metric), first).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gallery.index");
+    for compared_by in [Metric::Cosine, Metric::Euclidean] {
+        let mut index = ExactIndex::new(4, compared_by).unwrap();
+        index.upsert(&items(Some(Metric::Euclidean), 0)).unwrap();
+        index.save(&file).unwrap();
+        let mut index = ExactIndex::open(&file).unwrap();
+        assert_eq!(index.origin().metric, Some(Metric::Euclidean));
+        let refused = index.upsert(&items(Some(Metric::Cosine), 100)).unwrap_err();
+        assert!(matches!(refused, Error::Metrics { .. }) && refused.hint().is_some(), "{refused}");
+        assert_eq!(index.info().unwrap().count, 40, "nothing has changed");
+        index.upsert(&items(None, 100)).unwrap();
+        index.upsert(&items(Some(Metric::Cosine), 200).of_any_model()).unwrap();
+        assert_eq!(index.info().unwrap().count, 120);
+        assert_eq!(index.origin().metric, Some(Metric::Euclidean));
+    }
+    // Files that name no metric have rows of length 1.
+    let mut old = filled(&clustered(40, 4, 12), Metric::Cosine, NARROW);
+    assert!(old.upsert(&items(Some(Metric::Euclidean), 100)).is_err());
+    old.upsert(&items(Some(Metric::Cosine), 100)).unwrap();
+}

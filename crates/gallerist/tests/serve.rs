@@ -128,3 +128,42 @@ fn a_served_run_finds_what_search_finds_and_stops_when_told() {
         assert_eq!(server.child.wait().unwrap().code(), Some(0));
     }
 }
+
+#[test]
+fn an_upload_is_compared_as_the_gallery_was_embedded() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let run = dir.path().join("run");
+    let train = format!(
+        "train configs/smoke.toml --out {} --set train.steps=4 --set validation.fraction=0 \
+         --set data.max_test_classes=20 --set loss.name=srt",
+        run.display()
+    );
+    let out = gallerist(&root, &train);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let gallery = run.join("embeddings.safetensors");
+    let index = dir.path().join("gallery.index");
+    let out = gallerist(&root, &format!("index build {} --out {}", gallery.display(), index.display()));
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    for gallery in [&gallery, &index] {
+        let images = "--images data/omniglot/omniglot_images_evaluation.zip";
+        let server = Served::start(&root, &format!("serve --gallery {} {images} --port 0", gallery.display()));
+        let about = server.json("/api/v1/gallery");
+        assert_eq!((&about["metric"], &about["upload"]), (&"euclidean".into(), &true.into()));
+        let id = server.json("/api/v1/items?offset=33&limit=1")["items"][0]["id"].as_str().unwrap().to_owned();
+        let image = server.get(&format!("/images/{id}"));
+        let part = "--limit\r\nContent-Disposition: form-data; name=";
+        let head = format!("{part}\"k\"\r\n\r\n5\r\n{part}\"image\"; filename=\"query.png\"\r\n\r\n");
+        let form = [head.as_bytes(), &image, b"\r\n--limit--\r\n"].concat();
+        let headers = "Content-Type: multipart/form-data; boundary=limit\r\n";
+        let (status, found) = server.ask("POST", "/api/v1/search/upload", headers, &form);
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&found));
+        let found: Value = serde_json::from_slice(&found).unwrap();
+        let first = &found["results"][0];
+        assert_eq!((&first["id"], &first["similarity"]), (&id.as_str().into(), &Value::Null));
+        assert_eq!(first["distance"], 0.0, "the embedder gives the row of the gallery: {found}");
+        // What is near follows the lengths of the rows.
+        let similar = server.json(&format!("/api/v1/items/{id}/similar?k=1"));
+        assert_eq!(similar["results"].as_array().unwrap().len(), 1);
+    }
+}

@@ -19,7 +19,8 @@
 //!
 //! **Held constant**: nothing; the gradient flows through Dmax and Dmin too.
 //!
-//! The embeddings are not normalised in training and are normalised at test. The loss does not change
+//! The embeddings are not normalised in training and are normalised at test: they are compared by the cosine
+//! ([`LossConfig::metric`](super::LossConfig::metric)). The loss does not change
 //! when all distances are multiplied by one number.
 //!
 //! # Corner cases

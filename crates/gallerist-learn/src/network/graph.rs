@@ -88,6 +88,8 @@ pub struct Network {
     last_use: Vec<usize>,
     /// Whether a step's result is left to the one step that takes it, as part of a chain of convolutions.
     deferred: Vec<bool>,
+    /// The most values of maps and rows that an image takes at one time without gradients, the image included.
+    values_at_once: usize,
 }
 
 /// Convolutions, batch norms and what follows, to be computed as one operation.
@@ -212,6 +214,12 @@ impl Network {
         let last = self.steps.iter().rposition(pools).expect("a network makes rows of its maps");
         let (outputs, maps) = self.forward_seeing(images, Some(self.steps[last].inputs[0]));
         (outputs, maps.expect("the maps come before the rows"))
+    }
+
+    /// The most bytes that the maps of an image take at one time in a pass without gradients, the image included.
+    /// Memory grows with the number of images in a batch by as much.
+    pub fn bytes_per_image(&self) -> usize {
+        self.values_at_once * size_of::<f32>()
     }
 
     /// The heads' results, and the maps that step `seen` gives.
@@ -687,8 +695,67 @@ impl<'a> Builder<'a> {
         let heads: Vec<usize> = heads.iter().map(|node| node.0).collect();
         heads.iter().for_each(|&i| last_use[i] = usize::MAX);
         let deferred = deferred(&self.steps);
-        Ok(Network { steps: self.steps, heads, dimensions, last_use, deferred })
+        let values_at_once = values_at_once(&self.steps, &self.shapes, &last_use, &deferred);
+        Ok(Network { steps: self.steps, heads, dimensions, last_use, deferred, values_at_once })
     }
+}
+
+/// What a step's result takes in memory.
+#[derive(Clone)]
+enum Held {
+    /// Its own maps or rows.
+    Own,
+    /// What goes into a chain that has not run: the steps whose maps it reads, and the convolutions' sizes.
+    Chain { reads: Vec<usize>, convolutions: Vec<usize> },
+}
+
+/// The most values that an image takes at one time without gradients: results that are needed later, what a step
+/// reads and what it writes. Of a chain the maps of one convolution and of the one before it are there at a time, then
+/// those of the last and the result.
+fn values_at_once(steps: &[Step], shapes: &[Shape], last_use: &[usize], deferred: &[bool]) -> usize {
+    let size = |i: usize| match shapes[i] {
+        Shape::Maps(shape) => shape.iter().product::<usize>(),
+        Shape::Row(length) => length,
+    };
+    let mut held: Vec<Held> = Vec::with_capacity(steps.len());
+    let mut most = 0;
+    for (i, step) in steps.iter().enumerate() {
+        // The images stay to the end.
+        let mut alive = vec![false; i];
+        for j in (0..i).filter(|&j| j == 0 || last_use[j] >= i) {
+            match &held[j] {
+                Held::Own => alive[j] = true,
+                Held::Chain { reads, .. } => reads.iter().for_each(|&read| alive[read] = true),
+            }
+        }
+        let before: usize = (0..i).filter(|&j| alive[j]).map(size).sum();
+        let chain = step.inputs.iter().find_map(|&j| match &held[j] {
+            Held::Chain { reads, convolutions } => Some((j, reads.clone(), convolutions.clone())),
+            Held::Own => None,
+        });
+        let others = |of: Option<usize>| step.inputs.iter().copied().filter(move |&j| Some(j) != of);
+        let (mut reads, mut convolutions) = match chain {
+            Some((of, mut reads, convolutions)) => {
+                reads.extend(others(Some(of)).filter(|&j| matches!(held[j], Held::Own)));
+                (reads, convolutions)
+            }
+            None => (others(None).collect(), Vec::new()),
+        };
+        if deferred[i] {
+            if matches!(step.op, Op::Conv(_)) {
+                convolutions.push(size(i));
+            }
+            reads.sort_unstable();
+            reads.dedup();
+            held.push(Held::Chain { reads, convolutions });
+        } else {
+            convolutions.push(size(i));
+            let of_step = convolutions.windows(2).map(|pair| pair[0] + pair[1]).max();
+            most = most.max(before + of_step.unwrap_or(size(i)));
+            held.push(Held::Own);
+        }
+    }
+    most
 }
 
 /// Which results are left to the step that takes them: those inside a chain of [convolution, batch norm with

@@ -294,6 +294,13 @@ impl Default for ValidationConfig {
     }
 }
 
+/// Memory for the feature maps of a batch that is embedded, in MiB for each compute thread, unless the run file says
+/// otherwise. More is slower: maps that leave the processor's caches are read from memory again.
+pub const MEMORY_PER_THREAD_MIB: usize = 16;
+
+/// The same on a GPU, for all of it. A GPU is busy with many images at once only.
+pub const MEMORY_OF_GPU_MIB: usize = 2048;
+
 /// `[evaluation]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -304,8 +311,11 @@ pub struct EvaluationConfig {
     /// network gives them). Absent: as the loss was trained, see [`RunConfig::metric`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
-    /// Images embedded at once.
+    /// Images embedded at once; 0: as many as `memory_mib` has room for.
     pub batch_size: usize,
+    /// Memory for the feature maps of the images that are embedded at once, in MiB; 0: [`MEMORY_PER_THREAD_MIB`] for
+    /// each compute thread, [`MEMORY_OF_GPU_MIB`] on a GPU.
+    pub memory_mib: usize,
     /// Which weights are evaluated on the test set: `last` or `best` (on the validation classes).
     pub checkpoint: Which,
     /// The network's heads that make the embedding; empty: all.
@@ -371,7 +381,8 @@ impl Default for EvaluationConfig {
         EvaluationConfig {
             recall_at: vec![1, 2, 4, 8],
             metric: None,
-            batch_size: 256,
+            batch_size: 0,
+            memory_mib: 0,
             checkpoint: Which::Best,
             heads: Vec::new(),
             combine: Combine::default(),
@@ -468,6 +479,7 @@ impl RunConfig {
         let error =
             |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
         let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
+        forget_old_batch_size(&mut table);
         for loss in losses(&mut table) {
             refuse_miner(loss).map_err(|(reason, hint)| error(reason, hint))?;
         }
@@ -571,9 +583,6 @@ impl RunConfig {
                 format!("{:?}", self.evaluation.recall_at),
             );
         }
-        if self.evaluation.batch_size == 0 {
-            return error("evaluation.batch_size", "1 or more", "0".into());
-        }
         self.data.validate()?;
         if let Some(metric) = self.evaluation.metric {
             if metric == Metric::InnerProduct {
@@ -591,6 +600,16 @@ impl RunConfig {
         self.schedule.validate()?;
         Transform::training(&self.image, &self.augment)?;
         Ok(())
+    }
+}
+
+/// Earlier versions wrote the default of `evaluation.batch_size`, 256, into every resolved run file, and knew no
+/// `evaluation.memory_mib`. It is not the user's choice, and slow.
+fn forget_old_batch_size(table: &mut toml::Table) {
+    let Some(evaluation) = table.get_mut("evaluation").and_then(toml::Value::as_table_mut) else { return };
+    let is_old = evaluation.get("batch_size").and_then(toml::Value::as_integer) == Some(256);
+    if is_old && !evaluation.contains_key("memory_mib") {
+        evaluation.remove("batch_size");
     }
 }
 

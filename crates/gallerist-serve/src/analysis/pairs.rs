@@ -24,8 +24,8 @@ pub(crate) struct Pairs {
 /// The near distance of rows of length 1, of which two are at most 2 apart.
 const NEAR: f32 = 0.1;
 
-/// The near distance of a gallery: [`NEAR`] for rows of length 1; where lengths count, the same share of the root of
-/// the mean squared distance of two items, which is about the root of 2 for rows of length 1.
+/// The near distance of a gallery: [`NEAR`] for rows of length 1; where lengths count, [`NEAR`] times the root of half
+/// the mean squared distance of two items. That root is about 1 for rows of length 1.
 fn near(snapshot: &Snapshot) -> f32 {
     if snapshot.metric == Metric::Cosine {
         return NEAR;
