@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::optim::OptimizerState;
-use crate::train::LossScale;
+use crate::train::{LossScale, RankWatch};
 use crate::{Error, Result, params};
 
 const FORMAT: &str = "gallerist-checkpoint-1";
@@ -51,6 +51,9 @@ pub struct Header {
     /// The scale of the loss, where the network computes in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
+    /// What decides whether a loss of dimensions is warned of; absent in files of earlier versions.
+    #[serde(default)]
+    pub rank_watch: RankWatch,
 }
 
 /// The best validation of a run so far.

@@ -51,6 +51,7 @@ mod proxy_anchor;
 mod proxy_nca;
 mod rll;
 mod rows;
+mod scale;
 mod smooth_ap;
 mod soft_triple;
 mod softmax;

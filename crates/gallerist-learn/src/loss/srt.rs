@@ -116,6 +116,11 @@ impl SrtConfig {
         Srt { config: self.clone() }
     }
 
+    /// The mean distance between rows at which training begins well, see [`LossConfig::initial_distance`](super::LossConfig::initial_distance).
+    pub fn initial_distance(&self) -> f64 {
+        20.0 * self.temperature
+    }
+
     /// The weight of the hard terms at a step.
     pub(crate) fn hard_weight_at(&self, progress: Progress) -> f64 {
         if progress.step >= self.hard_from_step { self.hard_weight } else { 0.0 }

@@ -27,6 +27,11 @@ pub struct NetworkConfig {
     /// How the last linear layers begin.
     #[serde(skip_serializing_if = "HeadInit::is_random")]
     pub head_init: HeadInit,
+    /// Mean distance between two training images' embeddings, before any normalisation, that the last linear
+    /// layers begin with; absent: what the loss declares ([`crate::loss::LossConfig::initial_distance`]) with
+    /// [`HeadInit::Lda`], else as drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_distance: Option<f64>,
 }
 
 /// How the linear layers that give the embeddings begin.
@@ -169,6 +174,20 @@ impl Architecture {
 }
 
 impl NetworkConfig {
+    /// Checks the ranges of the keys that all networks have.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Value`] where a number is not finite or out of its range.
+    pub fn validate(&self) -> Result<()> {
+        match self.head_distance {
+            Some(distance) => {
+                crate::Error::unless_fits("network.head_distance".into(), distance, distance > 0.0, "above 0")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The network with fresh weights, drawn from `seed` alone: the same on every device and for
     /// any number of threads. The file of [`NetworkConfig::weights`] is not read;
     /// [`crate::weights::load`] does that.
@@ -206,24 +225,30 @@ impl<'de> Deserialize<'de> for NetworkConfig {
             weights: Option<PathBuf>,
             freeze_batch_norm: FreezeBatchNorm,
             head_init: HeadInit,
+            head_distance: Option<f64>,
         }
         let mut table = toml::Table::deserialize(deserializer)?;
-        let common = ["weights", "freeze_batch_norm", "head_init"]
+        let common = ["weights", "freeze_batch_norm", "head_init", "head_distance"]
             .into_iter()
             .filter_map(|key| table.remove_entry(key))
             .collect::<toml::Table>();
-        let Common { weights, freeze_batch_norm, head_init } =
+        let Common { weights, freeze_batch_norm, head_init, head_distance } =
             common.try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
         let architecture =
             table.try_into().map_err(|e: toml::de::Error| D::Error::custom(with_common(e.message())))?;
-        Ok(NetworkConfig { architecture, weights, freeze_batch_norm, head_init })
+        Ok(NetworkConfig { architecture, weights, freeze_batch_norm, head_init, head_distance })
     }
 }
 
 /// The message of an unknown key, with the keys that all networks have among the known ones.
 fn with_common(message: &str) -> String {
     match message.starts_with("unknown field") {
-        true => format!("{}, `weights`, `freeze_batch_norm`, `head_init`", message.trim_end()),
+        true => {
+            format!(
+                "{}, `weights`, `freeze_batch_norm`, `head_init`, `head_distance`",
+                message.trim_end()
+            )
+        }
         false => message.into(),
     }
 }

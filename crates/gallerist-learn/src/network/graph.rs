@@ -304,6 +304,14 @@ impl Network {
         Some(features)
     }
 
+    /// Weight, `[inputs, outputs]`, and bias of a linear head; a bias that it lacks is 0.
+    pub(crate) fn head(&self, head: usize) -> (Vec<f32>, Vec<f32>) {
+        let Op::Linear(linear) = &self.steps[self.heads[head]].op else { panic!("head {head} is not linear") };
+        let values = |data: TensorData| data.try_into_vec::<f32>().expect("weights are f32");
+        let bias = linear.bias.as_ref().map(|bias| values(bias.val().into_data()));
+        (values(linear.weight.val().into_data()), bias.unwrap_or_else(|| vec![0.0; self.dimensions[head]]))
+    }
+
     /// The network with another weight, `[inputs, outputs]`, and bias of a linear head; a head without a
     /// bias leaves that out.
     pub(crate) fn with_head(mut self, head: usize, weight: Vec<f32>, bias: Vec<f32>) -> Self {

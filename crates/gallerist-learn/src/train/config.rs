@@ -593,6 +593,7 @@ impl RunConfig {
                 return error("evaluation.metric", wanted, "`euclidean`".into());
             }
         }
+        self.network.validate()?;
         self.evaluation.plan()?;
         self.evaluation.head_choice().places(&self.network.heads())?;
         self.loss.validate(&self.network.heads(), self.xbm.as_ref())?;

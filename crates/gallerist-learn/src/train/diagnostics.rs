@@ -1,5 +1,7 @@
 //! What a batch's embeddings look like from outside the loss.
 
+use std::collections::BTreeSet;
+
 use burn::tensor::{Tensor, TensorData};
 
 use crate::loss::Labels;
@@ -17,6 +19,9 @@ pub(super) struct Diagnostics {
     /// Participation ratio `(sum of eigenvalues)^2 / sum of squared eigenvalues` of the covariance:
     /// how many dimensions the embeddings fill, from 1 to d; 0 when all are the same point.
     pub(super) rank: f32,
+    /// The participation ratio of embeddings that leave nothing to learn, each class at one point of its own: the
+    /// number of classes less one, or the dimensions where these are fewer.
+    pub(super) possible_rank: usize,
     /// Mean Euclidean distance of the positive pairs; 0 without one.
     pub(super) positive_distance: f32,
     /// Mean Euclidean distance of the negative pairs; 0 without one.
@@ -63,6 +68,7 @@ impl Diagnostics {
         let collapsed = spread < COLLAPSED;
         Diagnostics {
             spread,
+            possible_rank: d.min(classes(labels, n).saturating_sub(1)),
             rank: if collapsed { 0.0 } else { (trace * trace / squares(&gram)) as f32 },
             positive_distance: mean(0),
             negative_distance: mean(1),
@@ -73,6 +79,11 @@ impl Diagnostics {
     pub(super) fn collapsed(&self) -> bool {
         self.spread < COLLAPSED
     }
+}
+
+/// Number of different classes, or sets of labels, of the first `n` samples.
+fn classes(labels: Labels<'_>, n: usize) -> usize {
+    (0..n).map(|i| labels.of(i)).collect::<BTreeSet<_>>().len()
 }
 
 /// A spread below this is a collapse.
@@ -101,6 +112,7 @@ mod tests {
     fn the_rank_counts_the_dimensions_that_are_filled() {
         let line = of(&[[1.0, 1.0], [2.0, 2.0], [5.0, 5.0], [-1.0, -1.0]], &[0, 0, 1, 1]);
         assert!((line.rank - 1.0).abs() < 1e-4, "{line:?}");
+        assert_eq!(line.possible_rank, 1, "two classes lie on a line");
         let cross = of(&[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], &[0, 0, 1, 1]);
         assert!((cross.rank - 2.0).abs() < 1e-5, "{cross:?}");
     }

@@ -19,7 +19,11 @@ const IMAGES: usize = 8192;
 /// were found best between 0.3 and 1 (`experiments/cub200.md`).
 const SHRINKAGE: f64 = 0.5;
 
-/// Begins the heads of `network` as `network.head_init` says, from the images of `set`.
+/// Rows whose mean distance gives a head its scale.
+const ROWS: usize = 1024;
+
+/// Begins the heads of `network` as `network.head_init` says, from the images of `set`, and gives them the scale
+/// that `network.head_distance` or the losses want ([`wanted_distance`]).
 ///
 /// # Errors
 ///
@@ -31,16 +35,23 @@ pub(super) fn begin(
     input: InputShape,
     set: &ImageSet,
 ) -> Result<Network> {
-    if config.network.head_init == HeadInit::Random {
+    let network_config = &config.network;
+    let random = network_config.head_init == HeadInit::Random;
+    if random && network_config.head_distance.is_none() {
         return Ok(network);
     }
-    let refused = |wanted: &str, found: String| Error::Value {
-        key: "network.head_init".into(),
+    let refused = |key: &str, wanted: &str, found: String| Error::Value {
+        key: format!("network.{key}"),
         wanted: wanted.into(),
         found,
     };
     let Some(features) = network.valid().features() else {
-        return Err(refused("random for a network without linear heads", "lda".into()));
+        return Err(match network_config.head_distance {
+            Some(distance) if random => {
+                refused("head_distance", "absent for a network without linear heads", distance.to_string())
+            }
+            _ => refused("head_init", "random for a network without linear heads", "lda".into()),
+        });
     };
     let widths = features.dimensions.clone();
     let mut drawn: Vec<u32> = (0..set.len() as u32).collect();
@@ -51,8 +62,9 @@ pub(super) fn begin(
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut |_, _| {})?;
     let rows = embedded.embeddings;
     let largest = network.dimensions.iter().copied().max().unwrap_or(0);
-    if rows.rows() <= largest {
+    if rows.rows() <= largest && !random {
         return Err(refused(
+            "head_init",
             &format!("random, or more training images than the {largest} dimensions"),
             format!("lda and {} images", rows.rows()),
         ));
@@ -64,11 +76,32 @@ pub(super) fn begin(
     let mut first = 0;
     for (head, width) in widths.into_iter().enumerate() {
         let part: Vec<&[f32]> = (0..rows.rows()).map(|row| &rows.row(row)[first..first + width]).collect();
-        let Projection { weight, bias } = discriminant(&part, &classes, network.dimensions[head]);
+        let projection = match random {
+            true => {
+                let (weight, bias) = network.head(head);
+                Projection { weight, bias }
+            }
+            false => discriminant(&part, &classes, network.dimensions[head]),
+        };
+        let Projection { weight, bias } = match wanted_distance(config, head) {
+            Some(distance) => projection.scaled_to(distance, &part),
+            None => projection,
+        };
         network = network.with_head(head, weight, bias);
         first += width;
     }
     Ok(network)
+}
+
+/// The mean distance between rows that a head begins with: `network.head_distance`, or the largest that a loss on
+/// its unnormalised rows declares ([`LossConfig::initial_distance`](crate::loss::LossConfig::initial_distance)).
+/// `None`: the scale is left as it is.
+fn wanted_distance(config: &RunConfig, head: usize) -> Option<f64> {
+    let name = config.network.heads()[head].name;
+    let terms = config.loss.0.iter().filter(|term| term.head.as_deref().is_none_or(|of| of == name));
+    let raw = terms.filter(|term| !term.normalizes(&config.train));
+    let declared = raw.filter_map(|term| term.loss.initial_distance());
+    config.network.head_distance.or_else(|| declared.max_by(f64::total_cmp))
 }
 
 /// `y = x W + b`.
@@ -76,6 +109,38 @@ struct Projection {
     /// `[width, dimensions]`.
     weight: Vec<f32>,
     bias: Vec<f32>,
+}
+
+impl Projection {
+    /// The projection times a number, so that the mean distance between two of `rows` becomes `distance`. One that
+    /// makes all rows equal is left as it is.
+    fn scaled_to(mut self, distance: f64, rows: &[&[f32]]) -> Self {
+        let found = self.mean_distance(rows);
+        if found > 0.0 {
+            let factor = distance / found;
+            let scale = |value: &mut f32| *value = (f64::from(*value) * factor) as f32;
+            self.weight.iter_mut().chain(&mut self.bias).for_each(scale);
+        }
+        self
+    }
+
+    /// Mean distance between two of the first [`ROWS`] of `rows` after the projection. The bias changes none.
+    fn mean_distance(&self, rows: &[&[f32]]) -> f64 {
+        let rows = &rows[..rows.len().min(ROWS)];
+        let (count, width) = (rows.len(), rows[0].len());
+        let matrix = |values: Vec<f64>, shape: [usize; 2]| {
+            Tensor::<2>::from_data(TensorData::new(values, shape), (&Device::flex(), DType::F64))
+        };
+        let x = matrix(rows.iter().flat_map(|row| row.iter().map(|&v| f64::from(v))).collect(), [count, width]);
+        let x = x.clone() - x.mean_dim(0);
+        let weight = self.weight.iter().map(|&v| f64::from(v)).collect();
+        let y = x.matmul(matrix(weight, [width, self.weight.len() / width]));
+        let products = host(y.clone().matmul(y.transpose()));
+        let at = |i: usize, j: usize| products[i * count + j];
+        let distance = |i: usize, j: usize| (at(i, i) + at(j, j) - 2.0 * at(i, j)).max(0.0).sqrt();
+        let sum: f64 = (0..count).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| distance(i, j)).sum();
+        sum / (count * (count.max(2) - 1) / 2) as f64
+    }
 }
 
 /// The first `dimensions` principal components of `rows` after a whitening that gives every direction the

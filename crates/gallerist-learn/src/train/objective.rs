@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::RunConfig;
+use super::{RunConfig, TrainConfig};
 use crate::loss::{Labels, Loss, LossConfig, LossShape, Progress, Queries, RankingLoss};
 use crate::memory::{CrossBatchMemory, XbmConfig};
 use crate::network::{Head, place};
@@ -45,6 +45,13 @@ fn one() -> f64 {
 
 fn is_one(weight: &f64) -> bool {
     *weight == 1.0
+}
+
+impl LossTerm {
+    /// Whether the loss sees rows of length 1: `train.normalize`, or what its paper does.
+    pub(super) fn normalizes(&self, train: &TrainConfig) -> bool {
+        train.normalize.unwrap_or(self.loss.normalized())
+    }
 }
 
 impl From<LossConfig> for LossTerm {
@@ -239,7 +246,7 @@ impl Objective {
                 objective.terms.push(Term {
                     head,
                     weight: term.weight,
-                    normalize: config.train.normalize.unwrap_or(term.loss.normalized()),
+                    normalize: term.normalizes(&config.train),
                     takes_memory: term.loss.takes_memory(),
                 });
             }

@@ -22,7 +22,9 @@ use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
 use super::validation::Validation;
-use super::{LossScale, Precision, Profile, RunConfig, RunDirectory, Which, head_init, means, open_test};
+use super::{
+    LossScale, Precision, Profile, RankWatch, RunConfig, RunDirectory, Which, head_init, means, open_test,
+};
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::device::{DeviceChoice, OpenDevice, on_device};
 use crate::loss::{Labels, Progress, Queries};
@@ -93,6 +95,7 @@ pub struct Trainer {
     waited: f64,
     broken: Vec<Broken>,
     warned: Warned,
+    rank_watch: RankWatch,
     pretrained: Option<weights::Report>,
     profile: Option<Profile>,
     moved_from: Option<String>,
@@ -196,6 +199,7 @@ impl Trainer {
         trainer.step = last.header.step;
         trainer.best = last.header.best;
         trainer.seconds = last.header.seconds;
+        trainer.rank_watch = last.header.rank_watch;
         if let (Some(scale), Some(saved)) = (&mut trainer.loss_scale, last.header.loss_scale) {
             if !saved.is_valid() {
                 return Err(bad("the scale of the loss is out of its range".into()));
@@ -431,7 +435,8 @@ impl Trainer {
         Error::Diverged { step, value, hint }
     }
 
-    /// Warns once when the embedding collapses, and once when nothing is left to learn.
+    /// Warns once when the embedding collapses, once when it gives up most of its dimensions, and once when nothing
+    /// is left to learn.
     fn watch(
         &mut self,
         step: usize,
@@ -447,6 +452,10 @@ impl Trainer {
                  longer warm-up (schedule.warmup_steps)",
             );
         }
+        let lost = self.rank_watch.step(seen.rank, seen.possible_rank);
+        // A collapse has its own warning.
+        let lost = lost.filter(|_| !self.warned.collapsed).map(|lost| lost.message(&self.config));
+        messages.extend(lost.as_deref());
         let mut mined = queries.iter().flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives));
         let trivial = mined.all(|&mined| mined == 0);
         self.warned.trivial_steps = if trivial { self.warned.trivial_steps + 1 } else { 0 };
@@ -543,6 +552,7 @@ impl Trainer {
             seconds: self.seconds,
             device: self.opened.kind().into(),
             loss_scale: self.loss_scale,
+            rank_watch: self.rank_watch.clone(),
             ..Header::default()
         };
         let loss = params::collect(&self.objective);
@@ -688,6 +698,7 @@ impl Parts {
             waited: 0.0,
             broken: Vec::new(),
             warned: Warned::default(),
+            rank_watch: RankWatch::default(),
             pretrained: None,
             profile: None,
             moved_from: None,
