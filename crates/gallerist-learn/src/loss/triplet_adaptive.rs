@@ -58,6 +58,10 @@ impl Default for TripletAdaptiveConfig {
 }
 
 impl TripletAdaptiveConfig {
+    /// The mean distance between rows at which training begins well
+    /// ([`LossConfig::initial_distance`](super::LossConfig::initial_distance)).
+    pub const INITIAL_DISTANCE: f64 = 5.0;
+
     /// The loss.
     pub fn init(&self) -> TripletAdaptive {
         TripletAdaptive { config: self.clone() }

@@ -244,10 +244,7 @@ impl<'de> Deserialize<'de> for NetworkConfig {
 fn with_common(message: &str) -> String {
     match message.starts_with("unknown field") {
         true => {
-            format!(
-                "{}, `weights`, `freeze_batch_norm`, `head_init`, `head_distance`",
-                message.trim_end()
-            )
+            format!("{}, `weights`, `freeze_batch_norm`, `head_init`, `head_distance`", message.trim_end())
         }
         false => message.into(),
     }

@@ -306,7 +306,9 @@ impl Network {
 
     /// Weight, `[inputs, outputs]`, and bias of a linear head; a bias that it lacks is 0.
     pub(crate) fn head(&self, head: usize) -> (Vec<f32>, Vec<f32>) {
-        let Op::Linear(linear) = &self.steps[self.heads[head]].op else { panic!("head {head} is not linear") };
+        let Op::Linear(linear) = &self.steps[self.heads[head]].op else {
+            panic!("head {head} is not linear")
+        };
         let values = |data: TensorData| data.try_into_vec::<f32>().expect("weights are f32");
         let bias = linear.bias.as_ref().map(|bias| values(bias.val().into_data()));
         (values(linear.weight.val().into_data()), bias.unwrap_or_else(|| vec![0.0; self.dimensions[head]]))

@@ -131,14 +131,16 @@ impl Projection {
         let matrix = |values: Vec<f64>, shape: [usize; 2]| {
             Tensor::<2>::from_data(TensorData::new(values, shape), (&Device::flex(), DType::F64))
         };
-        let x = matrix(rows.iter().flat_map(|row| row.iter().map(|&v| f64::from(v))).collect(), [count, width]);
+        let x =
+            matrix(rows.iter().flat_map(|row| row.iter().map(|&v| f64::from(v))).collect(), [count, width]);
         let x = x.clone() - x.mean_dim(0);
         let weight = self.weight.iter().map(|&v| f64::from(v)).collect();
         let y = x.matmul(matrix(weight, [width, self.weight.len() / width]));
         let products = host(y.clone().matmul(y.transpose()));
         let at = |i: usize, j: usize| products[i * count + j];
         let distance = |i: usize, j: usize| (at(i, i) + at(j, j) - 2.0 * at(i, j)).max(0.0).sqrt();
-        let sum: f64 = (0..count).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| distance(i, j)).sum();
+        let sum: f64 =
+            (0..count).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| distance(i, j)).sum();
         sum / (count * (count.max(2) - 1) / 2) as f64
     }
 }
@@ -270,6 +272,7 @@ fn host(tensor: Tensor<2>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loss::LossConfig;
 
     /// Two directions tell the three classes apart, two others vary more, but within classes.
     fn rows() -> (Vec<[f32; 4]>, Vec<u32>) {
@@ -355,5 +358,50 @@ mod tests {
         assert!((0..2).all(|i| weight[i * 4] != 0.0 && weight[i * 4 + 2..][..2] == [0.0; 2]), "{weight:?}");
         let Projection { weight, bias } = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2);
         assert!(weight.iter().chain(&bias).all(|value| value.is_finite()), "{weight:?} {bias:?}");
+    }
+
+    fn config(text: &str) -> RunConfig {
+        RunConfig::parse(text, "a test", &[]).unwrap()
+    }
+
+    #[test]
+    fn heads_of_losses_on_normalised_rows_keep_their_scale() {
+        for name in LossConfig::NAMES {
+            let normalized = config(&format!("train.normalize = true\nloss.name = {name:?}"));
+            assert_eq!(wanted_distance(&normalized, 0), None, "{name}");
+            let plain = config(&format!("loss.name = {name:?}"));
+            if plain.loss.0[0].loss.normalized() {
+                assert_eq!(wanted_distance(&plain, 0), None, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_losses_on_a_head_the_largest_distance_counts() {
+        let text = "[[loss]]\nname = \"rll\"\n[[loss]]\nname = \"srt\"\nhead = \"M\"\n[[loss]]\nname = \
+                    \"triplet_batch_hard\"\n[network]\nkind = \"bn_inception\"\nheads = [\"L\", \"M\"]";
+        let several = config(text);
+        assert_eq!([0, 1].map(|head| wanted_distance(&several, head)), [Some(5.0), Some(20.0)]);
+        let given = config(&format!("{text}\nhead_distance = 3.0"));
+        assert_eq!([0, 1].map(|head| wanted_distance(&given, head)), [Some(3.0); 2]);
+    }
+
+    #[test]
+    fn a_scaled_projection_has_the_mean_distance_that_is_wanted() {
+        let (rows, classes) = rows();
+        let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
+        let projection = discriminant(&views, &classes, 3).scaled_to(20.0, &views);
+        let embedded: Vec<Vec<f64>> = views.iter().map(|row| embed(row, &projection, 3)).collect();
+        let distance = |i: usize, j: usize| {
+            embedded[i].iter().zip(&embedded[j]).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+        };
+        let pairs = || (0..600).flat_map(|i| (0..i).map(move |j| (i, j)));
+        let mean = pairs().map(|(i, j)| distance(i, j)).sum::<f64>() / pairs().count() as f64;
+        assert!((mean / 20.0 - 1.0).abs() < 1e-4, "{mean}");
+        // The rows stay centred: the bias is scaled, too.
+        let sums: f64 = embedded.iter().map(|row| row[0]).sum();
+        assert!((sums / 600.0).abs() < 1e-4, "{sums}");
+        let equal = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2).scaled_to(20.0, &[&rows[0][..]; 3]);
+        assert!(equal.weight.iter().all(|value| value.is_finite()));
     }
 }

@@ -19,6 +19,10 @@ const FEWEST: f64 = 3.0;
 /// if it has also fallen below this share of the start: a ratio of 3.1 that varies has not fallen.
 const FALLEN: f64 = 0.75;
 
+/// A ratio above this share of the largest that well separated classes can have is not warned of, however large it
+/// was at the start.
+const ALLOWED: f64 = 1.0 / 3.0;
+
 /// The participation ratios of a run's batches, as far as they decide about the warning. A checkpoint keeps it, so
 /// that a resumed run warns as one without a break.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,8 +90,7 @@ impl RankWatch {
         self.recent.push(rank);
         let mean = |of: &[f32]| of.iter().map(|&rank| f64::from(rank)).sum::<f64>() / of.len() as f64;
         let (first, recent) = (mean(&self.first), mean(&self.recent));
-        // Few classes or few dimensions allow no more.
-        let bound = (first * SHARE).max(FEWEST.min(first * FALLEN)).min(possible as f64 / 2.0);
+        let bound = (first * SHARE).max(FEWEST.min(first * FALLEN)).min(possible as f64 * ALLOWED);
         let lost = !self.warned && self.recent.len() == RECENT && recent < bound;
         self.warned |= lost;
         lost.then_some(LostRank { first, recent })
@@ -131,16 +134,20 @@ mod tests {
     fn single_batches_decide_nothing() {
         let noisy = (0..500).map(|step| if step % 3 == 2 { 2.0 } else { 30.0 });
         assert_eq!(warned(noisy, 100), []);
-        assert_eq!(warned([40.0, 40.0, 40.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 100), [], "a run of nine batches");
+        assert_eq!(
+            warned([40.0, 40.0, 40.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 100),
+            [],
+            "a run of nine batches"
+        );
     }
 
     #[test]
     fn few_dimensions_or_classes_are_no_loss() {
         assert_eq!(warned(falling(2.0, 1.0), 2), [], "two dimensions");
         assert_eq!(warned(falling(2.9, 2.0), 3), [], "three dimensions");
-        // Four classes, each at one point, fill three dimensions.
-        assert_eq!(warned(falling(37.0, 2.9), 3), []);
-        assert_eq!(warned(falling(37.0, 1.2), 3).len(), 1);
+        // Seven classes, each at one point, fill six dimensions.
+        assert_eq!(warned(falling(37.0, 2.1), 6), []);
+        assert_eq!(warned(falling(37.0, 1.9), 6).len(), 1);
     }
 
     #[test]
