@@ -6,7 +6,8 @@ use crate::number::significant;
 use crate::picture::{Picture, PictureSheet};
 use crate::report::Metric;
 
-/// A picture of a query or of the gallery with what is known about it.
+/// A picture of a query or of the gallery with what is known about it. A result without a picture is told by
+/// its path.
 #[derive(Clone, Debug, Default)]
 pub struct Item {
     /// The picture; `None` shows an empty tile.
@@ -151,8 +152,13 @@ fn result(sheet: &mut PictureSheet, query: &Item, hit: &Hit, rank: usize, detail
             p.distance { (significant(hit.distance, 4)) }
             @if detail == Detail::Search {
                 (label_and_path(item))
-            } @else if let Some(label) = item.label.as_ref().filter(|_| named_below) {
-                p.label title=(label) { (breakable(label)) }
+            } @else {
+                @if let Some(label) = item.label.as_ref().filter(|_| named_below) {
+                    p.label title=(label) { (breakable(label)) }
+                }
+                @if let Some(path) = item.path.as_ref().filter(|_| item.picture.is_none()) {
+                    p.path title=(path) { (breakable(file_name(path))) }
+                }
             }
         }
     }

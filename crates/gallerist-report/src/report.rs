@@ -95,6 +95,8 @@ pub struct Evaluation {
     pub queries: u64,
     /// Size of the gallery, where it is not the queries themselves.
     pub gallery: Option<u64>,
+    /// Images of the gallery that are left out for every query.
+    pub junk: u64,
     /// Queries for which the gallery holds nothing relevant.
     pub queries_without_match: u64,
     /// Ties in the ranked lists, if they were counted.
@@ -301,6 +303,12 @@ fn metrics_table(all: &[Evaluation]) -> Markup {
                             @for evaluation in all { td { (optional(evaluation.gallery)) } }
                         }
                     }
+                    @if all.iter().any(|evaluation| evaluation.junk > 0) {
+                        tr {
+                            th scope="row" { "junk left out" }
+                            @for evaluation in all { td { (count(evaluation.junk)) } }
+                        }
+                    }
                     tr {
                         th scope="row" { "queries without a match" }
                         @for evaluation in all { td { (count(evaluation.queries_without_match)) } }
@@ -316,7 +324,7 @@ fn metrics_table(all: &[Evaluation]) -> Markup {
             @if unmatched {
                 p.note {
                     "A query without a match counts as a miss in Recall@K and is left out of \
-                     the averages over precision."
+                     CMC@K and of the averages over precision."
                 }
             }
         }

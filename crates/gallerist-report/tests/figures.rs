@@ -58,7 +58,7 @@ fn every_kind(text: &str) -> Vec<(&'static str, Figure)> {
     let curve = PrecisionRecall { name: text.into(), points: vec![(0.1, 0.9), (1.0, 0.2)] };
     vec![
         ("curves", figure::curves(text, &[chart(Scale::Linear), chart(Scale::Log), chart(Scale::Share)])),
-        ("ranked", figure::ranked(text, &sections)),
+        ("ranked", figure::ranked(text, Some(text), &sections)),
         ("map", figure::map(&map, &mut |_| Some(picture()))),
         ("map without labels", figure::map(&unlabelled, &mut |_| None)),
         ("cmc", figure::cmc(text, text, &[Cmc { name: text.into(), shares: vec![0.5, 0.75, 1.0] }])),
@@ -151,7 +151,7 @@ fn nothing_to_draw_is_an_empty_figure() {
     let nothing = Map::default();
     let figures = [
         figure::curves("", &[]),
-        figure::ranked("", &[]),
+        figure::ranked("", None, &[]),
         figure::map(&nothing, &mut |_| None),
         figure::cmc("", "", &[]),
         figure::pr("", "", &[PrecisionRecall::default()]),

@@ -276,6 +276,10 @@ pub(crate) struct Evaluate {
     /// Print everything as JSON on stdout
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
+    /// Write the report as a page: metrics, curves, histograms, a map, ranked lists (with pictures where the images
+    /// can be found)
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub(crate) html: Option<PathBuf>,
 }
 
 const INPUT: &str = "Input";

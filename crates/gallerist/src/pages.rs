@@ -14,21 +14,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gallerist_data::ImageSet;
 use gallerist_learn::train::log::{self, Record};
-use gallerist_learn::train::{RunConfig, RunDirectory};
+use gallerist_learn::train::{ReportConfig, RunConfig, RunDirectory};
 use gallerist_learn::{Error, Result};
 use gallerist_report::{Chart, Hit, Metric, RankedList, RankedSection, Report, Scale, SearchPage, Series};
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{Evaluation, Further, Intervals, Over};
+use gallerist_retrieval::eval::{self, Evaluation, Further, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
 use serde::{Deserialize, Serialize};
 
 use crate::pictures::Pictures;
 use crate::plots::{self, Source, name_of};
-use crate::ranking::{AMONG, Ranking};
+use crate::ranking::Ranking;
 
 pub use gallerist_learn::train::open_test;
 
@@ -122,13 +123,9 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
             let metrics = RunMetrics::load(&run.metrics())?;
             add_metrics(&mut report, &config, &metrics, several.then_some(name), &mut of_run);
         }
-        if run.embeddings().exists() {
+        if run.embeddings().exists() || run.query().exists() && run.gallery().exists() {
             let source = Source::of_run(run.path())?;
-            for mut section in ranked_sections(&config, &source)? {
-                section.title = said(section.title);
-                report.ranked_lists.push(section);
-            }
-            report.maps.push(plots::atlas(&source, config.train.seed)?);
+            add_lists_and_map(&mut report, &source, &config.report, config.train.seed, &said)?;
             sources.push(source);
         }
         configurations.push(if several {
@@ -142,18 +139,103 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
     report.charts = plots::charts_of_runs(&logs);
     report.facts = side_by_side(&names, &facts);
     report.configuration = Some(configurations.join("\n"));
-    if !sources.is_empty() {
-        const SEED: u64 = 1;
-        for figure in [plots::distances(&sources, SEED), plots::cmc(&sources, RANKS), plots::pr(&sources)] {
-            match figure {
-                Ok(figure) => report.figures.push(figure),
-                // Embeddings without labels, or of one class: there is nothing to draw.
-                Err(Error::Retrieval(gallerist_retrieval::Error::Protocol { .. })) => {}
-                Err(error) => return Err(error),
-            }
+    add_figures(&mut report, &sources)?;
+    Ok(report)
+}
+
+/// The report of embeddings from anywhere: what was measured of them, histograms, curves, a map and ranked lists,
+/// all by the rules of the source's plan.
+///
+/// Pictures are shown where the images can be found, else paths, else the numbers of rows.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use gallerist::plots::{File, Source};
+/// use gallerist::train::{EvaluationConfig, ReportConfig};
+///
+/// let file = |name| File { embeddings: Path::new(name), labels: None, cameras: None };
+/// let by = EvaluationConfig { protocol: Some("market1501".into()), ..EvaluationConfig::default() };
+/// let source = Source::of_files(file("query.safetensors"), file("gallery.safetensors"), &by)?;
+/// let page = gallerist::pages::evaluation_report(&source, &source.report()?, &ReportConfig::default())?;
+/// page.write("market1501.html")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// When there are no labels.
+pub fn evaluation_report(source: &Source, measured: &eval::Report, options: &ReportConfig) -> Result<Report> {
+    let of = &measured.evaluation;
+    let mut report = Report {
+        title: format!("Evaluation of {}", source.name),
+        summary: Some(source.described(of)),
+        notices: of.notes.clone(),
+        ..Report::default()
+    };
+    for (side, what) in [(Some(&source.queries), "queries"), (source.gallery.as_ref(), "gallery")] {
+        let what = if source.gallery.is_some() { format!(" of the {what}") } else { String::new() };
+        if side.is_some_and(|side| !side.has_images()) {
+            report.notices.push(format!(
+                "The pictures{what} cannot be found; paths, or the numbers of rows, stand for them."
+            ));
         }
     }
+    let intervals = measured.further.intervals.as_ref();
+    let label = if source.gallery.is_some() { "queries" } else { "images" };
+    report.evaluations.push(evaluation(label, of, intervals));
+    for (name, row) in measured.further.rows() {
+        report.evaluations.push(evaluation(name, &row.evaluation, row.intervals.as_ref()));
+    }
+    report.intervals = intervals.map(intervals_are);
+    report.facts = vec![
+        ("queries".into(), of.queries.to_string()),
+        (
+            "compared with".into(),
+            match &source.gallery {
+                None => "the other images".into(),
+                Some(_) => format!("a gallery of {} images", of.gallery),
+            },
+        ),
+        ("compared by".into(), source.score_is().into()),
+        ("dimensions".into(), source.queries.rows.embeddings.cols().to_string()),
+    ];
+    const SEED: u64 = 1;
+    add_lists_and_map(&mut report, source, options, SEED, &|title| title)?;
+    add_figures(&mut report, std::slice::from_ref(source))?;
     Ok(report)
+}
+
+/// The map of a source and its ranked lists; `said` names the source in titles.
+fn add_lists_and_map(
+    report: &mut Report,
+    source: &Source,
+    options: &ReportConfig,
+    seed: u64,
+    said: &dyn Fn(String) -> String,
+) -> Result<()> {
+    for mut section in ranked_sections(options, seed, source)? {
+        section.title = said(section.title);
+        report.ranked_lists.push(section);
+    }
+    report.maps.push(plots::atlas(source, seed)?);
+    Ok(())
+}
+
+/// Histograms and curves of all sources.
+fn add_figures(report: &mut Report, sources: &[Source]) -> Result<()> {
+    const SEED: u64 = 1;
+    if sources.is_empty() {
+        return Ok(());
+    }
+    for figure in [plots::distances(sources, SEED), plots::cmc(sources, RANKS), plots::pr(sources)] {
+        match figure {
+            Ok(figure) => report.figures.push(figure),
+            // Embeddings without labels, or of one class: there is nothing to draw.
+            Err(Error::Retrieval(gallerist_retrieval::Error::Protocol { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What `metrics.json` adds to a report.
@@ -185,10 +267,9 @@ fn add_metrics(
             .notices
             .push(said(format!("{} images could not be read and are left out.", metrics.broken_images)));
     }
-    if ties_matter(&metrics.evaluation) {
-        report.notices.extend(metrics.evaluation.notes.iter().cloned().map(said));
-    }
-    let label = run.map_or("test classes", String::as_str);
+    report.notices.extend(metrics.evaluation.notes.iter().cloned().map(said));
+    let one_set = metrics.evaluation.gallery == metrics.evaluation.queries;
+    let label = run.map_or(if one_set { "test classes" } else { "test queries" }, String::as_str);
     let intervals = &metrics.further.intervals;
     report.evaluations.push(evaluation(label, &metrics.evaluation, intervals.as_ref()));
     for (name, row) in metrics.further.rows() {
@@ -196,16 +277,21 @@ fn add_metrics(
         report.evaluations.push(evaluation(&name, &row.evaluation, row.intervals.as_ref()));
     }
     if let Some(intervals) = intervals {
-        report.intervals = Some(format!(
-            "Small: {:.0} % bootstrap intervals, {} resamples over {}.",
-            100.0 * intervals.level,
-            intervals.bootstrap.resamples,
-            match intervals.bootstrap.over {
-                Over::Queries => "queries",
-                Over::Classes => "classes",
-            }
-        ));
+        report.intervals = Some(intervals_are(intervals));
     }
+}
+
+/// What the intervals are, in a sentence.
+fn intervals_are(intervals: &Intervals) -> String {
+    format!(
+        "Small: {:.0} % bootstrap intervals, {} resamples over {}.",
+        100.0 * intervals.level,
+        intervals.bootstrap.resamples,
+        match intervals.bootstrap.over {
+            Over::Queries => "queries",
+            Over::Classes => "classes",
+        }
+    )
 }
 
 /// The facts of several runs: once what they share, each run's where they differ.
@@ -237,15 +323,23 @@ fn facts_of(config: &RunConfig) -> Vec<(String, String)> {
     let paths = |paths: &[std::path::PathBuf]| {
         paths.iter().filter_map(|p| p.file_name()).map(|n| n.to_string_lossy()).collect::<Vec<_>>().join(", ")
     };
-    vec![
-        ("training images".into(), paths(&config.data.train)),
-        ("test images".into(), paths(&config.data.test)),
+    let test = match config.data.query.is_empty() {
+        true => vec![("test images".into(), paths(&config.data.test))],
+        false => vec![
+            ("queries".into(), paths(&config.data.query)),
+            ("gallery".into(), paths(&config.data.gallery)),
+        ],
+    };
+    let mut facts = vec![("training images".into(), paths(&config.data.train))];
+    facts.extend(test);
+    facts.extend([
         ("network".into(), network_name(config)),
         ("loss".into(), config.loss.to_string()),
         ("steps".into(), config.train.steps.to_string()),
         ("learning rate".into(), config.optimizer.learning_rate.to_string()),
         ("seed".into(), config.train.seed.to_string()),
-    ]
+    ]);
+    facts
 }
 
 pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
@@ -258,13 +352,6 @@ pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
         .collect();
     let series = |name: &str, value: &dyn Fn(&log::Step) -> f64| {
         Series::new(name, steps.iter().map(|step| (step.step as u64, value(step))))
-    };
-    let validation = |name: &str| {
-        let points = records.iter().filter_map(|record| match record {
-            Record::Validation { step, metrics, .. } => metrics.get(name).map(|&value| (*step as u64, value)),
-            _ => None,
-        });
-        Series::new(name, points)
     };
     let chart =
         |title: &str, scale, smooth, series| Chart { title: title.into(), note: None, scale, smooth, series };
@@ -280,10 +367,7 @@ pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
             ],
         ),
     ];
-    let validations = vec![validation("recall@1"), validation("map@r")];
-    if validations.iter().any(|series| !series.points.is_empty()) {
-        charts.push(chart("Validation classes", Scale::Share, false, validations));
-    }
+    charts.extend(validation_charts(records));
     charts.extend([
         chart(
             "Mean distance in a batch",
@@ -317,9 +401,46 @@ pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
     charts
 }
 
-/// Whether so many queries (over 1 %) are decided by the order of the files that a reader must be told.
-pub fn ties_matter(evaluation: &Evaluation) -> bool {
-    evaluation.ties * 100 > evaluation.queries
+/// Curves of whatever the validation measured: one chart with a line for each family of metrics (of `cmc@1`,
+/// `cmc@5` the first), and one for each family of several.
+fn validation_charts(records: &[Record]) -> Vec<Chart> {
+    let validations = || {
+        records.iter().filter_map(|record| match record {
+            Record::Validation { step, protocol, metrics } => Some((*step as u64, protocol, metrics)),
+            _ => None,
+        })
+    };
+    // Each family with its members, by K.
+    let mut families: BTreeMap<&str, BTreeSet<(u64, &str)>> = BTreeMap::new();
+    for name in validations().flat_map(|(_, _, metrics)| metrics.keys()) {
+        let (family, k) =
+            name.split_once('@').map_or((name.as_str(), None), |(family, k)| (family, k.parse().ok()));
+        let family = if k.is_some() { family } else { name.as_str() };
+        families.entry(family).or_default().insert((k.unwrap_or(0), name.as_str()));
+    }
+    let note = validations().map(|(_, protocol, _)| protocol).find(|protocol| !protocol.is_empty());
+    let series = |name: &str| {
+        let value = |(step, _, metrics): (u64, _, &BTreeMap<String, f64>)| Some((step, *metrics.get(name)?));
+        Series::new(name, validations().filter_map(value))
+    };
+    let chart = |title: String, series| Chart {
+        title,
+        note: note.cloned(),
+        scale: Scale::Share,
+        smooth: false,
+        series,
+    };
+    let first = |members: &BTreeSet<(u64, &str)>| members.first().map(|(_, name)| series(name));
+    let firsts: Vec<Series> = families.values().filter_map(first).collect();
+    if firsts.is_empty() {
+        return Vec::new();
+    }
+    let mut charts = vec![chart("Validation".into(), firsts)];
+    for (family, members) in families.iter().filter(|(_, members)| members.len() > 1) {
+        let all = members.iter().map(|(_, name)| series(name)).collect();
+        charts.push(chart(format!("Validation: {family}@K"), all));
+    }
+    charts
 }
 
 /// An evaluation as the report shows it.
@@ -343,34 +464,30 @@ fn evaluation(
         recall_at: recall.collect(),
         queries: evaluation.queries as u64,
         gallery: (evaluation.gallery != evaluation.queries).then_some(evaluation.gallery as u64),
+        junk: evaluation.junk as u64,
         queries_without_match: evaluation.queries_without_match as u64,
         ties: Some(evaluation.ties as u64),
     }
 }
 
-fn ranked_sections(config: &RunConfig, source: &Source) -> Result<Vec<RankedSection>> {
-    let Some(names) = &source.set.labels else { return Ok(Vec::new()) };
-    let (n, results) = (source.rows.rows(), config.report.results);
-    if n < 2 || results == 0 {
+fn ranked_sections(options: &ReportConfig, seed: u64, source: &Source) -> Result<Vec<RankedSection>> {
+    if options.results == 0 || source.check_labels("ranked lists").is_err() {
         return Ok(Vec::new());
     }
-    let ranking = Ranking::new(&source.rows, names, results, source.measure())?;
-    let pictures = Pictures::new(&source.set, source.images.as_ref());
-    let item = |row| pictures.item(row);
-    let drawn = ranking.drawn(config.train.seed, config.report.queries);
-    let worst = ranking.worst(config.report.failures);
+    let ranking = Ranking::new(source, options.results)?;
+    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
+    let (query, item) = (|row| of_queries.item(row), |row| of_items.item(row));
+    let (described, precision) = (ranking.described(), ranking.precision_is());
+    let drawn = ranking.drawn(seed, options.queries);
+    let worst = ranking.worst(options.failures);
     let mut sections = Vec::new();
     if !drawn.is_empty() {
-        sections.push(ranking.section(
-            "Queries drawn at random",
-            "What a typical search looks like.",
-            &drawn,
-            &item,
-        ));
+        let note = format!("What a typical search looks like. {described} {precision}");
+        sections.push(ranking.section("Queries drawn at random", &note, &drawn, (&query, &item))?);
     }
     if !worst.is_empty() {
-        let note = format!("The queries with the lowest average precision, each {AMONG}.");
-        sections.push(ranking.section("Failures", &note, &worst, &item));
+        let note = format!("The queries with the lowest average precision. {described} {precision}");
+        sections.push(ranking.section("Failures", &note, &worst, (&query, &item))?);
     }
     Ok(sections)
 }
@@ -393,8 +510,8 @@ pub fn search_page(
         let place = gallery.source.as_deref().unwrap_or("an unnamed place");
         notices.push(format!("The gallery's pictures cannot be found at {place}."));
     }
-    let of_queries = Pictures::new(queries, Some(query_images));
-    let of_gallery = Pictures::new(gallery, source.as_ref());
+    let of_queries = Pictures::new(queries.labels.as_deref(), queries.paths.as_deref(), Some(query_images));
+    let of_gallery = Pictures::new(gallery.labels.as_deref(), gallery.paths.as_deref(), source.as_ref());
     let lists = (0..lists.len())
         .map(|query| RankedList {
             query: of_queries.item(query),

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use gallerist_data::{Image, ImageSet, Size};
 use gallerist_report::{Item, Picture, Sprite};
-use gallerist_retrieval::EmbeddingSet;
 use rayon::prelude::*;
+
+use crate::plots::{Point, Source};
 
 /// Longer side of a picture on a page, in pixels.
 const PICTURE_SIDE: usize = 128;
@@ -13,19 +14,24 @@ const PICTURE_SIDE: usize = 128;
 /// The grey around a picture that does not fill its tile.
 const GROUND: u8 = 0xf1;
 
-/// The pictures behind the rows of an embeddings file.
+/// The pictures of the rows of embeddings.
 pub(crate) struct Pictures<'a> {
-    set: &'a EmbeddingSet,
+    labels: Option<&'a [String]>,
+    paths: Option<&'a [String]>,
     images: Option<(&'a ImageSet, HashMap<&'a str, usize>)>,
 }
 
 impl<'a> Pictures<'a> {
-    pub(crate) fn new(set: &'a EmbeddingSet, images: Option<&'a ImageSet>) -> Self {
+    pub(crate) fn new(
+        labels: Option<&'a [String]>,
+        paths: Option<&'a [String]>,
+        images: Option<&'a ImageSet>,
+    ) -> Self {
         let images = images.map(|images| {
             let places = (0..images.len()).map(|i| (images.path(i), i)).collect();
             (images, places)
         });
-        Pictures { set, images }
+        Pictures { labels, paths, images }
     }
 
     /// A row with its picture as a page shows it.
@@ -44,40 +50,46 @@ impl<'a> Pictures<'a> {
         pixels(images, i, side)
     }
 
-    /// The pictures of some rows in one, in square tiles of `side` pixels; `None` where none can be read.
-    pub(crate) fn sprite(&self, rows: &[usize], side: usize) -> Option<Sprite> {
-        let read = |&row: &usize| {
-            let (images, i) = self.find(row)?;
-            Some(shrunk(images.decode(i).ok()?, side))
-        };
-        let tiles: Vec<Option<Image>> = rows.par_iter().map(read).collect();
-        let channels = tiles.iter().flatten().map(Image::channels).max()?;
-        let columns = (1..).find(|columns| columns * columns >= rows.len())?;
-        let width = columns * side;
-        let mut pixels = vec![GROUND; width * rows.len().div_ceil(columns) * side * channels];
-        for (place, tile) in tiles.into_iter().enumerate() {
-            let Some(tile) = tile.map(|tile| tile.to_channels(channels)) else { continue };
-            let left = place % columns * side + (side - tile.width()) / 2;
-            let top = place / columns * side + (side - tile.height()) / 2;
-            for (y, line) in tile.pixels().chunks(tile.width() * channels).enumerate() {
-                let at = ((top + y) * width + left) * channels;
-                pixels[at..at + line.len()].copy_from_slice(line);
-            }
-        }
-        let height = rows.len().div_ceil(columns) * side;
-        let picture = Picture::from_pixels(width as u32, height as u32, channels as u8, &pixels).ok()?;
-        Some(Sprite { picture, tile: side as u32, columns: columns as u32 })
+    /// The image of a row.
+    fn read(&self, row: usize, side: usize) -> Option<Image> {
+        let (images, i) = self.find(row)?;
+        Some(shrunk(images.decode(i).ok()?, side))
     }
 
     fn with_picture(&self, row: usize, picture: Option<Picture>) -> Item {
-        let name = |names: &Option<Vec<String>>| names.as_ref().map(|names| names[row].clone());
-        Item { picture, label: name(&self.set.labels), path: name(&self.set.paths) }
+        let label = self.labels.map(|labels| labels[row].clone());
+        // Rows without a path are told by their number.
+        let path = self.paths.map_or_else(|| format!("row {row}"), |paths| paths[row].clone());
+        Item { picture, label, path: Some(path) }
     }
 
     fn find(&self, row: usize) -> Option<(&ImageSet, usize)> {
         let (images, places) = self.images.as_ref()?;
-        Some((images, *places.get(self.set.paths.as_ref()?[row].as_str())?))
+        Some((images, *places.get(self.paths?[row].as_str())?))
     }
+}
+
+/// The pictures of some points in one, in square tiles of `side` pixels; `None` where none can be read.
+pub(crate) fn sprite(source: &Source, points: &[Point], side: usize) -> Option<Sprite> {
+    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
+    let read = |point: &Point| if point.gallery { &of_items } else { &of_queries }.read(point.row, side);
+    let tiles: Vec<Option<Image>> = points.par_iter().map(read).collect();
+    let channels = tiles.iter().flatten().map(Image::channels).max()?;
+    let columns = (1..).find(|columns| columns * columns >= points.len())?;
+    let width = columns * side;
+    let mut pixels = vec![GROUND; width * points.len().div_ceil(columns) * side * channels];
+    for (place, tile) in tiles.into_iter().enumerate() {
+        let Some(tile) = tile.map(|tile| tile.to_channels(channels)) else { continue };
+        let left = place % columns * side + (side - tile.width()) / 2;
+        let top = place / columns * side + (side - tile.height()) / 2;
+        for (y, line) in tile.pixels().chunks(tile.width() * channels).enumerate() {
+            let at = ((top + y) * width + left) * channels;
+            pixels[at..at + line.len()].copy_from_slice(line);
+        }
+    }
+    let height = points.len().div_ceil(columns) * side;
+    let picture = Picture::from_pixels(width as u32, height as u32, channels as u8, &pixels).ok()?;
+    Some(Sprite { picture, tile: side as u32, columns: columns as u32 })
 }
 
 /// An image small enough for a page; `None` where it cannot be read.

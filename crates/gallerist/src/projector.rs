@@ -6,8 +6,8 @@ use gallerist_learn::train::RunDirectory;
 use gallerist_learn::{Error, Result};
 use gallerist_retrieval::write_atomically;
 
-use crate::pictures::Pictures;
-use crate::plots::Source;
+use crate::pictures::sprite;
+use crate::plots::{Point, Points, Side, Source};
 
 /// Sides of a thumbnail, the largest first.
 const TILES: [usize; 6] = [64, 48, 32, 24, 16, 8];
@@ -30,23 +30,23 @@ pub fn write_projector(run: &RunDirectory) -> Result<()> {
         source,
     })?;
     let source = Source::of_run(run.path())?;
-    let rows = source.set.embeddings.rows();
+    let points = source.points(Points::All)?;
+    let embeddings = source.rows_of(&points, false);
+    let rows = points.len();
     write_atomically(folder.join("tensors.tsv"), |file| {
         for row in 0..rows {
-            let values: Vec<String> = source.set.embeddings.row(row).iter().map(f32::to_string).collect();
+            let values: Vec<String> = embeddings.row(row).iter().map(f32::to_string).collect();
             writeln!(file, "{}", values.join("\t"))?;
         }
         Ok(())
     })?;
     let mut config =
         String::from("embeddings {\n  tensor_name: \"test images\"\n  tensor_path: \"tensors.tsv\"\n");
-    if write_metadata(&source, &folder.join("metadata.tsv"))? {
+    if write_metadata(&source, &points, &folder.join("metadata.tsv"))? {
         config.push_str("  metadata_path: \"metadata.tsv\"\n");
     }
-    let all: Vec<usize> = (0..rows).collect();
     let fits = |&side: &usize| (side * (rows as f64).sqrt().ceil() as usize) <= LONGEST;
-    let pictures = Pictures::new(&source.set, source.images.as_ref());
-    let sprite = TILES.into_iter().find(fits).and_then(|side| pictures.sprite(&all, side));
+    let sprite = TILES.into_iter().find(fits).and_then(|side| sprite(&source, &points, side));
     if let Some(sprite) = sprite {
         write_atomically(folder.join("sprite.png"), |file| file.write_all(sprite.picture.bytes()))?;
         let side = format!("single_image_dim: {}", sprite.tile);
@@ -60,11 +60,14 @@ pub fn write_projector(run: &RunDirectory) -> Result<()> {
 }
 
 /// A line for each row: its label, its path, or both below a heading. Nothing where there is neither.
-fn write_metadata(source: &Source, path: &Path) -> Result<bool> {
+fn write_metadata(source: &Source, points: &[Point], path: &Path) -> Result<bool> {
     let plain = |text: &String| text.replace(['\t', '\n', '\r'], " ");
-    let columns: Vec<(&str, &Vec<String>)> = [("label", &source.set.labels), ("path", &source.set.paths)]
+    let both = |has: fn(&Side) -> bool| has(&source.queries) && has(source.items());
+    let (labels, paths) = (both(|side| side.labels().is_some()), both(|side| side.paths.is_some()));
+    let two_sides = source.gallery.is_some();
+    let columns: Vec<&str> = [("label", labels), ("path", paths), ("set", two_sides)]
         .into_iter()
-        .filter_map(|(name, column)| Some((name, column.as_ref()?)))
+        .filter_map(|(name, there)| there.then_some(name))
         .collect();
     if columns.is_empty() {
         return Ok(false);
@@ -72,10 +75,14 @@ fn write_metadata(source: &Source, path: &Path) -> Result<bool> {
     write_atomically(path, |file| {
         // The projector takes the first line for a heading only where there are several columns.
         if columns.len() > 1 {
-            writeln!(file, "{}", columns.iter().map(|column| column.0).collect::<Vec<_>>().join("\t"))?;
+            writeln!(file, "{}", columns.join("\t"))?;
         }
-        for row in 0..source.set.embeddings.rows() {
-            let line: Vec<String> = columns.iter().map(|column| plain(&column.1[row])).collect();
+        for &point in points {
+            let side = source.side(point);
+            let label = side.labels().filter(|_| labels).map(|all| plain(&all[point.row]));
+            let path = side.paths.as_ref().filter(|_| paths).map(|all| plain(&all[point.row]));
+            let set = two_sides.then(|| if point.gallery { "gallery" } else { "query" }.to_owned());
+            let line: Vec<String> = [label, path, set].into_iter().flatten().collect();
             writeln!(file, "{}", line.join("\t"))?;
         }
         Ok(())

@@ -1,59 +1,72 @@
-//! Every row's ranked list of the others, and which queries are worth looking at.
+//! The queries of a source, what was measured of each, and which are worth looking at.
 
 use std::collections::HashMap;
 
 use gallerist_data::Random;
+use gallerist_learn::Result;
 use gallerist_report::{Hit, Item, Metric, RankedList, RankedSection};
-use gallerist_retrieval::search::{self, RankedLists, SearchOptions, self_search};
-use gallerist_retrieval::{Matrix, Result, labels};
+use gallerist_retrieval::eval::{self, Measure, Measured};
 
-/// Results among which a query's average precision is taken.
-const DEPTH: usize = 100;
-/// The same in words.
-pub(crate) const AMONG: &str = "among its first 100 results";
+use crate::plots::Source;
 
-/// The ranked lists of labelled rows.
-pub(crate) struct Ranking {
-    names: Vec<String>,
-    ids: Vec<u32>,
-    lists: RankedLists,
-    /// The average precision of each query.
-    precision: Vec<f64>,
-    /// The number of other rows of each query's class.
+/// The queries of a source with their average precision.
+pub(crate) struct Ranking<'a> {
+    source: &'a Source,
+    /// The form of average precision: the first that the source's plan measures, else `map`.
+    precision: Measure,
+    /// Average precision and reciprocal rank.
+    measured: Measured,
+    /// The number of items that are right for each query.
     relevant: Vec<usize>,
     results: usize,
-    /// What the distances are called.
-    measure: &'static str,
 }
 
-impl Ranking {
-    /// Ranks at least `results` rows for each of at least two, by the Euclidean distance of `rows`, called `measure`.
-    pub(crate) fn new(
-        rows: &Matrix,
-        names: &[String],
-        results: usize,
-        measure: &'static str,
-    ) -> Result<Self> {
-        let labels::Encoded { ids, names } = labels::encode(names);
-        let most = rows.rows().saturating_sub(1);
-        let options = SearchOptions {
-            metric: search::Metric::Euclidean,
-            exclude_self: true,
-            ..SearchOptions::new(results.max(DEPTH).min(most).max(1))
-        };
-        let lists = self_search(rows, &options)?;
-        let sizes = ids.iter().fold(HashMap::new(), |mut sizes: HashMap<u32, usize>, &id| {
-            *sizes.entry(id).or_default() += 1;
-            sizes
+impl<'a> Ranking<'a> {
+    /// Measures every query; lists will have `results` items.
+    pub(crate) fn new(source: &'a Source, results: usize) -> Result<Self> {
+        let forms = [Measure::MapTrapezoid, Measure::Map, Measure::MapAtR];
+        let asked = source.plan().options.measures.iter().find(|measure| forms.contains(measure));
+        let precision = asked.copied().unwrap_or(Measure::Map);
+        let measured = source.measure("ranked lists", vec![precision, Measure::ReciprocalRank])?;
+        let rules = source.rules("ranked lists")?;
+        let mut relevant = vec![0; measured.queries.len()];
+        source.each_of_a_label(|query, items| {
+            relevant[query] =
+                items.iter().filter(|&&(item, _)| rules.verdict(query, item as usize).is_right()).count();
         });
-        let relevant: Vec<usize> = ids.iter().map(|id| sizes[id] - 1).collect();
-        let precision = (0..ids.len()).map(|i| average_precision(&lists, &ids, i, relevant[i])).collect();
-        Ok(Self { names, ids, lists, precision, relevant, results, measure })
+        Ok(Self { source, precision, measured, relevant, results })
+    }
+
+    /// What the average precision is, in a sentence.
+    pub(crate) fn precision_is(&self) -> String {
+        let over = match self.precision {
+            Measure::MapAtR => "of the first R results, R being the number of right ones (map@r)",
+            Measure::MapTrapezoid => {
+                "of the whole list, the area under the precision-recall curve (map_trapezoid)"
+            }
+            _ => "of the whole list (map)",
+        };
+        format!("Average precision: {over}.")
+    }
+
+    /// Who looks for what, in a sentence.
+    pub(crate) fn described(&self) -> String {
+        self.source.described(&self.measured.evaluation)
+    }
+
+    fn precision(&self, query: usize) -> f64 {
+        self.measured.queries.of(query)[0]
+    }
+
+    /// The rank of the first right item.
+    fn first_right(&self, query: usize) -> Option<usize> {
+        let reciprocal = self.measured.queries.of(query)[1];
+        (reciprocal > 0.0).then(|| (1.0 / reciprocal).round() as usize)
     }
 
     /// Queries drawn at random.
     pub(crate) fn drawn(&self, seed: u64, count: usize) -> Vec<usize> {
-        let mut drawn: Vec<usize> = (0..self.ids.len()).collect();
+        let mut drawn: Vec<usize> = (0..self.relevant.len()).collect();
         Random::new(seed, "report/queries", 0, 0).shuffle(&mut drawn);
         drawn.truncate(count);
         drawn
@@ -70,9 +83,10 @@ impl Ranking {
     }
 
     fn by_precision(&self, count: usize, order: impl Fn(f64, f64) -> std::cmp::Ordering) -> Vec<usize> {
-        let mut queries: Vec<usize> = (0..self.ids.len()).filter(|&i| self.relevant[i] > 0).collect();
+        let has_match = |&query: &usize| self.measured.queries.has_match(query);
+        let mut queries: Vec<usize> = (0..self.relevant.len()).filter(has_match).collect();
         queries.sort_by(|&a, &b| {
-            order(self.precision[a], self.precision[b])
+            order(self.precision(a), self.precision(b))
                 .then(self.relevant[b].cmp(&self.relevant[a]))
                 .then(a.cmp(&b))
         });
@@ -80,61 +94,67 @@ impl Ranking {
         queries
     }
 
-    /// The pairs of classes of which the first is most often nearest to the second: the names, how
+    /// The pairs of classes of which the second is most often, and wrongly, nearest to the first: the names, how
     /// often, of how many, and the queries.
-    pub(crate) fn confused(&self, count: usize) -> Vec<Confusion<'_>> {
-        let mut pairs: HashMap<(u32, u32), Vec<usize>> = HashMap::new();
-        for (query, &id) in self.ids.iter().enumerate() {
-            if let Some(&nearest) = self.lists.indices(query).first() {
-                pairs.entry((id, self.ids[nearest as usize])).or_default().push(query);
+    pub(crate) fn confused(&self, count: usize) -> Result<Vec<Confusion<'a>>> {
+        let (queries, items) = (&self.source.queries.rows.labels, &self.source.items().rows.labels);
+        let mut sizes: HashMap<&str, usize> = HashMap::new();
+        queries.iter().for_each(|label| *sizes.entry(label).or_default() += 1);
+        let all: Vec<usize> = (0..queries.len()).collect();
+        let mut pairs: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+        for list in self.source.ranked(&all, 1)? {
+            if let Some(nearest) = list.items.first().filter(|nearest| !nearest.is_right()) {
+                let pair = (queries[list.query].as_str(), items[nearest.item].as_str());
+                pairs.entry(pair).or_default().push(list.query);
             }
         }
         let mut pairs: Vec<Confusion<'_>> = pairs
             .into_iter()
-            .filter(|((a, b), _)| a != b)
-            .map(|((a, b), queries)| Confusion {
-                class: &self.names[a as usize],
-                with: &self.names[b as usize],
-                of: self.relevant[queries[0]] + 1,
-                queries,
-            })
+            .map(|((class, with), queries)| Confusion { class, with, of: sizes[class], queries })
             .collect();
         pairs.sort_by(|a, b| {
             let share = |c: &Confusion<'_>| c.queries.len() as f64 / c.of as f64;
             (share(b).total_cmp(&share(a))).then(b.of.cmp(&a.of)).then(a.queries.cmp(&b.queries))
         });
         pairs.truncate(count);
-        pairs
+        Ok(pairs)
     }
 
-    /// The lists of some queries under one heading.
+    /// The lists of some queries under one heading; `query` and `item` give what is shown of a row.
     pub(crate) fn section(
         &self,
         title: &str,
         note: &str,
         queries: &[usize],
-        item: &dyn Fn(usize) -> Item,
-    ) -> RankedSection {
-        let list = |&query: &usize| RankedList {
-            query: item(query),
-            scores: vec![Metric::share("average precision", self.precision[query])],
-            note: None,
-            results: (self.lists.indices(query).iter())
-                .zip(self.lists.scores(query))
-                .take(self.results)
-                .map(|(&index, &distance)| Hit {
-                    item: item(index as usize),
-                    distance: f64::from(distance),
-                    correct: Some(self.ids[index as usize] == self.ids[query]),
-                })
-                .collect(),
+        (query, item): (&dyn Fn(usize) -> Item, &dyn Fn(usize) -> Item),
+    ) -> Result<RankedSection> {
+        let hit = |found: &eval::RankedItem| Hit {
+            item: item(found.item),
+            distance: f64::from(found.score),
+            correct: Some(found.is_right()),
         };
-        RankedSection {
+        let list = |found: &eval::Ranked| RankedList {
+            query: query(found.query),
+            scores: vec![Metric::share("average precision", self.precision(found.query))],
+            note: self.remark(found),
+            results: found.items.iter().map(hit).collect(),
+        };
+        let lists = self.source.ranked(queries, self.results.max(1))?;
+        Ok(RankedSection {
             title: title.into(),
             note: Some(note.into()),
-            measure: self.measure.into(),
-            lists: queries.iter().map(list).collect(),
+            measure: self.source.score_is().into(),
+            lists: lists.iter().map(list).collect(),
+        })
+    }
+
+    /// Where the first right item is, if it is not among those shown.
+    fn remark(&self, list: &eval::Ranked) -> Option<String> {
+        if list.relevant == 0 {
+            return Some("Nothing in the gallery is right.".into());
         }
+        let first = self.first_right(list.query)?;
+        (first > list.items.len()).then(|| format!("The first right one has rank {first}."))
     }
 }
 
@@ -144,50 +164,82 @@ pub(crate) struct Confusion<'a> {
     pub(crate) class: &'a str,
     /// The class of their nearest rows.
     pub(crate) with: &'a str,
-    /// Rows of the first class.
+    /// Queries of the first class.
     pub(crate) of: usize,
     /// The queries, in ascending order.
     pub(crate) queries: Vec<usize>,
 }
 
-/// Average precision over the first `min(relevant, depth)` results (MAP@R's form).
-fn average_precision(lists: &RankedLists, ids: &[u32], query: usize, relevant: usize) -> f64 {
-    let indices = lists.indices(query);
-    let depth = relevant.min(indices.len());
-    let (mut hits, mut sum) = (0usize, 0.0);
-    for (rank, &index) in indices.iter().take(depth).enumerate() {
-        if ids[index as usize] == ids[query] {
-            hits += 1;
-            sum += hits as f64 / (rank + 1) as f64;
-        }
-    }
-    if depth == 0 { 0.0 } else { sum / depth as f64 }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use gallerist_learn::train::EvaluationConfig;
+    use gallerist_retrieval::search;
+    use gallerist_retrieval::{EmbeddingSet, Matrix};
 
-    /// Three wrens and two herons on a line; the third wren stands among the herons.
-    fn line() -> Ranking {
-        let rows = Matrix::new(5, 1, vec![0.0, 0.1, 5.0, 5.2, 6.0]).unwrap();
-        let names = ["wren", "wren", "wren", "heron", "heron"].map(String::from);
-        Ranking::new(&rows, &names, 2, "distance").unwrap()
+    use super::*;
+    use crate::measured::Measured;
+
+    fn source(queries: EmbeddingSet, gallery: Option<EmbeddingSet>, protocol: Option<&str>) -> Source {
+        let config = EvaluationConfig { protocol: protocol.map(String::from), ..EvaluationConfig::default() };
+        let mut measured = Measured::new(queries, gallery, &config).unwrap();
+        measured.plan.options.metric = search::Metric::Euclidean;
+        Source::new("line".into(), measured, None).unwrap()
+    }
+
+    fn set(places: &[f32], labels: &[&str], cameras: Option<&[&str]>) -> EmbeddingSet {
+        let text = |of: &[&str]| of.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        EmbeddingSet {
+            labels: Some(text(labels)),
+            cameras: cameras.map(text),
+            ..Matrix::new(places.len(), 1, places.to_vec()).unwrap().into()
+        }
+    }
+
+    /// Three wrens and two herons on a line; the third wren is among the herons.
+    fn line() -> Source {
+        let names = ["wren", "wren", "wren", "heron", "heron"];
+        source(set(&[0.0, 0.1, 5.0, 5.2, 6.0], &names, None), None, None)
     }
 
     #[test]
     fn the_worst_queries_find_none_of_their_class() {
-        // The stray wren finds two herons, the heron beside it finds the wren. All others find only their
+        // The stray wren finds two herons, the heron next to it finds the wren. All others find only their
         // class; of equals those come first that have more to find.
-        assert_eq!(line().worst(3), [2, 3, 0]);
-        assert_eq!(line().best(3), [0, 1, 4]);
+        let line = line();
+        let ranking = Ranking::new(&line, 2).unwrap();
+        assert_eq!(ranking.worst(3), [2, 3, 0]);
+        assert_eq!(ranking.best(3), [0, 1, 4]);
     }
 
     #[test]
     fn confused_classes_come_by_the_share_of_their_rows() {
-        let ranking = line();
-        let pairs = ranking.confused(5);
+        let line = line();
+        let pairs = Ranking::new(&line, 2).unwrap().confused(5).unwrap();
         let shown: Vec<_> = pairs.iter().map(|c| (c.class, c.with, c.queries.clone(), c.of)).collect();
         assert_eq!(shown, [("heron", "wren", vec![3], 2), ("wren", "heron", vec![2], 3)]);
+    }
+
+    #[test]
+    fn lists_of_persons_hold_no_junk_and_no_image_of_the_querys_camera() {
+        let queries = set(&[0.0], &["0007"], Some(&["c1"]));
+        let labels = ["0007", "-1", "0000", "0002", "0007"];
+        let gallery = set(&[0.1, 0.2, 0.3, 0.4, 0.5], &labels, Some(&["c1", "c2", "c2", "c3", "c2"]));
+        let source = source(queries, Some(gallery), Some("market1501"));
+        let ranking = Ranking::new(&source, 2).unwrap();
+        let row = |row: usize| Item { path: Some(row.to_string()), ..Item::default() };
+        let section = ranking.section("lists", "", &[0], (&row, &row)).unwrap();
+        let list = &section.lists[0];
+        let shown: Vec<_> =
+            list.results.iter().map(|hit| (hit.item.path.as_deref().unwrap(), hit.correct)).collect();
+        assert_eq!(shown, [("2", Some(false)), ("3", Some(false))]);
+        assert_eq!(list.note.as_deref(), Some("The first right one has rank 3."));
+        // Rank 3, the only right one: precision 0 of 2 before it, 1 of 3 at it.
+        assert!((list.scores[0].value - (0.0 + 1.0 / 3.0) / 2.0).abs() < 1e-15);
+        assert!(ranking.precision_is().contains("map_trapezoid"));
+        assert_eq!(
+            ranking.described(),
+            "1 queries against a gallery of 4 images (market1501: queries against the other cameras' images), \
+             compared by the Euclidean distance. 1 junk images are left out."
+        );
     }
 }

@@ -14,12 +14,13 @@ const LARGEST: f64 = 84.0;
 /// Results in a line.
 const MOST: usize = 12;
 
-/// The sections below one another.
-pub fn ranked(title: &str, sections: &[RankedSection]) -> Figure {
+/// The sections below one another, after a note on what was compared with what.
+pub fn ranked(title: &str, note: Option<&str>, sections: &[RankedSection]) -> Figure {
     let measure = sections.first().map_or("", |section| &section.measure);
+    let before = note.map_or(String::new(), |note| format!("{note} "));
     let note = format!(
-        "Query on the left, nearest first. Tick: same class as the query; cross: another class, named below. \
-         The number is the {measure}."
+        "{before}Query on the left, nearest first. Tick: same class as the query; cross: another class, named \
+         below. The number is the {measure}."
     );
     let (mut figure, mut top) = Figure::new(title, Some(&note));
     for section in sections {

@@ -38,25 +38,27 @@ pub(crate) struct Out {
     pub(crate) theme: Option<Theme>,
 }
 
-/// One set of embeddings.
+/// What is drawn: the test embeddings of a run, or embeddings from anywhere.
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// Run directory
-    #[arg(required_unless_present = "embeddings", conflicts_with = "embeddings")]
+    #[arg(required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "query"])]
     pub(crate) run: Option<PathBuf>,
     /// Embeddings from anywhere (.safetensors, or .npy of f32 or f64, n x d) instead of a run
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "query")]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings")]
     pub(crate) labels: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) split: Split,
 }
 
 /// Several sets of embeddings.
 #[derive(Debug, Args)]
 pub(crate) struct Several {
     /// Run directories
-    #[arg(value_name = "RUN", required_unless_present = "embeddings")]
+    #[arg(value_name = "RUN", required_unless_present_any = ["embeddings", "query"])]
     pub(crate) runs: Vec<PathBuf>,
     /// Embeddings from anywhere (.safetensors, or .npy of f32 or f64, n x d), after the runs (repeatable)
     #[arg(long, value_name = "FILE")]
@@ -65,6 +67,35 @@ pub(crate) struct Several {
     /// [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings")]
     pub(crate) labels: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) split: Split,
+}
+
+/// Queries and the gallery that they are compared with.
+#[derive(Debug, Args)]
+pub(crate) struct Split {
+    /// Embeddings of queries, compared with those of --gallery (where several are drawn, repeatable)
+    #[arg(long, value_name = "FILE", requires = "gallery")]
+    pub(crate) query: Vec<PathBuf>,
+    /// Embeddings of the gallery of each --query
+    #[arg(long, value_name = "FILE", requires = "query")]
+    pub(crate) gallery: Vec<PathBuf>,
+    /// Labels of each --query [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "query")]
+    pub(crate) query_labels: Vec<PathBuf>,
+    /// Labels of each --gallery [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "gallery")]
+    pub(crate) gallery_labels: Vec<PathBuf>,
+    /// Cameras of each --query, one a line or .npy of integers [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "query")]
+    pub(crate) query_cameras: Vec<PathBuf>,
+    /// Cameras of each --gallery [default: those in its file]
+    #[arg(long, value_name = "FILE", requires = "gallery")]
+    pub(crate) gallery_cameras: Vec<PathBuf>,
+    /// A benchmark's rules for --query, --gallery and --embeddings, as of `evaluate`; none: no junk, no cameras
+    /// [default: the protocol that both files name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) protocol: Option<String>,
 }
 
 /// Training curves: loss, pairs, distances, dimensions, gradient, validation; several runs in the same charts
@@ -89,9 +120,9 @@ pub(crate) struct Ranked {
     /// How many queries, or pairs of classes
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) count: usize,
-    /// The end of a query's path, or a label (repeatable)
+    /// Queries by the end of their path, or by a label (repeatable)
     #[arg(long, value_name = "NAME", conflicts_with_all = ["queries", "count"])]
-    pub(crate) query: Vec<String>,
+    pub(crate) named: Vec<String>,
     /// Results for each query
     #[arg(short, value_name = "K", default_value_t = 10)]
     pub(crate) k: usize,

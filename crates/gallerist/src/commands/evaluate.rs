@@ -8,7 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gallerist::data::OneShotRuns;
+use gallerist::measured::Measured;
 use gallerist::model::Model;
+use gallerist::pages;
+use gallerist::plots::{self, Source};
 use gallerist::retrieval::cluster::Preset;
 use gallerist::retrieval::eval::{
     self, Bootstrap, EvalOptions, FewShotOptions, OneShot, Plan, Report, Trial, VerificationOptions,
@@ -16,7 +19,7 @@ use gallerist::retrieval::eval::{
 use gallerist::retrieval::index::is_index;
 use gallerist::retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist::retrieval::search::Metric as Compare;
-use gallerist::train::{self, EvaluationConfig};
+use gallerist::train::{self, EvaluationConfig, ReportConfig};
 use serde::Serialize;
 
 use super::remote::is_remote;
@@ -25,7 +28,7 @@ use crate::args::{Evaluate, KMeans, Over, Pooling, Rerank};
 use crate::printer;
 use input::Input;
 pub(super) use input::embed_test;
-pub(super) use shown::{table, warn_of_ties};
+pub(super) use shown::{table, warn_of_notes};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -66,7 +69,10 @@ pub(super) fn run(args: Evaluate) -> Outcome {
         let who = if model.is_some() { "the run" } else { "their file" };
         printer::note(&format!("rows are compared by {metric}; {who} declares {declared}"));
     }
-    let report = measured.report()?;
+    let report = match &args.html {
+        None => measured.report()?,
+        Some(page) => write_page(measured, &args, page)?,
+    };
     let one_shot = match (&args.one_shot, &model) {
         (Some(path), Some(model)) => Some(one_shot(path, model, metric)?),
         _ => None,
@@ -79,9 +85,20 @@ pub(super) fn run(args: Evaluate) -> Outcome {
             printer::out(&shown::one_shot(one_shot))?;
         }
     }
-    warn_of_ties(&report.evaluation);
+    warn_of_notes(&report.evaluation);
     // Unreadable images are something to look at.
     Ok(ExitCode::from(u8::from(broken > 0)))
+}
+
+/// Measures, and writes the report as a page.
+fn write_page(measured: Measured, args: &Evaluate, page: &Path) -> Result<Report, Failure> {
+    let files = [&args.run, &args.embeddings, &args.query, &args.gallery].into_iter().flatten();
+    let name = files.map(|file| plots::name_of(file)).collect::<Vec<_>>().join(" against ");
+    let source = Source::new(name, measured, None)?;
+    let report = source.report()?;
+    pages::evaluation_report(&source, &report, &ReportConfig::default())?.write(page)?;
+    printer::note(&format!("report: {}", page.display()));
+    Ok(report)
 }
 
 /// What the run's `[evaluation]`, where there is a run, and --protocol ask for.

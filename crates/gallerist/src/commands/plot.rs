@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gallerist::pages;
-use gallerist::plots::{self, MapMethod, Queries, Source, Tsne};
+use gallerist::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use gallerist::report::figure::{Figure, Format};
-use gallerist::train::RunDirectory;
+use gallerist::train::{EvaluationConfig, RunDirectory};
 
 use super::{Failure, Outcome, bar};
-use crate::args::plot::{Kind, Map, Method, One, Out, Ranked, Several, Which};
+use crate::args::plot::{Kind, Map, Method, One, Out, Ranked, Several, Split, Which};
 use crate::printer;
 
 pub(super) fn run(kind: Kind) -> Outcome {
@@ -47,30 +47,106 @@ fn written(path: &Path) -> Outcome {
 }
 
 fn one(of: &One) -> Result<Source, Failure> {
-    match (&of.run, &of.embeddings) {
-        (Some(run), _) => Ok(Source::of_run(run)?),
-        (None, Some(file)) => Ok(Source::of_file(file, of.labels.as_deref())?),
-        (None, None) => unreachable!("clap asks for one of them"),
+    if of.split.query.len() > 1 {
+        return Err(Failure::new(
+            format!("{} --query, and this figure shows one set of queries", of.split.query.len()),
+            Some("draw them one after the other"),
+        ));
+    }
+    let file = of.embeddings.as_deref().map(|file| (file, of.labels.as_deref()));
+    let mut sources = files(&of.split, file.into_iter())?;
+    match &of.run {
+        Some(_) if of.split.protocol.is_some() => Err(rules_of_a_run()),
+        Some(run) => Ok(Source::of_run(run)?),
+        None => Ok(sources.pop().expect("clap asks for one of them")),
     }
 }
 
 fn several(of: &Several) -> Result<Vec<Source>, Failure> {
-    let (files, labels) = (of.embeddings.len(), of.labels.len());
-    if labels > 0 && labels != files {
+    check_counts("--embeddings", of.embeddings.len(), [("--labels", of.labels.len())])?;
+    let labels = of.labels.iter().map(|path| Some(path.as_path())).chain(std::iter::repeat(None));
+    let given = of.embeddings.iter().map(PathBuf::as_path).zip(labels);
+    if of.split.protocol.is_some() && of.embeddings.is_empty() && of.split.query.is_empty() {
+        return Err(rules_of_a_run());
+    }
+    let mut sources: Vec<Source> =
+        of.runs.iter().map(|run| Source::of_run(run)).collect::<gallerist::Result<_>>()?;
+    sources.extend(files(&of.split, given)?);
+    Ok(sources)
+}
+
+fn rules_of_a_run() -> Failure {
+    Failure::new(
+        "--protocol is for files: a run is drawn by the rules of its own evaluation",
+        Some("give its embeddings as --query and --gallery, or as --embeddings"),
+    )
+}
+
+/// Files of embeddings: each compared with itself, then queries with their gallery.
+fn files<'a>(
+    split: &'a Split,
+    alone: impl Iterator<Item = (&'a Path, Option<&'a Path>)>,
+) -> Result<Vec<Source>, Failure> {
+    let pairs = split.query.len();
+    if split.gallery.len() != pairs {
         return Err(Failure::new(
-            format!("{files} --embeddings and {labels} --labels"),
-            Some("give one --labels for each --embeddings, in the same order, or none"),
+            format!("{pairs} --query and {} --gallery", split.gallery.len()),
+            Some("give one --gallery for each --query, in the same order"),
         ));
     }
-    let runs = of.runs.iter().map(|run| Source::of_run(run));
-    let labels = of.labels.iter().map(|path| Some(path.as_path())).chain(std::iter::repeat(None));
-    let files = of.embeddings.iter().zip(labels).map(|(file, labels)| Source::of_file(file, labels));
-    Ok(runs.chain(files).collect::<gallerist::Result<_>>()?)
+    check_counts(
+        "--query",
+        pairs,
+        [("--query-labels", split.query_labels.len()), ("--query-cameras", split.query_cameras.len())],
+    )?;
+    check_counts(
+        "--gallery",
+        pairs,
+        [
+            ("--gallery-labels", split.gallery_labels.len()),
+            ("--gallery-cameras", split.gallery_cameras.len()),
+        ],
+    )?;
+    let by = EvaluationConfig { protocol: split.protocol.clone(), ..EvaluationConfig::default() };
+    let mut sources = Vec::new();
+    for (embeddings, labels) in alone {
+        sources.push(Source::of_file(File { embeddings, labels, cameras: None }, &by)?);
+    }
+    for (at, (query, gallery)) in split.query.iter().zip(&split.gallery).enumerate() {
+        let given = |list: &'a [PathBuf]| list.get(at).map(PathBuf::as_path);
+        let query = File {
+            embeddings: query,
+            labels: given(&split.query_labels),
+            cameras: given(&split.query_cameras),
+        };
+        let gallery = File {
+            embeddings: gallery,
+            labels: given(&split.gallery_labels),
+            cameras: given(&split.gallery_cameras),
+        };
+        sources.push(Source::of_files(query, gallery, &by)?);
+    }
+    Ok(sources)
+}
+
+/// Refuses lists that are not one for each file, and not none.
+fn check_counts<const N: usize>(
+    option: &str,
+    files: usize,
+    lists: [(&str, usize); N],
+) -> Result<(), Failure> {
+    match lists.into_iter().find(|&(_, count)| count > 0 && count != files) {
+        None => Ok(()),
+        Some((list, count)) => Err(Failure::new(
+            format!("{files} {option} and {count} {list}"),
+            Some(&format!("give one {list} for each {option}, in the same order, or none")),
+        )),
+    }
 }
 
 fn ranked(args: &Ranked) -> Result<Figure, Failure> {
     let queries = match args.queries {
-        _ if !args.query.is_empty() => Queries::Named(args.query.clone()),
+        _ if !args.named.is_empty() => Queries::Named(args.named.clone()),
         Which::Worst => Queries::Worst(args.count),
         Which::Best => Queries::Best(args.count),
         Which::Random => Queries::Random(args.count, args.seed),

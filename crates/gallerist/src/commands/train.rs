@@ -13,7 +13,7 @@ use gallerist::train::{Observer, Outcome as Ended, Profile, RunConfig, RunDirect
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::evaluate::{embed_test, table, warn_of_ties};
+use super::evaluate::{embed_test, table, warn_of_notes};
 use super::{Failure, Outcome, bar, embed_with_bar, model_of};
 use crate::args::Train;
 use crate::printer::{self, count, duration, grouped};
@@ -97,7 +97,7 @@ pub(super) fn run(args: Train) -> Outcome {
     }
     if let (false, Some(metrics)) = (args.json, &metrics) {
         printer::out(&format!("\n{}\n", table(&metrics.evaluation, &metrics.further)))?;
-        warn_of_ties(&metrics.evaluation);
+        warn_of_notes(&metrics.evaluation);
     }
     printer::note(&format!("report: {}", report.display()));
     if args.json {

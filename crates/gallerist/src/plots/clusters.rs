@@ -4,8 +4,7 @@ use gallerist_learn::Result;
 use gallerist_report::figure::{self, Cluster, Figure};
 use gallerist_retrieval::cluster::{KMeans, kmeans};
 
-use super::Source;
-use crate::pictures::Pictures;
+use super::{Points, Source, fault};
 
 /// Pixels of a picture: two for each unit of the drawing.
 const PICTURE: usize = 104;
@@ -13,18 +12,25 @@ const PICTURE: usize = 104;
 const ROWS: usize = 2;
 
 /// The clusters of k-means that mix most classes: as many clusters as classes (or `clusters`), of which
-/// the `shown` with the smallest share of their most frequent class are drawn.
+/// the `shown` with the smallest share of their most frequent class are drawn. Of queries and a gallery, the
+/// gallery is clustered, without junk and distractors.
 ///
 /// # Errors
 ///
 /// When there are no labels, or more clusters than rows.
 pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u64) -> Result<Figure> {
-    let (labels, encoded) = source.labels_of_pairs("a contact sheet of clusters")?;
+    const WHAT: &str = "a contact sheet of clusters";
+    source.check_labels(WHAT)?;
+    let points = source.points(Points::Gallery)?;
+    let Some(encoded) = source.classes_of(&points).filter(|encoded| !encoded.ids.is_empty()) else {
+        return Err(fault(WHAT, "needs images that are neither junk nor distractors", None));
+    };
+    let embeddings = source.rows_of(&points, true);
     let count = clusters.unwrap_or(encoded.names.len());
-    let clustering = kmeans(&source.rows, &KMeans::faiss20(count, seed))?;
+    let clustering = kmeans(&embeddings, &KMeans::faiss20(count, seed))?;
     let distance = |row: usize| {
         let centre = clustering.centres.row(clustering.assignments[row] as usize);
-        source.rows.row(row).iter().zip(centre).map(|(a, b)| (a - b) * (a - b)).sum::<f32>()
+        embeddings.row(row).iter().zip(centre).map(|(a, b)| (a - b) * (a - b)).sum::<f32>()
     };
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
     clustering.assignments.iter().enumerate().for_each(|(row, &to)| members[to as usize].push(row));
@@ -34,10 +40,10 @@ pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u6
         rows.sort_by(|&a, &b| distance(a).total_cmp(&distance(b)).then(a.cmp(&b)));
         sheets.push((most as f64 / rows.len() as f64, cluster, rows, class));
     }
-    let mean = sheets.iter().map(|sheet| sheet.0 * sheet.2.len() as f64).sum::<f64>() / labels.len() as f64;
+    let mean = sheets.iter().map(|sheet| sheet.0 * sheet.2.len() as f64).sum::<f64>() / points.len() as f64;
     // Of equally mixed clusters the larger is worth more.
     sheets.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.2.len().cmp(&a.2.len())).then(a.1.cmp(&b.1)));
-    let pictures = Pictures::new(&source.set, source.images.as_ref());
+    let pictures = source.items().pictures();
     let drawn: Vec<Cluster> = sheets
         .iter()
         .take(shown)
@@ -54,13 +60,19 @@ pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u6
                     100.0 * purity
                 ),
                 pictures: (rows.iter().take(ROWS * 20))
-                    .map(|&row| (pictures.thumbnail(row, PICTURE), Some(encoded.ids[row] == *class)))
+                    .map(|&row| {
+                        (pictures.thumbnail(points[row].row, PICTURE), Some(encoded.ids[row] == *class))
+                    })
                     .collect(),
             }
         })
         .collect();
+    let which = match source.gallery {
+        None => format!("{} images", points.len()),
+        Some(_) => format!("{} images of the gallery (no junk, no distractors)", points.len()),
+    };
     let note = format!(
-        "k-means with {count} clusters (20 iterations, seed {seed}), the most mixed first. Tick: of the \
+        "{which}; k-means with {count} clusters (20 iterations, seed {seed}), the most mixed first. Tick: of the \
          cluster's most frequent class. Purity of all clusters: {:.1} %.",
         100.0 * mean
     );

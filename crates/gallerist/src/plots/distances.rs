@@ -3,15 +3,16 @@
 use gallerist_data::Random;
 use gallerist_learn::Result;
 use gallerist_report::figure::{self, Distances, Figure};
-use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::eval::Verdict;
 
-use super::{Source, fault};
+use super::{Source, fault, joined, measure};
 
 /// Pairs of each kind that are drawn where there are more.
 const PAIRS: usize = 1_000_000;
 const BINS: usize = 80;
 
-/// Histograms of the distances of pairs of one class and of pairs of two, for each source.
+/// Histograms of the distances of right pairs and of wrong ones, for each source: pairs of images of one class
+/// and of two, or of a query and a gallery image. What takes up no rank is in no pair.
 ///
 /// All pairs are taken, or a million of each kind drawn at random by `seed`.
 ///
@@ -23,64 +24,92 @@ pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
     for source in sources {
         runs.push(histograms(source, seed)?);
     }
-    let rows = match sources.iter().all(|source| source.metric == Metric::Cosine) {
-        true => "normalised embeddings".to_owned(),
-        false => {
-            let scaled = sources.iter().filter(|source| source.metric == Metric::Cosine);
-            let names: Vec<&str> = scaled.map(|source| source.name.as_str()).collect();
-            let scaled = if names.is_empty() {
-                String::new()
-            } else {
-                format!(", normalised for {}", names.join(", "))
-            };
-            format!("embeddings{scaled}")
-        }
+    let kind = |source: &Source| {
+        let pairs = match &source.gallery {
+            None => String::new(),
+            Some(_) => {
+                let by = source.plan().protocol.map_or(String::new(), |p| format!(" by {}", p.name));
+                format!(" between queries and gallery{by}, what takes up no rank left out")
+            }
+        };
+        (source.name.clone(), format!("{}{pairs}.", measure(source.metric())))
     };
+    let kinds: Vec<_> = sources.iter().map(kind).collect();
     let note = format!(
-        "Euclidean distances of the {rows}. The overlap is the area that both histograms share when each has the area 1."
+        "{} The overlap is the area that both histograms share when each has the area 1.",
+        joined(&kinds)
     );
     Ok(figure::distances("Distances of pairs", &note, &runs))
 }
 
 pub(crate) fn histograms(source: &Source, seed: u64) -> Result<Distances> {
-    let (_, encoded) = source.labels_of_pairs("a histogram of distances")?;
-    let n = source.rows.rows();
-    let mut members: Vec<Vec<usize>> = vec![Vec::new(); encoded.names.len()];
-    encoded.ids.iter().enumerate().for_each(|(row, &id)| members[id as usize].push(row));
-    // Pair i of all positive ones: classes stand one after the other.
-    let ends: Vec<usize> = members
-        .iter()
-        .scan(0, |end, rows| {
-            *end += rows.len() * (rows.len() - 1) / 2;
-            Some(*end)
-        })
-        .collect();
-    let positives = ends.last().copied().unwrap_or(0);
-    let negatives = n * (n - 1) / 2 - positives;
-    if positives == 0 || negatives == 0 {
-        let kind = if positives == 0 { "no class has two rows" } else { "there is one class only" };
-        return Err(fault("a histogram of distances", format!("needs pairs of both kinds: {kind}"), None));
-    }
-    let positive = |i: usize| {
-        let class = ends.partition_point(|&end| end <= i);
-        let (a, b) = pair(i - if class == 0 { 0 } else { ends[class - 1] });
-        (members[class][a], members[class][b])
+    const WHAT: &str = "a histogram of distances";
+    let rules = source.rules(WHAT)?;
+    let one_set = source.gallery.is_none();
+    let (n, m) = (source.queries.rows.embeddings.rows(), source.items().rows.embeddings.rows());
+    // A pair of one set is taken from its later row.
+    let is_pair = |query: usize, item: usize| !one_set || item < query;
+    let right = |query: usize, items: &[(u32, u32)]| -> Vec<usize> {
+        let items = items.iter().map(|&(item, _)| item as usize);
+        items.filter(|&item| is_pair(query, item) && rules.verdict(query, item).is_right()).collect()
     };
-    let positives: Vec<f32> =
-        chosen(positives, seed, "plot/positives").map(positive).map(|pair| distance(source, pair)).collect();
-    let is_negative = |&(a, b): &(usize, usize)| encoded.ids[a] != encoded.ids[b];
-    let all = n * (n - 1) / 2;
-    let negatives: Vec<f32> = if negatives <= PAIRS {
-        (0..all).map(pair).filter(is_negative).map(|pair| distance(source, pair)).collect()
+    let junk = (0..m).filter(|&item| rules.is_junk(item)).count();
+    let (mut positives, mut alike) = (0, 0);
+    source.each_of_a_label(|query, items| {
+        positives += right(query, items).len();
+        let of_label =
+            |&&(item, _): &&(u32, u32)| is_pair(query, item as usize) && !rules.is_junk(item as usize);
+        alike += items.iter().filter(of_label).count();
+    });
+    let all = if one_set { n * n.saturating_sub(1) / 2 } else { n * m };
+    let negatives = if one_set { all - alike } else { n * (m - junk) - alike };
+    if positives == 0 || negatives == 0 {
+        let kind = match (positives, one_set) {
+            (0, true) => "no class has two rows",
+            (0, false) => "no gallery image is right for a query",
+            (_, true) => "there is one class only",
+            (_, false) => "no gallery image is wrong for a query",
+        };
+        return Err(fault(WHAT, format!("needs pairs of both kinds: {kind}"), None));
+    }
+    let queries = source.compared(&source.queries);
+    let gallery = source.gallery.as_ref().map(|gallery| source.compared(gallery));
+    let items = gallery.as_ref().unwrap_or(&queries);
+    let distance = |(query, item): (usize, usize)| {
+        let squares = queries.row(query).iter().zip(items.row(item)).map(|(a, b)| (a - b) * (a - b));
+        squares.sum::<f32>().sqrt()
+    };
+
+    // Which of the right pairs, ascending, in the order of the queries.
+    let mut chosen: Vec<usize> = chosen(positives, seed, "plot/positives").collect();
+    chosen.sort_unstable();
+    let mut of_right = Vec::with_capacity(chosen.len());
+    let mut chosen = chosen.into_iter().peekable();
+    let mut before = 0;
+    source.each_of_a_label(|query, items| {
+        if chosen.peek().is_none() {
+            return;
+        }
+        let right = right(query, items);
+        while let Some(at) = chosen.next_if(|&at| at < before + right.len()) {
+            of_right.push(distance((query, right[at - before])));
+        }
+        before += right.len();
+    });
+
+    let place = |i: usize| if one_set { pair(i) } else { (i / m, i % m) };
+    let is_wrong = |&(query, item): &(usize, usize)| rules.verdict(query, item) == Verdict::Wrong;
+    let of_wrong: Vec<f32> = if negatives <= PAIRS {
+        (0..all).map(place).filter(is_wrong).map(distance).collect()
     } else {
         let mut random = Random::new(seed, "plot/negatives", 0, 0);
-        std::iter::repeat_with(|| pair(random.below(all)))
-            .filter(is_negative)
+        std::iter::repeat_with(|| place(random.below(all)))
+            .filter(is_wrong)
             .take(PAIRS)
-            .map(|pair| distance(source, pair))
+            .map(distance)
             .collect()
     };
-    Ok(Distances::of(&source.name, &positives, &negatives, BINS))
+    Ok(Distances::of(&source.name, &of_right, &of_wrong, BINS))
 }
 
 /// All of `0..count`, or [`PAIRS`] of them.
@@ -103,11 +132,6 @@ fn pair(i: usize) -> (usize, usize) {
         a += 1;
     }
     (a, i - a * (a - 1) / 2)
-}
-
-fn distance(source: &Source, (a, b): (usize, usize)) -> f32 {
-    let squares = source.rows.row(a).iter().zip(source.rows.row(b)).map(|(a, b)| (a - b) * (a - b));
-    squares.sum::<f32>().sqrt()
 }
 
 #[cfg(test)]

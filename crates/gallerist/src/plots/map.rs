@@ -5,10 +5,9 @@ use gallerist_learn::{Error, Result};
 use gallerist_map::{MapError, MapMethod, Tsne, layout};
 use gallerist_report::Atlas;
 use gallerist_report::figure::{self, Figure, Map};
-use gallerist_retrieval::labels;
 
-use super::{Source, fault};
-use crate::pictures::Pictures;
+use super::{Point, Points, Source, fault};
+use crate::pictures::sprite;
 
 /// Pixels of a thumbnail: two for each unit of the drawing.
 const THUMBNAIL: usize = 60;
@@ -32,59 +31,66 @@ pub fn map(
     thumbnails: bool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Figure, Vec<String>)> {
-    let rows: Vec<usize> = (0..source.rows.rows()).collect();
-    let (map, notes) = laid_out(source, &rows, method, progress)?;
-    let pictures = Pictures::new(&source.set, source.images.as_ref());
-    let mut thumbnail = |row| thumbnails.then(|| pictures.thumbnail(row, THUMBNAIL)).flatten();
+    let points = source.points(Points::All)?;
+    let (map, notes) = laid_out(source, &points, method, progress)?;
+    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
+    let mut thumbnail = |at: usize| {
+        let Point { gallery, row } = points[at];
+        thumbnails.then(|| if gallery { &of_items } else { &of_queries }.thumbnail(row, THUMBNAIL)).flatten()
+    };
     Ok((figure::map(&map, &mut thumbnail), notes))
 }
 
 /// The map of a page with its thumbnails: t-SNE, or the principal components of very few rows.
 pub(crate) fn atlas(source: &Source, seed: u64) -> Result<Atlas> {
     const LEAST: usize = 10;
-    let n = source.rows.rows();
+    let all = source.points(Points::All)?;
+    let n = all.len();
     let mut rows: Vec<usize> = (0..n).collect();
     if n > ON_PAGE {
         Random::new(seed, "report/map", 0, 0).shuffle(&mut rows);
         rows.truncate(ON_PAGE);
         rows.sort_unstable();
     }
+    let points: Vec<Point> = rows.iter().map(|&row| all[row]).collect();
     let method = if n < LEAST { MapMethod::Pca } else { MapMethod::Tsne(Tsne::default()) };
-    let (mut map, notes) = laid_out(source, &rows, &method, &mut |_, _| ())?;
-    if rows.len() < n {
+    let (mut map, notes) = laid_out(source, &points, &method, &mut |_, _| ())?;
+    if points.len() < n {
         map.note.push_str(&format!(" Drawn at random from {n}."));
     }
     notes.iter().for_each(|note| map.note.push_str(&format!(" With {note}.")));
-    let pictures = Pictures::new(&source.set, source.images.as_ref());
     let sprite = (TILES.iter())
-        .filter_map(|&side| pictures.sprite(&rows, side))
+        .filter_map(|&side| sprite(source, &points, side))
         .find(|sprite| sprite.picture.bytes().len() <= SPRITE_BYTES);
     Ok(Atlas { map, sprite })
 }
 
-/// Some rows of a source on a map, and the notes of the layout.
+/// Some points of a source on a map, and the notes of the layout.
 fn laid_out(
     source: &Source,
-    rows: &[usize],
+    points: &[Point],
     method: &MapMethod,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Map, Vec<String>)> {
-    // Of length 1, but those of two dimensions as they are.
-    let scaled = source.rows.cols() <= 2;
-    let embeddings = if scaled { &source.set.embeddings } else { &source.rows };
-    let layout = layout(&embeddings.select(rows), method, progress).map_err(|error| match error {
+    // As they are compared, but those of two dimensions as they are.
+    let scaled = source.items().rows.embeddings.cols() <= 2;
+    let layout = layout(&source.rows_of(points, !scaled), method, progress).map_err(|error| match error {
         MapError::Rows(error) => Error::Retrieval(error),
         other => fault("a map:", other.to_string(), other.hint().as_deref()),
     })?;
-    let encoded =
-        source.set.labels.as_ref().map(|labels| {
-            labels::encode(&rows.iter().map(|&row| labels[row].clone()).collect::<Vec<String>>())
-        });
+    let encoded = source.classes_of(points);
     let (classes, names) = encoded.map(|encoded| (encoded.ids, encoded.names)).unwrap_or_default();
     let of_classes = if names.is_empty() { String::new() } else { format!(" of {} classes", names.len()) };
+    let of_gallery = points.iter().filter(|point| point.gallery).count();
+    let which = match source.gallery {
+        None => format!("{} embeddings", points.len()),
+        Some(_) => {
+            format!("{} queries and {of_gallery} gallery images, no junk,", points.len() - of_gallery)
+        }
+    };
     let map = Map {
         title: format!("Map of {}", source.name),
-        note: format!("{} embeddings{of_classes}: {}.", rows.len(), layout.method),
+        note: format!("{which}{of_classes}: {}.", layout.method),
         scaled,
         points: layout.points,
         classes,

@@ -1,7 +1,7 @@
 //! Figures of one or several runs, as SVG or PNG.
 //!
-//! A [`Source`] is the test embeddings of a run, or a file of embeddings from anywhere; the functions
-//! gather what [`gallerist_report::figure`] draws.
+//! A [`Source`] is the test embeddings of a run, or embeddings from anywhere: one set, or queries and a gallery.
+//! The functions gather what [`gallerist_report::figure`] draws, by the rules that the metrics follow.
 //!
 //! # Example
 //!
@@ -25,15 +25,12 @@ mod distances;
 mod map;
 mod ranked;
 mod rates;
+mod source;
 
 use std::path::Path;
 
-use gallerist_data::ImageSet;
-use gallerist_learn::train::{RunConfig, RunDirectory, open_test};
-use gallerist_learn::{Error, Result};
-use gallerist_retrieval::labels::{self, Encoded};
+use gallerist_learn::Error;
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
 
 pub use clusters::clusters;
 pub(crate) use curves::charts_of_runs;
@@ -44,95 +41,8 @@ pub(crate) use map::atlas;
 pub use map::map;
 pub use ranked::{Queries, ranked};
 pub use rates::{cmc, pr};
-
-/// Embeddings to be drawn, with what is known of their images.
-#[derive(Debug)]
-pub struct Source {
-    /// The run's or the file's name.
-    pub name: String,
-    pub(crate) set: EmbeddingSet,
-    /// The rows that all distances are of: of length 1 where they are compared by the cosine, else as they are.
-    pub(crate) rows: Matrix,
-    /// How the rows are compared.
-    pub(crate) metric: Metric,
-    pub(crate) images: Option<ImageSet>,
-}
-
-impl Source {
-    /// The test embeddings of a run.
-    ///
-    /// # Errors
-    ///
-    /// When there is no run, when it has no embeddings yet, or when a file cannot be read.
-    pub fn of_run(path: &Path) -> Result<Self> {
-        let run = RunDirectory::open(path)?;
-        if !run.embeddings().exists() {
-            return Err(Error::RunDirectory {
-                path: path.into(),
-                reason: "it holds no embeddings.safetensors".into(),
-                hint: Some(format!(
-                    "train it to its end (`gallerist train --resume {}`), or give --embeddings FILE",
-                    path.display()
-                )),
-            });
-        }
-        let set = EmbeddingSet::load(run.embeddings())?;
-        // Pictures are a help: a run whose images have moved is drawn without them.
-        let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten().map(|test| test.queries);
-        Self::new(name_of(path), set, images)
-    }
-
-    /// The embeddings of a file; pictures come from the place that the file names.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read, or when there is not one label per row.
-    pub fn of_file(path: &Path, labels: Option<&Path>) -> Result<Self> {
-        let mut set = EmbeddingSet::load(path)?;
-        if let Some(labels) = labels {
-            set.labels = Some(load_labels(labels)?);
-        }
-        set.check_counts()?;
-        let images = set.source.as_deref().and_then(|source| ImageSet::open(source).ok());
-        Self::new(name_of(path), set, images)
-    }
-
-    fn new(name: String, set: EmbeddingSet, images: Option<ImageSet>) -> Result<Self> {
-        set.embeddings.check_finite("embeddings")?;
-        let metric = set.metric.unwrap_or_default();
-        let rows = match metric {
-            Metric::Cosine => set.embeddings.l2_normalized().0,
-            Metric::Euclidean | Metric::InnerProduct => set.embeddings.clone(),
-        };
-        Ok(Self { name, set, rows, metric, images })
-    }
-
-    /// What the distances are called.
-    pub(crate) fn measure(&self) -> &'static str {
-        measure(self.metric)
-    }
-
-    /// The labels and the class of each row.
-    fn labels(&self, what: &str) -> Result<(&[String], Encoded)> {
-        match &self.set.labels {
-            Some(names) => Ok((names, labels::encode(names))),
-            None => Err(fault(
-                what,
-                format!("needs a label for each row, and `{}` has none", self.name),
-                Some("give --labels FILE: .npy of integers, or text with one label a line"),
-            )),
-        }
-    }
-
-    /// The labels of at least two rows.
-    fn labels_of_pairs(&self, what: &str) -> Result<(&[String], Encoded)> {
-        if self.rows.rows() < 2 {
-            let problem = format!("needs at least 2 rows, and `{}` has {}", self.name, self.rows.rows());
-            return Err(fault(what, problem, None));
-        }
-        self.labels(what)
-    }
-}
+pub use source::{File, Source};
+pub(crate) use source::{Point, Points, Side};
 
 /// What distances of rows that are compared by `metric` are called.
 pub(crate) fn measure(metric: Metric) -> &'static str {
@@ -142,8 +52,16 @@ pub(crate) fn measure(metric: Metric) -> &'static str {
     }
 }
 
+/// A note for each source, once where it is the same for all.
+fn joined(notes: &[(String, String)]) -> String {
+    match notes.first() {
+        Some((_, first)) if notes.iter().all(|(_, note)| note == first) => first.clone(),
+        _ => notes.iter().map(|(name, note)| format!("{name}: {note}")).collect::<Vec<_>>().join(" "),
+    }
+}
+
 /// The last part of a path, as figures name runs.
-pub(crate) fn name_of(path: &Path) -> String {
+pub fn name_of(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     path.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
 }

@@ -4,8 +4,7 @@ use gallerist_learn::Result;
 use gallerist_report::figure::{self, Figure};
 
 use super::{Source, fault};
-use crate::pictures::Pictures;
-use crate::ranking::{AMONG, Ranking};
+use crate::ranking::Ranking;
 
 /// Pixels of a picture: two for each unit of the drawing.
 const PICTURE: usize = 168;
@@ -28,58 +27,61 @@ pub enum Queries {
     Named(Vec<String>),
 }
 
-/// Ranked lists of some queries, each row a query against all others, with `results` results.
+/// Ranked lists of some queries, with `results` results each, as the metrics see them.
 ///
 /// # Errors
 ///
-/// When there are no labels, fewer than two rows, or no query of a name.
+/// When there are no labels, too few rows, or no query of a name.
 pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figure> {
-    let (labels, _) = source.labels_of_pairs("ranked lists")?;
-    let ranking = Ranking::new(&source.rows, labels, results, source.measure())?;
-    let pictures = Pictures::new(&source.set, source.images.as_ref());
-    let item = |row| pictures.drawn(row, PICTURE);
-    let section = |title: &str, note: &str, queries: &[usize]| ranking.section(title, note, queries, &item);
+    let ranking = Ranking::new(source, results)?;
+    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
+    let (query, item) = (|row| of_queries.drawn(row, PICTURE), |row| of_items.drawn(row, PICTURE));
+    let section =
+        |title: &str, note: &str, queries: &[usize]| ranking.section(title, note, queries, (&query, &item));
     let sections = match queries {
         Queries::Best(count) => {
-            let note = format!("The queries with the highest average precision, each {AMONG}.");
-            vec![section("Best queries", &note, &ranking.best(*count))]
+            let note = format!("The queries with the highest average precision. {}", ranking.precision_is());
+            vec![section("Best queries", &note, &ranking.best(*count))?]
         }
         Queries::Worst(count) => {
-            let note = format!("The queries with the lowest average precision, each {AMONG}.");
-            vec![section("Worst queries", &note, &ranking.worst(*count))]
+            let note = format!("The queries with the lowest average precision. {}", ranking.precision_is());
+            vec![section("Worst queries", &note, &ranking.worst(*count))?]
         }
         Queries::Random(count, seed) => {
             let drawn = ranking.drawn(*seed, *count);
-            vec![section("Queries drawn at random", &format!("Seed {seed}."), &drawn)]
+            let note = format!("Seed {seed}. {}", ranking.precision_is());
+            vec![section("Queries drawn at random", &note, &drawn)?]
         }
-        Queries::Confused(count) => (ranking.confused(*count).iter())
+        Queries::Confused(count) => (ranking.confused(*count)?.iter())
             .map(|pair| {
                 let title = format!("{} taken for {}", pair.class, pair.with);
-                let note = format!("Nearest for {} of {} images.", pair.queries.len(), pair.of);
+                let note = format!("Nearest for {} of {} queries.", pair.queries.len(), pair.of);
                 let shown = &pair.queries[..pair.queries.len().min(LISTS_PER_PAIR)];
                 section(&title, &note, shown)
             })
-            .collect(),
+            .collect::<Result<_>>()?,
         Queries::Named(names) => {
             let mut rows = Vec::new();
             for name in names {
-                rows.extend(find(source, labels, name)?);
+                rows.extend(find(source, name)?);
             }
-            vec![section("Named queries", "In the order in which they were named.", &rows)]
+            let note = format!("In the order in which they were named. {}", ranking.precision_is());
+            vec![section("Named queries", &note, &rows)?]
         }
     };
-    Ok(figure::ranked(&format!("Ranked lists: {}", source.name), &sections))
+    let title = format!("Ranked lists: {}", source.name);
+    Ok(figure::ranked(&title, Some(&ranking.described()), &sections))
 }
 
-/// The rows of a name: all whose path ends in it, or else the first of that label.
-fn find(source: &Source, labels: &[String], name: &str) -> Result<Vec<usize>> {
+/// The queries of a name: all whose path ends in it, or else the first of that label.
+fn find(source: &Source, name: &str) -> Result<Vec<usize>> {
     let is_path = |path: &String| {
         path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']))
     };
-    let paths = source.set.paths.as_deref().unwrap_or(&[]);
+    let paths = source.queries.paths.as_deref().unwrap_or(&[]);
     let mut rows: Vec<usize> = (0..paths.len()).filter(|&row| is_path(&paths[row])).collect();
     if rows.is_empty() {
-        rows.extend(labels.iter().position(|label| label == name));
+        rows.extend(source.queries.rows.labels.iter().position(|label| label == name));
     }
     if rows.is_empty() {
         return Err(fault(

@@ -2,9 +2,9 @@
 
 use gallerist_learn::Result;
 use gallerist_report::figure::{self, Cmc, Figure, PrecisionRecall};
-use gallerist_retrieval::eval::{EvalOptions, Evaluation, Measure, evaluate};
+use gallerist_retrieval::eval::{Evaluation, Measure};
 
-use super::Source;
+use super::{Source, joined};
 
 /// Steps of the recall axis, in per cent.
 const STEP: usize = 2;
@@ -13,52 +13,49 @@ const STEP: usize = 2;
 ///
 /// # Errors
 ///
-/// When there are no labels, fewer than two rows, or no ranks.
+/// When there are no labels, too few rows, or no ranks.
 pub fn cmc(sources: &[Source], ranks: usize) -> Result<Figure> {
     let measures: Vec<Measure> = (1..=ranks).map(Measure::Cmc).collect();
-    let mut note = String::new();
+    let mut notes = Vec::new();
     let mut runs = Vec::new();
     for source in sources {
-        let evaluation = measured(source, "a CMC curve", measures.clone())?;
-        note = queries(&evaluation);
+        let evaluation = source.measure("a CMC curve", measures.clone())?.evaluation;
+        notes.push(queries(source, &evaluation));
         runs.push(Cmc {
             name: source.name.clone(),
             shares: evaluation.metrics.iter().map(|(_, v)| v).collect(),
         });
     }
     let title = "Share of queries with a match by each rank (CMC), %";
-    Ok(figure::cmc(title, &note, &runs))
+    Ok(figure::cmc(title, &joined(&notes), &runs))
 }
 
 /// Interpolated precision at each recall, averaged over the queries, for each source.
 ///
 /// # Errors
 ///
-/// When there are no labels, or fewer than two rows.
+/// When there are no labels, or too few rows.
 pub fn pr(sources: &[Source]) -> Result<Figure> {
     let levels: Vec<usize> = (STEP..=100).step_by(STEP).collect();
     let measures: Vec<Measure> = levels.iter().copied().map(Measure::PrecisionAtRecall).collect();
-    let mut note = String::new();
+    let mut notes = Vec::new();
     let mut runs = Vec::new();
     for source in sources {
-        let evaluation = measured(source, "a precision-recall curve", measures.clone())?;
-        note = format!("The mean of each query's interpolated precision. {}", queries(&evaluation));
+        let evaluation = source.measure("a precision-recall curve", measures.clone())?.evaluation;
+        notes.push(queries(source, &evaluation));
         let precisions = evaluation.metrics.iter().map(|(_, value)| value);
         let points = levels.iter().map(|&percent| percent as f64 / 100.0).zip(precisions).collect();
         runs.push(PrecisionRecall { name: source.name.clone(), points });
     }
+    let note = format!("The mean of each query's interpolated precision. {}", joined(&notes));
     Ok(figure::pr("Precision against recall, %", &note, &runs))
 }
 
-fn measured(source: &Source, what: &str, measures: Vec<Measure>) -> Result<Evaluation> {
-    let (_, encoded) = source.labels_of_pairs(what)?;
-    Ok(evaluate(&source.rows, &encoded.ids, &EvalOptions { metric: source.metric, measures })?)
-}
-
-fn queries(evaluation: &Evaluation) -> String {
+/// Who looks for what in a source, with its name.
+fn queries(source: &Source, evaluation: &Evaluation) -> (String, String) {
     let left_out = match evaluation.queries_without_match {
         0 => String::new(),
         n => format!(" {n} queries without a match are left out."),
     };
-    format!("Every one of {} rows is a query against the others.{left_out}", evaluation.queries)
+    (source.name.clone(), format!("{}{left_out}", source.described(evaluation)))
 }

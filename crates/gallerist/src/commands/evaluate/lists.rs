@@ -12,7 +12,7 @@ use gallerist::retrieval::search::Metric;
 
 use super::super::remote::{self, is_remote};
 use super::super::{Failure, Outcome, labels_of};
-use super::{Printed, input, table, warn_of_ties};
+use super::{Printed, input, table, warn_of_notes};
 use crate::args::Evaluate;
 use crate::printer;
 
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
     } else {
         printer::out(&table(&report.evaluation, &report.further))?;
     }
-    warn_of_ties(&report.evaluation);
+    warn_of_notes(&report.evaluation);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,6 +120,7 @@ fn refuse_what_needs_embeddings(args: &Evaluate, plan: &Plan) -> Result<(), Fail
         ("--verification", plan.verification.is_some()),
         ("--few-shot", plan.few_shot.is_some()),
         ("--bootstrap", plan.bootstrap.is_some()),
+        ("--html", args.html.is_some()),
     ];
     match asked.iter().find(|(_, asked)| *asked) {
         None => Ok(()),

@@ -1,6 +1,5 @@
 //! The metrics as the terminal shows them.
 
-use gallerist::pages;
 use gallerist::retrieval::eval::{Evaluation, Further, Intervals, OneShot, Over};
 use gallerist::retrieval::search::Metric;
 
@@ -10,13 +9,10 @@ use crate::printer::{self, Table, count, grouped};
 /// distance of the strokes' pixels, an error of 38.8 % (Lake, Salakhutdinov, Tenenbaum, 2015).
 const OMNIGLOT_BASELINE: f64 = 0.612;
 
-/// A tie here and there is in the table; many of them are worth a warning.
-pub(in super::super) fn warn_of_ties(evaluation: &Evaluation) {
-    let of_ties = |note: &&String| note.contains("exactly as close");
-    let matters = pages::ties_matter(evaluation);
-    for note in evaluation.notes.iter().filter(|note| matters || !of_ties(note)) {
-        printer::warning(note);
-    }
+/// What a reader of the numbers should know: bounds that the order of ties decides, a set of another size than the
+/// benchmark's.
+pub(in super::super) fn warn_of_notes(evaluation: &Evaluation) {
+    evaluation.notes.iter().for_each(|note| printer::warning(note));
 }
 
 /// The metrics, and what else was measured.

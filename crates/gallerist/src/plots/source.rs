@@ -1,0 +1,372 @@
+//! Embeddings to be drawn, with the rules by which they are compared and what is known of their images.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use gallerist_data::ImageSet;
+use gallerist_learn::train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test};
+use gallerist_learn::{Error, Result};
+use gallerist_retrieval::eval::{
+    self, EvalOptions, Evaluation, Labelled, Measure, Plan, Relevance, Report, Rules, Setting, SharedLabels,
+};
+use gallerist_retrieval::labels::{self, LabelSets};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
+
+use super::fault;
+use crate::measured::Measured;
+use crate::pictures::Pictures;
+
+/// Embeddings to be drawn: queries with their gallery, or one set whose rows are compared with each other.
+///
+/// Everything that is drawn follows one plan, so that it agrees with the metrics: what takes up no rank (junk,
+/// images of the query's class from its own camera) is in no list and no histogram.
+#[derive(Debug)]
+pub struct Source {
+    /// The run's or the file's name.
+    pub name: String,
+    pub(crate) queries: Side,
+    pub(crate) gallery: Option<Side>,
+    plan: Plan,
+}
+
+/// Queries, or a gallery.
+#[derive(Debug)]
+pub(crate) struct Side {
+    /// Embeddings and cameras; the labels are empty where there are none.
+    pub(crate) rows: Labelled,
+    pub(crate) paths: Option<Vec<String>>,
+    images: Option<ImageSet>,
+}
+
+/// A file of embeddings, with lists that replace its own labels and cameras.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// The embeddings.
+    pub embeddings: &'a Path,
+    /// One label a row.
+    pub labels: Option<&'a Path>,
+    /// One camera a row.
+    pub cameras: Option<&'a Path>,
+}
+
+impl File<'_> {
+    fn load(&self) -> Result<EmbeddingSet> {
+        let mut set = EmbeddingSet::load(self.embeddings)?;
+        if let Some(labels) = self.labels {
+            set.labels = Some(load_labels(labels)?);
+        }
+        if let Some(cameras) = self.cameras {
+            set.cameras = Some(load_labels(cameras)?);
+        }
+        set.check_counts()?;
+        Ok(set)
+    }
+}
+
+impl Side {
+    fn new(set: EmbeddingSet, images: Option<ImageSet>, what: &'static str) -> Result<Self> {
+        set.check_counts()?;
+        set.embeddings.check_finite(what)?;
+        let images = images.or_else(|| ImageSet::open(set.source.as_deref()?).ok());
+        let EmbeddingSet { embeddings, labels, paths, cameras, .. } = set;
+        let rows = Labelled { embeddings, labels: labels.unwrap_or_default(), cameras };
+        Ok(Self { rows, paths, images })
+    }
+
+    /// The label of each row, where there are labels.
+    pub(crate) fn labels(&self) -> Option<&[String]> {
+        let labels = &self.rows.labels;
+        (labels.len() == self.rows.embeddings.rows()).then_some(labels)
+    }
+
+    pub(crate) fn pictures(&self) -> Pictures<'_> {
+        Pictures::new(self.labels(), self.paths.as_deref(), self.images.as_ref())
+    }
+
+    /// Whether pictures can be looked for.
+    pub(crate) fn has_images(&self) -> bool {
+        self.images.is_some()
+    }
+}
+
+impl Source {
+    /// The test embeddings of a run, compared as its metrics are.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run, when it has no embeddings yet, or when a file cannot be read.
+    pub fn of_run(path: &Path) -> Result<Self> {
+        let run = RunDirectory::open(path)?;
+        let Some(measured) = Measured::of_run(&run)? else {
+            return Err(Error::RunDirectory {
+                path: path.into(),
+                reason: "it holds no embeddings of test images".into(),
+                hint: Some(format!(
+                    "train it to its end (`gallerist train --resume {}`), or give --embeddings FILE",
+                    path.display()
+                )),
+            });
+        };
+        // Pictures are a help: a run whose images have moved is drawn without them.
+        let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten();
+        Self::new(super::name_of(path), measured, images)
+    }
+
+    /// The embeddings of a file, each row compared with the others; pictures come from the place that the file
+    /// names.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, when there is not one label per row, and for a protocol that needs a gallery.
+    pub fn of_file(file: File, evaluation: &EvaluationConfig) -> Result<Self> {
+        let name = super::name_of(file.embeddings);
+        Self::new(name, Measured::new(file.load()?, None, evaluation)?, None)
+    }
+
+    /// Queries and their gallery from two files, by the protocol of `evaluation`, or else the one that both name.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, when there is not one label (and camera) per row, and for a protocol that is
+    /// unknown or compares one set.
+    pub fn of_files(queries: File, gallery: File, evaluation: &EvaluationConfig) -> Result<Self> {
+        let name = |file: File| super::name_of(file.embeddings);
+        let name = format!("{} against {}", name(queries), name(gallery));
+        Self::new(name, Measured::new(queries.load()?, Some(gallery.load()?), evaluation)?, None)
+    }
+
+    /// Embeddings and how they are measured. Without `images`, pictures come from the places that the embeddings
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// For values that are not finite, and for a plan that does not fit.
+    pub fn new(name: String, measured: Measured, images: Option<TestImages>) -> Result<Self> {
+        let Measured { queries, gallery, plan } = measured;
+        let what = if gallery.is_some() { "queries" } else { "embeddings" };
+        let (of_queries, of_gallery) = images.map_or((None, None), |test| (Some(test.queries), test.gallery));
+        let queries = Side::new(queries, of_queries, what)?;
+        let gallery = gallery.map(|gallery| Side::new(gallery, of_gallery, "the gallery")).transpose()?;
+        Ok(Self { name, queries, gallery, plan })
+    }
+
+    /// The metrics, and what else the plan asks for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::run`], and when there are no labels.
+    pub fn report(&self) -> Result<Report> {
+        self.check_labels("evaluation")?;
+        Ok(self.plan.run(&self.queries.rows, self.gallery_rows())?)
+    }
+
+    /// By what the plan measures, and how rows are compared.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(crate) fn metric(&self) -> Metric {
+        self.plan.options.metric
+    }
+
+    pub(crate) fn gallery_rows(&self) -> Option<&Labelled> {
+        self.gallery.as_ref().map(|gallery| &gallery.rows)
+    }
+
+    /// What queries are compared with: the gallery, or the queries themselves.
+    pub(crate) fn items(&self) -> &Side {
+        self.gallery.as_ref().unwrap_or(&self.queries)
+    }
+
+    /// The rules alone, for other measures.
+    fn measuring(&self, measures: Vec<Measure>) -> Plan {
+        Plan {
+            protocol: self.plan.protocol,
+            ignore_cameras: self.plan.ignore_cameras,
+            options: EvalOptions { metric: self.metric(), measures },
+            ..Plan::default()
+        }
+    }
+
+    /// Other measures than the plan's, by its rules.
+    pub(crate) fn measure(&self, what: &str, measures: Vec<Measure>) -> Result<eval::Measured> {
+        self.check_labels(what)?;
+        Ok(self.measuring(measures).measure(&self.queries.rows, self.gallery_rows())?)
+    }
+
+    /// The first `k` items of the ranked lists of some queries, as the metrics see them.
+    pub(crate) fn ranked(&self, of: &[usize], k: usize) -> Result<Vec<eval::Ranked>> {
+        self.check_labels("ranked lists")?;
+        Ok(self.measuring(Vec::new()).ranked(&self.queries.rows, self.gallery_rows(), of, k)?)
+    }
+
+    pub(crate) fn rules(&self, what: &str) -> Result<Rules> {
+        self.check_labels(what)?;
+        let gallery = self.gallery_rows().map(Labelled::named);
+        Ok(self.measuring(Vec::new()).rules(self.queries.rows.named(), gallery)?)
+    }
+
+    /// The labels of queries and items as sets.
+    pub(crate) fn label_sets(&self) -> (LabelSets, LabelSets) {
+        let (queries, items) = (&self.queries.rows.labels, &self.items().rows.labels);
+        if labels::are_sets(queries) || labels::are_sets(items) {
+            return labels::encode_sets(queries, items);
+        }
+        let (queries, items) = labels::encode_both(queries, items);
+        let sets = |ids: Vec<u32>| LabelSets::new(ids.into_iter().map(|id| vec![id]));
+        (sets(queries.ids), sets(items.ids))
+    }
+
+    /// Hands out each query with the items that share a label with it, ascending, whether they take up a rank or not.
+    pub(crate) fn each_of_a_label(&self, mut take: impl FnMut(usize, &[(u32, u32)])) {
+        let (queries, items) = self.label_sets();
+        let shared = SharedLabels::new(&queries, &items);
+        let mut found = Vec::new();
+        for query in 0..queries.len() {
+            found.clear();
+            shared.relevant(query, &mut found);
+            take(query, &found);
+        }
+    }
+
+    /// Refuses embeddings without labels, and fewer rows than a list needs.
+    pub(crate) fn check_labels(&self, what: &str) -> Result<()> {
+        let (rows, least) = (self.items().rows.embeddings.rows(), if self.gallery.is_some() { 1 } else { 2 });
+        if rows < least {
+            let rows_of = if least == 1 { "row" } else { "rows" };
+            let problem = format!("needs at least {least} {rows_of}, and `{}` has {rows}", self.name);
+            return Err(fault(what, problem, None));
+        }
+        for (side, option) in
+            [(Some(&self.queries), "--query-labels"), (self.gallery.as_ref(), "--gallery-labels")]
+        {
+            if side.is_some_and(|side| side.labels().is_none()) {
+                let option = if self.gallery.is_some() { option } else { "--labels" };
+                return Err(fault(
+                    what,
+                    format!("needs a label for each row, and `{}` has none", self.name),
+                    Some(&format!("give {option} FILE: .npy of integers, or text with one label a line")),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that all distances are of: of length 1 where they are compared by the cosine, else as they are.
+    pub(crate) fn compared(&self, side: &'_ Side) -> Matrix {
+        match self.metric() {
+            Metric::Cosine => side.rows.embeddings.l2_normalized().0,
+            Metric::Euclidean | Metric::InnerProduct => side.rows.embeddings.clone(),
+        }
+    }
+
+    /// What the number of a ranked list is, in words.
+    pub(crate) fn score_is(&self) -> &'static str {
+        match self.metric() {
+            Metric::Euclidean => "Euclidean distance",
+            Metric::Cosine => "cosine similarity",
+            Metric::InnerProduct => "inner product",
+        }
+    }
+
+    /// Who looks for what and how, in a sentence.
+    pub(crate) fn described(&self, evaluation: &Evaluation) -> String {
+        let by = format!("compared by the {}", self.score_is());
+        let mut text = match &self.gallery {
+            None => {
+                let named = self.plan.protocol.map_or(String::new(), |p| format!(" (protocol {})", p.name));
+                format!(
+                    "Every one of {} images is a query against the others{named}, {by}.",
+                    evaluation.queries
+                )
+            }
+            Some(_) => format!(
+                "{} queries against a gallery of {} images ({}), {by}.",
+                evaluation.queries, evaluation.gallery, evaluation.protocol
+            ),
+        };
+        if evaluation.junk > 0 {
+            text.push_str(&format!(" {} junk images are left out.", evaluation.junk));
+        }
+        text
+    }
+
+    /// The images that can be drawn as points: all of one set; of queries and a gallery both, or the gallery
+    /// alone, without junk.
+    pub(crate) fn points(&self, what: Points) -> Result<Vec<Point>> {
+        let queries = (0..self.queries.rows.embeddings.rows()).map(|row| Point { gallery: false, row });
+        let Some(gallery) = &self.gallery else { return Ok(queries.collect()) };
+        let (Some(_), Some(of_gallery)) = (self.queries.labels(), gallery.labels()) else {
+            let items = (0..gallery.rows.embeddings.rows()).map(|row| Point { gallery: true, row });
+            return Ok(if what == Points::All { queries.chain(items).collect() } else { items.collect() });
+        };
+        let rules = self.rules("a drawing")?;
+        let looked_for = self.looked_for();
+        let is_distractor = |label: &str| looked_for.as_ref().is_some_and(|known| !known.contains(label));
+        let items = (0..of_gallery.len())
+            .filter(|&row| !rules.is_junk(row) && (what == Points::All || !is_distractor(&of_gallery[row])))
+            .map(|row| Point { gallery: true, row });
+        Ok(if what == Points::All { queries.chain(items).collect() } else { items.collect() })
+    }
+
+    /// In a set of persons, the labels of the queries: what shows none of them is a distractor.
+    fn looked_for(&self) -> Option<HashSet<&str>> {
+        self.plan.protocol.filter(|protocol| protocol.setting == Setting::Cameras)?;
+        Some(self.queries.rows.labels.iter().map(String::as_str).collect())
+    }
+
+    pub(crate) fn side(&self, point: Point) -> &Side {
+        if point.gallery { self.items() } else { &self.queries }
+    }
+
+    /// The embeddings of some points: as they are compared, or as they are.
+    pub(crate) fn rows_of(&self, points: &[Point], as_compared: bool) -> Matrix {
+        let matrix = |side: &'_ Side| match as_compared {
+            true => self.compared(side),
+            false => side.rows.embeddings.clone(),
+        };
+        let queries = matrix(&self.queries);
+        let gallery = self.gallery.as_ref().map(matrix);
+        let rows = |of_gallery: bool| -> Vec<usize> {
+            points.iter().filter(|point| point.gallery == of_gallery).map(|point| point.row).collect()
+        };
+        let (first, second) = (queries.select(&rows(false)), gallery.map(|all| all.select(&rows(true))));
+        match second {
+            None => first,
+            // Points name queries first.
+            Some(second) => {
+                let values = [first.as_slice(), second.as_slice()].concat();
+                Matrix::new(points.len(), second.cols(), values).expect("rows of one width")
+            }
+        }
+    }
+
+    /// The class of each point and the names of the classes; nothing without labels.
+    pub(crate) fn classes_of(&self, points: &[Point]) -> Option<labels::Encoded> {
+        let looked_for = self.looked_for();
+        let name = |&point: &Point| {
+            let label = &self.side(point).labels()?[point.row];
+            let known = looked_for.as_ref().is_none_or(|known| known.contains(label.as_str()));
+            Some(if known { label.clone() } else { "distractors".to_owned() })
+        };
+        let names: Option<Vec<String>> = points.iter().map(name).collect();
+        names.map(|names| labels::encode(&names))
+    }
+}
+
+/// Which images are points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Points {
+    /// Queries and gallery.
+    All,
+    /// What queries are compared with, without distractors.
+    Gallery,
+}
+
+/// A query or a gallery image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) gallery: bool,
+    pub(crate) row: usize,
+}
