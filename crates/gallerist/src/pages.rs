@@ -544,3 +544,35 @@ pub fn search_page(
         lists,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validation_is_drawn_whatever_it_measured() {
+        let record = |step: usize, metrics: &[(&str, f64)]| Record::Validation {
+            step,
+            protocol: "queries against the other cameras' images".into(),
+            metrics: metrics.iter().map(|&(name, value)| (name.into(), value)).collect(),
+        };
+        let records = [
+            record(10, &[("map", 0.1), ("cmc@10", 0.5), ("cmc@1", 0.2)]),
+            record(20, &[("map", 0.2), ("cmc@10", 0.6), ("cmc@1", 0.3)]),
+        ];
+        let charts = validation_charts(&records);
+        let names = |chart: &Chart| chart.series.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+        assert_eq!(charts.len(), 2);
+        assert_eq!(
+            (charts[0].title.as_str(), names(&charts[0])),
+            ("Validation", vec!["cmc@1".into(), "map".into()])
+        );
+        assert_eq!(
+            (charts[1].title.as_str(), names(&charts[1])),
+            ("Validation: cmc@K", vec!["cmc@1".into(), "cmc@10".into()])
+        );
+        assert_eq!(charts[0].note.as_deref(), Some("queries against the other cameras' images"));
+        assert_eq!(charts[0].series[1].points.len(), 2);
+        assert!(validation_charts(&[]).is_empty());
+    }
+}

@@ -136,7 +136,52 @@ fn pair(i: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use gallerist_learn::train::EvaluationConfig;
+    use gallerist_retrieval::{EmbeddingSet, Matrix};
+
     use super::*;
+    use crate::measured::Measured;
+
+    #[test]
+    fn pairs_of_persons_leave_out_junk_and_the_querys_camera() {
+        let side = |rows: usize, salt: usize| -> EmbeddingSet {
+            let names = ["0002", "0007", "0000", "-1"];
+            let known = if salt == 0 { 2 } else { names.len() };
+            EmbeddingSet {
+                labels: Some((0..rows).map(|row| names[row * 5 % known].into()).collect()),
+                cameras: Some((0..rows).map(|row| format!("c{}", row * 7 % 3)).collect()),
+                ..Matrix::new(rows, 1, (0..rows).map(|row| (row * 11 % 17 + salt) as f32).collect())
+                    .unwrap()
+                    .into()
+            }
+        };
+        let (queries, gallery) = (side(9, 0), side(40, 1));
+        let (mut right, mut wrong) = (0, 0);
+        let text = |list: &Option<Vec<String>>, row: usize| list.as_ref().unwrap()[row].clone();
+        for query in 0..9 {
+            for item in (0..40).filter(|&item| text(&gallery.labels, item) != "-1") {
+                let same = text(&queries.labels, query) == text(&gallery.labels, item);
+                let camera = text(&queries.cameras, query) == text(&gallery.cameras, item);
+                right += u64::from(same && !camera);
+                wrong += u64::from(!same);
+            }
+        }
+        let config = EvaluationConfig { protocol: Some("market1501".into()), ..EvaluationConfig::default() };
+        let measured = Measured::new(queries.clone(), Some(gallery), &config).unwrap();
+        let found = histograms(&Source::new("persons".into(), measured, None).unwrap(), 1).unwrap();
+        assert_eq!(
+            (found.positives.iter().sum::<u64>(), found.negatives.iter().sum::<u64>()),
+            (right, wrong)
+        );
+
+        // One set: each pair once.
+        let config = EvaluationConfig::default();
+        let one = Measured::new(side(40, 1), None, &config).unwrap();
+        let found = histograms(&Source::new("one".into(), one, None).unwrap(), 1).unwrap();
+        // Four classes of ten.
+        assert_eq!(found.positives.iter().sum::<u64>(), 4 * 45);
+        assert_eq!(found.negatives.iter().sum::<u64>(), 40 * 39 / 2 - 4 * 45);
+    }
 
     #[test]
     fn pairs_are_numbered_without_gaps() {
