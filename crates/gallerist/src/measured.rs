@@ -20,7 +20,7 @@ use std::path::Path;
 use gallerist_learn::Result;
 use gallerist_learn::train::{EvaluationConfig, RunConfig, RunDirectory};
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{Known, Labelled, Plan, Report};
+use gallerist_retrieval::eval::{Labelled, Plan, Report, SideInfo};
 use gallerist_retrieval::search::Metric;
 
 /// The embeddings that a run is measured on, and how.
@@ -49,7 +49,7 @@ impl Measured {
         evaluation: &EvaluationConfig,
     ) -> Result<Self> {
         let mut plan = evaluation.plan_for(common_protocol(&queries, gallery.as_ref()))?;
-        plan.settle((Known::of_set(&queries), gallery.as_ref().map(Known::of_set)));
+        plan.ignore_unusable_cameras((SideInfo::of_set(&queries), gallery.as_ref().map(SideInfo::of_set)));
         plan.options.metric = declared_metric(&queries, gallery.as_ref());
         Ok(Self { queries, gallery, plan })
     }

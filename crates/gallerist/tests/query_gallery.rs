@@ -9,8 +9,8 @@ use std::process::Output;
 use common::{gallerist, text};
 use gallerist::measured::Measured;
 use gallerist::retrieval::EmbeddingSet;
-use gallerist::train::RunDirectory;
 use gallerist::train::log::{self, Record};
+use gallerist::train::{RunConfig, RunDirectory, open_test};
 use serde_json::Value;
 
 /// A colour bitmap of 8 x 8 pixels: stripes whose colours are the identity's, shaded by `shade`.
@@ -365,6 +365,61 @@ fn own_images_are_queries_and_gallery_by_folders_manifests_and_run_files() {
     run_file(dir, "plain.toml", data, "[evaluation]\nprotocol = \"none\"");
     done(dir, "train plain.toml --out plain-run");
     assert_eq!(metrics_of(dir.join("plain-run"))["protocol"], "queries against a gallery");
+}
+
+#[test]
+fn every_published_set_of_queries_and_a_gallery_is_opened_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let persons = |root: &str, rest: &str| {
+        for (folder, identity) in [("bounding_box_train", 7), ("query", 3), ("bounding_box_test", 3)] {
+            (1..=2).for_each(|camera| {
+                write(
+                    &dir.join(format!("{root}/{folder}/000{identity}_c{camera}{rest}.bmp")),
+                    &bitmap(identity, camera),
+                );
+            });
+        }
+    };
+    persons("market", "s1_000151_01");
+    persons("duke", "_f0046302");
+    persons("cuhk03/detected", "_1");
+    persons("cuhk03/labeled", "_1");
+    let rows = ["train", "val", "test"].map(|status| {
+        write(&dir.join(format!("consumer/img/{status}_user.bmp")), &bitmap(1, 1));
+        write(&dir.join(format!("consumer/img/{status}_shop.bmp")), &bitmap(1, 2));
+        format!("img/{status}_user.bmp img/{status}_shop.bmp id_{status} {status}\n")
+    });
+    let list = format!("3\nimage_pair_name_1 image_pair_name_2 item_id evaluation_status\n{}", rows.concat());
+    write(&dir.join("consumer/list_eval_partition.txt"), list.as_bytes());
+    for (root, protocol, queries, gallery) in [
+        ("market", "market1501", 2, 2),
+        ("duke", "duke", 2, 2),
+        ("cuhk03/detected", "cuhk03", 2, 2),
+        ("cuhk03/labeled", "cuhk03", 2, 2),
+        // The shop's pictures of the validation items are in the gallery, too.
+        ("consumer", "consumer_to_shop", 1, 2),
+    ] {
+        let text = format!("[data]\ntest = [{:?}]", dir.join(root));
+        let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+        let test = open_test(&config).unwrap().unwrap();
+        assert_eq!((test.queries.len(), test.gallery.as_ref().unwrap().len()), (queries, gallery), "{root}");
+        let plan = test.plan(&config.evaluation).unwrap();
+        assert_eq!(plan.protocol.unwrap().name, protocol);
+        assert_eq!(test.notes(&config.evaluation), [""; 0]);
+    }
+    // Sets of which every image is compared with the others stay as they are.
+    let text = "[data]\ntest = [\"../../data/omniglot/omniglot_images_evaluation.zip\"]";
+    let config = RunConfig::parse(text, "a test", &[]).unwrap();
+    let test = open_test(&config).unwrap().unwrap();
+    assert!(test.gallery.is_none());
+    let measures = test.plan(&config.evaluation).unwrap().options.measures;
+    assert_eq!(measures, gallerist::retrieval::eval::EvalOptions::default().measures);
+    // Sides of different sets have no protocol in common.
+    let text = format!("[data]\nquery = [{:?}]\ngallery = [{:?}]", dir.join("market"), dir.join("duke"));
+    let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+    let notes = open_test(&config).unwrap().unwrap().notes(&config.evaluation);
+    assert!(notes[0].contains("the protocol `market1501`, the gallery's `duke`"), "{notes:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gallerist_data::{ImageSet, OpenOptions};
-use gallerist_retrieval::eval::{Known, Plan, Setting};
+use gallerist_retrieval::eval::{Plan, Setting, SideInfo};
 
 use super::evaluation::published_protocol;
 use super::{DataConfig, EvaluationConfig, RunConfig};
@@ -105,7 +105,7 @@ impl TestImages {
         let protocol = |set: &ImageSet| set.layout().and_then(published_protocol);
         let of_gallery = self.gallery.as_ref().and_then(protocol);
         let mut plan = evaluation.plan_for(of_gallery.filter(|_| of_gallery == protocol(&self.queries)))?;
-        plan.settle(self.known());
+        plan.ignore_unusable_cameras(self.sides_info());
         self.check(&plan)?;
         Ok(plan)
     }
@@ -123,7 +123,7 @@ impl TestImages {
                 gallerist_data::Error::NoLabels { purpose: "evaluation", path: set.name().into() }.into()
             );
         }
-        let (queries, gallery) = self.known();
+        let (queries, gallery) = self.sides_info();
         plan.fits(queries, gallery).map_err(|error| match (error, plan.protocol) {
             (gallerist_retrieval::Error::Protocol { what, problem, .. }, Some(protocol)) if what.contains(protocol.name) => {
                 let hint = match protocol.setting {
@@ -146,19 +146,43 @@ impl TestImages {
         })
     }
 
-    fn known(&self) -> (Known, Option<Known>) {
-        let known = |set: &ImageSet| Known {
+    fn sides_info(&self) -> (SideInfo, Option<SideInfo>) {
+        let info = |set: &ImageSet| SideInfo {
             cameras: set.cameras().is_some(),
             label_sets: set.label_sets().is_some(),
         };
-        (known(&self.queries), self.gallery.as_ref().map(known))
+        (info(&self.queries), self.gallery.as_ref().map(info))
     }
 
-    /// The number of queries that are images of the gallery, too, and so find themselves.
-    ///
-    /// Where cameras count, an image of the query's own camera is skipped, and so is the query itself.
-    pub fn shared(&self) -> usize {
-        let Some(gallery) = &self.gallery else { return 0 };
+    /// What the user should know about the images: queries that are in the gallery, too, and a protocol that
+    /// does not hold because one side's data set has another.
+    pub fn notes(&self, evaluation: &EvaluationConfig) -> Vec<String> {
+        let Some(gallery) = &self.gallery else { return Vec::new() };
+        let mut notes = Vec::new();
+        let shared = self.shared(gallery);
+        if shared > 0 {
+            notes.push(format!(
+                "{shared} of {} queries are images of the gallery, too, and find themselves; other splits \
+                 (data.query_split, data.gallery_split) keep them apart",
+                self.queries.len()
+            ));
+        }
+        let of = |set: &ImageSet| set.layout().and_then(published_protocol);
+        if evaluation.protocol.is_none() && of(&self.queries) != of(gallery) {
+            let named = |set| of(set).map_or("none".to_owned(), |name| format!("`{name}`"));
+            notes.push(format!(
+                "the queries' data set has the protocol {}, the gallery's {}; they are compared by none \
+                 (evaluation.protocol names one)",
+                named(&self.queries),
+                named(gallery)
+            ));
+        }
+        notes
+    }
+
+    /// The number of queries that are images of the gallery, too.
+    fn shared(&self, gallery: &ImageSet) -> usize {
+        // Where cameras count, an image of the query's own camera is skipped, and so is the query itself.
         if self.sets().all(|set| set.cameras().is_some()) {
             return 0;
         }

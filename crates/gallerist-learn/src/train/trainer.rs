@@ -97,6 +97,7 @@ pub struct Trainer {
     warned: Warned,
     rank_watch: RankWatch,
     pretrained: Option<weights::Report>,
+    test_notes: Vec<String>,
     profile: Option<Profile>,
     moved_from: Option<String>,
 }
@@ -122,8 +123,10 @@ impl Trainer {
         config.validate()?;
         // Everything that can fail for the user's reasons fails before the directory is made.
         let (train, validation) = open_training(config)?;
+        let mut test_notes = Vec::new();
         if let Some(test) = open_test(config)? {
             test.plan(&config.evaluation)?;
+            test_notes = test.notes(&config.evaluation);
         }
         let mut parts = Parts::new(config, train, validation)?;
         let mut pretrained = None;
@@ -135,6 +138,7 @@ impl Trainer {
         let directory = RunDirectory::create(directory, config)?;
         let mut trainer = parts.into_trainer(config, directory, 0)?;
         trainer.pretrained = pretrained;
+        trainer.test_notes = test_notes;
         trainer.save(Which::Last)?;
         Ok(trainer)
     }
@@ -589,6 +593,11 @@ impl Trainer {
         self.pretrained.as_ref()
     }
 
+    /// What the user should know about the test images, where the run was started just now.
+    pub fn test_notes(&self) -> &[String] {
+        &self.test_notes
+    }
+
     /// Where the time went, of the last call of [`run`](Self::run), with `log.profile`.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
@@ -700,6 +709,7 @@ impl Parts {
             warned: Warned::default(),
             rank_watch: RankWatch::default(),
             pretrained: None,
+            test_notes: Vec::new(),
             profile: None,
             moved_from: None,
         })

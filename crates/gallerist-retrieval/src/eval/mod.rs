@@ -64,7 +64,7 @@ pub use measure::Measure;
 pub use multi_query::{Pooled, Pooling, pool_queries};
 pub use ndcg::{Gain, ndcg, ndcg_at};
 pub use one_shot::{OneShot, Trial, one_shot};
-pub use plan::{Further, Known, Labelled, Named, Plan, Report, Row, Rules};
+pub use plan::{Further, Labelled, Named, Plan, Report, Row, Rules, SideInfo};
 pub use precision::precision_at_k;
 pub use precision_at_recall::precision_at_recall;
 pub use protocol::{PROTOCOLS, Protocol, Setting};

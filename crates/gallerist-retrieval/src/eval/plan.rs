@@ -62,14 +62,14 @@ pub struct Named<'a> {
 
 /// What is known of a side of an evaluation before its images are embedded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct SideInfo {
     /// Whether each row has a camera.
     pub cameras: bool,
     /// Whether some row has several labels (`a|b`).
     pub label_sets: bool,
 }
 
-impl Known {
+impl SideInfo {
     fn of(side: Named) -> Self {
         Self { cameras: side.cameras.is_some(), label_sets: labels::are_sets(side.labels) }
     }
@@ -333,7 +333,7 @@ impl Plan {
 
     /// Ignores cameras where no protocol asks for them and they cannot count: within one set, and between images
     /// with several labels.
-    pub fn settle(&mut self, (queries, gallery): (Known, Option<Known>)) {
+    pub fn ignore_unusable_cameras(&mut self, (queries, gallery): (SideInfo, Option<SideInfo>)) {
         let sets = queries.label_sets || gallery.is_some_and(|side| side.label_sets);
         self.ignore_cameras |= gallery.is_none() || sets && self.protocol.is_none();
     }
@@ -341,16 +341,16 @@ impl Plan {
     /// Whether the plan can be run on such queries and such a gallery, before anything is embedded.
     ///
     /// ```
-    /// use gallerist_retrieval::eval::{Known, Plan, Protocol};
+    /// use gallerist_retrieval::eval::{SideInfo, Plan, Protocol};
     /// let plan = Plan::of(Protocol::named("market1501").unwrap());
-    /// let cameras = Known { cameras: true, label_sets: false };
+    /// let cameras = SideInfo { cameras: true, label_sets: false };
     /// assert!(plan.fits(cameras, Some(cameras)).is_ok());
     /// assert!(plan.fits(cameras, None).is_err()); // there is no gallery
     /// ```
     ///
     /// # Errors
     /// [`Error::Protocol`] as for [`run`](Self::run).
-    pub fn fits(&self, queries: Known, gallery: Option<Known>) -> Result<()> {
+    pub fn fits(&self, queries: SideInfo, gallery: Option<SideInfo>) -> Result<()> {
         let refuse = |what: &str, problem: &str, hint: &str| {
             Err(Error::Protocol {
                 what: what.to_owned(),
@@ -432,7 +432,7 @@ impl Plan {
                 }
             }
         }
-        self.fits(Known::of(queries.0), gallery.map(|(side, _)| Known::of(side)))
+        self.fits(SideInfo::of(queries.0), gallery.map(|(side, _)| SideInfo::of(side)))
     }
 }
 

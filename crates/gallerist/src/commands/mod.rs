@@ -23,7 +23,7 @@ use gallerist::device::DeviceChoice;
 use gallerist::model::Model;
 use gallerist::network::HeadChoice;
 use gallerist::retrieval::EmbeddingSet;
-use gallerist::train::{TestImages, Which};
+use gallerist::train::Which;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{Combine, Command, Precision};
@@ -134,19 +134,6 @@ fn embed_with_bar(model: &Model, set: ImageSet, what: &str) -> Result<gallerist:
 fn report_notes(set: &ImageSet) {
     for note in set.notes() {
         crate::printer::warning(note);
-    }
-}
-
-/// Warns of queries that are images of the gallery, too.
-fn warn_of_shared(test: &TestImages) {
-    let shared = test.shared();
-    if shared > 0 {
-        crate::printer::warning(&format!(
-            "{} of {} are images of the gallery, too, and find themselves; other splits (data.query_split, \
-             data.gallery_split) keep them apart",
-            crate::printer::grouped(shared),
-            crate::printer::count(test.queries.len(), "query")
-        ));
     }
 }
 

@@ -167,6 +167,7 @@ fn introduce(trainer: &Trainer) {
         trainer.images_per_step(),
     ));
     super::report_notes(set);
+    trainer.test_notes().iter().for_each(|note| printer::warning(note));
     if let Some(report) = trainer.pretrained() {
         printer::note(&format!("weights: {report}"));
     }
@@ -262,7 +263,6 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
         printer::note(&"no test images (data.test, or data.query and data.gallery) to evaluate on");
         return Ok(None);
     };
-    super::warn_of_shared(&test);
     let which = config.evaluation.checkpoint;
     let model = model_of(directory.path(), which)?.on(trainer.device().device());
     let run = std::path::absolute(directory.path()).unwrap_or(directory.path().into());

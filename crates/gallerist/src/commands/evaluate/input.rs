@@ -162,7 +162,7 @@ fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
     };
     let config = evaluation(args, Some(&model));
     test.check(&plan(args, test.plan(&config)?)?)?;
-    super::super::warn_of_shared(&test);
+    test.notes(&config).iter().for_each(|note| printer::warning(note));
     let mut broken = 0;
     let measured = embed_test(test, &config, &mut |images, what| {
         let embedded = embed_with_bar(&model, images, what)?;
@@ -215,6 +215,13 @@ pub(in super::super) fn embed_test(
 
 /// A file of embeddings with its labels and cameras, or those of the lists given for it.
 fn labelled(file: &Path, labels: Option<&Path>, cameras: Option<&Path>) -> Result<EmbeddingSet, Failure> {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    if file.is_dir() || matches!(extension, Some("zip" | "csv")) {
+        return Err(Failure::new(
+            format!("`{}` holds images, not embeddings", file.display()),
+            Some("give --run RUN as well to embed images with a run's network"),
+        ));
+    }
     let mut set = EmbeddingSet::load(file)?;
     let rows = set.embeddings.rows();
     let read = |path: &Path, what: &str| {
