@@ -8,6 +8,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import re
 import socket
 import struct
@@ -83,14 +84,18 @@ def png(path, shade):
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
-def embeddings(path, rows, labels, paths):
+def embeddings(path, rows, labels, paths, cameras=None, **metadata):
     """A safetensors file of embeddings as another program would write it."""
     parts = {
         "embeddings": ("F32", [len(rows), len(rows[0])], b"".join(struct.pack(f"<{len(r)}f", *r) for r in rows)),
         "labels": ("U8", None, json.dumps(labels).encode()),
         "paths": ("U8", None, json.dumps(paths).encode()),
     }
+    if cameras:
+        parts["cameras"] = ("U8", None, json.dumps(cameras).encode())
     header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = {"format": "gallerist-embeddings", "format_version": "2", **metadata}
     for name, (kind, shape, content) in parts.items():
         header[name] = {"dtype": kind, "shape": shape or [len(content)], "data_offsets": [len(data), len(data) + len(content)]}
         data += content
@@ -506,6 +511,242 @@ class Hostile(PageTest):
         expect(page.locator(".pick")).to_have_count(0)
 
 
+FRUIT = [
+    "Packages/Juice/Bravo-Apple-Juice", "Fruit/Apple/Golden-Delicious-from-a-very-long-shelf", "Fruit/Apple/Granny-Smith-from-a-very-long-shelf",
+    "Fruit/Pineapple", "Fruit/Banana", "Vegetables/Cabbage",
+]  # fmt: skip
+
+
+class Labels(PageTest):
+    """Long labels that begin alike, with training images and another network; without a network of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = work / "fruit"
+        folder.mkdir()
+        names = [f"{i}.png" for i in range(24)]
+        for i, file in enumerate(names):
+            png(folder / file, 10 * i)
+        labels = [FRUIT[i % 6] for i in range(24)]
+        circle = [[math.cos(i % 6 + 0.02 * i), math.sin(i % 6 + 0.02 * i)] for i in range(24)]
+        for run, rows in [("rll", circle), ("srt", [[1.0, 0.05 * (i % 7)] for i in range(24)])]:
+            embeddings(work / f"{run}.safetensors", rows, labels, names, run=f"/home/somebody/runs/{run}")
+        training = work / "fruit-training"
+        training.mkdir()
+        png(training / "leaf.png", 200)
+        embeddings(work / "training.safetensors", circle[:1], labels[:1], ["leaf.png"])
+        cls.server = Server(
+            "--gallery", work / "rll.safetensors", "--images", folder, "--compare", work / "srt.safetensors",
+            "--training", work / "training.safetensors", "--training-images", training,
+        )  # fmt: skip
+        cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
+        cls.items = cls.server.get("/api/v1/items?limit=500")["items"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def cut_at_the_front(self, label):
+        """The end of the text is in its box, the beginning is not, and the pointer shows all of it."""
+        text = label.inner_text()
+        self.assertEqual(label.get_attribute("title").split(",")[0], text)
+        ends = label.evaluate(
+            """label => {
+                const text = label.querySelector("bdi").firstChild, box = label.getBoundingClientRect();
+                const at = (from, to) => { const range = new Range(); range.setStart(text, from); range.setEnd(text, to); return range.getBoundingClientRect(); };
+                const [first, last] = [at(0, 1), at(text.length - 1, text.length)];
+                return [box.left - first.left, box.right - last.right, label.scrollWidth - label.clientWidth];
+            }"""
+        )
+        self.assertGreater(ends[2], 0, f"{text} is not cut")
+        self.assertGreater(ends[0], 1, f"the beginning of {text} is shown")
+        self.assertGreaterEqual(ends[1], -1, f"the end of {text} is cut")
+
+    def test_labels_are_cut_at_their_beginning_and_shown_whole_on_hover(self):
+        page = self.open()
+        self.cut_at_the_front(page.locator("main .caption .label", has_text="Golden-Delicious").first)
+        self.shot("labels")
+        self.size_is(page, 400)
+        page = self.open("#view=failures")
+        expect(page.locator("main .line").first).to_be_visible()
+        self.cut_at_the_front(page.locator("main .who .label", has_text="Granny-Smith").first)
+        self.shot("labels-phone")
+
+    def size_is(self, page, width):
+        page.set_viewport_size({"width": width, "height": 844})
+
+    def test_the_filter_offers_all_labels_that_contain_what_is_typed(self):
+        page = self.open()
+        expect(page.locator("main .tile").first).to_be_visible()
+        page.keyboard.press("/")
+        page.keyboard.type("apple")
+        rows = page.locator("#labels [role=option] .label")
+        expect(rows).to_have_count(5)
+        wanted = sorted(label for label in FRUIT if "apple" in label.lower())
+        self.assertEqual(rows.all_inner_texts(), ["all 4 labels that contain “apple”", *wanted])
+        self.shot("filter")
+        # Enter takes the first label, the row above it all of them.
+        expect(page.locator("#labels [aria-selected=true] .label")).to_have_text(wanted[0])
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        expect(page.locator(".chip")).to_have_count(4)
+        expect(page.locator("main .facts").first).to_contain_text("16 of 24")
+
+    def test_the_keys_1_right_right_enter_open_an_image_and_not_the_tab(self):
+        page = self.open("#view=failures")
+        page.get_by_role("button", name="Failures").click()
+        page.keyboard.press("1")
+        expect(page.locator("main .tile").first).to_be_visible()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("[role=gridcell]:focus")).to_have_attribute("data-index", "1")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(f"view=ranked.*ids={self.items[1]['id']}"))
+        # The arrows also leave a tab that has the focus.
+        page.get_by_role("button", name="Gallery", exact=True).click()
+        expect(page.locator("main .tile").first).to_be_visible()
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("[role=gridcell]:focus")).to_have_count(1)
+
+    def test_a_mark_changes_the_badge_of_a_result_and_the_count(self):
+        page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
+        badge = page.locator("main .lists [role=gridcell]").first.locator(".verdict")
+        expect(badge).to_have_attribute("aria-label", "right")
+        tally = page.locator("main .tally").first
+        right = int(tally.inner_text().split()[0])
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("w")
+        expect(badge).to_have_attribute("aria-label", "marked wrong")
+        expect(badge).to_have_class(re.compile("wrong marked"))
+        expect(badge).to_have_attribute("title", "you marked it wrong; same label as the query")
+        expect(tally).to_have_text(f"{right - 1} right")
+        self.shot("marked")
+        page.keyboard.press("w")
+        expect(badge).to_have_attribute("aria-label", "right")
+        expect(tally).to_have_text(f"{right} right")
+
+    def test_training_images_are_shown_among_the_leaks(self):
+        page = self.open("#view=leaks")
+        image = page.locator(".double .half").nth(1).locator("img")
+        expect(image).to_be_visible()
+        self.assertEqual(image.evaluate("async image => (await image.decode(), image.naturalWidth)"), 8)
+        self.shot("leaks")
+        image.click()
+        self.results("aside")
+
+    def test_two_models_are_named_with_their_map(self):
+        page = self.open("#view=compare")
+        compared = self.server.get("/api/v1/compare")
+        own, other = (f"{compared[key]:.4f}".lstrip("0") for key in ["mean_average_precision", "other_mean_average_precision"])
+        gained = f"{compared['gained']} {'query gains' if compared['gained'] == 1 else 'queries gain'}"
+        said = f"rll {own} mAP, srt {other}: {gained}, {compared['lost']} lose, {compared['same']} stay"
+        expect(page.locator("main .facts").first).to_have_text(said)
+        self.shot("two-models")
+
+    def test_the_map_always_shows_some_point(self):
+        page = self.open("#view=map")
+        surface = page.get_by_role("application")
+        expect(surface).to_be_visible()
+        page.wait_for_timeout(400)
+        box = surface.bounding_box()
+        for x, y in [(0.02, 0.02), (0.98, 0.5), (0.5, 0.98), (0.03, 0.97)]:
+            page.keyboard.press("0") if surface.evaluate("s => s === document.activeElement") else surface.focus()
+            page.keyboard.press("0")
+            page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+            for _ in range(8):
+                page.mouse.wheel(0, -300)
+            page.wait_for_timeout(700)
+            # Zoomed in, the points in sight are pictures.
+            seen = page.locator(".pictures img").evaluate_all(
+                "(images, box) => images.filter(i => { const r = i.getBoundingClientRect(); return r.right > box.x && r.left < box.x + box.width && r.bottom > box.y && r.top < box.y + box.height; }).length", box
+            )
+            self.assertGreater(seen, 0, f"nothing is in sight at {x}, {y}: {page.url}")
+        self.shot("map-edge")
+        # However far it is dragged, and whatever the address says.
+        for _ in range(6):
+            page.mouse.move(box["x"] + 100, box["y"] + 100)
+            page.mouse.down()
+            page.mouse.move(box["x"] + box["width"] - 100, box["y"] + box["height"] - 100, steps=4)
+            page.mouse.up()
+        page.wait_for_timeout(500)
+        self.assertGreater(page.locator(".pictures img").count(), 0)
+        page = self.open("#view=map&at=1e6,-1e6,1e9")
+        expect(page.locator(".pictures img").first).to_be_attached()
+
+    def test_the_api_has_the_style_of_the_page_and_its_address(self):
+        page = self.page
+        page.goto(f"{self.server.url}/api")
+        expect(page.locator("pre").first).to_contain_text(f"curl {self.server.url}/api/v1/gallery")
+        looks = page.evaluate("() => [getComputedStyle(document.body).fontFamily, getComputedStyle(document.querySelector('pre')).backgroundColor]")
+        self.shot("api")
+        self.size_is(page, 400)
+        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 400)
+        self.shot("api-phone")
+        page.emulate_media(color_scheme="dark")
+        self.shot("api-dark")
+        page.get_by_role("link", name="The gallery").click()
+        expect(page.locator("main .tile").first).to_be_visible()
+        self.assertEqual(page.evaluate("getComputedStyle(document.body).fontFamily"), looks[0])
+
+
+class Queries(PageTest):
+    """Queries and a gallery of persons, junk and distractors."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = work / "persons"
+        (folder / "query").mkdir(parents=True)
+        (folder / "gallery").mkdir()
+        at = lambda degrees: [math.cos(math.radians(degrees)), math.sin(math.radians(degrees))]
+        sides = {
+            "query": [(0, "0001", "c1"), (50, "0002", "c1"), (90, "0003", "c2")],
+            "gallery": [(1, "0001", "c1"), (2, "-1", "c2"), (3, "0000", "c2"), (4, "0001", "c2"), (52, "0001", "c3"), (55, "0002", "c2"), (85, "0003", "c2")],
+        }
+        for side, rows in sides.items():
+            names = [f"{side}/{i}.png" for i in range(len(rows))]
+            for i, name in enumerate(names):
+                png(folder / name, 30 * i)
+            degrees, labels, cameras = zip(*rows, strict=True)
+            embeddings(work / f"persons-{side}.safetensors", [at(d) for d in degrees], labels, names, cameras, protocol="market1501")
+        cls.server = Server("--gallery", work / "persons-gallery.safetensors", "--images", folder, "--queries", work / "persons-query.safetensors", "--query-images", folder)
+        cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_queries_are_browsed_and_answered_by_the_protocol(self):
+        page = self.open()
+        expect(page.locator("main .facts").first).to_contain_text("7 images")
+        expect(page.locator("main .rule")).to_contain_text("Protocol of Market-1501: 3 queries against 6 items.")
+        self.shot("persons")
+        page.get_by_role("button", name="Queries").click()
+        expect(page.locator("main .facts").first).to_contain_text("3 queries")
+        page.locator("main .tile .picture").first.click()
+        self.assertEqual(self.paths(), [f"{i}.png" for i in [2, 3, 4, 5, 6]])
+        verdicts = page.locator("main .lists .verdict")
+        self.assertEqual([one.get_attribute("aria-label") for one in verdicts.all()], ["wrong", "right", "right", "wrong", "wrong"])
+        page.get_by_role("button", name="All items").click()
+        expect(page.locator("main .lists [role=gridcell]")).to_have_count(7)
+        said = [one.get_attribute("aria-label") for one in page.locator("main .lists .verdict").all()]
+        self.assertEqual(said[:4], ["does not count", "does not count", "wrong", "right"])
+        self.shot("persons-all")
+        again = page.url
+        self.open("#" + again.split("#")[1])
+        expect(page.locator("main .lists [role=gridcell]")).to_have_count(7)
+
+    def test_failures_are_those_of_the_queries(self):
+        page = self.open("#view=failures")
+        expect(page.locator("main .facts").first).to_contain_text("2 queries, mean average precision .5417")
+        expect(page.locator("main .facts").first).to_contain_text("cmc@1 .0000")
+        expect(page.locator("main .rule")).to_contain_text("Market-1501")
+        self.shot("persons-failures")
+        page.locator("main .line").first.click()
+        self.assertEqual(self.paths("aside")[0], "4.png")
+        page = self.open("#view=confusions")
+        expect(page.locator(".pair").first).to_contain_text("0001 is taken for 0000")
+
+
 class Modules(PageTest):
     """Parts of the page beside naive versions."""
 
@@ -519,7 +760,7 @@ class Modules(PageTest):
 
     def test_an_address_brings_back_the_state_it_was_made_of(self):
         state = {
-            "view": "map", "side": "selection", "k": 50, "lasso": "1,2;3,4;-5e-7,6", "open": "18446744073709551615", "model": "both", "sort": "-ap",
+            "view": "map", "set": "query", "side": "selection", "k": 50, "all": "yes", "lasso": "1,2;3,4;-5e-7,6", "open": "18446744073709551615", "model": "both", "sort": "-ap",
             "upload": "a b&c=d.jpg", "at": "1,2,3", "ids": ["1", "18446744073709551615"], "label": ["a&b=c#d", "e,f", "ü %41", "<b>"], "not_label": ["+ +"],
             "camera": ["c/1"], "sel": ["7"], "class": ["x;y"],
         }  # fmt: skip

@@ -26,6 +26,8 @@ pub struct Options {
     pub time: Duration,
     /// Longest time for the headers of a request, and for its body.
     pub upload_time: Duration,
+    /// Longest time for decoding an uploaded image.
+    pub decode_time: Duration,
     /// Images that may wait for being decoded or embedded; more are refused.
     pub waiting: usize,
     /// Connections at a time; more wait for being taken.
@@ -59,6 +61,7 @@ impl Default for Options {
             queries: 3,
             time: Duration::from_secs(30),
             upload_time: Duration::from_secs(60),
+            decode_time: Duration::from_secs(5),
             waiting: 256,
             connections: 1024,
             shutdown_time: Duration::from_secs(10),

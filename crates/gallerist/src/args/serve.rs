@@ -15,10 +15,17 @@ use super::{DeviceArgs, Which};
 /// reverse proxy.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
-    /// milvus://HOST[:PORT]/COLLECTION
+    /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index,
+    /// milvus://HOST[:PORT]/COLLECTION, or a run directory: its test images, with its queries where it has some
     #[arg(long, value_name = "FILE")]
     pub(crate) gallery: PathBuf,
+    /// Embeddings of queries: failures, confusions and metrics are then those of the queries against the gallery
+    #[arg(long, value_name = "FILE")]
+    pub(crate) queries: Option<PathBuf>,
+    /// Which items count for a query: a protocol of `evaluate`, or none [default: the one that queries and gallery
+    /// name; without one, images of a query's label from its own camera are left out]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) protocol: Option<String>,
     /// Run directory of the network [default: the one that embedded the gallery]
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
@@ -30,12 +37,21 @@ pub(crate) struct Serve {
     /// The gallery's images: a folder, a zip or a data set [default: where the gallery was embedded from]
     #[arg(long, value_name = "PATH")]
     pub(crate) images: Option<PathBuf>,
-    /// The same images embedded by another network: which queries gain, which lose
+    /// The images of the queries [default: where they were embedded from]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) query_images: Option<PathBuf>,
+    /// The same images embedded by another network, or its run directory: which queries gain, which lose
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
+    /// The queries embedded by that network
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    pub(crate) compare_queries: Option<PathBuf>,
     /// The training images embedded by the gallery's network: are there any in the gallery?
     #[arg(long, value_name = "FILE")]
     pub(crate) training: Option<PathBuf>,
+    /// The training images [default: where they were embedded from]
+    #[arg(long, value_name = "PATH", requires = "training")]
+    pub(crate) training_images: Option<PathBuf>,
 
     /// Address to listen on; 0.0.0.0 lets everybody in who reaches this machine
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = SERVER)]
@@ -65,6 +81,9 @@ pub(crate) struct Serve {
     /// Most MiB of an upload
     #[arg(long, value_name = "MIB", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) upload_limit: u32,
+    /// Most seconds for decoding an uploaded image
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
+    pub(crate) decode_limit: u32,
     /// Most items for which failures, confusions and near-duplicates are computed after the start: the time
     /// grows with the square
     #[arg(long, value_name = "N", default_value_t = 200_000, help_heading = LIMITS)]

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gallerist::data::Image;
 use gallerist::model::{Model, Seen};
 use gallerist::retrieval::index::ItemFilter;
-use gallerist::serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
+use gallerist::serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
+use gallerist::train::RunDirectory;
 
 use super::remote::{self, is_remote};
 use super::search::model_for;
@@ -18,11 +20,36 @@ use crate::printer;
 
 pub(super) fn run(args: Serve) -> Outcome {
     super::set_threads(args.threads);
+    let args = with_run_directories(args);
     let options = options(&args)?;
     let gallery = open(&args)?;
     let images = images(&args, &gallery, &options)?;
     let embedder = network(&args, &gallery)?;
-    let contents = Contents { gallery, images, embedder, compare: args.compare, training: args.training };
+    let origin = gallery.origin().source.clone();
+    if args.queries.is_none() {
+        let queries = args.gallery.with_file_name("query.safetensors");
+        if args.gallery.file_name().is_some_and(|name| name == "gallery.safetensors") && queries.exists() {
+            printer::note(&format!("there are queries beside the gallery: --queries {}", queries.display()));
+        }
+    }
+    // Queries and training images are often of the same folder as the gallery.
+    let of_gallery = images.as_ref().zip(origin.as_deref());
+    let beside = |file: &Option<PathBuf>, asked: &Option<PathBuf>, what: &str| {
+        let companion = |file: &PathBuf| companion(file, asked.as_deref(), what, of_gallery, &options);
+        file.as_ref().map(companion).transpose()
+    };
+    let queries = beside(&args.queries, &args.query_images, "--query-images")?;
+    let training = beside(&args.training, &args.training_images, "--training-images")?;
+    let contents = Contents {
+        gallery,
+        images,
+        embedder,
+        queries,
+        protocol: args.protocol,
+        compare: args.compare,
+        compare_queries: args.compare_queries,
+        training,
+    };
     let server = Server::bind(contents, options)?;
     let stop = server.stop();
     if let Err(error) = ctrlc::set_handler(move || stop.now()) {
@@ -34,6 +61,62 @@ pub(super) fn run(args: Serve) -> Outcome {
     printer::out(&format!("http://{}\n", server.address()?))?;
     server.run()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A run directory stands for the embeddings of its test images, and its queries where it has some.
+fn with_run_directories(mut args: Serve) -> Serve {
+    if let Some((gallery, queries)) = of_run(&args.gallery) {
+        args.run = args.run.or(Some(args.gallery));
+        args.gallery = gallery;
+        args.queries = args.queries.or(queries);
+    }
+    if let Some((compare, queries)) = args.compare.as_deref().and_then(of_run) {
+        args.compare = Some(compare);
+        args.compare_queries = args.compare_queries.or(queries.filter(|_| args.queries.is_some()));
+    }
+    args
+}
+
+/// The embeddings of a run directory: the gallery, and the queries where there are some.
+fn of_run(path: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
+    let run = RunDirectory::open(path).ok().filter(|_| path.is_dir())?;
+    let (query, gallery) = (run.query(), run.gallery());
+    Some(if query.exists() && gallery.exists() { (gallery, Some(query)) } else { (run.embeddings(), None) })
+}
+
+/// Embeddings beside the gallery, with their images where these are at hand.
+fn companion(
+    file: &Path,
+    asked: Option<&Path>,
+    option: &str,
+    of_gallery: Option<(&Images, &str)>,
+    options: &Options,
+) -> Result<Companion, Failure> {
+    let companion = Companion::open(file)?;
+    let open = |path: &Path| Images::open(path, options.thumbnail_bytes, options.thumbnails.clone());
+    if let Some(path) = asked {
+        return Ok(companion.with_images(Some(open(path)?)));
+    }
+    let source = companion.set().source.clone();
+    let shared = of_gallery.filter(|(_, other)| source.as_deref() == Some(*other));
+    let images = match (shared, source.as_ref().map(Path::new).filter(|source| source.exists())) {
+        (Some((images, _)), _) => Some(images.clone()),
+        (None, Some(source)) => match open(source) {
+            Ok(images) => Some(images),
+            Err(error) => {
+                printer::warning(&format!("the images of `{}` are not shown: {error}", file.display()));
+                None
+            }
+        },
+        (None, None) => {
+            printer::warning(&format!(
+                "the images of `{}` are not shown: they are not where it says; give {option} PATH",
+                file.display()
+            ));
+            None
+        }
+    };
+    Ok(companion.with_images(images))
 }
 
 fn options(args: &Serve) -> Result<Options, Failure> {
@@ -54,6 +137,7 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         threads: args.threads,
         upload_bytes: (args.upload_limit as usize) << 20,
         k: args.k_max as usize,
+        decode_time: Duration::from_secs(args.decode_limit.into()),
         analysis_items: args.analysis_limit,
         thumbnails: args.thumbnails.clone(),
         note: |note| printer::warning(&note),
