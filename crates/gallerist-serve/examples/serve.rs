@@ -41,10 +41,13 @@ fn run() -> Result<()> {
     }
     let gallery = Gallery::open(&gallery, false)?;
     let images = images.map(|path| Images::open(&path, options.thumbnail_bytes, None)).transpose()?;
-    let companion = |path: PathBuf| Ok(Companion::open(&path)?.with_images(images.clone()));
-    let companion = |path: Option<PathBuf>| path.map(companion).transpose() as Result<_>;
-    let (queries, training) =
-        (companion(named("GALLERIST_QUERIES"))?, companion(named("GALLERIST_TRAINING"))?);
+    let companion = |file: &str, folder: &str| -> Result<_> {
+        let Some(file) = named(file) else { return Ok(None) };
+        let own = named(folder).map(|path| Images::open(&path, options.thumbnail_bytes, None));
+        Ok(Some(Companion::open(&file)?.with_images(own.transpose()?.or(images.clone()))))
+    };
+    let queries = companion("GALLERIST_QUERIES", "GALLERIST_QUERY_IMAGES")?;
+    let training = companion("GALLERIST_TRAINING", "GALLERIST_TRAINING_IMAGES")?;
     let server = Server::bind(
         Contents { images, queries, compare: named("GALLERIST_COMPARE"), training, ..gallery.into() },
         options,

@@ -240,6 +240,7 @@ fn grouped(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gallerist_retrieval::eval::{Named, Plan};
 
     #[test]
     fn junk_and_the_querys_person_from_its_own_camera_do_not_count() {
@@ -257,6 +258,18 @@ mod tests {
         assert_eq!(left_out(&of("market1501")), [seen, None, None, junk, None]);
         assert_eq!(left_out(&of("duke")), [seen, None, None, None, None]);
         assert_eq!(left_out(&of("inshop")), [None; 5]);
+        // As the evaluation has it, for every pair.
+        let text = |of: &[&str]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (labels, cameras): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+        let (labels, cameras) = (text(&labels), text(&cameras));
+        let gallery = Named { labels: &labels, cameras: Some(&cameras) };
+        let (label, camera) = (text(&["0001"]), text(&["1"]));
+        let asked = Named { labels: &label, cameras: Some(&camera) };
+        for name in ["market1501", "duke", "inshop"] {
+            let wanted = Plan::of(Protocol::named(name).unwrap()).rules(asked, Some(gallery)).unwrap();
+            let counts = [0, 1, 2, 3, 4].map(|item| wanted.verdict(0, item).counts());
+            assert_eq!(left_out(&of(name)).map(|reason| reason.is_none()), counts, "{name}");
+        }
         // What is not known is not the same.
         let unknown = Shown { camera: None, ..query };
         assert_eq!(of("market1501").left_out(unknown, unknown), None);

@@ -108,6 +108,11 @@ impl Searcher {
                 let mut all = Vec::with_capacity(queries.len());
                 for ((rows, _), query) in lists.iter().zip(queries) {
                     let mut rows: Vec<usize> = rows.iter().take(query.k).map(|&row| row as usize).collect();
+                    // A filter may leave nothing.
+                    if rows.is_empty() {
+                        all.push(Vec::new());
+                        continue;
+                    }
                     rows.sort_unstable();
                     let distances = by_distance(query, *metric, &decoded(file, &rows)?)?;
                     all.push(pairs(&distances, |at| catalog.ids()[rows[at]]));

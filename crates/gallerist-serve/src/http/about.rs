@@ -70,7 +70,12 @@ pub(crate) async fn api(state: Shared, headers: HeaderMap) -> Html<String> {
         ("{label}", encoded(label)),
         ("{part}", encoded(&part)),
     ];
-    let page = include_str!("api.html").to_owned();
+    let mut page = include_str!("api.html").to_owned();
+    if let (true, Some(begin), Some(end)) =
+        (queries.is_none(), page.find("<!--queries-->"), page.find("<!--/queries-->"))
+    {
+        page.replace_range(begin..end, "");
+    }
     Html(values.iter().fold(page, |page, (name, value)| page.replace(name, value)))
 }
 

@@ -59,7 +59,7 @@ fn queries_of(server: &Running) -> Vec<String> {
 
 /// Paths, and whether each is right, of a ranked list.
 fn listed(found: &Value) -> Vec<(String, Value)> {
-    let results = found["results"].as_array().unwrap();
+    let results = found["results"].as_array().unwrap_or_else(|| panic!("{found}"));
     results.iter().map(|hit| (hit["path"].as_str().unwrap().to_owned(), hit["right"].clone())).collect()
 }
 

@@ -97,7 +97,7 @@ fn filters_leave_what_passes_all_of_them() {
     assert_eq!(
         names,
         json!({"total": 2, "labels": [
-        {"label": "<script>green</script>", "count": 4}, {"label": "red", "count": 4}]})
+        {"label": "<script>green</script>", "count": 4, "queries": 0}, {"label": "red", "count": 4, "queries": 0}]})
     );
 }
 
@@ -217,7 +217,7 @@ fn what_does_not_belong_together_is_refused_before_anything_is_served() {
     let with_token = gallerist_serve::Options { token: Some("secret".to_owned()), ..options() };
     assert!(refused(gallery().into(), with_token).contains("only an index can be changed"));
 
-    let mut index = ExactIndex::new(4, Metric::Euclidean).unwrap();
+    let mut index = ExactIndex::new(4, Metric::InnerProduct).unwrap();
     index.upsert(&Items::from_set(fixture.set.clone()).unwrap()).unwrap();
     let refused = Gallery::from_index("i", Box::new(index), Default::default(), &[]).err().unwrap();
     assert!(matches!(refused, Error::Metric { .. }));
