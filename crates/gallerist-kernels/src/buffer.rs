@@ -412,7 +412,11 @@ mod tests {
         for _ in 0..20 {
             pass(&mut store, &sizes);
         }
-        assert_eq!((store.grown, store.held_lines), (grown, held), "later passes take nothing from the system");
+        assert_eq!(
+            (store.grown, store.held_lines),
+            (grown, held),
+            "later passes take nothing from the system"
+        );
         assert!(held <= store.peak_lines + store.peak_lines / 4, "{held} held, {} used", store.peak_lines);
         assert_eq!(store.live_lines, 0);
     }

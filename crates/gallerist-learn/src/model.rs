@@ -497,7 +497,11 @@ mod tests {
                 let text = format!("[image]\nsize = 32\n[network]\n{network}\n[evaluation]\n{setting}");
                 let config = RunConfig::parse(&text, "a test", &[]).unwrap();
                 let input = InputShape { channels: 3, height: 32, width: 32 };
-                let model = Model::new(config.clone(), input, config.network.init(input, 1, &Device::flex()).unwrap());
+                let model = Model::new(
+                    config.clone(),
+                    input,
+                    config.network.init(input, 1, &Device::flex()).unwrap(),
+                );
                 let images = ImageSet::open(folder.path()).unwrap();
                 let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
                 embedded.as_slice().iter().map(|value| value.to_bits()).collect::<Vec<_>>()

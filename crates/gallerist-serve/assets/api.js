@@ -39,13 +39,13 @@ export function query(parameters) {
 const filters = ({ label, not_label, camera }) => ({ label, not_label, camera });
 
 export const gallery = () => json("api/v1/gallery");
-export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ offset, limit, ...filters(state) }), { signal });
+export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ set: state.set, offset, limit, ...filters(state) }), { signal });
 export const item = (id, signal) => json(`api/v1/items/${id}`, { signal });
 export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, signal).then((answer) => answer.items);
 export const labels = (contains, limit, signal) => json("api/v1/labels" + query({ contains, limit }), { signal });
 
-export function search({ ids, files, k, model, ...rest }, signal) {
-  const options = { k, ...filters(rest), model };
+export function search({ ids, files, k, model, all, ...rest }, signal) {
+  const options = { k, ...filters(rest), model, view: all ? "all" : undefined };
   if (files.length) {
     const form = new FormData();
     files.forEach((file) => form.append("image", file, file.name));

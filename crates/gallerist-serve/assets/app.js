@@ -166,8 +166,12 @@ function listen() {
     if (event.key === "/") bar.focus();
     else if (event.key === "?") help.showModal();
     else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
-    else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) state.set({ view: names[event.key - 1], sort: "" });
-    else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], button, [role=application]")) grid.focus();
+    else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) {
+      state.set({ view: names[event.key - 1], sort: "" });
+      // The focus leaves the tabs, so that Enter is for what the arrows reach.
+      main.focus();
+      view(placed.view).focus?.();
+    } else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], [role=application], [role=toolbar], .legend")) grid.focus();
     else return;
     event.preventDefault();
   });

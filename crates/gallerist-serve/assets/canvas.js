@@ -16,6 +16,12 @@ export const HOVER = "hover";
 const SLOW_MS = 14;
 const BEYOND = 0.3;
 
+// Between the edges and the points that are in sight, in pixels.
+const MARGIN = 24;
+
+// How much closer than everything in sight at once one can look, at half its scale.
+const FURTHEST_IN = 20_000;
+
 const VERTEX = `#version 300 es
 in vec2 place; in float hue; in float chosen;
 uniform vec2 centre, scale; uniform float size; uniform int pass; uniform vec4 hues[9]; uniform vec4 faded;
@@ -130,21 +136,36 @@ export class Canvas {
   // The scale at which everything is in sight.
   fitting() {
     const { x0, x1, y0, y1 } = this.#points.bounds;
-    const margin = 24;
-    return Math.max(1e-9, Math.min((this.width - 2 * margin) / (x1 - x0), (this.height - 2 * margin) / (y1 - y0)));
+    return Math.max(1e-9, Math.min((this.width - 2 * MARGIN) / (x1 - x0), (this.height - 2 * MARGIN) / (y1 - y0)));
   }
   fit() {
     const { x0, x1, y0, y1 } = this.#points.bounds;
     this.look({ x: (x0 + x1) / 2, y: (y0 + y1) / 2 }, this.fitting());
   }
+  // Shows this place at this scale, moved so far that some point is in sight.
   look(centre, scale) {
-    Object.assign(this, { centre, scale });
+    if (this.width) {
+      const least = this.fitting() / 2;
+      scale = Math.max(least, Math.min(least * FURTHEST_IN, scale));
+    }
+    this.scale = scale;
+    this.centre = this.#kept(centre);
     this.#ask();
+  }
+  #kept({ x, y }) {
+    const reach = (pixels) => Math.max(0, pixels / 2 - MARGIN) / this.scale;
+    const [w, h] = [reach(this.width), reach(this.height)];
+    let some = !this.width;
+    if (!some) this.#points.within(x - w, y - h, x + w, y + h, () => !(some = true));
+    if (some) return { x, y };
+    const near = this.#points.closest(x, y);
+    const between = (value, middle, far) => Math.max(middle - far, Math.min(middle + far, value));
+    return { x: between(x, this.#points.x[near], w), y: between(y, this.#points.y[near], h) };
   }
   zoom(factor, at = { x: this.width / 2, y: this.height / 2 }) {
     const before = this.world(at);
     const least = this.fitting() / 2;
-    this.scale = Math.max(least, Math.min(least * 20000, this.scale * factor));
+    this.scale = Math.max(least, Math.min(least * FURTHEST_IN, this.scale * factor));
     const after = this.world(at);
     this.look({ x: this.centre.x + before.x - after.x, y: this.centre.y + before.y - after.y }, this.scale);
   }

@@ -43,6 +43,10 @@ export const button = (text, onclick, properties = {}) => h("button", { type: "b
 export const tool = (shape, words, onclick, properties = {}) =>
   h("button", { type: "button", class: "tool", title: words, "aria-label": words, onclick, ...properties }, icon(shape));
 
+// A text of one line whose beginning is left out where it is too long: what tells two labels or paths apart is at
+// their ends. The whole of it shows when the pointer rests on it.
+export const cut = (text, properties = {}) => h("span", { title: text, ...properties, class: `cut ${properties.class ?? ""}`.trim() }, h("bdi", {}, text));
+
 export const number = (value) => Number(value).toLocaleString("en");
 export const fraction = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits).replace(/^(-?)0\./, "$1.") : "–");
 export const change = (value) => `${value > 0 ? "▲ +" : value < 0 ? "▼ −" : "= "}${fraction(Math.abs(value))}`;

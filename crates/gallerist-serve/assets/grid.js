@@ -25,6 +25,7 @@ export class Grid {
   #top = 0;
   #settle = 0;
   #columns = 1;
+  #wanted = false;
   #rowHeight = 100;
   #options;
   #shape = "";
@@ -74,6 +75,8 @@ export class Grid {
   }
 
   focus(index = this.#active) {
+    // What is not there yet has the focus when it comes.
+    if (this.element.hasAttribute("aria-busy")) return void (this.#wanted = true);
     index = Math.max(0, Math.min(this.#total - 1, index));
     const row = Math.floor(index / this.#columns);
     const top = row * this.#rowHeight;
@@ -101,6 +104,8 @@ export class Grid {
         if (items.length < PAGE && number * PAGE + items.length < total) this.#pages.delete(number);
         if (first) this.#measure();
         else this.#arrived(number, items);
+        if (this.#wanted && document.activeElement.matches("body, main")) this.focus();
+        this.#wanted = false;
       })
       .catch((error) => {
         if (signal.aborted) return;

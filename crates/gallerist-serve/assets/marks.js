@@ -19,6 +19,9 @@ export const subscribe = (listener) => listeners.add(listener);
 export const count = () => marks.size;
 export const of = (query, id) => (query ? marks.get(key(query, id))?.mark : undefined);
 
+// Whether a result is right: as it was marked, or else as the labels say.
+export const verdict = (query, result) => (of(query, result.id) ? of(query, result.id) === "right" : result.right);
+
 // The same mark twice takes it back. `query` is `{ key, ids, name, label }`.
 export function toggle(query, result, mark) {
   const at = key(query, result.id);

@@ -93,6 +93,16 @@ export class Points {
     return best;
   }
 
+  // The point nearest to a place, however far it is.
+  closest(x, y) {
+    const { x0, x1, y0, y1 } = this.bounds;
+    const outside = Math.hypot(Math.max(x0 - x, 0, x - x1), Math.max(y0 - y, 0, y - y1));
+    for (let radius = outside + Math.max(x1 - x0, y1 - y0) / this.#side; ; radius *= 2) {
+      const found = this.nearest(x, y, radius);
+      if (found >= 0) return found;
+    }
+  }
+
   // The points inside a polygon `[[x, y], …]`, by the even-odd rule, in the gallery's order.
   inside(polygon) {
     if (polygon.length < 3) return new Uint32Array(0);

@@ -2,7 +2,7 @@
 
 import * as actions from "./actions.js";
 import * as api from "./api.js";
-import { button, h, icon, number } from "./dom.js";
+import { button, cut, h, icon, number } from "./dom.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
 
@@ -37,7 +37,7 @@ export function make() {
       ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file))),
       ...s.ids.map((id) => {
         const known = session.ranking.results && session.ranking.query?.ids.includes(id) && s.ids.length === 1 ? session.ranking.query : null;
-        const shown = gallery.images ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`));
+        const shown = session.anyPictures() ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`));
         return one(shown, known?.label ?? `item ${id}`, () => actions.remove(id));
       }),
     ];
@@ -53,7 +53,7 @@ export function make() {
 
   function drawChips(s) {
     const chip = (name, value, words, kind = "") =>
-      h("span", { class: `chip ${kind}` }, h("span", {}, words), button("×", () => state.set({ [name]: state.get()[name].filter((v) => v !== value) }), { "aria-label": `Remove the filter ${words}` }));
+      h("span", { class: `chip ${kind}` }, cut(words), button("×", () => state.set({ [name]: state.get()[name].filter((v) => v !== value) }), { "aria-label": `Remove the filter ${words}` }));
     chips.replaceChildren(...s.label.map((v) => chip("label", v, v)), ...s.not_label.map((v) => chip("not_label", v, `not ${v}`, "not")), ...s.camera.map((v) => chip("camera", v, `camera ${v}`)));
   }
 
@@ -70,7 +70,12 @@ export function make() {
   };
 }
 
-// A combobox over the labels: Enter keeps a label, Shift+Enter leaves it out.
+// Labels that are offered at once, and the most that one choice takes together.
+const OFFERED = 1000;
+const TOGETHER = 100;
+
+// A combobox over the labels that contain what was typed: Enter keeps one, Shift+Enter leaves it out. The first row
+// takes all of them.
 function labelFilter() {
   const list = h("ul", { role: "listbox", id: "labels", hidden: true, "aria-label": "Labels" });
   const input = h("input", { type: "text", role: "combobox", "aria-expanded": "false", "aria-controls": "labels", "aria-autocomplete": "list", "aria-label": "Filter by label", placeholder: "Filter by label", autocomplete: "off", spellcheck: false });
@@ -78,10 +83,10 @@ function labelFilter() {
   let active = -1;
   let abort = new AbortController();
 
-  const keep = (name, label) => {
+  const keep = (name, labels) => {
     const other = name === "label" ? "not_label" : "label";
     const s = state.get();
-    state.set({ [name]: [...new Set([...s[name], label])], [other]: s[other].filter((v) => v !== label) });
+    state.set({ [name]: [...new Set([...s[name], ...labels])], [other]: s[other].filter((v) => !labels.includes(v)) });
     input.value = "";
     shut();
   };
@@ -106,17 +111,22 @@ function labelFilter() {
     abort.abort();
     abort = new AbortController();
     try {
-      const { total, labels } = await api.labels(input.value.trim(), 50, abort.signal);
-      options = labels;
-      const rows = labels.map(({ label, count }, i) =>
-        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false" }, h("span", { class: "label", onclick: () => keep("label", label) }, label), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", label), { tabIndex: -1, class: "quiet", title: `Leave ${label} out` })),
+      const typed = input.value.trim();
+      const { total, labels } = await api.labels(typed, OFFERED, abort.signal);
+      // Enter takes what was typed where that is a label, and else the first.
+      const exact = labels.findIndex(({ label }) => label.toLowerCase() === typed.toLowerCase());
+      options = labels.map(({ label, count }) => ({ labels: [label], text: label, count }));
+      const together = typed && total > 1 && total <= Math.min(TOGETHER, labels.length);
+      if (together) options.unshift({ labels: labels.map(({ label }) => label), text: `all ${number(total)} labels that contain “${typed}”`, count: labels.reduce((sum, { count }) => sum + count, 0), all: true });
+      const rows = options.map(({ labels, text, count, all }, i) =>
+        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false", class: all ? "all" : null }, cut(text, { class: "label", onclick: () => keep("label", labels) }), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", labels), { tabIndex: -1, class: "quiet", title: `Leave ${text} out` })),
       );
-      if (!labels.length) rows.push(h("li", { class: "soft" }, "no such label"));
-      else if (total > labels.length) rows.push(h("li", { class: "soft" }, `and ${number(total - labels.length)} more`));
+      if (!labels.length) rows.push(h("li", { class: "soft" }, "no label contains this"));
+      else if (total > labels.length) rows.push(h("li", { class: "soft" }, `and ${number(total - labels.length)} more: type more of the label`));
       list.replaceChildren(...rows);
       list.hidden = false;
       input.setAttribute("aria-expanded", "true");
-      point(input.value.trim() ? 0 : -1);
+      point(typed ? Math.max(0, exact) + (together ? 1 : 0) : -1);
     } catch (error) {
       if (error.name !== "AbortError") list.replaceChildren(h("li", { class: "soft" }, error.message));
     }
@@ -126,7 +136,7 @@ function labelFilter() {
   let looking = null;
   const choose = async (name) => {
     await looking;
-    if (active >= 0) keep(name, options[active].label);
+    if (active >= 0) keep(name, options[active].labels);
   };
   input.addEventListener("input", () => (looking = look()));
   input.addEventListener("focus", () => (looking = look()));

@@ -6,6 +6,12 @@ import * as state from "./state.js";
 
 export let gallery = null;
 
+// Whether there are pictures at all: an item that has none shows its name.
+export const anyPictures = () => Boolean(gallery.images || gallery.queries?.images || gallery.training_images);
+
+// Whether there are pictures of the set that the item belongs to: the gallery, the queries, the training images.
+export const pictured = (item) => (item.set === "query" ? gallery.queries?.images : item.set === "training" ? gallery.training_images : gallery.images);
+
 export async function open() {
   gallery = await api.gallery();
   return gallery;
@@ -60,7 +66,7 @@ const queryOf = (s, queries) => {
 };
 
 export function follow(s) {
-  const wanted = JSON.stringify([s.ids, s.k, s.label, s.not_label, s.camera, s.model, files.map((file) => file.url)]);
+  const wanted = JSON.stringify([s.ids, s.k, s.all, s.label, s.not_label, s.camera, s.model, files.map((file) => file.url)]);
   if (wanted === key) return;
   key = wanted;
   rank(s);
@@ -93,7 +99,7 @@ async function rank(s) {
   try {
     const answers = await Promise.all(models.map((model) => api.search({ ...asked, model }, abort.signal)));
     if (mine !== generation) return;
-    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, query: queryOf(s, answer.queries) }));
+    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, protocol: answer.protocol, query: queryOf(s, answer.queries) }));
     turn({ status: "ready", lists, query: lists[0].query, results: lists[0].results, elapsed: performance.now() - began });
   } catch (error) {
     if (mine === generation && error.name !== "AbortError") turn({ status: "error", error });

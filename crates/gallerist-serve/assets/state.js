@@ -2,8 +2,8 @@
 // reads the one object that it is parsed into.
 
 const LISTS = ["ids", "label", "not_label", "camera", "sel", "class"];
-const WORDS = ["view", "side", "k", "lasso", "open", "model", "sort", "upload", "at"];
-const STANDARD = { view: "gallery", side: "", k: 20, lasso: "", open: "", model: "", sort: "", upload: "", at: "" };
+const WORDS = ["view", "set", "side", "k", "all", "lasso", "open", "model", "sort", "upload", "at"];
+const STANDARD = { view: "gallery", set: "", side: "", k: 20, all: "", lasso: "", open: "", model: "", sort: "", upload: "", at: "" };
 
 export function parse(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));

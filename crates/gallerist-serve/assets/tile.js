@@ -1,6 +1,6 @@
 import * as actions from "./actions.js";
 import * as api from "./api.js";
-import { fraction, h, icon, tool } from "./dom.js";
+import { cut, fraction, h, icon, tool } from "./dom.js";
 import * as marks from "./marks.js";
 import * as selection from "./selection.js";
 import * as session from "./session.js";
@@ -14,7 +14,7 @@ export const describe = (item) => [item.label, nameOf(item)].filter(Boolean).joi
 const SIZE = devicePixelRatio > 1.3 ? 320 : 160;
 
 export function picture(item, size = SIZE) {
-  if (!session.gallery.images) return h("div", { class: "picture words" }, h("span", {}, item.path ?? `#${item.id}`));
+  if (!session.pictured(item)) return h("div", { class: "picture words" }, h("span", {}, item.path ?? `#${item.id}`));
   const image = h("img", { alt: describe(item), draggable: false, decoding: "async" });
   const frame = h("div", { class: "picture" }, image);
   image.addEventListener("error", () => {
@@ -25,8 +25,22 @@ export function picture(item, size = SIZE) {
   return frame;
 }
 
-// Two shapes beside the two colours.
-export const verdict = (right) => h("span", { class: `verdict ${right ? "right" : "wrong"}`, title: right ? "same label as the query" : "another label than the query's", role: "img", "aria-label": right ? "right" : "wrong" }, icon(right ? "tick" : "cross"));
+// Two shapes beside the two colours. A person's mark stands above what the labels say, and has a ring.
+export function verdict(right, marked = false, labels = right) {
+  const byLabel = labels === true ? "same label as the query" : labels === false ? "another label than the query's" : "";
+  const title = marked ? [`you marked it ${right ? "right" : "wrong"}`, byLabel].filter(Boolean).join("; ") : byLabel;
+  return h("span", { class: `verdict ${right ? "right" : "wrong"}${marked ? " marked" : ""}`, title, role: "img", "aria-label": `${marked ? "marked " : ""}${right ? "right" : "wrong"}` }, icon(right ? "tick" : "cross"));
+}
+
+// Why a result does not count under the protocol of the gallery.
+const LEFT_OUT = { junk: "does not count: an image that the protocol leaves out", same_camera: "does not count: the query's label, from the query's own camera" };
+const leftOut = (reason) => h("span", { class: "verdict none", title: LEFT_OUT[reason], role: "img", "aria-label": "does not count" }, icon("minus"));
+
+function badge(item, mark) {
+  if (mark) return verdict(mark === "right", true, item.right);
+  if (item.left_out) return leftOut(item.left_out);
+  return typeof item.right === "boolean" ? verdict(item.right) : null;
+}
 
 export function hover(id) {
   document.dispatchEvent(new CustomEvent("hover-item", { detail: id }));
@@ -37,11 +51,10 @@ export function tile(item, query = null) {
   const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey ? selection.toggle(item) : actions.search(item));
   const shown = picture(item);
   shown.addEventListener("click", search);
-  const caption = h("div", { class: "caption" }, h("span", { class: "label", title: describe(item) }, item.label ?? nameOf(item)), query && h("span", { class: "distance" }, fraction(item.distance)));
+  const caption = h("div", { class: "caption" }, cut(item.label ?? nameOf(item), { class: "label", title: describe(item) }), query && h("span", { class: "distance" }, fraction(item.distance)));
   const tools = h("div", { class: "tools" }, tool("plus", "Add to the query (a)", () => actions.add(item), { tabIndex: -1 }), tool("open", "Details (o)", () => actions.open(item), { tabIndex: -1 }));
   const element = h("div", { class: "tile", onpointerenter: () => hover(item.id), onpointerleave: () => hover(null) }, shown, tools, caption);
   if (query) {
-    if (item.right !== null && item.right !== undefined) shown.append(verdict(item.right));
     shown.append(h("span", { class: "rank" }, item.rank));
     const mark = (name, shape, words) => tool(shape, words, () => marks.toggle(query, item, name), { tabIndex: -1, class: `tool mark ${name}` });
     element.append(h("div", { class: "marks" }, mark("right", "tick", "Mark as right (r)"), mark("wrong", "cross", "Mark as wrong (w)")));
@@ -56,9 +69,14 @@ export function update(cell, item, query = null) {
   cell.classList.toggle("selected", selected);
   cell.classList.toggle("queried", s.ids.includes(item.id));
   cell.classList.toggle("marked", Boolean(mark));
+  if (query) {
+    cell.querySelector(".verdict")?.remove();
+    const shown = badge(item, mark);
+    if (shown) cell.querySelector(".picture")?.append(shown);
+  }
   for (const name of ["right", "wrong"]) cell.querySelector(`.mark.${name}`)?.setAttribute("aria-pressed", String(mark === name));
   cell.setAttribute("aria-selected", String(selected));
-  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, item.right === true ? "right" : item.right === false ? "wrong" : null, mark ? `marked ${mark}` : null];
+  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, mark ? `marked ${mark}` : null];
   cell.setAttribute("aria-label", said.filter(Boolean).join(", "));
 }
 

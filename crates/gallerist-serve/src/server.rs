@@ -17,6 +17,9 @@ use crate::{Error, Options, Result, http};
 /// Most bytes of a request's line and headers.
 const HEADER_BYTES: usize = 64 << 10;
 
+/// Bytes read from a connection at a time: the headers, and the beginning of what follows them.
+const BUFFER_BYTES: usize = 128 << 10;
+
 /// Most headers of a request.
 const HEADERS: usize = 100;
 
@@ -120,7 +123,8 @@ async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.upload_time)
-            .max_buf_size(HEADER_BYTES)
+            .max_buf_size(BUFFER_BYTES)
+            .max_header_size(HEADER_BYTES)
             .max_headers(HEADERS)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
         let connection = graceful.watch(connection);

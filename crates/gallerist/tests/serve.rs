@@ -147,10 +147,12 @@ fn an_upload_is_compared_as_the_gallery_was_embedded() {
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     for gallery in [&gallery, &index] {
         let images = "--images data/omniglot/omniglot_images_evaluation.zip";
-        let server = Served::start(&root, &format!("serve --gallery {} {images} --port 0", gallery.display()));
+        let server =
+            Served::start(&root, &format!("serve --gallery {} {images} --port 0", gallery.display()));
         let about = server.json("/api/v1/gallery");
         assert_eq!((&about["metric"], &about["upload"]), (&"euclidean".into(), &true.into()));
-        let id = server.json("/api/v1/items?offset=33&limit=1")["items"][0]["id"].as_str().unwrap().to_owned();
+        let id =
+            server.json("/api/v1/items?offset=33&limit=1")["items"][0]["id"].as_str().unwrap().to_owned();
         let image = server.get(&format!("/images/{id}"));
         let part = "--limit\r\nContent-Disposition: form-data; name=";
         let head = format!("{part}\"k\"\r\n\r\n5\r\n{part}\"image\"; filename=\"query.png\"\r\n\r\n");

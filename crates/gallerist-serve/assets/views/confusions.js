@@ -4,6 +4,7 @@ import * as actions from "../actions.js";
 import * as api from "../api.js";
 import { button, h, notice, number, plural } from "../dom.js";
 import * as selection from "../selection.js";
+import * as session from "../session.js";
 import * as state from "../state.js";
 import * as tile from "../tile.js";
 
@@ -11,8 +12,9 @@ const MOST = 200;
 
 export function make() {
   const facts = h("span", { class: "facts" });
+  const rule = h("span", { class: "facts rule" });
   const body = h("div", { class: "pairs", role: "list" });
-  const element = h("section", { class: "view", "aria-label": "Confused classes" }, h("div", { class: "bar" }, facts), h("div", { class: "scroll" }, body));
+  const element = h("section", { class: "view", "aria-label": "Confused classes" }, h("div", { class: "bar" }, facts, rule), h("div", { class: "scroll" }, body));
   let read = false;
 
   function row(pair) {
@@ -38,6 +40,7 @@ export function make() {
     try {
       const { pairs } = await api.confusions(MOST);
       read = true;
+      rule.textContent = session.gallery.protocol?.rule ?? "";
       facts.textContent = pairs.length === MOST ? `The ${MOST} pairs confused most` : plural(pairs.length, "pair of classes", "pairs of classes");
       facts.textContent += `, ${number(pairs.reduce((sum, pair) => sum + pair.count, 0))} queries`;
       body.replaceChildren(...(pairs.length ? pairs.map(row) : [notice("No class is confused with another", "The nearest item of every query is of its own class.")]));

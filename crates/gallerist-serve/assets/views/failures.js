@@ -3,7 +3,7 @@
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
-import { button, change, fraction, h, notice, number, plural, replace, short } from "../dom.js";
+import { button, change, cut, fraction, h, notice, number, plural, replace } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as selection from "../selection.js";
 import * as session from "../session.js";
@@ -19,16 +19,16 @@ const meter = (value) => {
 function failureRow(row) {
   const { item, nearest } = row;
   const found = row.first_match_rank ? `first right at rank ${number(row.first_match_rank)} of ${plural(row.matches, "match", "matches")}` : "has no match in the gallery";
-  const near = nearest && [tile.picture(nearest), h("span", { class: "who" }, h("span", { class: "soft" }, "nearest"), h("span", {}, nearest.label === item.label ? "same label" : (nearest.label ?? `#${nearest.id}`)), h("span", { class: "soft" }, fraction(nearest.distance)))];
+  const near = nearest && [tile.picture(nearest), h("span", { class: "who" }, h("span", { class: "soft" }, "nearest"), nearest.label === item.label ? h("span", {}, "same label") : cut(nearest.label ?? `#${nearest.id}`), h("span", { class: "soft" }, fraction(nearest.distance)))];
   if (nearest && nearest.label !== null && item.label !== null) near[0].append(tile.verdict(nearest.label === item.label));
-  return [tile.picture(item), h("span", { class: "who" }, h("span", { class: "label" }, item.label ?? tile.nameOf(item)), h("span", { class: "soft" }, found)), h("span", { class: "amount" }, h("b", {}, fraction(row.average_precision)), meter(row.average_precision)), h("span", { class: "near" }, near)];
+  return [tile.picture(item), h("span", { class: "who" }, cut(item.label ?? tile.nameOf(item), { class: "label", title: tile.describe(item) }), h("span", { class: "soft" }, found)), h("span", { class: "amount" }, h("b", {}, fraction(row.average_precision)), meter(row.average_precision)), h("span", { class: "near" }, near)];
 }
 
 function changeRow(row) {
   const { item } = row;
   return [
     tile.picture(item),
-    h("span", { class: "who" }, h("span", { class: "label" }, item.label ?? tile.nameOf(item)), h("span", { class: "soft" }, `average precision ${fraction(row.average_precision)}, with the other ${fraction(row.other_average_precision)}`)),
+    h("span", { class: "who" }, cut(item.label ?? tile.nameOf(item), { class: "label", title: tile.describe(item) }), h("span", { class: "soft" }, `average precision ${fraction(row.average_precision)}, with ${session.gallery.compare} ${fraction(row.other_average_precision)}`)),
     h("span", { class: `amount ${row.change > 0 ? "gained" : row.change < 0 ? "lost" : ""}` }, h("b", {}, change(row.change))),
     h("span", { class: "near meters" }, meter(row.average_precision), meter(row.other_average_precision)),
   ];
@@ -40,14 +40,14 @@ const KINDS = {
     sorts: [["ap", "Worst first"], ["-ap", "Best first"]],
     ask: (sort, offset, limit, signal) => api.failures(sort, offset, limit, signal),
     row: failureRow,
-    facts: (answer) => `${plural(answer.total, "query", "queries")}, mean average precision ${fraction(answer.mean_average_precision)}`,
+    facts: (answer) => [`${plural(answer.total, "query", "queries")}, mean average precision ${fraction(answer.mean_average_precision, 4)}`, ...(answer.metrics ?? []).filter(({ name }) => name !== "map").map(({ name, value }) => `${name} ${fraction(value, 4)}`)].join(" · "),
   },
   compare: {
     title: "Queries of two models",
     sorts: [["gained", "Gained most"], ["lost", "Lost most"]],
     ask: (sort, offset, limit, signal) => api.compare(sort, offset, limit, signal),
     row: changeRow,
-    facts: (answer) => `with ${short(answer.other)}, ${plural(answer.gained, "query gains", "queries gain")}, ${number(answer.lost)} lose, ${number(answer.same)} stay`,
+    facts: (answer) => `${answer.own} ${fraction(answer.mean_average_precision, 4)} mAP, ${answer.other} ${fraction(answer.other_mean_average_precision, 4)}: ${plural(answer.gained, "query gains", "queries gain")}, ${number(answer.lost)} lose, ${number(answer.same)} stay`,
     model: "both",
   },
 };
@@ -55,6 +55,7 @@ const KINDS = {
 export function make(name) {
   const kind = KINDS[name];
   const facts = h("span", { class: "facts" });
+  const rule = h("span", { class: "facts rule" });
   const tools = h("span", { class: "switch", role: "group", "aria-label": "Order" });
   const only = h("span", {});
   const run = (row) => {
@@ -73,7 +74,7 @@ export function make(name) {
     key: (event, row) => tile.key(event, row.item),
     empty: () => notice(selection.exists(state.get()) ? "No query of the selection is here" : "No queries"),
   });
-  const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, tools, only), grid.element);
+  const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, tools, only, rule), grid.element);
 
   // The server's pages, or what of them lies in the selection: pages are asked for until enough is found.
   function source(sort, s) {
@@ -107,6 +108,7 @@ export function make(name) {
     const wanted = JSON.stringify([sort, s.sel, s.class, s.lasso, session.gallery.failures]);
     if (wanted === shown) return grid.refresh();
     shown = wanted;
+    rule.textContent = session.gallery.protocol?.rule ?? "";
     replace(tools, kind.sorts.map(([value, text]) => button(text, () => state.set({ sort: value }), { "aria-pressed": String(value === sort) })));
     only.replaceChildren(...(selection.exists(s) ? [h("span", { class: "chip" }, "only the selection", button("×", selection.clear, { "aria-label": "Show all queries" }))] : []));
     if (s.lasso) await session.readPoints().catch(() => null);

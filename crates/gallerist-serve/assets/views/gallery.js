@@ -1,23 +1,33 @@
 import * as api from "../api.js";
-import { h, number, notice, plural, short } from "../dom.js";
+import { button, h, number, notice, plural, replace, short } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as session from "../session.js";
+import * as state from "../state.js";
 import * as tile from "../tile.js";
 
 const FILTERS = ["label", "not_label", "camera"];
 
+// What is shown: the gallery, or the queries where there is a set of them.
+const SETS = [["", "Gallery"], ["query", "Queries"]];
+
 export function make() {
   const facts = h("p", { class: "facts" });
+  const sets = h("span", {});
+  const rule = h("p", { class: "facts rule" });
   const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a label above.") });
-  const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, facts), grid.element);
+  const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, sets, facts, rule), grid.element);
 
   let shown = null;
   async function load(s) {
-    await grid.show({ load: (offset, limit, signal) => api.items(s, offset, limit, signal) });
     const { gallery } = session;
+    const set = gallery.queries ? s.set : "";
+    if (gallery.queries) replace(sets, h("span", { class: "switch", role: "group", "aria-label": "Shown" }, SETS.map(([value, text]) => button(text, () => state.set({ set: value }), { "aria-pressed": String(value === set) }))));
+    rule.textContent = gallery.protocol?.rule ?? "";
+    await grid.show({ load: (offset, limit, signal) => api.items({ ...s, set }, offset, limit, signal) });
     const filtered = FILTERS.some((name) => s[name].length);
-    const what = gallery.images ? "image" : "item";
-    const of = filtered ? `${number(grid.total)} of ${plural(gallery.count, what)}` : plural(gallery.count, what);
+    const what = set === "query" ? ["query", "queries"] : gallery.images ? ["image"] : ["item"];
+    const count = set === "query" ? gallery.queries.count : gallery.count;
+    const of = filtered ? `${number(grid.total)} of ${plural(count, ...what)}` : plural(count, ...what);
     facts.textContent = [of, gallery.labelled && !filtered ? plural(gallery.label_count, "label") : null, `${gallery.dimensions} dimensions`, short(gallery.run)].filter(Boolean).join(" · ");
   }
 
@@ -25,7 +35,7 @@ export function make() {
     element,
     grid,
     show(s) {
-      const wanted = JSON.stringify(FILTERS.map((name) => s[name]));
+      const wanted = JSON.stringify([s.set, ...FILTERS.map((name) => s[name])]);
       if (wanted === shown) return grid.refresh();
       shown = wanted;
       load(s);

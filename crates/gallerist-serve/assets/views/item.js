@@ -76,11 +76,11 @@ export function make() {
     result = query ? (ranking.results.find((r) => r.id === item.id) ?? null) : null;
     title.textContent = item.label ?? tile.nameOf(item);
 
-    const own = figure(result ? `Rank ${result.rank}` : "Item", gallery.images ? api.image(item.id) : null, item);
+    const own = figure(result ? `Rank ${result.rank}` : "Item", session.pictured(item) ? api.image(item.id) : null, item);
     const figures = [own.element];
     let other = null;
     if (query && asked !== item.id) {
-      other = files.length ? figure("Query", files[0].url, null) : figure("Query", gallery.images ? api.image(asked) : null, { id: asked, label: query.label, path: query.name });
+      other = files.length ? figure("Query", files[0].url, null) : figure("Query", session.anyPictures() ? api.image(asked) : null, { id: asked, label: query.label, path: query.name });
       figures.unshift(other.element);
     }
 

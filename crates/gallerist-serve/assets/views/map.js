@@ -4,7 +4,8 @@
 import * as actions from "../actions.js";
 import * as api from "../api.js";
 import { Canvas, HOVER, HUES, QUERY, RESULT, RIGHT, WRONG } from "../canvas.js";
-import { h, notice, number, plural, tool } from "../dom.js";
+import { cut, h, notice, number, plural, tool } from "../dom.js";
+import * as marks from "../marks.js";
 import * as selection from "../selection.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
@@ -92,15 +93,18 @@ export function make() {
 
   // The results, the last first, and the query on top of them.
   function standing(s) {
-    const marks = [];
+    const found = [];
     const { ranking } = session;
     if (session.hasQuery(s) && ranking.results) {
-      for (const { id, right } of [...ranking.results].reverse()) marks.push({ index: points.index(id), kind: right === true ? RIGHT : right === false ? WRONG : RESULT });
+      for (const result of [...ranking.results].reverse()) {
+        const right = marks.verdict(ranking.query, result);
+        found.push({ index: points.index(result.id), kind: right === true ? RIGHT : right === false ? WRONG : RESULT });
+      }
     }
-    for (const id of s.ids) marks.push({ index: points.index(id), kind: QUERY });
-    return marks.filter((mark) => mark.index >= 0);
+    for (const id of s.ids) found.push({ index: points.index(id), kind: QUERY });
+    return found.filter((mark) => mark.index >= 0);
   }
-  const withHover = (marks) => (hovered >= 0 ? [...marks, { index: hovered, kind: HOVER }] : marks);
+  const withHover = (found) => (hovered >= 0 ? [...found, { index: hovered, kind: HOVER }] : found);
 
   function link() {
     if (!view) return;
@@ -114,28 +118,28 @@ export function make() {
         for (let i = 0; i < points.count; i++) if (wanted.has(points.label[i])) mask[i] = 1;
       }
     }
-    const marks = standing(s);
-    if (marks.length) mask ??= new Uint8Array(points.count);
+    const found = standing(s);
+    if (found.length) mask ??= new Uint8Array(points.count);
     view.choose(mask);
-    view.mark(withHover(marks));
+    view.mark(withHover(found));
     region.setAttribute("visibility", s.lasso ? "visible" : "hidden");
-    drawLegend(s, mask, marks);
+    drawLegend(s, mask, found);
   }
 
-  function drawLegend(s, mask, marks) {
+  function drawLegend(s, mask, found) {
     const most = actions.narrow.matches ? 4 : LEGEND;
     const counts = new Uint32Array(points.labels.length);
     if (selection.exists(s)) for (let i = 0; i < points.count; i++) counts[points.label[i]] += mask[i];
-    else marks.forEach((mark) => counts[points.label[mark.index]]++);
+    else found.forEach((mark) => counts[points.label[mark.index]]++);
     const rows = [...counts.entries()].filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
     const shown = rows.slice(0, most).map(([label, n]) => {
       const swatch = h("i", { class: "swatch" });
       swatch.style.background = HUES[label % HUES.length];
       const select = () => state.set({ ...selection.NONE, class: [points.labels[label]] });
-      return h("button", { type: "button", class: "entry", title: "Select this label", onclick: select }, swatch, h("span", { class: "label" }, points.labels[label]), h("span", { class: "soft" }, number(n)));
+      return h("button", { type: "button", class: "entry", title: "Select this label", onclick: select }, swatch, cut(points.labels[label], { class: "label" }), h("span", { class: "soft" }, number(n)));
     });
     const key = (kind, text) => h("span", { class: `key key-${kind}` }, h("b", { "aria-hidden": "true" }, { query: "◉", right: "◆", wrong: "✕", result: "●" }[kind]), text);
-    const kinds = new Set(marks.map((mark) => mark.kind));
+    const kinds = new Set(found.map((mark) => mark.kind));
     const keys = [[QUERY, "query"], [RIGHT, "right"], [WRONG, "wrong"], [RESULT, "result"]].filter(([kind]) => kinds.has(kind)).map(([, name]) => key(name, name));
     const more = rows.length > most ? h("p", { class: "soft" }, `and ${plural(rows.length - most, "label")}`) : null;
     const words = points.labels.length > HUES.length ? `${number(points.labels.length)} labels share ${HUES.length} colours` : null;
@@ -161,7 +165,7 @@ export function make() {
     const a = view.world({ x: 0, y: view.height });
     const b = view.world({ x: view.width, y: 0 });
     const seen = [];
-    if (session.gallery.images) points.within(a.x, a.y, b.x, b.y, (i) => seen.push(i) <= PICTURES);
+    if (session.anyPictures()) points.within(a.x, a.y, b.x, b.y, (i) => seen.push(i) <= PICTURES);
     const show = seen.length <= PICTURES ? new Set(seen) : new Set();
     for (const [i, image] of thumbs) {
       if (show.has(i)) continue;
@@ -323,8 +327,8 @@ export function make() {
     const id = points.id(index);
     if (card.dataset.id !== id || card.hidden) {
       card.dataset.id = id;
-      const image = session.gallery.images ? h("img", { alt: "", src: api.thumbnail(id) }) : null;
-      card.replaceChildren(...[image, h("span", { class: "label" }, points.labelOf(index) ?? `item ${id}`)].filter(Boolean));
+      const image = session.anyPictures() ? h("img", { alt: "", src: api.thumbnail(id) }) : null;
+      card.replaceChildren(...[image, cut(points.labelOf(index) ?? `item ${id}`, { class: "label" })].filter(Boolean));
     }
     card.hidden = false;
     const left = place.x + 196 > view.width ? place.x - 190 : place.x + 16;
@@ -333,9 +337,11 @@ export function make() {
   }
 
   session.onRanking(() => element.isConnected && link());
+  marks.subscribe(() => element.isConnected && link());
 
   return {
     element,
+    focus: () => surface.focus({ preventScroll: true }),
     show(s) {
       read();
       link();

@@ -2,7 +2,7 @@
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
-import { button, fraction, h, notice, plural } from "../dom.js";
+import { button, cut, fraction, h, notice, plural } from "../dom.js";
 import { Grid } from "../grid.js";
 import * as session from "../session.js";
 import * as tile from "../tile.js";
@@ -19,10 +19,9 @@ export function make(name) {
   const limit = h("input", { type: "number", min: "0", step: "any", value: "", inputmode: "decimal", onchange: () => load() });
   let furthest = 2;
   const side = (item, run) => {
-    const known = item.id !== undefined && item.id !== null;
-    const shown = known ? tile.picture(item) : h("div", { class: "picture words" }, h("span", {}, item.path ?? "training image"));
-    if (known) shown.addEventListener("click", run);
-    return h("div", { class: "half" }, shown, h("span", { class: "label" }, item.label ?? ""), h("span", { class: "soft" }, known ? tile.nameOf(item) : (item.path ?? "")));
+    const shown = tile.picture(item);
+    shown.addEventListener("click", run);
+    return h("div", { class: "half" }, shown, cut(item.label ?? "", { class: "label" }), cut(item.path ?? tile.nameOf(item), { class: "soft" }));
   };
   const grid = new Grid(kind.title, {
     minimum: 260,

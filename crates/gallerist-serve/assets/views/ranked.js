@@ -1,6 +1,6 @@
 // The ranked list of the query; where two models are compared, the list of each beside the other.
 
-import { announce, button, byKeyboard, h, icon, milliseconds, notice, plural, replace, short } from "../dom.js";
+import { announce, button, byKeyboard, cut, h, icon, milliseconds, notice, number, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
@@ -14,15 +14,14 @@ export function make() {
   let shown = null;
   let grids = [];
 
-  function summary({ results, took, elapsed }) {
-    const judged = results.filter((r) => typeof r.right === "boolean");
-    const right = judged.filter((r) => r.right).length;
+  function summary({ results, took, elapsed, query }) {
+    const verdicts = results.map((result) => marks.verdict(query, result)).filter((verdict) => typeof verdict === "boolean");
+    const right = verdicts.filter(Boolean).length;
     const parts = [h("b", {}, `${results.length} nearest`)];
-    if (judged.length) parts.push(h("span", { class: "tally" }, icon("tick"), `${right} right`), h("span", { class: "tally" }, icon("cross"), `${judged.length - right} wrong`));
+    if (verdicts.length) parts.push(h("span", { class: "tally" }, icon("tick"), `${right} right`), h("span", { class: "tally" }, icon("cross"), `${verdicts.length - right} wrong`));
     const stages = ["decode", "embed", "search"].filter((name) => took?.[name] > 0.05).map((name) => `${name} ${milliseconds(took[name])}`);
     parts.push(h("span", { class: "took", title: `on the server: ${stages.join(", ")}; answered after ${milliseconds(elapsed)}` }, milliseconds(took?.total)));
-    announce(`${plural(results.length, "result")} in ${milliseconds(took?.total)}${judged.length ? `, ${right} right` : ""}`);
-    return parts;
+    return { parts, said: `${plural(results.length, "result")} in ${milliseconds(took?.total)}${verdicts.length ? `, ${right} right` : ""}` };
   }
 
   function save() {
@@ -39,12 +38,26 @@ export function make() {
     markButtons.replaceChildren(...(count ? [button(`Download ${plural(count, "mark")}`, save, { class: "quiet save-marks" }), button("Clear", clear, { class: "quiet" })] : []));
   }
 
+  // A query of the query set is answered as the protocol counts; the rest of the gallery is one click away.
+  function views({ protocol }) {
+    if (!protocol) return [];
+    const choice = (value, text, title) => button(text, () => state.set({ all: value }), { "aria-pressed": String(Boolean(state.get().all) === Boolean(value)), title });
+    const out = `${plural(protocol.left_out, "item")} of the gallery ${protocol.left_out === 1 ? "does" : "do"} not count for this query`;
+    return [h("span", { class: "switch", role: "group", "aria-label": "Items" }, choice("", "What counts", `${protocol.title}: ${out}`), choice("yes", "All items", `with what does not count: ${number(protocol.left_out)}`))];
+  }
+
   function models() {
     const { compare } = session.gallery;
     if (!compare || session.files.length) return [];
     const now = state.get().model;
     const choice = (value, text, title) => button(text, () => state.set({ model: value }), { "aria-pressed": String(now === value), title });
     return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", short(session.gallery.run) || "This model", session.gallery.run), choice("other", short(compare), compare), choice("both", "Both", "side by side"))];
+  }
+
+  function head() {
+    const { parts, said } = summary({ ...shown.lists[0], elapsed: shown.elapsed });
+    replace(bar, parts, views(shown.lists[0]), models(), markButtons);
+    return said;
   }
 
   function grid({ results, query, model }, other) {
@@ -61,7 +74,7 @@ export function make() {
       key: (event, item) => tile.key(event, item, query),
       empty: () => notice("No result", "The filter leaves nothing of the gallery. Remove a label above."),
     });
-    lists.append(h("div", { class: "one" }, other && h("h2", {}, title), made.element));
+    lists.append(h("div", { class: "one" }, other && h("h2", {}, cut(title)), made.element));
     made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
     return made;
   }
@@ -76,7 +89,7 @@ export function make() {
     if (ranking.status !== "ready") replace(bar, ranking.status === "none" ? [] : models());
     if (ranking.status === "ready") {
       shown = ranking;
-      replace(bar, summary({ ...ranking.lists[0], elapsed: ranking.elapsed }), models(), markButtons);
+      announce(head());
       const [first, second] = ranking.lists;
       grids = second ? [grid(first, second), grid(second, first)] : [grid(first)];
     } else if (ranking.status === "error") {
@@ -95,6 +108,7 @@ export function make() {
   session.onRanking(draw);
   marks.subscribe(() => {
     drawMarks();
+    if (shown) head();
     grids.forEach((made) => made.refresh());
   });
   drawMarks();

@@ -25,8 +25,7 @@ fn authorize(state: &Shared, headers: &HeaderMap) -> Answer<()> {
         Refusal::new(StatusCode::FORBIDDEN, "the gallery cannot be changed")
             .hint("start the server with --writable and a token")
     })?;
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|value| value.strip_prefix("Bearer "));
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
     // Digests are compared, so that the time says nothing about the token.
     let digest = |text: &str| Sha256::digest(text.as_bytes());
     if given.is_some_and(|given| digest(given) == digest(token)) {
@@ -34,6 +33,13 @@ fn authorize(state: &Shared, headers: &HeaderMap) -> Answer<()> {
     }
     Err(Refusal::new(StatusCode::UNAUTHORIZED, "wanted the server's token")
         .hint("give the header `Authorization: Bearer TOKEN`"))
+}
+
+/// The token of a header `Bearer TOKEN`. The name of the scheme may be in upper or lower case (RFC 9110,
+/// 11.1).
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
 
 #[derive(Serialize, ToSchema)]

@@ -9,6 +9,7 @@ mod extract;
 mod gallery;
 mod heatmap;
 mod items;
+mod origin;
 mod pictures;
 mod search;
 mod security;
@@ -92,6 +93,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(state.options.upload_bytes))
         .layer(from_fn_with_state(Arc::clone(&state), security::time_limit))
+        .layer(from_fn(origin::same_origin))
         .layer(from_fn_with_state(Arc::clone(&state), security::known_host))
         .layer(from_fn(security::headers))
         .layer(from_fn_with_state(Arc::clone(&state), about::measured))

@@ -33,18 +33,29 @@ pub(super) async fn headers(request: Request, next: Next) -> Response {
 
 /// Refuses requests for another host. A page from elsewhere may point its own name at this machine; what
 /// it then asks for names that host.
+///
+/// A request has exactly one `Host` header (RFC 9112, 3.2): of two, a proxy may check one and the server
+/// the other.
 pub(super) async fn known_host(
     Given(state): Given<Arc<State>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let name = host.map(without_port).unwrap_or_default();
-    let options = &state.options;
-    let known = name.eq_ignore_ascii_case("localhost")
-        || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-        || options.hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
-    if known {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        let found = request.headers().get_all(header::HOST).iter().count();
+        return Err(Refusal::bad(format!("wanted one `Host` header, found {found}")));
+    };
+    let host = host.to_str().unwrap_or_default();
+    // A request line may name the host, too: `GET http://name/ HTTP/1.1`.
+    let named = request.uri().authority().map(|authority| authority.as_str());
+    let known = |host: &str| {
+        let name = without_port(host);
+        name.eq_ignore_ascii_case("localhost")
+            || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+            || state.options.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+    };
+    if known(host) && named.is_none_or(known) {
         return Ok(next.run(request).await);
     }
     Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "the server is not known under this name")

@@ -1,0 +1,95 @@
+//! Requests that the pages of other sites make with the browser of somebody who can reach the server.
+//!
+//! A page of any site can send forms to an address of this machine, and can load pictures from there. It
+//! cannot read the answers, but the server would do the work. Browsers say where a request comes from:
+//! `Sec-Fetch-Site` towards `https` and this machine itself, `Origin` with every POST and DELETE. Programs
+//! send neither, and are answered.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::Refusal;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_USER: HeaderName = HeaderName::from_static("sec-fetch-user");
+
+/// Pages that cost nothing: a link from elsewhere may lead here.
+const PAGES: [&str; 3] = ["/", "/api", "/openapi.json"];
+
+/// Refuses what a page of another site asks for, before a byte of the body is read.
+pub(super) async fn same_origin(request: Request, next: Next) -> Result<Response, Refusal> {
+    let headers = request.headers();
+    if !foreign(headers) || followed_link(request.method(), request.uri().path(), headers) {
+        return Ok(next.run(request).await);
+    }
+    let from = text(headers, &header::ORIGIN).filter(|origin| *origin != "null");
+    let from = from.map_or_else(|| "another site".to_owned(), |origin| format!("`{origin}`"));
+    Err(Refusal::new(StatusCode::FORBIDDEN, format!("the request comes from a page of {from}"))
+        .hint("only the server's own page, and programs, are answered; behind a reverse proxy let it pass on the Host header with its port"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// Whether a browser says that a page of another origin makes this request.
+fn foreign(headers: &HeaderMap) -> bool {
+    if let Some(site) = text(headers, &FETCH_SITE) {
+        // No script can set this header. `none`: typed by the user. `same-site` is another port.
+        return !["same-origin", "none"].contains(&site);
+    }
+    let host = text(headers, &header::HOST).unwrap_or_default();
+    text(headers, &header::ORIGIN).is_some_and(|origin| !is_of(origin, host))
+}
+
+/// Whether the origin, `scheme://name[:port]`, is that of the host, `name[:port]`.
+fn is_of(origin: &str, host: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return false,
+    };
+    let bare = |name: &str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
+    bare(authority) == bare(host)
+}
+
+/// A person who follows a link from elsewhere, which a browser tells from a page that loads something.
+fn followed_link(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let navigates = text(headers, &FETCH_MODE) == Some("navigate");
+    let clicked = text(headers, &FETCH_USER) == Some("?1");
+    method == Method::GET && navigates && (clicked || PAGES.contains(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_that_of_a_host_when_name_and_port_are_the_same() {
+        for (origin, host) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("http://[::1]:8080", "[::1]:8080"),
+            ("http://Gallery.example", "gallery.example:80"),
+            ("https://gallery.example", "gallery.example"),
+            ("https://gallery.example:443", "gallery.example"),
+        ] {
+            assert!(is_of(origin, host), "{origin} {host}");
+        }
+        for (origin, host) in [
+            ("null", "localhost"),
+            ("", ""),
+            ("http://evil.example", "127.0.0.1:8080"),
+            ("http://127.0.0.1:9090", "127.0.0.1:8080"),
+            ("http://127.0.0.1", "127.0.0.1:8080"),
+            ("http://localhost:8080.evil.example", "localhost:8080"),
+            ("file://localhost", "localhost"),
+            ("http://localhost:8080", "127.0.0.1:8080"),
+        ] {
+            assert!(!is_of(origin, host), "{origin} {host}");
+        }
+    }
+}
