@@ -34,7 +34,7 @@ fn mean_distance_at_the_start(settings: &[&str]) -> f64 {
 }
 
 fn mean_distance(run: &Path, images: ImageSet) -> f64 {
-    let model = Model::open(run, Which::Last).unwrap().raw();
+    let model = Model::open(run, Which::Last).unwrap().normalized(false);
     let rows = model.embed(images, 1, &mut |_, _| {}).unwrap().set.embeddings;
     let distance = |i: usize, j: usize| {
         let squares = rows.row(i).iter().zip(rows.row(j)).map(|(a, b)| f64::from(a - b).powi(2));
