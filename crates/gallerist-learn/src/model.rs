@@ -10,6 +10,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
+use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
@@ -317,6 +318,7 @@ impl Model {
             cameras: set.cameras().map(|cameras| pick(&|i| cameras[i].clone())),
             model: Some(self.fingerprint.clone()),
             source: Some(set.name().to_string()),
+            sources: Some(sources(set, &items)),
             run: None,
             metric: Some(self.metric()),
             protocol: set.layout().and_then(published_protocol).map(str::to_owned),
@@ -380,6 +382,16 @@ impl Model {
         let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
         Ok(EmbeddedItems { embeddings, items, broken })
     }
+}
+
+/// The source of each of these images.
+fn sources(set: &ImageSet, items: &[u32]) -> Sources {
+    let list = (0..set.sources()).map(|source| Source {
+        images: Some(Source::name_of(set.source_path(source))),
+        ..Source::at(set.source_root(source))
+    });
+    let places = items.iter().map(|&i| Some(set.source(i as usize)));
+    Sources::new(list.collect(), places).expect("every image is of a source of the set")
 }
 
 /// The mean of each image's rows, `[n * views, d]` to `[n, d]`.

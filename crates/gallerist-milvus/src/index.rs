@@ -1,5 +1,6 @@
 //! A collection behind the door of an index.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gallerist_retrieval as retrieval;
@@ -30,7 +31,7 @@ use crate::{Address, Error, Result, filter};
 /// let layout = Layout { dimensions: set.embeddings.cols(), metric: Metric::Cosine, search: Search::Flat };
 /// let mut index = MilvusIndex::create(&address, &layout, ConnectOptions::default())?;
 /// let items = Items::from_set(set)?;
-/// let pushed = index.push(&items, &mut |done| eprintln!("{} of {}", done.items, items.len()))?;
+/// let pushed = index.push(&items, false, &mut |done| eprintln!("{} of {}", done.items, items.len()))?;
 /// println!("{} sent, {} were there", pushed.sent, pushed.unchanged);
 ///
 /// let queries = EmbeddingSet::load("queries.safetensors")?.embeddings;
@@ -41,6 +42,8 @@ use crate::{Address, Error, Result, filter};
 pub struct MilvusIndex {
     pub(crate) client: Client,
     pub(crate) layout: Layout,
+    /// Whether the collection keeps the sources of items: one of version 1 does not.
+    pub(crate) sources: bool,
     /// Candidates that a search of a graph looks at.
     pub(crate) ef: usize,
     /// The time of the last write that a search must see.
@@ -175,7 +178,8 @@ impl MilvusIndex {
             "the collection is not loaded yet",
         )?;
         let seen = AtomicU64::new(client.now()?);
-        Ok(Self { client, layout, ef: DEFAULT_EF, seen })
+        let sources = layout::keeps_sources(&description);
+        Ok(Self { client, layout, sources, ef: DEFAULT_EF, seen })
     }
 
     /// Where the embeddings come from, as it stands in the collection now.
@@ -184,6 +188,15 @@ impl MilvusIndex {
     /// [`Error::Unreachable`] and [`Error::Missing`].
     pub fn origin(&self) -> Result<Origin> {
         Ok(layout::origin(&self.client.describe()?))
+    }
+
+    /// The items as the collection keeps them: one of version 1 has no sources, and so the ids of
+    /// version 1.
+    pub(crate) fn kept<'a>(&self, items: &'a Items) -> Result<Cow<'a, Items>> {
+        if self.sources || items.set().sources.is_none() {
+            return Ok(Cow::Borrowed(items));
+        }
+        Ok(Cow::Owned(items.without_sources()?))
     }
 
     /// Refuses what no gallery of this layout takes, and remembers where the first items come from.
@@ -206,7 +219,7 @@ impl MilvusIndex {
     pub(crate) fn send(&self, items: &Items, rows: &[usize], digests: &[i64]) -> Result<()> {
         let request = wire::UpsertRequest {
             collection_name: self.client.collection(),
-            fields_data: layout::columns(items, rows, digests),
+            fields_data: layout::columns(items, rows, digests, self.sources),
             num_rows: rows.len() as u32,
         };
         let answer: wire::MutationResult = self.client.call("Upsert", &request, "take items")?;
@@ -353,6 +366,7 @@ impl Index for MilvusIndex {
     /// Sends the items in batches. When a call fails, the batches before it are in: the same call
     /// again completes them.
     fn upsert(&mut self, items: &Items) -> retrieval::Result<()> {
+        let items = &*self.kept(items)?;
         self.admit(items)?;
         let rows: Vec<usize> = (0..items.len()).collect();
         for rows in rows.chunks(self.rows_per_call()) {
@@ -389,7 +403,7 @@ impl Index for MilvusIndex {
     fn get(&self, ids: &[u64]) -> retrieval::Result<Vec<Option<Item>>> {
         let mut found = std::collections::HashMap::new();
         let dimensions = self.layout.dimensions;
-        self.look_up(ids, &layout::ITEM_FIELDS, |rows| {
+        self.look_up(ids, layout::item_fields(self.sources), |rows| {
             found.extend(rows.items(dimensions)?.into_iter().map(|item| (item.id, item)));
             Some(())
         })?;

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `id` | Int64, primary key | the item's id |
 //! | `label`, `path`, `camera` | VarChar | [`ABSENT`] for an item without |
+//! | `source` | VarChar | the name of the item's source; collections of version 1 have no such field |
 //! | `digest` | Int64 | of all the others: tells an item that is there from one that has changed |
 //! | `embedding` | FloatVector | as it was given, not normalised |
 //!
@@ -23,13 +24,17 @@ pub(crate) const ID: &str = "id";
 pub(crate) const LABEL: &str = "label";
 pub(crate) const PATH: &str = "path";
 pub(crate) const CAMERA: &str = "camera";
+pub(crate) const SOURCE: &str = "source";
 pub(crate) const DIGEST: &str = "digest";
 pub(crate) const EMBEDDING: &str = "embedding";
 
 /// The texts of an item.
-const TEXTS: [&str; 3] = [LABEL, PATH, CAMERA];
-/// All that an item is made of, its id aside.
-pub(crate) const ITEM_FIELDS: [&str; 4] = [LABEL, PATH, CAMERA, EMBEDDING];
+const TEXTS: [&str; 4] = [LABEL, PATH, CAMERA, SOURCE];
+
+/// All that an item is made of, its id aside, in a collection that keeps sources or does not.
+pub(crate) fn item_fields(sources: bool) -> &'static [&'static str] {
+    if sources { &[LABEL, PATH, CAMERA, SOURCE, EMBEDDING] } else { &[LABEL, PATH, CAMERA, EMBEDDING] }
+}
 
 /// Stands for "none": Milvus 2.3 has no null. A filter never names it, so that an item without a
 /// label is in no list of labels.
@@ -60,7 +65,9 @@ const MODEL_KEY: &str = "gallerist.model";
 const RUN_KEY: &str = "gallerist.run";
 const METRIC_KEY: &str = "gallerist.metric_of_rows";
 const SOURCE_KEY: &str = "gallerist.source";
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+/// A collection without the field `source`.
+const WITHOUT_SOURCES: &str = "1";
 
 /// How a collection finds the nearest items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +167,10 @@ impl Layout {
         indices: &[IndexDescription],
     ) -> std::result::Result<Self, String> {
         match get(&collection.properties, VERSION_KEY) {
-            Some(VERSION) => {}
-            Some(other) => return Err(format!("wanted {VERSION_KEY} = {VERSION}, found {other}")),
+            Some(VERSION | WITHOUT_SOURCES) => {}
+            Some(other) => {
+                return Err(format!("wanted {VERSION_KEY} = {WITHOUT_SOURCES} or {VERSION}, found {other}"));
+            }
             None => return Err(format!("wanted the property {VERSION_KEY}, found none")),
         }
         let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
@@ -198,6 +207,12 @@ impl Layout {
     }
 }
 
+/// Whether a collection keeps the sources of items.
+pub(crate) fn keeps_sources(collection: &DescribeCollectionResponse) -> bool {
+    let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
+    fields.iter().any(|field| field.name == SOURCE)
+}
+
 fn get<'a>(pairs: &'a [KeyValuePair], key: &str) -> Option<&'a str> {
     pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
 }
@@ -228,8 +243,9 @@ pub(crate) fn origin(collection: &DescribeCollectionResponse) -> Origin {
 
 /// Refuses texts that a collection cannot keep.
 pub(crate) fn check_texts(items: &Items) -> Result<()> {
-    for (field, list) in texts(items.set()) {
-        for (row, text) in list.iter().flat_map(|list| list.iter().enumerate()) {
+    let set = items.set();
+    for field in TEXTS {
+        for (row, text) in (0..items.len()).filter_map(|row| Some((row, text_of(set, field, row)?))) {
             if text.len() > TEXT_LIMIT {
                 let problem = format!("has {} bytes; a collection keeps at most {TEXT_LIMIT}", text.len());
                 return Err(Error::Text { field, row, problem });
@@ -246,17 +262,28 @@ pub(crate) fn check_texts(items: &Items) -> Result<()> {
     Ok(())
 }
 
-fn texts(set: &EmbeddingSet) -> [(&'static str, Option<&Vec<String>>); 3] {
-    [(LABEL, set.labels.as_ref()), (PATH, set.paths.as_ref()), (CAMERA, set.cameras.as_ref())]
+/// A text of a row, where it has one.
+fn text_of<'a>(set: &'a EmbeddingSet, field: &str, row: usize) -> Option<&'a str> {
+    let list = match field {
+        LABEL => &set.labels,
+        PATH => &set.paths,
+        CAMERA => &set.cameras,
+        _ => return set.source_of(row),
+    };
+    list.as_ref().map(|list| list[row].as_str())
 }
 
 /// The first 63 bits of a SHA-256 over everything that is kept of row `row`.
 pub(crate) fn digest(set: &EmbeddingSet, row: usize) -> i64 {
     let mut hash = Sha256::new();
-    for (_, list) in texts(set) {
-        let text = list.map_or(ABSENT, |list| &list[row]);
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
+    for field in TEXTS {
+        let text = text_of(set, field, row);
+        // Without a source the digest is that of version 1.
+        if text.is_some() || field != SOURCE {
+            let text = text.unwrap_or(ABSENT);
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
     }
     for value in set.embeddings.row(row) {
         hash.update(value.to_le_bytes());
@@ -265,13 +292,13 @@ pub(crate) fn digest(set: &EmbeddingSet, row: usize) -> i64 {
     i64::from_be_bytes(*hash.first_chunk().expect("a SHA-256 has 32 bytes")) & i64::MAX
 }
 
-/// Rows of `items` as columns.
-pub(crate) fn columns(items: &Items, rows: &[usize], digests: &[i64]) -> Vec<FieldData> {
+/// Rows of `items` as columns, with or without their sources.
+pub(crate) fn columns(items: &Items, rows: &[usize], digests: &[i64], sources: bool) -> Vec<FieldData> {
     let set = items.set();
     let ids = rows.iter().map(|&row| key(items.ids()[row])).collect();
     let mut columns = vec![FieldData::longs(ID, ids)];
-    for (name, list) in texts(set) {
-        let text = |&row: &usize| list.map_or(ABSENT, |list| &list[row]).to_owned();
+    for name in TEXTS.into_iter().filter(|name| sources || *name != SOURCE) {
+        let text = |&row: &usize| text_of(set, name, row).unwrap_or(ABSENT).to_owned();
         columns.push(FieldData::strings(name, rows.iter().map(text).collect()));
     }
     columns.push(FieldData::longs(DIGEST, digests.to_vec()));
@@ -325,7 +352,7 @@ impl<'a> Rows<'a> {
 
     /// Every row as an item; `None` when a field is missing.
     pub(crate) fn items(&self, dimensions: usize) -> Option<Vec<Item>> {
-        let [labels, paths, cameras] =
+        let [labels, paths, cameras, sources] =
             TEXTS.map(|name| self.column(name)?.as_strings().filter(|column| column.len() == self.ids.len()));
         let (labels, paths, cameras) = (labels?, paths?, cameras?);
         let embeddings = self.embeddings(dimensions)?;
@@ -336,6 +363,7 @@ impl<'a> Rows<'a> {
             label: text(labels, row),
             path: text(paths, row),
             camera: text(cameras, row),
+            source: sources.and_then(|sources| text(sources, row)),
         };
         Some(self.ids().enumerate().map(item).collect())
     }

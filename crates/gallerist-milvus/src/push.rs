@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use gallerist_retrieval::index::{Index, Items};
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::index::{Addition, Index, Items, Replaced, stable_id};
 
 use crate::index::MilvusIndex;
 use crate::{Result, layout};
@@ -25,39 +26,105 @@ impl MilvusIndex {
     /// acknowledged is recognised by a digest that the collection keeps of every item. Sending an
     /// item twice does no harm. Items that are in the gallery and not among these stay.
     ///
+    /// An item that would replace another, with the same id and another content, is refused before
+    /// anything is sent, unless `replace`.
+    ///
     /// `progress` is told after every batch; the batch is acknowledged then.
     ///
     /// # Errors
     /// What [`check_items`](gallerist_retrieval::index::check_items) refuses,
-    /// [`Error::Text`](crate::Error::Text), [`Error::Unreachable`](crate::Error::Unreachable) when
-    /// the server was away for longer than [`patience`](crate::ConnectOptions::patience), and
-    /// [`Error::Refused`](crate::Error::Refused).
-    pub fn push(&mut self, items: &Items, progress: &mut dyn FnMut(&Pushed)) -> Result<Pushed> {
+    /// [`Replaces`](gallerist_retrieval::Error::Replaces), [`Error::Text`](crate::Error::Text),
+    /// [`Error::Unreachable`](crate::Error::Unreachable) when the server was away for longer than
+    /// [`patience`](crate::ConnectOptions::patience), and [`Error::Refused`](crate::Error::Refused).
+    pub fn push(
+        &mut self,
+        items: &Items,
+        replace: bool,
+        progress: &mut dyn FnMut(&Pushed),
+    ) -> Result<Pushed> {
+        let items = &*self.kept(items)?;
+        let there = if self.count()? == 0 { HashMap::new() } else { self.there(items)? };
+        let differ: Vec<usize> = there.iter().filter(|(_, one)| !one.same).map(|(&row, _)| row).collect();
+        if !replace && !differ.is_empty() {
+            self.refuse(items, &differ, &there)?;
+        }
         self.admit(items)?;
         let mut pushed = Pushed::default();
-        let fresh = self.count()? == 0;
         let rows: Vec<usize> = (0..items.len()).collect();
         for rows in rows.chunks(self.rows_per_call()) {
-            let mut there = HashMap::new();
-            if !fresh {
-                let ids: Vec<u64> = rows.iter().map(|&row| items.ids()[row]).collect();
-                self.look_up(&ids, &[layout::DIGEST], |rows| {
-                    there.extend(rows.ids().zip(rows.longs(layout::DIGEST)?.iter().copied()));
-                    Some(())
-                })?;
-            }
-            let digests = rows.iter().map(|&row| (row, layout::digest(items.set(), row)));
-            let changed = digests.filter(|(row, digest)| there.get(&items.ids()[*row]) != Some(digest));
-            let (changed, digests): (Vec<usize>, Vec<i64>) = changed.unzip();
-            if !changed.is_empty() {
-                self.send(items, &changed, &digests)?;
+            let sent: Vec<usize> =
+                rows.iter().copied().filter(|row| there.get(row).is_none_or(|one| !one.same)).collect();
+            if !sent.is_empty() {
+                let digests: Vec<i64> = sent.iter().map(|&row| layout::digest(items.set(), row)).collect();
+                self.send(items, &sent, &digests)?;
             }
             pushed.items += rows.len();
-            pushed.sent += changed.len();
-            pushed.unchanged += rows.len() - changed.len();
+            pushed.sent += sent.len();
+            pushed.unchanged += rows.len() - sent.len();
             progress(&pushed);
+        }
+        // Last, so that a push that is interrupted loses none of them.
+        let moved = differ.iter().map(|row| there[row].id).filter(|id| !items.ids().contains(id));
+        let moved: Vec<u64> = moved.collect();
+        if !moved.is_empty() {
+            self.remove(&moved)?;
         }
         self.flush()?;
         Ok(pushed)
     }
+
+    /// For each row that is there, under its id or, where its source was not kept, under that of its
+    /// path, whether it is the same. Only digests are asked for.
+    fn there(&self, items: &Items) -> Result<HashMap<usize, There>> {
+        let set = items.set();
+        let mut there = HashMap::new();
+        let mut digests = HashMap::new();
+        self.look_up(items.ids(), &[layout::DIGEST], |rows| {
+            digests.extend(rows.ids().zip(rows.longs(layout::DIGEST)?.iter().copied()));
+            Some(())
+        })?;
+        for (row, &id) in items.ids().iter().enumerate() {
+            if let Some(&digest) = digests.get(&id) {
+                there.insert(row, There { id, same: digest == layout::digest(set, row) });
+            }
+        }
+        let Some(paths) = set.paths.as_ref().filter(|_| set.sources.is_some()) else { return Ok(there) };
+        let missing = (0..items.len()).filter(|row| !there.contains_key(row) && set.source_of(*row).is_some());
+        let missing: Vec<(usize, u64)> = missing.map(|row| (row, stable_id(&paths[row]))).collect();
+        let ids: Vec<u64> = missing.iter().map(|&(_, id)| id).collect();
+        let mut by_path = HashMap::new();
+        self.look_up(&ids, &[layout::DIGEST, layout::PATH, layout::SOURCE], |rows| {
+            let digests = rows.longs(layout::DIGEST)?;
+            let (paths, sources) = (rows.texts(layout::PATH)?, rows.texts(layout::SOURCE)?);
+            for (((id, &digest), path), source) in rows.ids().zip(digests).zip(paths).zip(sources) {
+                if source.is_none() {
+                    by_path.insert(id, (digest, path));
+                }
+            }
+            Some(())
+        })?;
+        let sourceless = EmbeddingSet { sources: None, ..set.clone() };
+        for (row, id) in missing {
+            if let Some((digest, path)) = by_path.get(&id)
+                && path.as_ref() == Some(&paths[row])
+            {
+                there.insert(row, There { id, same: *digest == layout::digest(&sourceless, row) });
+            }
+        }
+        Ok(there)
+    }
+
+    /// The error that names the first item that would be replaced.
+    fn refuse(&self, items: &Items, differ: &[usize], there: &HashMap<usize, There>) -> Result<()> {
+        let first = *differ.iter().min().expect("at least one differs");
+        let Some(item) = self.get(&[there[&first].id])?.pop().flatten() else { return Ok(()) };
+        let replaced = vec![Replaced { row: first, there: item }; differ.len()];
+        Ok(Addition { replaced, ..Addition::default() }.check(items)?)
+    }
+}
+
+/// An item of the collection that a row would replace, or is.
+struct There {
+    id: u64,
+    same: bool,
 }

@@ -62,7 +62,7 @@ fn what_was_acknowledged_before_a_kill_is_there_and_is_not_sent_again() {
     let acknowledged = AtomicUsize::new(0);
     let failed = std::thread::scope(|scope| {
         let push = scope.spawn(|| {
-            index.push(&items, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
+            index.push(&items, false, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
         });
         while acknowledged.load(Ordering::SeqCst) < ITEMS / 4 {
             assert!(!push.is_finished(), "the upload ended early");
@@ -78,12 +78,12 @@ fn what_was_acknowledged_before_a_kill_is_there_and_is_not_sent_again() {
     server.restart();
     let mut index = MilvusIndex::open(&address, ConnectOptions::default()).unwrap();
     assert_there(&index, &items, acknowledged);
-    let resumed = index.push(&items, &mut |_| {}).unwrap();
+    let resumed = index.push(&items, false, &mut |_| {}).unwrap();
     assert_eq!(resumed.items, ITEMS);
     assert!(resumed.unchanged >= acknowledged, "{acknowledged} were acknowledged: {resumed:?}");
     assert_eq!(index.info().unwrap().count, ITEMS);
     assert_there(&index, &items, ITEMS);
-    let again = index.push(&items, &mut |_| {}).unwrap();
+    let again = index.push(&items, false, &mut |_| {}).unwrap();
     assert_eq!((again.sent, again.unchanged), (0, ITEMS));
 }
 
@@ -104,7 +104,7 @@ fn a_push_waits_for_a_server_that_comes_back() {
     let acknowledged = AtomicUsize::new(0);
     let pushed = std::thread::scope(|scope| {
         let push = scope.spawn(|| {
-            index.push(&items, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
+            index.push(&items, false, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
         });
         while acknowledged.load(Ordering::SeqCst) < ITEMS / 4 {
             assert!(!push.is_finished(), "the upload ended early");

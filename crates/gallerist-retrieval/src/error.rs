@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::index::ItemName;
 use crate::search::Metric;
 
 /// The result of everything in this crate that can fail.
@@ -14,7 +15,7 @@ pub enum Error {
     /// The operating system refused to read or write.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was attempted: `read`, `write`.
+        /// What was attempted: `read`, `write`, `sweep`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -75,6 +76,19 @@ pub enum Error {
         /// Its squared length.
         squared_length: f64,
     },
+    /// Rows of zeros, compared by the cosine.
+    #[error(
+        "{what}: row {row} is all zeros{}; the cosine of such a row is not defined",
+        as_are(*count)
+    )]
+    ZeroRows {
+        /// Which matrix.
+        what: &'static str,
+        /// The first such row, from 0.
+        row: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// Queries and gallery of different width.
     #[error("queries have {queries} dimensions, the gallery has {gallery}")]
     Dimensions {
@@ -128,7 +142,7 @@ pub enum Error {
         index: usize,
     },
     /// One id for two items.
-    #[error("rows {first} and {second} of the items have the same id {id}")]
+    #[error("rows {first} and {second} of the items {}", same_id(*id, path.as_deref()))]
     DuplicateId {
         /// The id.
         id: u64,
@@ -136,11 +150,31 @@ pub enum Error {
         first: usize,
         /// The second.
         second: usize,
+        /// The path of the second, where it has one.
+        path: Option<String>,
+    },
+    /// An item that would take the place of another.
+    #[error("{new} would replace {old}, which has {difference}{}", others(*count))]
+    Replaces {
+        /// How many would replace another.
+        count: usize,
+        /// The first of them.
+        new: Box<ItemName>,
+        /// What is there.
+        old: Box<ItemName>,
+        /// What the item that is there has, and the new one has not.
+        difference: String,
     },
     /// A change to an index that only reads.
     #[error("the index `{}` is mapped and cannot be changed", path.display())]
     ReadOnly {
         /// Its file.
+        path: PathBuf,
+    },
+    /// A file that was changed or cut short while it was mapped.
+    #[error("`{}` was changed while it was in use", path.display())]
+    Changed {
+        /// The file.
         path: PathBuf,
     },
     /// A fault of a database behind an index: not reached, refused, not understood.
@@ -179,6 +213,24 @@ pub enum Error {
     },
 }
 
+fn same_id(id: u64, path: Option<&str>) -> String {
+    match path {
+        Some(path) => format!("are both `{path}` of one source (id {id})"),
+        None => format!("have the same id {id}"),
+    }
+}
+
+fn as_are(count: usize) -> String {
+    if count > 1 { format!(", as are {} more", count - 1) } else { String::new() }
+}
+
+fn others(count: usize) -> String {
+    match count {
+        0 | 1 => String::new(),
+        count => format!("\n  in all {count} items would replace others"),
+    }
+}
+
 fn network(fingerprint: &Option<String>) -> String {
     match fingerprint {
         Some(_) => format!("the network {}", short(fingerprint)),
@@ -215,7 +267,7 @@ impl Error {
                     Some(format!("free some space; what `{}` held before is untouched", path.display()))
                 }
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
-                _ => None,
+                _ => gallerist_files::NotAFile::of(source).map(gallerist_files::NotAFile::hint),
             },
             Self::Format { hint, .. } | Self::Protocol { hint, .. } => hint.clone(),
             Self::Extension { .. } => Some("rename the file, or choose another format".to_owned()),
@@ -224,6 +276,9 @@ impl Error {
             ),
             Self::TooLong { .. } => {
                 Some("normalise the rows, or divide all of them by one constant".to_owned())
+            }
+            Self::ZeroRows { .. } => {
+                Some("leave such rows out, or compare the rows as they are: --metric euclidean".to_owned())
             }
             Self::Dimensions { .. } => Some("embed queries and gallery with the same model".to_owned()),
             Self::Models { .. } => Some(
@@ -237,7 +292,17 @@ impl Error {
             }
             Self::ItemDimensions { .. } => Some("embed the items with the model of the index".to_owned()),
             Self::DuplicateId { .. } => Some("give every item a path or an id of its own".to_owned()),
+            Self::Replaces { old, .. } => Some(match old.source {
+                Some(_) => "give --replace to put the new items in the place of the old".to_owned(),
+                None => "its file was written before sources were kept: give --replace if it is the same \
+                         image, or build a new index"
+                    .to_owned(),
+            }),
             Self::ReadOnly { .. } => Some("open the index without mapping it".to_owned()),
+            Self::Changed { .. } => Some(
+                "open it again; to replace a file in use, write a new one and rename it over the old"
+                    .to_owned(),
+            ),
             Self::Remote { hint, .. } => hint.clone(),
             Self::Shape { .. }
             | Self::Count { .. }

@@ -39,5 +39,5 @@ pub mod search;
 
 pub use compact::{Code, CompactMatrix};
 pub use error::{Error, Result, short_fingerprint};
-pub use file::{EmbeddingSet, load_labels, sweep_stray_files, write_atomically};
+pub use file::{EmbeddingSet, load_labels, prepare_to_write, sweep_stray_files, write_atomically};
 pub use matrix::{Matrix, MatrixView};

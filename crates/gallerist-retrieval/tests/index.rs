@@ -1,13 +1,15 @@
 //! Every embedded index keeps the promises of the door.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use gallerist_retrieval::file::{MappedCompact, Source, Sources};
 use gallerist_retrieval::index::{
     EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, IdLists, Index, IndexInfo, Item, ItemFilter, Items,
-    is_index,
+    is_index, stable_id,
 };
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, Error, Matrix, MatrixView, Result};
+use gallerist_retrieval::{Code, CompactMatrix, EmbeddingSet, Error, Matrix, MatrixView, Result};
 use gallerist_testkit::conformance::{Promises, run};
 use gallerist_testkit::naive::NaiveIndex;
 use proptest::prelude::*;
@@ -209,6 +211,7 @@ fn example() -> EmbeddingSet {
         paths: Some((0..6).map(|i| format!("{i}.jpg")).collect()),
         model: Some("sha256:one".into()),
         source: Some("photos".into()),
+        sources: Some(Sources::one(Source { name: "/photos".into(), images: Some("photos".into()) }, 6)),
         run: Some("runs/one".into()),
         ..clustered(6, 2, 1).into()
     }
@@ -296,6 +299,186 @@ fn a_mapped_index_is_not_changed() {
         assert!(matches!(mapped.index_mut().remove(&[1]), Err(Error::ReadOnly { .. })));
         mapped.index_mut().flush().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn the_origin_survives_every_change_that_does_not_contradict_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let item = |id: u64, path: &str| {
+        // As the server adds it: nothing is known but the item itself.
+        let sources = Some(Sources::one(Source { name: "/photos".into(), images: None }, 1));
+        let paths = Some(vec![path.to_owned()]);
+        let set = EmbeddingSet { paths, sources, model: Some("sha256:one".into()), ..clustered(1, 2, id).into() };
+        Items::new(vec![id], set).unwrap()
+    };
+    for graph in [false, true] {
+        let path = saved(folder.path(), graph);
+        let wanted = EmbeddedIndex::open(&path, false).unwrap().origin().clone();
+        assert_eq!(wanted.run.as_deref(), Some("runs/one"));
+        let source = Source { name: "/photos".into(), images: Some("photos".into()) };
+        let changes: [(&str, &dyn Fn(&mut dyn Index)); 6] = [
+            ("add", &|index| drop(index.add(&item(7, "new.jpg"), false).unwrap())),
+            ("upsert", &|index| index.upsert(&item(7, "new.jpg")).unwrap()),
+            ("replace", &|index| drop(index.add(&item(7, "other.jpg"), true).unwrap())),
+            ("remove", &|index| assert_eq!(index.remove(&[7]).unwrap(), 1)),
+            ("nothing", &|_| {}),
+            ("add again", &|index| drop(index.add(&item(8, "new.jpg"), false).unwrap())),
+        ];
+        for (what, change) in changes {
+            let mut index = EmbeddedIndex::open(&path, false).unwrap();
+            change(index.index_mut());
+            assert_eq!(*index.origin(), wanted, "{what}");
+            index.index_mut().flush().unwrap();
+            let read = EmbeddedIndex::open(&path, true).unwrap();
+            assert_eq!((read.origin(), &read.sources()[..]), (&wanted, &[source.clone()][..]), "{what}");
+        }
+        // Emptied, it still is of that run; filled from elsewhere, its images are elsewhere.
+        let mut index = EmbeddedIndex::open(&path, false).unwrap();
+        let all = index.ids(&ItemFilter::default());
+        index.index_mut().remove(&all).unwrap();
+        index.index_mut().upsert(&item(1, "a.jpg")).unwrap();
+        assert_eq!(*index.origin(), wanted);
+        let elsewhere = EmbeddingSet { source: Some("others".into()), ..item(2, "b.jpg").set().clone() };
+        index.index_mut().upsert(&Items::new(vec![2], elsewhere).unwrap()).unwrap();
+        assert_eq!((&index.origin().source, &index.origin().run), (&None, &wanted.run));
+    }
+}
+
+/// The set that the program of the files in `tests/v1` wrote.
+fn of_version_1() -> EmbeddingSet {
+    let texts = |list: [&str; 5]| Some(list.map(String::from).to_vec());
+    let values = (0..20).map(|at| ((at * 7) % 11) as f32 / 4.0 - 1.0).collect();
+    EmbeddingSet {
+        labels: texts(["heron", "heron", "wren", "wren", "grey \"ü\""]),
+        paths: texts(["heron/1.jpg", "heron/2.jpg", "wren/1.jpg", "wren/2.jpg", "ü/1.jpg"]),
+        cameras: texts(["c1", "c2", "c1", "c2", "c3"]),
+        model: Some("12ab".repeat(16)),
+        source: Some("photos/test".into()),
+        run: Some("/work/runs/one".into()),
+        ..Matrix::new(5, 4, values).unwrap().into()
+    }
+}
+
+fn version_1(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/v1").join(name)
+}
+
+#[test]
+fn embeddings_files_of_version_1_are_read_and_their_items_keep_their_ids() {
+    let set = of_version_1();
+    for (name, code) in [("f32", None), ("bf16", Some(Code::Bf16)), ("int8", Some(Code::Int8))] {
+        let path = version_1(&format!("{name}.safetensors"));
+        let embeddings = match code {
+            None => set.embeddings.clone(),
+            Some(code) => CompactMatrix::encode(&set.embeddings, code).unwrap().decode(),
+        };
+        let read = EmbeddingSet::load(&path).unwrap();
+        assert_eq!(read, EmbeddingSet { embeddings, ..set.clone() }, "{name}");
+        let ids = Items::from_set(read).unwrap().ids().to_vec();
+        assert_eq!(ids[0], stable_id("heron/1.jpg"));
+        assert_eq!(ids[0], 6_069_892_831_450_089_690, "as links to it say");
+        if code.is_some() {
+            assert_eq!(MappedCompact::open(&path).unwrap().select(&[4, 0]).unwrap().paths.unwrap()[0], "ü/1.jpg");
+        }
+    }
+}
+
+#[test]
+fn indices_of_version_1_are_read_changed_and_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = Items::from_set(of_version_1()).unwrap();
+    for (name, count) in [("exact", 5), ("hnsw", 4)] {
+        for mapped in [false, true] {
+            let index = EmbeddedIndex::open(version_1(&format!("{name}.index")), mapped).unwrap();
+            let wanted: Vec<_> = (0..count).map(|row| Some(items.item(row))).collect();
+            assert_eq!(index.index().get(&items.ids()[..count]).unwrap(), wanted, "{name}");
+            assert_eq!(index.origin().run.as_deref(), Some("/work/runs/one"));
+            let found = index.index().search(items.set().embeddings.select(&[2]).view(), 1, &ItemFilter::default());
+            assert_eq!(found.unwrap().ids(0), [items.ids()[2]], "{name}");
+        }
+        let path = folder.path().join(name);
+        std::fs::copy(version_1(&format!("{name}.index")), &path).unwrap();
+        let mut index = EmbeddedIndex::open(&path, false).unwrap();
+        assert_eq!(index.index_mut().add(&items.select(&[0, 1]), false).unwrap().unchanged, 2);
+        let mut set = of_version_1().select(&[1]);
+        set.name_source("/photos/train");
+        let new = Items::from_set(EmbeddingSet { labels: Some(vec!["wren".into()]), ..set }).unwrap();
+        let error = index.index_mut().add(&new, false).unwrap_err();
+        assert!(error.to_string().starts_with(
+            "`heron/2.jpg` of `/photos/train` would replace `heron/2.jpg` of an unknown source"
+        ), "{error}");
+        assert_eq!(index.index_mut().add(&new, true).unwrap().replaced, 1);
+        index.index_mut().flush().unwrap();
+        let read = EmbeddedIndex::open(&path, true).unwrap();
+        assert_eq!(read.index().info().unwrap().count, count);
+        assert_eq!(read.index().get(new.ids()).unwrap(), [Some(new.item(0))]);
+        assert_eq!(read.index().get(&items.ids()[..2]).unwrap(), [Some(items.item(0)), None]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_index_that_is_cut_short_or_overwritten_in_place_is_an_error_and_no_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = clustered(5000, 16, 3);
+    let queries = rows.select(&[1, 2000, 4999]);
+    for graph in [false, true] {
+        let path = folder.path().join("mapped.index");
+        let build = || -> EmbeddedIndex {
+            let items = Items::numbered(rows.clone().into(), 0).unwrap();
+            let mut index: EmbeddedIndex = match graph {
+                false => ExactIndex::new(16, Metric::Cosine).unwrap().into(),
+                true => HnswIndex::new(16, Metric::Cosine, NARROW).unwrap().into(),
+            };
+            index.index_mut().upsert(&items).unwrap();
+            index
+        };
+        let length = {
+            build().save(&path).unwrap();
+            std::fs::metadata(&path).unwrap().len()
+        };
+        let cut = |length: u64| std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let overwrite = |seed: u64| {
+            let mut noise = seed;
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| {
+                    noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (noise >> 56) as u8
+                })
+                .collect();
+            // Through the file itself, as `cp` does, and some milliseconds later.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::fs::OpenOptions::new().write(true).open(&path).unwrap().write_all(&bytes).unwrap();
+        };
+        let damages: Vec<(&str, Box<dyn Fn()>)> = vec![
+            ("to nothing", Box::new(|| cut(0))),
+            ("to a half", Box::new(|| cut(length / 2))),
+            ("by one byte", Box::new(|| cut(length - 1))),
+            ("noise", Box::new(|| overwrite(1))),
+            ("other noise", Box::new(|| overwrite(2))),
+        ];
+        for (what, damage) in damages {
+            build().save(&path).unwrap();
+            let mapped = EmbeddedIndex::open(&path, true).unwrap();
+            let search = || mapped.index().search(queries.view(), 10, &ItemFilter::default());
+            assert_eq!(search().unwrap().ids(1)[0], 2000);
+            damage();
+            for _ in 0..2 {
+                let error = search().unwrap_err();
+                assert!(matches!(error, Error::Changed { .. }), "{what}: {error}");
+            }
+            assert!(matches!(mapped.index().get(&[4999]), Err(Error::Changed { .. })), "{what}");
+            assert!(EmbeddedIndex::open(&path, true).is_err(), "{what}");
+            let mut copy = mapped;
+            let other = folder.path().join("copy.index");
+            assert!(copy.save(&other).is_err() && !other.exists(), "{what}: nothing is copied from it");
+        }
+        // What replaces the file changes nothing for who has it open.
+        build().save(&path).unwrap();
+        let mapped = EmbeddedIndex::open(&path, true).unwrap();
+        build().save(&path).unwrap();
+        assert_eq!(mapped.index().search(queries.view(), 1, &ItemFilter::default()).unwrap().ids(0), [1]);
     }
 }
 

@@ -8,7 +8,7 @@ use gallerist_retrieval::{EmbeddingSet, Matrix, short_fingerprint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::gallery::{Catalog, Gallery, as_compared};
+use crate::gallery::{Catalog, Entry, Gallery, as_compared};
 use crate::images::Images;
 use crate::{Error, Result};
 
@@ -97,7 +97,7 @@ impl Side {
             let item = items.item(row);
             // The same image may be in the gallery, too: an id of its own says which of the two is meant.
             let id = stable_id(&format!("{of:?} {}", item.id));
-            catalog.push(id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+            catalog.push(id, Entry::from(&item));
         }
         Ok(Self { name, catalog, rows, metric, images, protocol })
     }

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gallerist_data::{Image, ImageSet, Size};
+use gallerist_data::{Image, ImageSet, OpenOptions, Size};
 use gallerist_report::{Picture, ReportError};
+use gallerist_retrieval::file::Source;
 use gallerist_retrieval::write_atomically;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use sha2::{Digest, Sha256};
 
-use crate::gallery::Gallery;
+use crate::gallery::{Catalog, Gallery};
 use crate::{Error, Result};
 
 /// The sizes of thumbnails: the longer side, in pixels.
@@ -61,8 +62,10 @@ impl From<ReportError> for Unreadable {
 #[derive(Clone)]
 pub struct Images {
     set: Arc<ImageSet>,
-    /// Numbers of the images in the order of their paths.
+    /// Numbers of the images in the order of their sources and paths.
     sorted: Arc<[u32]>,
+    /// The names of the set's sources.
+    sources: Arc<[String]>,
     thumbnails: Arc<Cache<(u32, u16), Encoded, ByBytes>>,
     folder: Option<PathBuf>,
 }
@@ -88,9 +91,18 @@ impl Images {
     /// # Errors
     /// As [`ImageSet::open`], and when the folder cannot be made.
     pub fn open(path: &Path, memory: u64, folder: Option<PathBuf>) -> Result<Self> {
-        let set = ImageSet::open(path)?;
+        Self::open_all(&[path], memory, folder)
+    }
+
+    /// Opens the sources of a gallery whose images are in several places.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_all(paths: &[impl AsRef<Path>], memory: u64, folder: Option<PathBuf>) -> Result<Self> {
+        let set = ImageSet::open_with(paths, &OpenOptions::default())?;
         let mut sorted: Vec<u32> = (0..set.len() as u32).collect();
-        sorted.sort_by(|&a, &b| set.path(a as usize).cmp(set.path(b as usize)));
+        sorted.sort_by(|&a, &b| place(&set, a).cmp(&place(&set, b)));
+        let sources = (0..set.sources()).map(|source| Source::name_of(set.source_root(source))).collect();
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder).map_err(|source| Error::Io {
                 action: format!("make the folder `{}`", folder.display()),
@@ -100,7 +112,7 @@ impl Images {
         // A guess at the number of entries, at 4 KiB each, for the cache's tables.
         let entries = (memory / 4096).clamp(64, 1 << 20) as usize;
         let thumbnails = Arc::new(Cache::with_weighter(entries, memory, ByBytes));
-        Ok(Self { set: Arc::new(set), sorted: sorted.into(), thumbnails, folder })
+        Ok(Self { set: Arc::new(set), sorted: sorted.into(), sources, thumbnails, folder })
     }
 
     /// Refuses images of which none belongs to the gallery.
@@ -109,18 +121,40 @@ impl Images {
     /// [`Error::OtherImages`].
     pub fn check(&self, gallery: &Gallery) -> Result<()> {
         let catalog = &gallery.read().catalog;
-        let mut paths = (0..catalog.len()).filter_map(|row| catalog.path(row)).peekable();
-        let Some(first) = paths.peek().map(|&path| path.to_owned()) else { return Ok(()) };
-        if paths.any(|path| self.find(path).is_some()) {
+        let mut rows = (0..catalog.len()).filter(|&row| catalog.path(row).is_some());
+        let Some(first) = rows.clone().find_map(|row| catalog.path(row)).map(str::to_owned) else {
+            return Ok(());
+        };
+        if rows.any(|row| self.find(catalog, row).is_some()) {
             return Ok(());
         }
         Err(Error::OtherImages { images: self.set.name().to_owned(), path: first })
     }
 
-    /// The image with this path: only what was listed when the images were opened is found, so that no
-    /// path leads out of the folder.
-    pub(crate) fn find(&self, path: &str) -> Option<u32> {
-        let at = self.sorted.binary_search_by(|&image| self.set.path(image as usize).cmp(path)).ok()?;
+    /// The image of a row: only what was listed when the images were opened is found, so that no path
+    /// leads out of the folder.
+    ///
+    /// Where all items of a gallery have one source, or none is known, their paths tell them. Where
+    /// there are several, images of one path may be different ones: then an image is found in its own
+    /// source only, or in a folder that holds it.
+    pub(crate) fn find(&self, catalog: &Catalog, row: usize) -> Option<u32> {
+        let path = catalog.path(row)?;
+        let source = catalog.sources.get(row).filter(|_| catalog.only_source().is_none());
+        let Some(source) = source else {
+            return (0..self.sources.len()).find_map(|at| self.at(at, path));
+        };
+        self.sources.iter().enumerate().find_map(|(at, opened)| {
+            let below = source.strip_prefix(opened.as_str())?;
+            match below.strip_prefix('/') {
+                Some(folder) => self.at(at, &format!("{folder}/{path}")),
+                None if below.is_empty() => self.at(at, path),
+                None => None,
+            }
+        })
+    }
+
+    fn at(&self, source: usize, path: &str) -> Option<u32> {
+        let at = self.sorted.binary_search_by(|&image| place(&self.set, image).cmp(&(source, path))).ok()?;
         Some(self.sorted[at])
     }
 
@@ -175,6 +209,10 @@ impl Images {
         }
         Ok(Picture::from_encoded(jpeg)?.into())
     }
+}
+
+fn place(set: &ImageSet, image: u32) -> (usize, &str) {
+    (set.source(image as usize), set.path(image as usize))
 }
 
 fn reduced(image: &Image, longer: usize) -> Image {

@@ -113,8 +113,8 @@ impl State {
         let training = side(Set::Training, training)?;
         let rules = Rules::new(protocol.as_deref(), &gallery, queries.as_deref(), options.note)?;
         let rules = Arc::new(rules);
-        let other =
-            compare.map(|path| Other::open(&path, compare_queries.as_deref(), &gallery).map(Arc::new));
+        let of_queries = compare_queries.as_deref().zip(queries.as_deref());
+        let other = compare.map(|path| Other::open(&path, of_queries, &gallery).map(Arc::new));
         let other = other.transpose()?;
         let gallery = Arc::new(gallery);
         let beside = Beside {

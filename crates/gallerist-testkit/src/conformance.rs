@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use gallerist_retrieval::index::{IdLists, Index, ItemFilter, Items};
+use gallerist_retrieval::file::{Source, Sources};
+use gallerist_retrieval::index::{Added, IdLists, Index, ItemFilter, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Error, Matrix};
 
@@ -50,6 +51,8 @@ pub fn run(mut make: impl FnMut(Metric, usize) -> Box<dyn Index>, promises: &Pro
     many_items_are_found(make(Metric::Euclidean, 16).as_mut(), Metric::Euclidean, promises);
     what_changes_is_seen(make(Metric::Euclidean, DIMENSIONS).as_mut(), promises);
     bad_input_is_refused_and_changes_nothing(make(Metric::InnerProduct, DIMENSIONS).as_mut());
+    nothing_is_replaced_unless_asked_for(make(Metric::Euclidean, DIMENSIONS).as_mut());
+    images_of_one_path_in_two_sources_are_two_items(make(Metric::Cosine, DIMENSIONS).as_mut());
 }
 
 /// Numbers that are the same on every machine.
@@ -79,9 +82,17 @@ fn described(ids: Vec<u64>, embeddings: Matrix, fields: usize) -> Items {
         labels: if fields & 1 == 1 { list(&|id| format!("class \"{}\"", id % 5)) } else { None },
         cameras: if fields & 2 == 2 { list(&|id| format!("c{}", id % 3)) } else { None },
         paths: if fields & 4 == 4 { list(&|id| format!("a\\b/ü {id}.jpg")) } else { None },
+        sources: if fields & 8 == 8 { Some(sources(&ids)) } else { None },
         ..embeddings.into()
     };
     Items::new(ids, set).expect("valid items")
+}
+
+/// Two sources; every fifth item has none.
+fn sources(ids: &[u64]) -> Sources {
+    let list = ["/photos/train", "\"täst\""].map(|name| Source { name: name.to_owned(), images: None });
+    let rows = ids.iter().map(|id| (id % 5 > 0).then_some((id % 2) as usize));
+    Sources::new(list.to_vec(), rows).expect("both are in the list")
 }
 
 fn filters() -> Vec<ItemFilter> {
@@ -183,8 +194,8 @@ fn small_sets_have_the_lists_of_brute_force(index: &mut dyn Index, metric: Metri
     let mut naive = NaiveIndex::default();
     // Ids out of order and far apart, the lists of fields different from batch to batch.
     let batches: [(Vec<u64>, usize); 4] = [
-        ((0..60).rev().collect(), 7),
-        (vec![1_000_000_007], 7),
+        ((0..60).rev().collect(), 15),
+        (vec![1_000_000_007], 15),
         ((200..240).step_by(2).collect(), 0),
         (vec![100, gallerist_retrieval::index::MAX_ID, 150], 5),
     ];
@@ -251,7 +262,7 @@ fn what_changes_is_seen(index: &mut dyn Index, promises: &Promises) {
             ids.sort_unstable();
             ids.dedup();
             let embeddings = numbers.whole(ids.len(), DIMENSIONS);
-            let items = described(ids, embeddings, numbers.below(8) as usize);
+            let items = described(ids, embeddings, numbers.below(16) as usize);
             index.upsert(&items).unwrap();
             naive.upsert(&items);
         } else {
@@ -323,4 +334,100 @@ fn bad_input_is_refused_and_changes_nothing(index: &mut dyn Index) {
     index.upsert(&others.of_any_model()).unwrap();
     let info = index.info().unwrap();
     assert_eq!((info.count, info.model.as_deref()), (4, Some("sha256:one")));
+}
+
+/// What adding `items` does, which then are there.
+fn add(index: &mut dyn Index, items: &Items, replace: bool) -> Added {
+    let added = index.add(items, replace).unwrap();
+    let wanted: Vec<_> = (0..items.len()).map(|row| Some(items.item(row))).collect();
+    assert_eq!(index.get(items.ids()).unwrap(), wanted);
+    added
+}
+
+/// How many are new, there unchanged, and replaced.
+fn counts(new: usize, unchanged: usize, replaced: usize) -> Added {
+    Added { new, unchanged, replaced }
+}
+
+fn nothing_is_replaced_unless_asked_for(index: &mut dyn Index) {
+    let mut numbers = Numbers(6);
+    let rows = numbers.whole(6, DIMENSIONS);
+    let items = described((0..6).collect(), rows.clone(), 15);
+    assert_eq!(add(index, &items, false), counts(6, 0, 0));
+    assert_eq!(add(index, &items, false), counts(0, 6, 0), "the same again changes nothing");
+    assert_eq!(add(index, &items, true), counts(0, 6, 0));
+
+    // Each of these differs from item 3 in one thing; item 9 is new.
+    let changed = |change: &dyn Fn(&mut EmbeddingSet)| {
+        let mut set = described(vec![3, 9], rows.select(&[3, 5]), 15).set().clone();
+        change(&mut set);
+        Items::new(vec![3, 9], set).unwrap()
+    };
+    let text = || Some(vec!["another".to_owned(), "x".to_owned()]);
+    let other = Source { name: "elsewhere".to_owned(), images: None };
+    let mut values = rows.select(&[3, 5]).into_vec();
+    values[0] += 0.25;
+    let moved = Matrix::new(2, DIMENSIONS, values).unwrap();
+    let variants = [
+        (changed(&|set| set.embeddings = moved.clone()), "another embedding"),
+        (changed(&|set| set.labels = text()), "the label `class \"3\"`, not `another`"),
+        (changed(&|set| set.cameras = text()), "the camera `c0`, not `another`"),
+        (changed(&|set| set.paths = text()), "the path `a\\b/ü 3.jpg`, not `another`"),
+        (
+            changed(&|set| set.sources = Some(Sources::one(other.clone(), 2))),
+            "the source `\"täst\"`, not `elsewhere`",
+        ),
+    ];
+    let before = index.get(&[3, 9]).unwrap();
+    for (items, wanted) in &variants {
+        match index.add(items, false) {
+            Err(Error::Replaces { count: 1, difference, new, old }) => {
+                assert_eq!((difference.as_str(), new.id, old.id), (*wanted, 3, 3));
+            }
+            other => panic!("{wanted}: {other:?}"),
+        }
+        assert_eq!(index.get(&[3, 9]).unwrap(), before, "a refused addition changes nothing");
+    }
+    assert_eq!(add(index, &variants[0].0, true), counts(1, 0, 1));
+    for (items, wanted) in &variants[1..] {
+        assert_eq!(add(index, items, true), counts(0, 0, 2), "{wanted}");
+    }
+    assert_eq!(index.remove(&(0..10).collect::<Vec<_>>()).unwrap(), 7);
+    assert_eq!(add(index, &items, false), counts(6, 0, 0), "what is gone is replaced by nothing");
+}
+
+fn images_of_one_path_in_two_sources_are_two_items(index: &mut dyn Index) {
+    let mut numbers = Numbers(7);
+    let mut of = |source: Option<&str>| {
+        let paths = Some((0..20).map(|i| format!("{}/{i}.jpg", i % 4)).collect());
+        let source = source.map(|name| Source { name: name.to_owned(), images: None });
+        let sources = source.map(|source| Sources::one(source, 20));
+        let set = EmbeddingSet { paths, sources, ..numbers.whole(20, DIMENSIONS).into() };
+        Items::from_set(set).unwrap()
+    };
+    let (train, test, unknown) = (of(Some("/x/train")), of(Some("/x/test")), of(None));
+    assert_eq!(add(index, &train, false), counts(20, 0, 0));
+    assert_eq!(add(index, &test, false), counts(20, 0, 0));
+    let both = EmbeddingSet::concat(vec![train.set().clone(), test.set().clone()], false).unwrap();
+    assert_eq!(add(index, &Items::from_set(both).unwrap(), false), counts(0, 40, 0));
+    index.remove(train.ids()).unwrap();
+    index.remove(test.ids()).unwrap();
+
+    // Items whose source was not kept: whether they are the same images cannot be known, unless all
+    // else is the same.
+    assert_eq!(add(index, &unknown, false), counts(20, 0, 0));
+    let Err(Error::Replaces { count: 20, old, .. }) = index.add(&train, false) else {
+        panic!("an image of the same path was there");
+    };
+    assert_eq!(old.source, None);
+    let named = |name: &str| {
+        let mut set = unknown.set().clone();
+        set.name_source(name);
+        Items::from_set(set).unwrap()
+    };
+    assert_eq!(index.add(&named("/x/train"), false).unwrap(), counts(0, 20, 0));
+    assert_eq!(add(index, &train, true), counts(0, 0, 20));
+    assert_eq!(index.get(unknown.ids()).unwrap(), vec![None; 20], "their place is taken");
+    let query = train.set().embeddings.select(&[0]);
+    assert_eq!(index.search(query.view(), 40, &ItemFilter::default()).unwrap().ids(0).len(), 20);
 }

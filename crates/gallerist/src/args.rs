@@ -93,6 +93,10 @@ pub(crate) struct Embed {
     pub(crate) part: PartArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// Name of the images' source, which with their paths makes their ids: give the same name after the images were
+    /// moved [default: the absolute path of the images]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
     /// Where the embeddings go (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,

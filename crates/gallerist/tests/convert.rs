@@ -99,6 +99,26 @@ fn damaged_files_and_values_that_are_no_numbers_are_refused() {
     std::fs::write(&labels, "").unwrap();
     let message = error(&["evaluate", "--embeddings", &empty, "--labels", labels.to_str().unwrap()]);
     assert!(message.contains("no rows"), "{message}");
+    std::fs::write(&labels, "a\na\n").unwrap();
+    let labels = labels.to_str().unwrap();
+    for (name, rows, wanted) in [
+        ("no_values.npy", Matrix::new(2, 0, vec![]).unwrap(), "dimensions must be at least 1, 0 given"),
+        ("zeros.npy", Matrix::new(2, 3, vec![0.0; 6]).unwrap(), "row 0 is all zeros, as are 1 more"),
+    ] {
+        let file = written(folder.path(), name, &rows.into());
+        let message = error(&["evaluate", "--embeddings", &file, "--labels", labels]);
+        assert!(message.contains(wanted), "{message}");
+    }
+    let zeros = folder.path().join("zeros.npy");
+    let euclidean = ["evaluate", "--embeddings", zeros.to_str().unwrap(), "--labels", labels, "--metric", "euclidean"];
+    assert_eq!(gallerist(&euclidean).status.code(), Some(0));
+    let huge = folder.path().join("huge.npy");
+    gallerist::retrieval::file::npy::write_f64(&huge, &[2, 2], &[1.0, 2.0, 3.0, 1e300]).unwrap();
+    for command in [vec!["convert", "--out", out], vec!["evaluate", "--labels", labels, "--embeddings"]] {
+        let message = error(&[&command[..], &[huge.to_str().unwrap()]].concat());
+        assert!(message.contains("row 1, column 1 is 1e300; f32 holds values up to 3.4e38"), "{message}");
+        assert!(!message.contains("network"), "{message}");
+    }
     let message = error(&["convert", &whole, "--out", "x.npy", "--precision", "bf16"]);
     assert!(message.contains("a .npy file holds f32 only"), "{message}");
 }

@@ -14,6 +14,7 @@ mod table;
 mod tree;
 pub(crate) mod window;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -62,6 +63,8 @@ pub use one_shot::{OneShotRun, OneShotRuns};
 pub struct ImageSet {
     name: Arc<str>,
     roots: Arc<Vec<Root>>,
+    /// The path of each root as it was given.
+    given: Arc<[PathBuf]>,
     layout: Option<Layout>,
     items: Vec<Item>,
     labels: Option<Vec<u32>>,
@@ -203,6 +206,36 @@ impl ImageSet {
     /// If `i` is not below [`ImageSet::len`]; so for all methods that take an index.
     pub fn path(&self, i: usize) -> &str {
         &self.items[i].path
+    }
+
+    /// Number of the source that image `i` comes from, in the order in which they were given.
+    pub fn source(&self, i: usize) -> usize {
+        self.items[i].root as usize
+    }
+
+    /// How many sources the set was opened from.
+    pub fn sources(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// What the [paths](ImageSet::path) of a source's images are relative to: a folder or an archive.
+    ///
+    /// # Panics
+    ///
+    /// If `source` is not below [`ImageSet::sources`].
+    pub fn source_root(&self, source: usize) -> &Path {
+        self.roots[source].path()
+    }
+
+    /// What to open to see the images of a source: the path it was given as, and the folder of a
+    /// single image.
+    ///
+    /// # Panics
+    ///
+    /// If `source` is not below [`ImageSet::sources`].
+    pub fn source_path(&self, source: usize) -> &Path {
+        let given = &self.given[source];
+        if tree::is_image_name(&given.to_string_lossy()) { self.source_root(source) } else { given }
     }
 
     /// Where image `i` is, for messages: the source and the path in it.

@@ -135,6 +135,7 @@ impl ImageSet {
         let set = ImageSet {
             name: name.into(),
             roots: Arc::new(roots),
+            given: paths.iter().map(|path| path.as_ref().to_owned()).collect(),
             layout: layouts.iter().all(|l| *l == layouts[0]).then_some(layouts[0]),
             items,
             labels,

@@ -148,6 +148,7 @@ impl ImageSet {
         ImageSet {
             name: self.name.clone(),
             roots: self.roots.clone(),
+            given: self.given.clone(),
             layout: self.layout,
             items: Vec::new(),
             labels: None,

@@ -15,6 +15,11 @@ use crate::image::Image;
 /// Files that are taken for images when a folder or an archive is listed.
 const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"];
 
+/// True for a name that has an image's extension.
+pub(super) fn is_image_name(name: &str) -> bool {
+    EXTENSIONS.contains(&extension(name).as_str())
+}
+
 /// Where the bytes of images are.
 pub(super) enum Root {
     Folder(PathBuf),
@@ -53,6 +58,13 @@ impl Root {
                 archive.content(path).map(|(crc, length)| [length, crc.into(), u64::MAX])
             }
             Root::Pictures(..) => None,
+        }
+    }
+
+    /// The folder or archive that paths are relative to.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Root::Folder(path) | Root::Zip(_, path) | Root::Pictures(_, path) => path,
         }
     }
 
@@ -162,7 +174,7 @@ impl Tree {
 
     /// The images below a folder, by their extension.
     pub(super) fn images<'a>(&'a self, prefix: &str) -> impl Iterator<Item = &'a str> {
-        self.below(prefix).iter().map(String::as_str).filter(|f| EXTENSIONS.contains(&extension(f).as_str()))
+        self.below(prefix).iter().map(String::as_str).filter(|f| is_image_name(f))
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gallerist_retrieval::file::prepare_to_write;
 use rustls::RootCertStore;
 use sha2::{Digest, Sha256};
 
@@ -90,6 +91,11 @@ impl Transfer {
     }
 
     fn run(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<Fetched> {
+        // A file that is there, also at the end of a link, is only compared.
+        if !self.out.is_file() {
+            prepare_to_write(&self.out)?;
+        }
+        prepare_to_write(&self.part)?;
         if self.out.exists() {
             let (bytes, sha256) = digest(&self.out)?;
             if sha256.starts_with(&self.wanted) {

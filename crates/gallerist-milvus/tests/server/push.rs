@@ -38,7 +38,7 @@ fn a_second_push_sends_only_what_has_changed() {
     let set = clustered(500, 8);
     let items = Items::from_set(set.clone()).unwrap();
     let mut told = Vec::new();
-    let first = index.push(&items, &mut |done| told.push(*done)).unwrap();
+    let first = index.push(&items, false, &mut |done| told.push(*done)).unwrap();
     assert_eq!(first, Pushed { items: 500, sent: 500, unchanged: 0 });
     assert_eq!(told.last(), Some(&first));
 
@@ -51,7 +51,12 @@ fn a_second_push_sends_only_what_has_changed() {
     let items = Items::from_set(changed).unwrap();
     // A new connection: nothing is remembered on this side.
     let mut index = MilvusIndex::open(index.address(), ConnectOptions::default()).unwrap();
-    assert_eq!(index.push(&items, &mut |_| {}).unwrap(), Pushed { items: 500, sent: 3, unchanged: 497 });
+    let before = index.get(&items.ids()[6..10]).unwrap();
+    let refused = index.push(&items, false, &mut |_| panic!("nothing is sent")).unwrap_err().to_string();
+    assert!(refused.contains("`7.jpg` of an unknown source would replace"), "{refused}");
+    assert!(refused.contains("the label `class 7`, not `another`") && refused.contains("all 3 items"), "{refused}");
+    assert_eq!(index.get(&items.ids()[6..10]).unwrap(), before);
+    assert_eq!(index.push(&items, true, &mut |_| {}).unwrap(), Pushed { items: 500, sent: 3, unchanged: 497 });
     for row in [6, 7, 8, 9] {
         assert_eq!(index.get(&items.ids()[row..=row]).unwrap(), [Some(items.item(row))]);
     }
@@ -61,12 +66,43 @@ fn a_second_push_sends_only_what_has_changed() {
 }
 
 #[test]
+fn images_of_one_path_in_two_sources_are_two_items_and_unknown_sources_are_replaced_on_purpose() {
+    let Some(server) = server() else { return };
+    let mut index = empty(&server, &flat(8, Metric::Euclidean));
+    let of = |name: Option<&str>| {
+        let mut set = clustered(60, 8);
+        if let Some(name) = name {
+            set.name_source(name);
+        }
+        Items::from_set(set).unwrap()
+    };
+    let (unknown, train, test) = (of(None), of(Some("/x/train")), of(Some("/x/test")));
+    let pushed = |sent, unchanged| Pushed { items: 60, sent, unchanged };
+    assert_eq!(index.push(&train, false, &mut |_| {}).unwrap(), pushed(60, 0));
+    assert_eq!(index.push(&test, false, &mut |_| {}).unwrap(), pushed(60, 0));
+    assert_eq!(index.push(&train, false, &mut |_| {}).unwrap(), pushed(0, 60));
+    assert_eq!(index.info().unwrap().count, 120);
+    assert_eq!(index.get(&test.ids()[3..4]).unwrap(), [Some(test.item(3))]);
+
+    let mut old = empty(&server, &flat(8, Metric::Euclidean));
+    old.push(&unknown, false, &mut |_| {}).unwrap();
+    assert_eq!(old.push(&train, false, &mut |_| {}).unwrap(), pushed(0, 60), "all else is the same");
+    let mut changed = train.set().clone();
+    changed.labels.as_mut().unwrap()[5] = "another".to_owned();
+    let changed = Items::from_set(changed).unwrap();
+    let refused = old.push(&changed, false, &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("`5.jpg` of `/x/train` would replace `5.jpg` of an unknown source"), "{refused}");
+    assert_eq!(old.push(&changed, true, &mut |_| {}).unwrap(), pushed(1, 59));
+    assert_eq!(old.get(&[changed.ids()[5], unknown.ids()[5]]).unwrap(), [Some(changed.item(5)), None]);
+}
+
+#[test]
 fn a_flat_collection_gives_the_lists_of_embedded_search_to_the_last_bit() {
     let Some(server) = server() else { return };
     for metric in [Metric::Cosine, Metric::Euclidean, Metric::InnerProduct] {
         let items = Items::from_set(clustered(3000, 24)).unwrap();
         let mut remote = empty(&server, &flat(24, metric));
-        remote.push(&items, &mut |_| {}).unwrap();
+        remote.push(&items, false, &mut |_| {}).unwrap();
         let mut embedded = ExactIndex::new(24, metric).unwrap();
         embedded.upsert(&items).unwrap();
         let queries = items.set().embeddings.view();
@@ -85,7 +121,7 @@ fn items_with_equal_scores_come_in_the_order_of_ids_however_many_there_are() {
     let rows = Matrix::new(300, 4, [0.3, -0.1, 0.7, 0.2].repeat(300)).unwrap();
     let items = Items::new((0..300).rev().collect(), rows.into()).unwrap();
     let mut index = empty(&server, &flat(4, Metric::Cosine));
-    index.push(&items, &mut |_| {}).unwrap();
+    index.push(&items, false, &mut |_| {}).unwrap();
     let query = Matrix::new(1, 4, vec![1.0, 0.0, 0.5, 0.0]).unwrap();
     let lists = index.search(query.view(), 5, &ItemFilter::default()).unwrap();
     assert_eq!(lists.ids(0), [0, 1, 2, 3, 4]);
@@ -96,7 +132,7 @@ fn a_graph_that_milvus_has_built_finds_nearly_all_of_the_nearest() {
     let Some(server) = server() else { return };
     let items = Items::from_set(clustered(20_000, 32)).unwrap();
     let mut index = empty(&server, &hnsw(32, Metric::Cosine));
-    index.push(&items, &mut |_| {}).unwrap();
+    index.push(&items, false, &mut |_| {}).unwrap();
     let labels: std::collections::BTreeMap<_, _> =
         index.labels(&ItemFilter::default()).unwrap().into_iter().collect();
     assert_eq!(labels.len(), 20_000);
@@ -132,7 +168,7 @@ fn texts_of_every_kind_are_kept_and_filtered() {
     };
     let items = Items::numbered(set, 0).unwrap();
     let mut index = empty(&server, &flat(2, Metric::Euclidean));
-    index.push(&items, &mut |_| {}).unwrap();
+    index.push(&items, false, &mut |_| {}).unwrap();
     let query = Matrix::new(1, 2, vec![0.0, 0.0]).unwrap();
     for (id, text) in texts.iter().enumerate() {
         let lists = index.search(query.view(), 3, &ItemFilter::default().label_in([text])).unwrap();
@@ -147,6 +183,6 @@ fn texts_of_every_kind_are_kept_and_filtered() {
     };
     index.upsert(&Items::numbered(long(65_535), 5000).unwrap()).unwrap();
     assert_eq!(index.get(&[5000]).unwrap()[0].as_ref().unwrap().label.as_ref().unwrap().len(), 65_535);
-    let refused = index.push(&Items::numbered(long(65_536), 5000).unwrap(), &mut |_| {});
+    let refused = index.push(&Items::numbered(long(65_536), 5000).unwrap(), true, &mut |_| {});
     assert!(matches!(refused, Err(Error::Text { field: "label", row: 0, .. })), "{refused:?}");
 }

@@ -27,6 +27,7 @@ mod bootstrap;
 mod by_rows;
 mod cmc;
 mod few_shot;
+mod input;
 mod listed;
 mod map_at_r;
 mod measure;
@@ -53,6 +54,7 @@ mod verification;
 use crate::search::Metric;
 use crate::{Matrix, Result};
 
+pub use input::check_rows;
 pub use average_precision::{average_precision, average_precision_trapezoid};
 pub use bootstrap::{Bootstrap, Interval, Intervals, Over};
 pub(crate) use by_rows::Rescore;

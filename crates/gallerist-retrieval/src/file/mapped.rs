@@ -1,54 +1,30 @@
 //! Galleries that stay on disk.
 
-use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use memmap2::Mmap;
-
+use super::map::FileMap;
 use super::tensors::{self, Stored};
 use super::{EmbeddingSet, Format, format_of, format_of_existing, npy};
 use crate::compact::Values;
 use crate::{CompactMatrix, Error, Matrix, MatrixView, Result};
 
-/// A file whose pages are read as they are needed.
-struct MappedFile {
-    map: Mmap,
-    path: PathBuf,
+/// The numbers in a part of the file; nothing where they cannot be used in place.
+fn numbers<'a, T: Number>(file: &'a FileMap, span: &Range<usize>) -> Option<&'a [T]> {
+    let bytes = file.get(span.clone())?;
+    // SAFETY: every bit pattern is a valid number, and `align_to` takes care of alignment and length.
+    let (before, values, after) = unsafe { bytes.align_to::<T>() };
+    let usable = size_of::<T>() == 1 || cfg!(target_endian = "little");
+    (before.is_empty() && after.is_empty() && usable).then_some(values)
 }
 
-impl MappedFile {
-    fn open(path: &Path) -> Result<(Self, File)> {
-        let failed = |source| Error::io("read", path, source);
-        let file = File::open(path).map_err(failed)?;
-        // SAFETY: the map is read-only. That nobody changes the file meanwhile cannot be enforced;
-        // the documentation asks for it, as every memory-mapped reader does. Any bytes are valid
-        // numbers, so that a change can give wrong ones, or a signal when the file is cut short.
-        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        Ok((Self { map, path: path.to_owned() }, file))
-    }
-
-    /// Where in the file `part`, a slice of it, is.
-    fn span(&self, part: &[u8]) -> Range<usize> {
-        let start = part.as_ptr().addr() - self.map.as_ptr().addr();
-        start..start + part.len()
-    }
-
-    /// The numbers in a part of the file; nothing where they cannot be used in place.
-    fn numbers<T: Number>(&self, span: &Range<usize>) -> Option<&[T]> {
-        let bytes = self.map.get(span.clone())?;
-        // SAFETY: every bit pattern is a valid number, and `align_to` takes care of alignment and length.
-        let (before, values, after) = unsafe { bytes.align_to::<T>() };
-        let usable = size_of::<T>() == 1 || cfg!(target_endian = "little");
-        (before.is_empty() && after.is_empty() && usable).then_some(values)
-    }
-
-    fn verify(&self) -> Result<bool> {
-        match format_of(&self.path)? {
-            Format::Npy => Ok(false),
-            Format::Safetensors => tensors::verify(&self.path, &self.map),
-        }
-    }
+fn verify(file: &FileMap) -> Result<bool> {
+    let verified = match format_of(file.path())? {
+        Format::Npy => Ok(false),
+        Format::Safetensors => tensors::verify(file.path(), file),
+    };
+    file.check()?;
+    verified
 }
 
 /// Numbers of which every bit pattern is valid.
@@ -64,11 +40,13 @@ impl Number for i8 {}
 /// checksum of a `.safetensors` file is checked by [`verify`](Self::verify) only, because that reads
 /// all of it.
 ///
-/// The file must not be changed or cut short while it is mapped. Files written by
-/// [`write_atomically`](super::write_atomically) are safe: they are replaced, and the map keeps the
-/// old content.
+/// Files written by [`write_atomically`](super::write_atomically) are replaced, and the map keeps the
+/// old content. One that is written to or cut short in place is noticed by [`check`](Self::check): ask
+/// it after a search. What was cut off reads as zeros, on Unix by a handler of SIGBUS that the first
+/// map installs (a SIGBUS elsewhere goes to the handler that was there before); other systems do not
+/// let a mapped file be cut short.
 pub struct MappedMatrix {
-    file: MappedFile,
+    file: FileMap,
     values: Range<usize>,
     rows: usize,
     cols: usize,
@@ -83,11 +61,11 @@ impl MappedMatrix {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let format = format_of_existing(path)?;
-        let (file, mut handle) = MappedFile::open(path)?;
+        let file = FileMap::open(path)?;
         let (rows, cols, values) = match format {
-            Format::Npy => npy::locate(path, &mut handle)?,
+            Format::Npy => npy::locate(path, &mut file.file()?)?,
             Format::Safetensors => {
-                let (tensors, _) = tensors::open(path, &file.map)?;
+                let (tensors, _) = tensors::open(path, &file)?;
                 match tensors::embeddings(path, &tensors)? {
                     (rows, cols, Stored::F32(bytes)) => (rows, cols, file.span(bytes)),
                     (_, _, other) => return Err(wanted(path, "F32", &other)),
@@ -98,7 +76,16 @@ impl MappedMatrix {
         if mapped.values().is_none() {
             return Err(refuse(path, "its values are not aligned to 4 bytes".to_owned()));
         }
+        mapped.check()?;
         Ok(mapped)
+    }
+
+    /// Refuses all that was read so far if the file was changed or cut short meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Changed`].
+    pub fn check(&self) -> Result<()> {
+        self.file.check()
     }
 
     /// The embeddings.
@@ -113,11 +100,11 @@ impl MappedMatrix {
     /// # Errors
     /// [`Error::Format`] when a bit has changed.
     pub fn verify(&self) -> Result<bool> {
-        self.file.verify()
+        verify(&self.file)
     }
 
     fn values(&self) -> Option<&[f32]> {
-        let values = self.file.numbers(&self.values)?;
+        let values = numbers(&self.file, &self.values)?;
         (Some(values.len()) == self.rows.checked_mul(self.cols)).then_some(values)
     }
 }
@@ -149,7 +136,7 @@ impl<'a> From<&'a MappedMatrix> for MatrixView<'a> {
 /// # Ok::<(), gallerist_retrieval::Error>(())
 /// ```
 pub struct MappedCompact {
-    file: MappedFile,
+    file: FileMap,
     values: Range<usize>,
     /// Of int8 rows.
     scales: Option<Range<usize>>,
@@ -167,8 +154,8 @@ impl MappedCompact {
         let Format::Safetensors = format_of_existing(path)? else {
             return Err(Error::Extension { path: path.to_owned(), wanted: "`.safetensors`" });
         };
-        let (file, _) = MappedFile::open(path)?;
-        let (tensors, _) = tensors::open(path, &file.map)?;
+        let file = FileMap::open(path)?;
+        let (tensors, _) = tensors::open(path, &file)?;
         let (rows, cols, values, scales) = match tensors::embeddings(path, &tensors)? {
             (rows, cols, Stored::Bf16(bytes)) => (rows, cols, file.span(bytes), None),
             (rows, cols, Stored::Int8 { values, scales }) => {
@@ -181,7 +168,16 @@ impl MappedCompact {
             return Err(refuse(path, "its values are not aligned to their size".to_owned()));
         };
         CompactMatrix::new(rows, cols, stored)?;
+        mapped.check()?;
         Ok(mapped)
+    }
+
+    /// As [`MappedMatrix::check`].
+    ///
+    /// # Errors
+    /// [`Error::Changed`].
+    pub fn check(&self) -> Result<()> {
+        self.file.check()
     }
 
     /// The embeddings.
@@ -193,7 +189,7 @@ impl MappedCompact {
     /// The rows named, decoded, in that order, with what the file says about them.
     ///
     /// # Errors
-    /// [`Error::Format`] for a list with fewer entries than rows.
+    /// [`Error::Format`] for a list with fewer entries than rows, and [`Error::Changed`].
     ///
     /// # Panics
     /// When there is no such row.
@@ -203,12 +199,13 @@ impl MappedCompact {
         for (&row, to) in rows.iter().zip(values.chunks_mut(self.cols.max(1))) {
             view.decode_row(row, to);
         }
-        let path = &self.file.path;
-        let (tensors, metadata) = tensors::open(path, &self.file.map)?;
-        let embeddings = Matrix::new(rows.len(), self.cols, values)?;
-        tensors::with_lists((path, &tensors), &metadata, embeddings, |list| {
-            rows.iter().filter_map(|&row| list.get(row).cloned()).collect()
-        })
+        let path = self.file.path();
+        let set = tensors::open(path, &self.file).and_then(|(tensors, metadata)| {
+            let embeddings = Matrix::new(rows.len(), self.cols, values)?;
+            tensors::with_lists((path, &tensors), &metadata, embeddings, Some((rows, self.rows)))
+        });
+        self.check()?;
+        set
     }
 
     /// As [`MappedMatrix::verify`].
@@ -216,15 +213,15 @@ impl MappedCompact {
     /// # Errors
     /// [`Error::Format`] when a bit has changed.
     pub fn verify(&self) -> Result<bool> {
-        self.file.verify()
+        verify(&self.file)
     }
 
     fn values(&self) -> Option<Values<'_>> {
         Some(match &self.scales {
-            None => Values::Bf16(self.file.numbers(&self.values)?.into()),
+            None => Values::Bf16(numbers(&self.file, &self.values)?.into()),
             Some(scales) => Values::Int8 {
-                values: self.file.numbers(&self.values)?.into(),
-                scales: self.file.numbers(scales)?.into(),
+                values: numbers(&self.file, &self.values)?.into(),
+                scales: numbers(&self.file, scales)?.into(),
             },
         })
     }
@@ -283,6 +280,33 @@ mod tests {
                 std::fs::write(&path, &whole[..length]).unwrap();
                 assert!(MappedMatrix::open(&path).is_err(), "{name} cut to {length}");
             }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_gallery_that_is_cut_short_while_it_is_searched_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("set.safetensors");
+        let values = (0..40_000 * 8).map(|i| ((i * 7919) % 1009) as f32 / 7.0).collect();
+        let matrix = Matrix::new(40_000, 8, values).unwrap();
+        let queries = matrix.select(&[1, 2, 3]);
+        let cut = || std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9000).unwrap();
+        let set = EmbeddingSet::from(matrix);
+        set.save(&path).unwrap();
+        let mapped = MappedMatrix::open(&path).unwrap();
+        cut();
+        let _ = search(&queries, &mapped, &SearchOptions::new(3));
+        assert!(matches!(mapped.check(), Err(Error::Changed { .. })));
+        assert!(mapped.verify().is_err() && MappedMatrix::open(&path).is_err());
+        for code in [Code::Bf16, Code::Int8] {
+            set.save_compact(&path, code).unwrap();
+            let mapped = MappedCompact::open(&path).unwrap();
+            let gallery = CompactGallery::new(mapped.view(), Metric::Cosine).unwrap();
+            cut();
+            let _ = gallery.search(&queries, &SearchOptions::new(3));
+            assert!(matches!(mapped.check(), Err(Error::Changed { .. })));
+            assert!(matches!(mapped.select(&[39_999]), Err(Error::Changed { .. })));
         }
     }
 

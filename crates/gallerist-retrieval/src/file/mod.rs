@@ -3,8 +3,10 @@
 
 mod atomic;
 mod label_list;
+pub(crate) mod map;
 mod mapped;
 pub mod npy;
+mod sources;
 pub(crate) mod tensors;
 
 use std::path::Path;
@@ -12,9 +14,11 @@ use std::path::Path;
 use crate::search::Metric;
 use crate::{Code, Error, Matrix, Result};
 
-pub use atomic::{sweep_stray_files, write_atomically};
+pub use atomic::{prepare_to_write, sweep_stray_files, write_atomically};
 pub use label_list::load_labels;
 pub use mapped::{MappedCompact, MappedMatrix};
+pub(crate) use sources::NONE as NO_SOURCE;
+pub use sources::{Source, Sources};
 
 /// Embeddings and what is known about each row.
 ///
@@ -22,10 +26,14 @@ pub use mapped::{MappedCompact, MappedMatrix};
 /// - tensor `embeddings` `[rows, dimension]`: f32, bf16, or i8 with a tensor `scales`, f32
 ///   `[rows]`, by which the rows are multiplied (f64 is read too and rounded to f32);
 /// - tensors `labels`, `paths`, `cameras`, each optional: u8 `[bytes]`, a JSON list with one
-///   string per row;
+///   string per row; or integers of any type, `[rows]`, as other programs write them (u8 of
+///   `[rows]` are integers: no JSON list of as many strings is that short);
+/// - metadata `sources`, where known: a JSON list of [`Source`]s; where there are several, or a row
+///   has none, with a tensor `sources`: u32 `[rows]`, the place of each row's source in the list,
+///   2^32 - 1 for none;
 /// - metadata `format` = `gallerist-embeddings`, `format_version` = `2`, and, where known, `model`,
-///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`) and `protocol`; version `1`, without the
-///   last two, is read too;
+///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`) and `protocol`; version `1`, without
+///   `sources`, `metric` and `protocol`, is read too;
 /// - metadata `sha256`: of the header (these digits as zeros) and the tensor bytes. A file of which
 ///   a bit changed is refused. Files of other programs carry no such entry and are read without
 ///   that check.
@@ -38,14 +46,16 @@ pub struct EmbeddingSet {
     pub embeddings: Matrix,
     /// The class of each row.
     pub labels: Option<Vec<String>>,
-    /// The image of each row, relative to [`source`](Self::source).
+    /// The image of each row, relative to its source.
     pub paths: Option<Vec<String>>,
     /// The camera of each row.
     pub cameras: Option<Vec<String>>,
     /// The fingerprint of the model that made the embeddings.
     pub model: Option<String>,
-    /// Where the images were read from.
+    /// Where the images were read from, where that is one place for all rows.
     pub source: Option<String>,
+    /// The source of each row, which with its path makes its id.
+    pub sources: Option<Sources>,
     /// The run directory of the model that made the embeddings, where it was at the time.
     pub run: Option<String>,
     /// How these embeddings are to be compared, as the model's run declares it.
@@ -64,6 +74,7 @@ impl From<Matrix> for EmbeddingSet {
             cameras: None,
             model: None,
             source: None,
+            sources: None,
             run: None,
             metric: None,
             protocol: None,
@@ -143,7 +154,7 @@ impl EmbeddingSet {
     }
 
     /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
-    /// left out, as is a source, run or protocol that differs.
+    /// left out, as is a run or protocol that differs. Every row keeps its source.
     ///
     /// Distances between embeddings of different networks mean nothing: sets that name different
     /// models, or of which only some name one, are refused unless `mix_models`, and the result then
@@ -169,6 +180,7 @@ impl EmbeddingSet {
         all.check_counts()?;
         let (mut rows, cols) = (all.embeddings.rows(), all.embeddings.cols());
         let mut values = all.embeddings.into_vec();
+        let mut sources = vec![(all.sources, rows)];
         for set in sets {
             set.check_counts()?;
             if set.embeddings.cols() != cols {
@@ -195,10 +207,12 @@ impl EmbeddingSet {
             }
             all.metric = all.metric.filter(|&metric| set.metric == Some(metric));
             all.protocol = all.protocol.filter(|protocol| set.protocol.as_ref() == Some(protocol));
+            sources.push((set.sources, set.embeddings.rows()));
             rows += set.embeddings.rows();
             values.extend(set.embeddings.into_vec());
         }
-        Ok(Self { embeddings: Matrix::new(rows, cols, values)?, ..all })
+        let sources = Sources::concat(sources.iter().map(|(sources, rows)| (sources.as_ref(), *rows)));
+        Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, ..all })
     }
 
     /// These rows and what is known about each, in the order given.
@@ -217,28 +231,46 @@ impl EmbeddingSet {
             cameras: list(&self.cameras),
             model: self.model.clone(),
             source: self.source.clone(),
+            sources: self.sources.as_ref().and_then(|sources| sources.select(rows).or_none()),
             run: self.run.clone(),
             metric: self.metric,
             protocol: self.protocol.clone(),
         }
     }
 
-    /// Refuses a set whose labels, paths or cameras are not one per embedding.
+    /// Gives all rows one source of this name; where its images are stays known if all rows had one
+    /// source before.
+    pub fn name_source(&mut self, name: impl Into<String>) {
+        let before = self.sources.as_ref().filter(|sources| sources.is_one());
+        let images = before.and_then(|sources| sources.list()[0].images.clone());
+        let source = Source { name: name.into(), images };
+        self.sources = Some(Sources::one(source, self.embeddings.rows()));
+    }
+
+    /// The name of the source of a row, where it has one.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn source_of(&self, row: usize) -> Option<&str> {
+        Some(self.sources.as_ref()?.get(row)?.name.as_str())
+    }
+
+    /// Refuses a set whose labels, paths, cameras or sources are not one per embedding.
     ///
     /// # Errors
     /// [`Error::Count`].
     pub fn check_counts(&self) -> Result<()> {
-        let lists = [("labels", &self.labels), ("paths", &self.paths), ("cameras", &self.cameras)];
-        for (what, list) in lists {
-            if let Some(list) = list
-                && list.len() != self.embeddings.rows()
-            {
-                return Err(Error::Count {
-                    what,
-                    rows: "embeddings",
-                    wanted: self.embeddings.rows(),
-                    found: list.len(),
-                });
+        let length = |list: &Option<Vec<String>>| list.as_ref().map(Vec::len);
+        let lists = [
+            ("labels", length(&self.labels)),
+            ("paths", length(&self.paths)),
+            ("cameras", length(&self.cameras)),
+            ("sources", self.sources.as_ref().map(Sources::len)),
+        ];
+        let wanted = self.embeddings.rows();
+        for (what, found) in lists {
+            if let Some(found) = found.filter(|&found| found != wanted) {
+                return Err(Error::Count { what, rows: "embeddings", wanted, found });
             }
         }
         Ok(())

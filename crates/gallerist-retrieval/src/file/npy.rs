@@ -122,12 +122,10 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Matrix> {
     };
     let values = match (header.kind, header.size) {
         (Kind::Float, 4) => decode(&header, &bytes, f32::from_le_bytes, f32::from_be_bytes),
-        (Kind::Float, 8) => decode(
-            &header,
-            &bytes,
-            |bytes| f64::from_le_bytes(bytes) as f32,
-            |bytes| f64::from_be_bytes(bytes) as f32,
-        ),
+        (Kind::Float, 8) => {
+            let values = decode(&header, &bytes, f64::from_le_bytes, f64::from_be_bytes);
+            to_f32(&values, cols).map_err(|problem| refuse(path, problem, Some(TOO_LARGE_FOR_F32)))?
+        }
         _ => return Err(refuse_type(path, &header, "f32 or f64", "numpy.float32")),
     };
     Matrix::new(rows, cols, values)
@@ -197,6 +195,22 @@ pub fn read_labels(path: impl AsRef<Path>) -> Result<Vec<String>> {
         _ => return Err(refuse_type(path, &header, "integer labels", "numpy.int64")),
     };
     Ok(values.iter().map(i128::to_string).collect())
+}
+
+pub(super) const TOO_LARGE_FOR_F32: &str = "divide all values by one constant";
+
+/// The values rounded to f32; what is wrong where a finite one would become an infinity.
+pub(super) fn to_f32(values: &[f64], cols: usize) -> std::result::Result<Vec<f32>, String> {
+    let lost = |value: &f64| value.is_finite() && (*value as f32).is_infinite();
+    match values.iter().position(lost) {
+        None => Ok(values.iter().map(|&value| value as f32).collect()),
+        Some(at) => Err(format!(
+            "row {}, column {} is {:e}; f32 holds values up to 3.4e38",
+            at / cols,
+            at % cols,
+            values[at]
+        )),
+    }
 }
 
 /// The header and exactly the bytes of the values.
@@ -503,6 +517,11 @@ mod tests {
         assert_eq!(read_matrix(&path).unwrap(), wanted);
         assert_eq!(fs::read(&path).unwrap().len() % 64, 24, "the values start at a multiple of 64");
 
+        write_f64(&path, &[1, 3], &[0.1, 0.2, 1e300]).unwrap();
+        let error = read_matrix(&path).unwrap_err();
+        assert!(error.to_string().ends_with("row 0, column 2 is 1e300; f32 holds values up to 3.4e38"), "{error}");
+        write_f64(&path, &[1, 1], &[f64::NEG_INFINITY]).unwrap();
+        assert_eq!(read_matrix(&path).unwrap().as_slice(), [f32::NEG_INFINITY]);
         write_f64(&path, &[3], &[0.1, 0.2, 1e300]).unwrap();
         assert_eq!(read_f64(&path).unwrap().values, [0.1, 0.2, 1e300]);
         write_i64(&path, &[2], &[-7, i64::MAX]).unwrap();

@@ -6,11 +6,12 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{EmbeddingSet, write_atomically};
+use super::{EmbeddingSet, NO_SOURCE, Source, Sources, npy, write_atomically};
 use crate::compact::Values;
 use crate::search::Metric;
 use crate::{Code, CompactMatrix, Error, Matrix, Result};
@@ -19,6 +20,9 @@ const FORMAT: &str = "gallerist-embeddings";
 const VERSION: &str = "2";
 /// The versions that are read.
 const VERSIONS: [&str; 2] = ["1", VERSION];
+/// How a list of labels is written.
+const LIST_FORMAT: &str =
+    "write one integer a row (int32, int64), or the bytes of a JSON list of strings; see docs/embeddings.md";
 pub(crate) const AGAIN: &str = "copy or write the file again";
 /// What stands before the checksum in the header. Inside a JSON string the quotes would be
 /// escaped, so it stands there once.
@@ -133,8 +137,10 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
     let embeddings = match stored {
         Stored::F32(bytes) => Matrix::new(rows, cols, f32s(bytes))?,
         Stored::F64(bytes) => {
-            let values = bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes) as f32);
-            Matrix::new(rows, cols, values.collect())?
+            let values: Vec<f64> = bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
+            let values = npy::to_f32(&values, cols)
+                .map_err(|problem| refuse(path, problem, Some(npy::TOO_LARGE_FOR_F32)))?;
+            Matrix::new(rows, cols, values)?
         }
         Stored::Bf16(bytes) => {
             let values = bytes.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes)).collect();
@@ -146,27 +152,30 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
             CompactMatrix::new(rows, cols, values)?.decode()
         }
     };
-    with_lists((path, &tensors), &metadata, embeddings, |list| list)
+    with_lists((path, &tensors), &metadata, embeddings, None)
 }
 
-/// The rows of a file with what it says about them: `keep` leaves of its lists what belongs to
-/// `embeddings`.
+/// The embeddings of a file of `all` rows with what it says about them: of all rows, or of those
+/// named.
 pub(super) fn with_lists(
     (path, tensors): (&Path, &SafeTensors),
     metadata: &HashMap<String, String>,
     embeddings: Matrix,
-    keep: impl Fn(Vec<String>) -> Vec<String>,
+    selected: Option<(&[usize], usize)>,
 ) -> Result<EmbeddingSet> {
+    let all = selected.map_or(embeddings.rows(), |(_, all)| all);
     let list = |name: &str| -> Result<Option<Vec<String>>> {
         let Ok(tensor) = tensors.tensor(name) else { return Ok(None) };
-        if tensor.dtype() != Dtype::U8 {
-            let problem = format!("wanted `{name}` of type U8, found {}", tensor.dtype());
-            return Err(refuse(path, problem, None));
+        let list = strings(path, name, &tensor, all)?;
+        if list.len() != all {
+            return Err(refuse(path, format!("{} {name} for {all} embeddings", list.len()), None));
         }
-        let list = serde_json::from_slice(tensor.data())
-            .map_err(|error| refuse(path, format!("`{name}` is no JSON list of strings: {error}"), None))?;
-        Ok(Some(keep(list)))
+        Ok(Some(match selected {
+            None => list,
+            Some((rows, _)) => rows.iter().map(|&row| list[row].clone()).collect(),
+        }))
     };
+    let sources = sources(path, tensors, metadata, all)?;
     let set = EmbeddingSet {
         embeddings,
         labels: list("labels")?,
@@ -174,12 +183,97 @@ pub(super) fn with_lists(
         cameras: list("cameras")?,
         model: metadata.get("model").cloned(),
         source: metadata.get("source").cloned(),
+        sources: match selected {
+            None => sources,
+            Some((rows, _)) => sources.and_then(|sources| sources.select(rows).or_none()),
+        },
         run: metadata.get("run").cloned(),
         metric: metadata.get("metric").map(|name| metric(path, name)).transpose()?,
         protocol: metadata.get("protocol").cloned(),
     };
     set.check_counts().map_err(|error| refuse(path, error.to_string(), None))?;
     Ok(set)
+}
+
+/// One text per row: our JSON list of strings, or integers as other programs write them.
+///
+/// The two cannot be confused: a JSON list of n strings has more than n bytes, so that u8 of
+/// `[rows]` is a list of integers.
+fn strings(path: &Path, name: &str, tensor: &TensorView, rows: usize) -> Result<Vec<String>> {
+    fn decimal<T: ToString, const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> T) -> Vec<String> {
+        bytes.as_chunks().0.iter().map(|&bytes| value(bytes).to_string()).collect()
+    }
+    let (dtype, shape, bytes) = (tensor.dtype(), tensor.shape(), tensor.data());
+    let one_a_row = matches!(shape, [n] | [n, 1] if *n == rows) && rows > 0;
+    let integers = match dtype {
+        Dtype::U8 if one_a_row => decimal(bytes, u8::from_le_bytes),
+        Dtype::U8 => {
+            return serde_json::from_slice(bytes).map_err(|error| {
+                let problem = format!("`{name}` is no JSON list of strings: {error}");
+                refuse(path, problem, Some(LIST_FORMAT))
+            });
+        }
+        Dtype::I8 => decimal(bytes, i8::from_le_bytes),
+        Dtype::I16 => decimal(bytes, i16::from_le_bytes),
+        Dtype::U16 => decimal(bytes, u16::from_le_bytes),
+        Dtype::I32 => decimal(bytes, i32::from_le_bytes),
+        Dtype::U32 => decimal(bytes, u32::from_le_bytes),
+        Dtype::I64 => decimal(bytes, i64::from_le_bytes),
+        Dtype::U64 => decimal(bytes, u64::from_le_bytes),
+        other => {
+            let problem = format!("wanted `{name}` of integers or of type U8, a JSON list, found {other}");
+            return Err(refuse(path, problem, Some(LIST_FORMAT)));
+        }
+    };
+    if !matches!(shape, [_] | [_, 1]) {
+        let problem = format!("wanted `{name}` of one integer a row, found the shape {shape:?}");
+        return Err(refuse(path, problem, Some(LIST_FORMAT)));
+    }
+    Ok(integers)
+}
+
+/// The source of each row, where the file keeps them.
+fn sources(
+    path: &Path,
+    tensors: &SafeTensors,
+    metadata: &HashMap<String, String>,
+    rows: usize,
+) -> Result<Option<Sources>> {
+    let Some(text) = metadata.get("sources") else { return Ok(None) };
+    if !is_ours(metadata) {
+        return Ok(None);
+    }
+    let places = match tensors.tensor("sources") {
+        Err(_) => None,
+        Ok(tensor) if tensor.dtype() == Dtype::U32 && tensor.shape() == [rows] => {
+            Some(tensor.data().as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect())
+        }
+        Ok(tensor) => {
+            let (dtype, shape) = (tensor.dtype(), tensor.shape());
+            let problem = format!("wanted `sources` of type U32 and shape [{rows}], found {dtype} {shape:?}");
+            return Err(refuse(path, problem, None));
+        }
+    };
+    parse_sources(text, places, rows).map(Some).map_err(|problem| refuse(path, problem, None))
+}
+
+/// Reads sources from their JSON list and the place of each row's in it; without places all rows
+/// have the first.
+pub(crate) fn parse_sources(
+    text: &str,
+    places: Option<Vec<u32>>,
+    rows: usize,
+) -> std::result::Result<Sources, String> {
+    let list: Vec<Source> = serde_json::from_str(text)
+        .map_err(|error| format!("its list of sources cannot be read: {error}"))?;
+    let places = places.unwrap_or_else(|| vec![0; rows]);
+    let places = places.into_iter().map(|place| (place != NO_SOURCE).then_some(place as usize));
+    Sources::new(list, places).map_err(|error| error.to_string())
+}
+
+/// The text that [`parse_sources`] reads.
+pub(crate) fn sources_text(list: &[Source]) -> String {
+    serde_json::to_string(list).expect("a list of strings is valid JSON")
 }
 
 fn metric(path: &Path, name: &str) -> Result<Metric> {
@@ -210,6 +304,14 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
         "embeddings".to_owned(),
         json!({"dtype": dtype, "shape": [matrix.rows(), matrix.cols()], "data_offsets": [start, end]}),
     );
+    let sources = set.sources.as_ref().filter(|sources| !sources.list().is_empty());
+    if let Some(sources) = sources.filter(|sources| !sources.is_one()) {
+        let start = end;
+        end += size_of_val(sources.places());
+        let shape = [sources.len()];
+        let place = json!({"dtype": "U32", "shape": shape, "data_offsets": [start, end]});
+        header.insert("sources".to_owned(), place);
+    }
     let mut lists = Vec::new();
     for (name, list) in [("labels", &set.labels), ("paths", &set.paths), ("cameras", &set.cameras)] {
         let Some(list) = list else { continue };
@@ -233,6 +335,9 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
     if let Some(source) = &set.source {
         note("source", source);
     }
+    if let Some(sources) = sources {
+        note("sources", &sources_text(sources.list()));
+    }
     if let Some(run) = &set.run {
         note("run", run);
     }
@@ -246,6 +351,9 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
 
     write_sealed(path, &header, |take| {
         parts.iter().try_for_each(|part| part.encode(take))?;
+        if let Some(sources) = sources.filter(|sources| !sources.is_one()) {
+            encode(sources.places(), u32::to_le_bytes, take)?;
+        }
         lists.iter().try_for_each(|list| take(list))
     })
 }
@@ -351,6 +459,7 @@ mod tests {
             cameras: None,
             model: Some("sha256:12ab".into()),
             source: Some("data/test".into()),
+            sources: Some(Sources::one(Source { name: "/data/test".into(), images: None }, 2)),
             run: Some("runs/one".into()),
             metric: Some(Metric::Euclidean),
             protocol: Some("market1501".into()),
@@ -401,6 +510,81 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_several_sources_and_of_none_come_back_with_them_in_every_precision() {
+        let named = |name: &str, images: Option<&str>| Source { name: name.into(), images: images.map(Into::into) };
+        let list = || vec![named("/data/\"test\"", None), named("train", Some("/data/train"))];
+        let embeddings = Matrix::new(3, 1, vec![1.0, -2.0, 0.0]).unwrap();
+        for rows in [[Some(1), Some(0), Some(1)], [None, Some(0), None]] {
+            let sources = Some(Sources::new(list(), rows).unwrap());
+            let set = EmbeddingSet { sources, ..embeddings.clone().into() };
+            for code in CODES {
+                let back = read(&saved_as(&set, code)).unwrap();
+                assert_eq!(back.sources, set.sources, "{code:?}");
+            }
+        }
+    }
+
+    /// A file with `embeddings` of two rows and a tensor `labels`, as other programs write it.
+    fn labelled(dtype: &str, shape: &str, labels: &[u8]) -> Vec<u8> {
+        let end = 8 + labels.len();
+        let header = format!(
+            "{{\"embeddings\":{{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,8]}},\
+             \"labels\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[8,{end}]}}}}"
+        );
+        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 8], labels].concat()
+    }
+
+    #[test]
+    fn labels_of_every_integer_type_and_json_lists_are_read() {
+        let labels = |dtype: &str, shape: &str, bytes: &[u8]| {
+            read(&labelled(dtype, shape, bytes)).map(|set| set.labels.unwrap())
+        };
+        for (dtype, bytes) in [
+            ("I8", vec![7, 253]),
+            ("I16", vec![7, 0, 253, 255]),
+            ("I32", [7i32, -3].map(i32::to_le_bytes).concat()),
+            ("I64", [7i64, -3].map(i64::to_le_bytes).concat()),
+        ] {
+            assert_eq!(labels(dtype, "[2]", &bytes).unwrap(), ["7", "-3"], "{dtype}");
+            assert_eq!(labels(dtype, "[2,1]", &bytes).unwrap(), ["7", "-3"], "{dtype}, a column");
+        }
+        assert_eq!(labels("U64", "[2]", &[255; 16]).unwrap(), [u64::MAX.to_string(), u64::MAX.to_string()]);
+        assert_eq!(labels("U16", "[2]", &[1, 0, 255, 255]).unwrap(), ["1", "65535"]);
+        assert_eq!(labels("U32", "[2]", &[1, 0, 0, 0, 0, 0, 0, 128]).unwrap(), ["1", "2147483648"]);
+        // `[]` as text: two labels all the same, since the tensor has one value a row.
+        assert_eq!(labels("U8", "[2]", b"[]").unwrap(), ["91", "93"]);
+        let json = br#"["heron","wren"]"#;
+        assert_eq!(labels("U8", "[16]", json).unwrap(), ["heron", "wren"]);
+    }
+
+    #[test]
+    fn labels_of_other_types_and_numbers_are_refused_with_what_was_found() {
+        for (dtype, shape, bytes, message) in [
+            ("F32", "[2]", vec![0; 8], "wanted `labels` of integers or of type U8, a JSON list, found F32"),
+            ("I64", "[3]", vec![0; 24], "3 labels for 2 embeddings"),
+            ("I32", "[1,2]", vec![0; 8], "wanted `labels` of one integer a row, found the shape [1, 2]"),
+            ("U8", "[5]", b"[\"a\"]".to_vec(), "1 labels for 2 embeddings"),
+        ] {
+            let error = read(&labelled(dtype, shape, &bytes)).unwrap_err();
+            assert!(error.to_string().ends_with(message), "{error}");
+        }
+        let error = read(&labelled("U8", "[3]", b"abc")).unwrap_err();
+        assert!(error.to_string().contains("`labels` is no JSON list of strings"), "{error}");
+        assert!(error.hint().unwrap().contains("docs/embeddings.md"));
+    }
+
+    #[test]
+    fn a_finite_f64_that_no_f32_holds_is_named_as_it_is() {
+        let bytes: Vec<u8> = [1.0, 2.0, 3.0, -1e300f64].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let error = read(&foreign("F64", "[2,2]", &bytes)).unwrap_err();
+        assert!(error.to_string().ends_with("row 1, column 1 is -1e300; f32 holds values up to 3.4e38"), "{error}");
+        assert!(!error.hint().unwrap().contains("network"));
+        let infinite: Vec<u8> = [f64::INFINITY, f64::NAN].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let read = read(&foreign("F64", "[1,2]", &infinite)).unwrap();
+        assert!(read.embeddings.check_finite("embeddings").is_err(), "an infinity is said to be one");
+    }
+
+    #[test]
     fn files_of_other_programs_are_read() {
         let single: Vec<u8> = [1.5f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
         let double: Vec<u8> = [1.5f64, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -441,7 +625,7 @@ mod tests {
     fn a_compact_set_comes_back_decoded_and_takes_a_half_or_a_quarter() {
         let values = (0..64 * 100).map(|i| (i as f32).sin()).collect();
         let set = EmbeddingSet { embeddings: Matrix::new(64, 100, values).unwrap(), ..example() };
-        let set = EmbeddingSet { labels: None, paths: None, ..set };
+        let set = EmbeddingSet { labels: None, paths: None, sources: None, ..set };
         let whole = saved(&set).len();
         for (code, most) in [(Code::Bf16, whole / 2 + 300), (Code::Int8, whole / 4 + 600)] {
             let bytes = saved_as(&set, Some(code));

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Among, Item, ItemFilter, Items};
+use crate::file::{NO_SOURCE, Source, Sources};
 
 /// One value per row, each distinct one kept once.
 #[derive(Clone, Default)]
@@ -13,7 +14,7 @@ struct Column {
 }
 
 /// The code of a row without a value.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = NO_SOURCE;
 
 impl Column {
     fn code(&mut self, value: Option<&str>) -> u32 {
@@ -42,12 +43,16 @@ fn entries(items: &Items, row: usize) -> [Option<&str>; 3] {
     [&set.labels, &set.paths, &set.cameras].map(|list| list.as_ref().map(|list| list[row].as_str()))
 }
 
-/// Ids, labels, paths and cameras of rows that are added at the end or replaced.
+/// Ids, labels, paths, cameras and sources of rows that are added at the end or replaced.
 #[derive(Clone, Default)]
 pub(super) struct Catalog {
     ids: Vec<u64>,
     labels: Column,
     cameras: Column,
+    /// The names of the sources.
+    sources: Column,
+    /// Where the images of a source are, by its name.
+    images: HashMap<String, String>,
     paths: Vec<Option<Box<str>>>,
 }
 
@@ -68,21 +73,44 @@ impl Catalog {
             label: self.labels.get(row).map(str::to_owned),
             path: self.paths[row].as_deref().map(str::to_owned),
             camera: self.cameras.get(row).map(str::to_owned),
+            source: self.sources.get(row).map(str::to_owned),
         }
     }
 
     /// Adds row `from` of `items` at the end.
     pub(super) fn push(&mut self, items: &Items, from: usize) {
-        let [label, path, camera] = entries(items, from);
-        self.push_row(items.ids()[from], label, path, camera);
+        let source = items.set().sources.as_ref().and_then(|sources| sources.get(from));
+        self.push_row(items.ids()[from], entries(items, from), source);
     }
 
-    fn push_row(&mut self, id: u64, label: Option<&str>, path: Option<&str>, camera: Option<&str>) {
+    fn push_row(&mut self, id: u64, [label, path, camera]: [Option<&str>; 3], source: Option<&Source>) {
         self.ids.push(id);
-        let (label, camera) = (self.labels.code(label), self.cameras.code(camera));
+        let (label, camera, source) =
+            (self.labels.code(label), self.cameras.code(camera), self.source_code(source));
         self.labels.codes.push(label);
         self.cameras.codes.push(camera);
+        self.sources.codes.push(source);
         self.paths.push(path.map(Box::from));
+    }
+
+    /// The code of a source; where its images are is noted when it is known for the first time.
+    fn source_code(&mut self, source: Option<&Source>) -> u32 {
+        if let Some(Source { name, images: Some(images) }) = source
+            && !self.images.contains_key(name)
+        {
+            self.images.insert(name.clone(), images.clone());
+        }
+        self.sources.code(source.map(|source| source.name.as_str()))
+    }
+
+    /// The source of each row, where any has one.
+    pub(super) fn sources(&self) -> Option<Sources> {
+        let list = self.sources.names.iter().map(|name| Source {
+            name: name.clone(),
+            images: self.images.get(name).cloned(),
+        });
+        let rows = self.sources.codes.iter().map(|&code| (code != NONE).then_some(code as usize));
+        Sources::new(list.collect(), rows).expect("every code names a source").or_none()
     }
 
     /// Puts what `items` says of row `from` in the place of what is known of `row`.
@@ -90,16 +118,19 @@ impl Catalog {
         let [label, path, camera] = entries(items, from);
         self.labels.codes[row] = self.labels.code(label);
         self.cameras.codes[row] = self.cameras.code(camera);
+        let source = items.set().sources.as_ref().and_then(|sources| sources.get(from));
+        self.sources.codes[row] = self.source_code(source);
         self.paths[row] = path.map(Box::from);
     }
 
     /// A catalog of its lists, each of one entry per id.
-    pub(super) fn from_lists(ids: Vec<u64>, labels: List, paths: List, cameras: List) -> Self {
+    pub(super) fn from_lists(ids: Vec<u64>, lists: [List; 3], sources: Option<&Sources>) -> Self {
         let mut catalog = Self::default();
         let entry = |list: &'_ List, row: usize| list.as_ref().and_then(|list| list[row].clone());
         for (row, id) in ids.into_iter().enumerate() {
-            let [label, path, camera] = [&labels, &paths, &cameras].map(|list| entry(list, row));
-            catalog.push_row(id, label.as_deref(), path.as_deref(), camera.as_deref());
+            let [label, path, camera] = lists.each_ref().map(|list| entry(list, row));
+            let source = sources.and_then(|sources| sources.get(row));
+            catalog.push_row(id, [label.as_deref(), path.as_deref(), camera.as_deref()], source);
         }
         catalog
     }
@@ -124,6 +155,8 @@ impl Catalog {
             ids: rows.iter().map(|&row| self.ids[row]).collect(),
             labels: column(&self.labels),
             cameras: column(&self.cameras),
+            sources: column(&self.sources),
+            images: self.images.clone(),
             paths: rows.iter().map(|&row| self.paths[row].clone()).collect(),
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::file;
 use super::{ExactIndex, HnswIndex, Index, ItemFilter, Origin};
 use crate::Result;
+use crate::file::Source;
 
 /// An index of this machine, whichever kind its file says it is.
 pub enum EmbeddedIndex {
@@ -49,6 +50,14 @@ impl EmbeddedIndex {
         match self {
             Self::Exact(index) => index.origin(),
             Self::Hnsw(index) => index.origin(),
+        }
+    }
+
+    /// The sources of the items, in the order of their first item.
+    pub fn sources(&self) -> Vec<Source> {
+        match self {
+            Self::Exact(index) => index.sources(),
+            Self::Hnsw(index) => index.sources(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::values::Values;
 use super::{
     IdLists, Index, IndexInfo, IndexKind, Item, ItemFilter, Items, Origin, check_items, check_queries,
 };
+use crate::file::Source;
 use crate::search::{Gallery, Metric, SearchOptions, search};
 use crate::{Error, MatrixView, Result};
 
@@ -51,8 +52,9 @@ impl ExactIndex {
     /// Reads an index whose rows stay in the file, which may be larger than memory. It cannot be
     /// changed. All of the file is read once, to check it.
     ///
-    /// The file must not be changed while it is mapped; replacing it, as [`save`](Self::save)
-    /// does, is safe.
+    /// Replacing the file, as [`save`](Self::save) does, changes nothing for this index. Once it was
+    /// written to or cut short in place, every search and every look at its items is refused with
+    /// [`Error::Changed`]; see [`MappedMatrix`](crate::file::MappedMatrix).
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -97,10 +99,15 @@ impl ExactIndex {
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let kind = (self.metric, self.dimensions, &self.origin);
-        file::write(path, kind, (self.rows.as_slice(), &self.catalog), None)?;
+        file::write(path, kind, (&self.rows, &self.catalog), None)?;
         self.path = Some(path.to_owned());
         self.changed = false;
         Ok(())
+    }
+
+    /// The sources of the items, in the order of their first item.
+    pub fn sources(&self) -> Vec<Source> {
+        self.catalog.sources().map_or(vec![], |sources| sources.list().to_vec())
     }
 
     /// The ids of all items that `filter` admits, rising.
@@ -202,6 +209,28 @@ impl Index for ExactIndex {
     }
 
     fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
+        let found = self.find(queries, k, filter);
+        self.rows.check()?;
+        found
+    }
+
+    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
+        let item = |row| self.catalog.item(row, self.view().row(row));
+        let items = ids.iter().map(|&id| self.row_of(id).map(item)).collect();
+        self.rows.check()?;
+        Ok(items)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self.path.clone() {
+            Some(path) if self.changed => self.save(path),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl ExactIndex {
+    fn find(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
         check_queries(queries, k, self.metric, self.dimensions)?;
         if self.catalog.len() == 0 {
             return Err(Error::Empty { what: "the index" });
@@ -227,17 +256,5 @@ impl Index for ExactIndex {
             lists.push(ids.zip(scores.iter().copied()));
         }
         Ok(lists)
-    }
-
-    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
-        let item = |row| self.catalog.item(row, self.view().row(row));
-        Ok(ids.iter().map(|&id| self.row_of(id).map(item)).collect())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        match self.path.clone() {
-            Some(path) if self.changed => self.save(path),
-            _ => Ok(()),
-        }
     }
 }

@@ -4,12 +4,15 @@
 //! - tensors `rows` f32 `[slots, dimensions]` and `ids` u64 `[slots]`;
 //! - tensors `labels`, `paths`, `cameras`, each optional: u8 `[bytes]`, a JSON list with a string or
 //!   null per slot;
+//! - tensor `sources`, where any item has a source: u32 `[slots]`, the place of its source in the
+//!   metadata's `sources`, a JSON list of [`Source`](crate::file::Source)s; 2^32 - 1 for none;
 //! - with a graph: `alive` u8 `[slots]`, 0 for a slot that is no item any more; `levels` u8
 //!   `[slots]`, the highest level of each; `links` u32 `[slots, 2 m]` of level 0, and
 //!   `upper_links` u32 `[lists, m]` of the levels above, slot by slot; 2^32 - 1 where there is no
 //!   link;
-//! - metadata: `format` = `gallerist-index`, `format_version` = `1`, `kind`, `metric`, with a graph
-//!   `hnsw` (its options, JSON) and `entry`, and, where known, `model`, `source` and `run`;
+//! - metadata: `format` = `gallerist-index`, `format_version` = `2`, `kind`, `metric`, with a graph
+//!   `hnsw` (its options, JSON) and `entry`, and, where known, `model`, `source`, `run` and `sources`;
+//!   version `1`, without `sources`, is read too;
 //! - metadata `sha256`: as in an embeddings file, of the header and of the tensor bytes.
 
 use std::collections::HashMap;
@@ -18,7 +21,6 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
@@ -26,13 +28,19 @@ use super::catalog::Catalog;
 use super::hnsw::{Graph, HnswOptions};
 use super::values::{Plain, Values};
 use super::{IndexKind, MAX_ID, Origin};
-use crate::file::tensors::{AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, write_sealed};
+use crate::file::Sources;
+use crate::file::map::FileMap;
+use crate::file::tensors::{
+    AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, parse_sources, sources_text, write_sealed,
+};
 use crate::search::Metric;
 use crate::{Error, Result};
 use gallerist_memory::prefer_large_pages;
 
 const FORMAT: &str = "gallerist-index";
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+/// The versions that are read.
+const VERSIONS: [&str; 2] = ["1", VERSION];
 /// The longest header that is read.
 const MAX_HEADER: u64 = 1 << 20;
 
@@ -82,12 +90,12 @@ enum Tensor<'a> {
 pub(super) fn write(
     path: &Path,
     (metric, dimensions, origin): (Metric, usize, &Origin),
-    (rows, catalog): (&[f32], &Catalog),
+    (rows, catalog): (&Values<f32>, &Catalog),
     graph: Option<(&HnswOptions, &[bool], &Graph)>,
 ) -> Result<()> {
     let slots = catalog.len();
     let mut tensors = vec![
-        ("rows", vec![slots, dimensions], Tensor::F32(rows)),
+        ("rows", vec![slots, dimensions], Tensor::F32(rows.as_slice())),
         ("ids", vec![slots], Tensor::U64(catalog.ids())),
     ];
     for (name, list) in catalog.lists() {
@@ -96,11 +104,16 @@ pub(super) fn write(
             tensors.push((name, vec![text.len()], Tensor::U8(text)));
         }
     }
+    let sources = catalog.sources();
     let mut metadata = Map::new();
     let mut note = |key: &str, value: &str| metadata.insert(key.to_owned(), Value::from(value));
     note("format", FORMAT);
     note("format_version", VERSION);
     note("sha256", &"0".repeat(CHECKSUM_DIGITS));
+    if let Some(sources) = &sources {
+        note("sources", &sources_text(sources.list()));
+        tensors.push(("sources", vec![slots], Tensor::U32(sources.places())));
+    }
     note("metric", json!(metric).as_str().expect("a metric is a word"));
     note("kind", if graph.is_some() { "hnsw" } else { "exact" });
     for (key, value) in [("model", &origin.model), ("source", &origin.source), ("run", &origin.run)] {
@@ -153,19 +166,22 @@ pub(super) fn write(
             Tensor::U32(values) => encode(values, u32::to_le_bytes, take),
             Tensor::U64(values) => encode(values, u64::to_le_bytes, take),
             Tensor::U8(values) => take(values),
-        })
+        })?;
+        // Before the file takes its place: what was copied from a mapped index must be the index.
+        rows.check().map_err(std::io::Error::other)
     })
 }
 
 /// Reads and checks an index; with `mapped` its rows and links stay in the file.
 pub(super) fn read(path: &Path, mapped: bool) -> Result<Contents> {
-    let failed = |source| Error::io("read", path, source);
-    let file = File::open(path).map_err(failed)?;
-    // SAFETY: the map is read-only. That nobody changes the file meanwhile cannot be enforced; the
-    // documentation asks for it. Every byte is valid, and what is read from the map while walking
-    // is checked against the bounds of what it points into.
-    let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(failed)?);
-    let bytes: &[u8] = &map;
+    let map = Arc::new(FileMap::open(path)?);
+    let contents = parse(path, &map, mapped);
+    map.check()?;
+    contents
+}
+
+fn parse(path: &Path, map: &Arc<FileMap>, mapped: bool) -> Result<Contents> {
+    let bytes: &[u8] = map;
     let damaged = |what| refuse(path, format!("it is cut short or damaged ({what})"), Some(AGAIN));
     let tensors = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
     let (header_size, metadata) =
@@ -180,15 +196,16 @@ pub(super) fn read(path: &Path, mapped: bool) -> Result<Contents> {
         return Err(refuse(path, "its checksum is not the one it was written with", Some(AGAIN)));
     }
     let found = metadata.get("format_version").map_or("none", String::as_str);
-    if found != VERSION {
-        return Err(refuse(path, format!("wanted format version {VERSION}, found {found}"), None));
+    if !VERSIONS.contains(&found) {
+        let problem = format!("wanted format version {}, found {found}", VERSIONS.join(" or "));
+        return Err(refuse(path, problem, Some("read it with the program that wrote it, or a newer one")));
     }
-    Reader { path, map: &map, tensors, metadata, mapped }.contents()
+    Reader { path, map, tensors, metadata, mapped }.contents()
 }
 
 struct Reader<'a> {
     path: &'a Path,
-    map: &'a Arc<Mmap>,
+    map: &'a Arc<FileMap>,
     tensors: SafeTensors<'a>,
     metadata: HashMap<String, String>,
     mapped: bool,
@@ -208,7 +225,8 @@ impl<'a> Reader<'a> {
             return Err(self.refuse("an id is not below 2^63"));
         }
         let [labels, paths, cameras] = ["labels", "paths", "cameras"].map(|name| self.list(name, slots));
-        let catalog = Catalog::from_lists(ids, labels?, paths?, cameras?);
+        let catalog =
+            Catalog::from_lists(ids, [labels?, paths?, cameras?], self.sources(slots)?.as_ref());
         let kind = match self.note("kind")? {
             "exact" => IndexKind::Exact,
             "hnsw" => IndexKind::Hnsw,
@@ -227,6 +245,13 @@ impl<'a> Reader<'a> {
         let view = crate::MatrixView::new(slots, dimensions, contents.rows.as_slice())?;
         metric.check(view, 0..slots, "rows").map_err(|error| self.refuse(&error.to_string()))?;
         Ok(contents)
+    }
+
+    fn sources(&self, slots: usize) -> Result<Option<Sources>> {
+        let Some(text) = self.metadata.get("sources") else { return Ok(None) };
+        let places = self.bytes("sources", Dtype::U32, &[slots])?;
+        let places = places.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect();
+        parse_sources(text, Some(places), slots).map(Some).map_err(|problem| self.refuse(&problem))
     }
 
     fn graph(&self, slots: usize) -> Result<(HnswOptions, Vec<bool>, Graph)> {
@@ -297,8 +322,7 @@ impl<'a> Reader<'a> {
         };
         let data = self.bytes(name, dtype, &[rows, cols])?;
         let values = if self.mapped {
-            let start = data.as_ptr().addr() - self.map.as_ptr().addr();
-            Values::mapped(self.map, start..start + data.len())
+            Values::mapped(self.map, self.map.span(data))
                 .ok_or_else(|| self.refuse("its values cannot be used where they are"))?
         } else {
             let mut values = Vec::with_capacity(data.len() / 4);

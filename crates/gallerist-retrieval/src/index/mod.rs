@@ -23,6 +23,7 @@
 //! # Ok::<(), gallerist_retrieval::Error>(())
 //! ```
 
+mod addition;
 mod catalog;
 mod embedded;
 mod exact;
@@ -38,12 +39,13 @@ use serde::Serialize;
 use crate::search::Metric;
 use crate::{EmbeddingSet, Error, MatrixView, Result};
 
+pub use addition::{Added, Addition, Replaced};
 pub use embedded::EmbeddedIndex;
 pub use exact::ExactIndex;
 pub use file::is_index;
 pub use filter::{Among, ItemFilter};
 pub use hnsw::{HnswIndex, HnswOptions};
-pub use items::{Item, Items, MAX_ID, stable_id};
+pub use items::{Item, ItemName, Items, MAX_ID, item_id, stable_id};
 pub use lists::IdLists;
 
 /// A gallery whose items are named by ids: search, add, replace, remove.
@@ -65,6 +67,39 @@ pub trait Index: Send + Sync {
     /// What [`check_items`] and [`Origin::check_metric`] refuse; then nothing has changed. [`Error::ReadOnly`] for
     /// an index that cannot be changed.
     fn upsert(&mut self, items: &Items) -> Result<()>;
+
+    /// Adds items that are not there yet. Items that are there unchanged are left as they are; one
+    /// that differs from what is there is refused, unless `replace`.
+    ///
+    /// ```
+    /// use gallerist_retrieval::index::{ExactIndex, Index, Items};
+    /// use gallerist_retrieval::{Matrix, search::Metric};
+    ///
+    /// let item = |value| Items::new(vec![7], Matrix::new(1, 1, vec![value])?.into());
+    /// let mut index = ExactIndex::new(1, Metric::Euclidean)?;
+    /// index.add(&item(0.5)?, false)?;
+    /// assert_eq!(index.add(&item(0.5)?, false)?.unchanged, 1);
+    /// assert!(index.add(&item(0.6)?, false).is_err());
+    /// assert_eq!(index.add(&item(0.6)?, true)?.replaced, 1);
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Replaces`], and as [`upsert`](Self::upsert); then nothing has changed.
+    fn add(&mut self, items: &Items, replace: bool) -> Result<Added> {
+        let addition = Addition::of(self, items)?;
+        if !replace {
+            addition.check(items)?;
+        }
+        let (gone, written) = addition.changes(items);
+        if !gone.is_empty() {
+            self.remove(&gone)?;
+        }
+        if !written.is_empty() {
+            self.upsert(&written)?;
+        }
+        Ok(addition.added())
+    }
 
     /// Removes the items with these ids, and says how many there were. Ids that name no item are
     /// passed over.
@@ -123,8 +158,9 @@ pub struct IndexInfo {
 
 /// Where the embeddings of an index come from.
 ///
-/// The first items say it; what later items say differently is forgotten, but for the model,
-/// which [`check_items`] keeps the same.
+/// The first items that know it say it. Items that do not know it change nothing; nor do items of
+/// another run, whose model [`check_items`] keeps the same. Where items of another place are added,
+/// there is no one place any more: then each item's own [source](Item::source) says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The fingerprint of the model that made the embeddings.
@@ -170,13 +206,19 @@ impl Origin {
             return;
         }
         let set = items.set();
-        if first {
-            self.source.clone_from(&set.source);
+        let places = set.sources.as_ref().map_or(0, |sources| sources.list().len());
+        match &set.source {
+            Some(source) if first => self.source = Some(source.clone()),
+            Some(source) => drop(self.source.take_if(|known| known != source)),
+            // Items of several places have none in common.
+            None if places > 1 => self.source = None,
+            None => {}
+        }
+        if first && set.run.is_some() || self.run.is_none() {
             self.run.clone_from(&set.run);
+        }
+        if first && set.metric.is_some() {
             self.metric = set.metric;
-        } else {
-            self.source.take_if(|source| Some(&*source) != set.source.as_ref());
-            self.run.take_if(|run| Some(&*run) != set.run.as_ref());
         }
         if self.model.is_none() {
             self.model.clone_from(&set.model);

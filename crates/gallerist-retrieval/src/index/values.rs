@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use crate::Result;
+use crate::file::map::FileMap;
 
 /// Types of which every four bytes are a value.
 ///
@@ -18,7 +19,7 @@ unsafe impl Plain for u32 {}
 /// Numbers in memory, or in a part of a mapped file.
 pub(super) enum Values<T> {
     Owned(Vec<T>),
-    Mapped(Arc<Mmap>, Range<usize>),
+    Mapped(Arc<FileMap>, Range<usize>),
 }
 
 impl<T> Default for Values<T> {
@@ -30,10 +31,18 @@ impl<T> Default for Values<T> {
 impl<T: Plain> Values<T> {
     /// The numbers in `range` of `map`, left where they are; `None` when they are not aligned, or
     /// of another byte order than this machine's.
-    pub(super) fn mapped(map: &Arc<Mmap>, range: Range<usize>) -> Option<Self> {
+    pub(super) fn mapped(map: &Arc<FileMap>, range: Range<usize>) -> Option<Self> {
         map.get(range.clone())
             .filter(|bytes| cfg!(target_endian = "little") && whole::<T>(bytes).is_some())?;
         Some(Self::Mapped(Arc::clone(map), range))
+    }
+
+    /// Refuses what was read so far if the file was changed or cut short meanwhile.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Owned(_) => Ok(()),
+            Self::Mapped(map, _) => map.check(),
+        }
     }
 
     pub(super) fn as_slice(&self) -> &[T] {

@@ -1,19 +1,20 @@
 //! The same images embedded by another network: which queries gained and which lost.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::Items;
 
 use super::{Quality, Snapshot, Trial};
 use crate::batch::Batcher;
 use crate::companion::{Companion, Set, Side};
-use crate::gallery::Gallery;
+use crate::gallery::{Catalog, Gallery};
 use crate::{Error, Result};
 
-/// The gallery's items as another network embeds them; only those that are in both.
+/// The gallery's items as another network embeds them.
 pub(crate) struct Other {
     pub(crate) name: String,
     pub(crate) gallery: Arc<Gallery>,
@@ -22,26 +23,33 @@ pub(crate) struct Other {
     pub(crate) queries: Option<Arc<Side>>,
 }
 
+/// An image, by the name of its source and its path.
+type Key = (Option<String>, String);
+
+/// How many of the images that only one of two sets holds are named.
+const NAMED: usize = 3;
+
 impl Other {
     /// Reads the other network's embeddings of the same images, and of the same queries.
-    pub(crate) fn open(path: &Path, queries: Option<&Path>, gallery: &Gallery) -> Result<Self> {
+    ///
+    /// Images are told by source and path; by path alone where one of two sets knows no sources.
+    pub(crate) fn open(
+        path: &Path,
+        queries: Option<(&Path, &Side)>,
+        gallery: &Gallery,
+    ) -> Result<Self> {
         let name = path.display().to_string();
-        let items = Items::from_set(EmbeddingSet::load(path)?)?;
-        let set = items.set();
-        let rows: HashMap<u64, usize> = items.ids().iter().enumerate().map(|(row, &id)| (id, row)).collect();
-        let common: Vec<usize> =
-            gallery.read().catalog.ids().iter().filter_map(|id| rows.get(id).copied()).collect();
-        if common.is_empty() || set.paths.is_none() {
-            return Err(Error::Option {
-                problem: format!("`{name}` and `{}` have no image in common", gallery.name()),
-                hint: Some(
-                    "images are told by their paths: embed the same images with both networks".to_owned(),
-                ),
-            });
-        }
-        let gallery = Arc::new(Gallery::from_set(name.clone(), set.select(&common))?);
-        let queries = queries.map(Companion::open).transpose()?;
-        let queries = queries.map(|queries| Side::new(Set::Query, queries, &gallery).map(Arc::new));
+        let (set, ids) = {
+            let catalog = &gallery.read().catalog;
+            let ours = (gallery.name(), catalog);
+            (paired(ours, (&name, EmbeddingSet::load(path)?))?, catalog.ids().to_vec())
+        };
+        let gallery = Arc::new(Gallery::from_items(name.clone(), &Items::new(ids, set)?)?);
+        let queries = queries.map(|(path, ours)| {
+            let name = path.display().to_string();
+            let set = paired((&ours.name, &ours.catalog), (&name, EmbeddingSet::load(path)?))?;
+            Side::new(Set::Query, Companion::from_set(name, set), &gallery).map(Arc::new)
+        });
         Ok(Self {
             name,
             search: Batcher::start(Arc::clone(&gallery))?,
@@ -72,25 +80,74 @@ fn told_apart(own: &str, other: &str) -> (String, String) {
     (end(&own, count), end(&other, count))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_networks_are_called_by_what_tells_them_apart() {
-        let names = |own, other| {
-            let (own, other) = told_apart(own, other);
-            format!("{own} {other}")
-        };
-        assert_eq!(names("/home/me/runs/rll", "runs/srt"), "rll srt");
-        assert_eq!(
-            names("runs/a/embeddings.safetensors", "runs/b/embeddings.safetensors"),
-            "a/embeddings.safetensors b/embeddings.safetensors"
-        );
-        assert_eq!(names("g", "/tmp/other.safetensors"), "g other.safetensors");
-        assert_eq!(names("/a/run", "run/"), "a/run run");
-        assert_eq!(names("same", "same"), "same same");
+/// The rows of `set` in the order of `ours`, under our sources. Refuses a set of other images.
+fn paired((our_name, ours): (&str, &Catalog), (name, set): (&str, EmbeddingSet)) -> Result<EmbeddingSet> {
+    let by_path_alone = set.sources.is_none() || ours.sources.counts().next().is_none();
+    let key = |source: Option<&str>, path: &str| -> Key {
+        (source.filter(|_| !by_path_alone).map(str::to_owned), path.to_owned())
+    };
+    let rows = 0..ours.len();
+    let named = rows.clone().filter_map(|row| Some((key(ours.sources.get(row), ours.path(row)?), row)));
+    let our_rows: Vec<(Key, usize)> = named.collect();
+    let all_named = our_rows.len() == ours.len();
+    let Some(paths) = set.paths.as_ref().filter(|_| all_named) else {
+        let of = if all_named { name } else { our_name };
+        return Err(refused(format!("not all rows of `{of}` have a path, by which images are told")));
+    };
+    let their_rows = paths.iter().enumerate().map(|(row, path)| (key(set.source_of(row), path), row));
+    let our_rows = unique(our_name, our_rows)?;
+    let their_rows = unique(name, their_rows.collect())?;
+    let (only_ours, only_theirs) = (only_in(&our_rows, &their_rows), only_in(&their_rows, &our_rows));
+    if !only_ours.is_empty() || !only_theirs.is_empty() {
+        let sides = [(our_name, only_ours, our_rows.len()), (name, only_theirs, their_rows.len())];
+        let sides = sides.map(|(of, only, all)| listed(of, &only, all)).join("\n  ");
+        return Err(refused(format!("`{name}` and `{our_name}` do not hold the same images\n  {sides}")));
     }
+    let mut order = vec![0; ours.len()];
+    our_rows.iter().for_each(|(key, &row)| order[row] = their_rows[key]);
+    let names: Vec<&str> = ours.sources.counts().map(|(name, _)| name).collect();
+    let place = |row| ours.sources.get(row).and_then(|source| names.iter().position(|name| *name == source));
+    let list = names.iter().map(|&name| Source { name: name.to_owned(), images: None }).collect();
+    let sources = if names.is_empty() { None } else { Some(Sources::new(list, rows.map(place))?) };
+    Ok(EmbeddingSet { sources, ..set.select(&order) })
+}
+
+fn refused(problem: String) -> Error {
+    let hint = "embed the same images with both networks; `gallerist embed --source NAME` names them where they \
+                were moved in between";
+    Error::Option { problem, hint: Some(hint.to_owned()) }
+}
+
+fn unique(name: &str, rows: Vec<(Key, usize)>) -> Result<BTreeMap<Key, usize>> {
+    let mut keys = BTreeMap::new();
+    for (key, row) in rows {
+        if keys.contains_key(&key) {
+            let problem = format!("`{name}` holds several images with the path `{}`", key.1);
+            return Err(refused(format!("{problem}, and the other set knows no sources")));
+        }
+        keys.insert(key, row);
+    }
+    Ok(keys)
+}
+
+fn only_in<'a>(a: &'a BTreeMap<Key, usize>, b: &BTreeMap<Key, usize>) -> Vec<&'a Key> {
+    a.keys().filter(|key| !b.contains_key(*key)).collect()
+}
+
+/// `3 of 5 are only in `a.safetensors`: `1.png` of `/photos`, ...`
+fn listed(name: &str, only: &[&Key], all: usize) -> String {
+    let named = only.iter().take(NAMED).map(|(source, path)| match source {
+        Some(source) => format!("`{path}` of `{source}`"),
+        None => format!("`{path}`"),
+    });
+    let mut text = format!("{} of {all} are only in `{name}`", only.len());
+    if !only.is_empty() {
+        text += &format!(": {}", named.collect::<Vec<_>>().join(", "));
+    }
+    if only.len() > NAMED {
+        text += ", …";
+    }
+    text
 }
 
 /// A query and its average precision with either network.
@@ -162,4 +219,25 @@ fn common(ours: &Snapshot, theirs: &Snapshot) -> (Snapshot, Snapshot) {
     let theirs = theirs.select(&of_theirs);
     let theirs = Snapshot { labels: ours.labels.clone(), cameras: ours.cameras.clone(), ..theirs };
     (ours, theirs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_networks_are_called_by_what_tells_them_apart() {
+        let names = |own, other| {
+            let (own, other) = told_apart(own, other);
+            format!("{own} {other}")
+        };
+        assert_eq!(names("/home/me/runs/rll", "runs/srt"), "rll srt");
+        assert_eq!(
+            names("runs/a/embeddings.safetensors", "runs/b/embeddings.safetensors"),
+            "a/embeddings.safetensors b/embeddings.safetensors"
+        );
+        assert_eq!(names("g", "/tmp/other.safetensors"), "g other.safetensors");
+        assert_eq!(names("/a/run", "run/"), "a/run run");
+        assert_eq!(names("same", "same"), "same same");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gallerist_retrieval::index::{Among, ItemFilter};
+use gallerist_retrieval::index::{Among, Item, ItemFilter};
 use gallerist_retrieval::labels::SEPARATOR;
 
 /// The code of a row without a value.
@@ -76,24 +76,48 @@ impl Column {
     }
 }
 
-/// Ids, labels, paths and cameras of the rows of a gallery, in its order.
+/// What is known of an item, its embedding aside.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Entry<'a> {
+    pub(crate) label: Option<&'a str>,
+    pub(crate) path: Option<&'a str>,
+    pub(crate) camera: Option<&'a str>,
+    /// The name of its source.
+    pub(crate) source: Option<&'a str>,
+}
+
+impl<'a> From<&'a Item> for Entry<'a> {
+    fn from(item: &'a Item) -> Self {
+        Self {
+            label: item.label.as_deref(),
+            path: item.path.as_deref(),
+            camera: item.camera.as_deref(),
+            source: item.source.as_deref(),
+        }
+    }
+}
+
+/// Ids, labels, paths, cameras and sources of the rows of a gallery, in its order.
 #[derive(Default)]
 pub(crate) struct Catalog {
     ids: Vec<u64>,
     rows: HashMap<u64, u32>,
     pub(crate) labels: Column,
     pub(crate) cameras: Column,
+    /// The names of the sources.
+    pub(crate) sources: Column,
     paths: Vec<Option<Box<str>>>,
 }
 
 impl Catalog {
     /// Adds a row at the end. Its id must be new.
-    pub(crate) fn push(&mut self, id: u64, label: Option<&str>, path: Option<&str>, camera: Option<&str>) {
+    pub(crate) fn push(&mut self, id: u64, entry: Entry<'_>) {
         self.rows.insert(id, self.ids.len() as u32);
         self.ids.push(id);
-        self.labels.push(label);
-        self.cameras.push(camera);
-        self.paths.push(path.filter(|path| !path.is_empty()).map(Box::from));
+        self.labels.push(entry.label);
+        self.cameras.push(entry.camera);
+        self.sources.push(entry.source);
+        self.paths.push(entry.path.filter(|path| !path.is_empty()).map(Box::from));
     }
 
     /// Removes the row of `id`; false when there is none.
@@ -103,6 +127,7 @@ impl Catalog {
         self.ids.remove(row);
         self.labels.remove(row);
         self.cameras.remove(row);
+        self.sources.remove(row);
         self.paths.remove(row);
         for (row, id) in self.ids.iter().enumerate().skip(row) {
             self.rows.insert(*id, row as u32);
@@ -129,6 +154,12 @@ impl Catalog {
     /// The number of rows with this label from this camera.
     pub(crate) fn seen_by(&self, label: &str, camera: &str) -> usize {
         self.labels.count_with(label, &self.cameras, camera)
+    }
+
+    /// The source that all items have.
+    pub(crate) fn only_source(&self) -> Option<&str> {
+        let (source, count) = self.sources.counts().next()?;
+        (count == self.len()).then_some(source)
     }
 
     /// `filter` made ready to be asked by row. Ids and paths are not looked at: no caller asks for them.
@@ -169,11 +200,25 @@ mod tests {
 
     fn catalog() -> Catalog {
         let mut catalog = Catalog::default();
-        catalog.push(10, Some("heron"), Some("a.png"), Some("c1"));
-        catalog.push(20, Some("wren"), None, None);
-        catalog.push(30, None, Some(""), Some("c2"));
-        catalog.push(40, Some("heron"), Some("d.png"), Some("c2"));
+        let mut push = |id, label, path, camera| {
+            catalog.push(id, Entry { label, path, camera, source: Some("birds") });
+        };
+        push(10, Some("heron"), Some("a.png"), Some("c1"));
+        push(20, Some("wren"), None, None);
+        push(30, None, Some(""), Some("c2"));
+        push(40, Some("heron"), Some("d.png"), Some("c2"));
         catalog
+    }
+
+    #[test]
+    fn the_only_source_is_that_of_every_item() {
+        let mut catalog = catalog();
+        assert_eq!(catalog.only_source(), Some("birds"));
+        catalog.push(50, Entry::default());
+        assert_eq!(catalog.only_source(), None);
+        catalog.remove(50);
+        catalog.push(50, Entry { source: Some("fish"), ..Entry::default() });
+        assert_eq!(catalog.only_source(), None);
     }
 
     #[test]
@@ -185,7 +230,7 @@ mod tests {
         assert_eq!(catalog.labels.get(2), Some("heron"));
         assert_eq!(catalog.path(2), Some("d.png"));
         assert_eq!(catalog.labels.counts().collect::<Vec<_>>(), [("heron", 2)]);
-        catalog.push(20, Some("wren"), None, None);
+        catalog.push(20, Entry { label: Some("wren"), ..Entry::default() });
         assert_eq!((catalog.row(20), catalog.labels.count("wren")), (Some(3), 1));
     }
 

@@ -6,12 +6,14 @@ mod searcher;
 use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use gallerist_retrieval::file::MappedCompact;
-use gallerist_retrieval::index::{EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index};
+use gallerist_retrieval::file::{MappedCompact, Source};
+use gallerist_retrieval::index::{
+    Added, Addition, EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index,
+};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
-pub(crate) use catalog::{Catalog, same_class};
+pub(crate) use catalog::{Catalog, Entry, same_class};
 pub(crate) use searcher::Searcher;
 
 use crate::{Error, Result};
@@ -31,6 +33,8 @@ pub struct Gallery {
     kind: &'static str,
     /// The protocol of the images' data set, where the file names it.
     protocol: Option<String>,
+    /// Where the images of its sources were when it was opened.
+    sources: Vec<Source>,
     /// Beside the gallery's own file.
     map: Option<PathBuf>,
     /// Items and search change together.
@@ -87,9 +91,14 @@ impl Gallery {
     fn read_file(path: &Path, writable: bool) -> Result<Self> {
         let name = path.display().to_string();
         if is_index(path) {
+            if writable {
+                // Of a server that was killed while it wrote.
+                gallerist_retrieval::prepare_to_write(path)?;
+            }
             let index = EmbeddedIndex::open(path, !writable)?;
             let (origin, ids) = (index.origin().clone(), index.ids(&ItemFilter::default()));
-            return Self::from_index(name, index.into(), origin, &ids);
+            let sources = index.sources();
+            return Ok(Self { sources, ..Self::from_index(name, index.into(), origin, &ids)? });
         }
         if let Ok(compact) = MappedCompact::open(path) {
             return Self::from_compact(name, path, compact);
@@ -102,10 +111,18 @@ impl Gallery {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_set(name: impl Into<String>, set: EmbeddingSet) -> Result<Self> {
-        let (name, metric) = (name.into(), set.metric.unwrap_or_default());
+        Self::from_items(name, &Items::from_set(set)?)
+    }
+
+    /// A gallery of items in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_items(name: impl Into<String>, items: &Items) -> Result<Self> {
+        let (name, metric) = (name.into(), items.set().metric.unwrap_or_default());
         check_metric(&name, metric)?;
-        let searcher = Searcher::rows(as_compared(metric, &set.embeddings))?;
-        Self::with_searcher(name, set, searcher, "exact")
+        let searcher = Searcher::rows(as_compared(metric, &items.set().embeddings))?;
+        Ok(Self::with_searcher(name, items, searcher, "exact"))
     }
 
     fn from_compact(name: String, path: &Path, compact: MappedCompact) -> Result<Self> {
@@ -114,28 +131,24 @@ impl Gallery {
         let metric = set.metric.unwrap_or_default();
         check_metric(&name, metric)?;
         let searcher = Searcher::compact(compact, metric)?;
-        Self::with_searcher(name, set, searcher, "compact")
+        Ok(Self::with_searcher(name, &Items::from_set(set)?, searcher, "compact"))
     }
 
-    fn with_searcher(
-        name: String,
-        set: EmbeddingSet,
-        searcher: Searcher,
-        kind: &'static str,
-    ) -> Result<Self> {
-        let dimensions = set.embeddings.cols();
-        let (origin, metric) = (Origin::from(&set), set.metric.unwrap_or_default());
-        let protocol = set.protocol.clone();
-        let items = Items::from_set(set)?;
+    fn with_searcher(name: String, items: &Items, searcher: Searcher, kind: &'static str) -> Self {
         let set = items.set();
+        let origin = Origin::from(set);
         let mut catalog = Catalog::default();
         for (row, &id) in items.ids().iter().enumerate() {
             let entry = |list: &'_ Option<Vec<String>>| list.as_ref().map(|list| list[row].clone());
             let [label, path, camera] = [&set.labels, &set.paths, &set.cameras].map(entry);
-            catalog.push(id, label.as_deref(), path.as_deref(), camera.as_deref());
+            let (label, path, camera) = (label.as_deref(), path.as_deref(), camera.as_deref());
+            catalog.push(id, Entry { label, path, camera, source: set.source_of(row) });
         }
         let inside = RwLock::new(Inside { catalog, searcher });
-        Ok(Self { name, origin, metric, dimensions, kind, protocol, map: None, inside })
+        let sources = set.sources.as_ref().map_or(vec![], |sources| sources.list().to_vec());
+        let (metric, dimensions) = (set.metric.unwrap_or_default(), set.embeddings.cols());
+        let protocol = set.protocol.clone();
+        Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside }
     }
 
     /// A gallery behind the door of an [`Index`], with the ids of all its items.
@@ -163,7 +176,7 @@ impl Gallery {
         let mut catalog = Catalog::default();
         for ids in ids.chunks(ITEMS_AT_A_TIME) {
             for item in index.get(ids)?.into_iter().flatten() {
-                catalog.push(item.id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+                catalog.push(item.id, Entry::from(&item));
             }
         }
         let kind = match (info.place, info.kind) {
@@ -173,7 +186,8 @@ impl Gallery {
         };
         let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index, info.metric) });
         let (metric, dimensions) = (info.metric, info.dimensions);
-        Ok(Self { name, origin, metric, dimensions, kind, protocol: None, map: None, inside })
+        let (protocol, sources) = (None, vec![]);
+        Ok(Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside })
     }
 
     /// What the gallery was opened from.
@@ -189,6 +203,12 @@ impl Gallery {
     /// How its items are compared: by the cosine or by the Euclidean distance.
     pub fn metric(&self) -> Metric {
         self.metric
+    }
+
+    /// The sources of its items when it was opened, with where their images are; none where that is
+    /// not known.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
     }
 
     /// Values per embedding.
@@ -225,18 +245,34 @@ impl Gallery {
         self.inside.write().expect("no thread panics while it holds this lock")
     }
 
-    /// Adds items, and returns when they would outlive the process.
-    pub(crate) fn add(&self, items: &Items) -> Result<()> {
+    /// Adds items, and returns when they would outlive the process. One that would take the place of
+    /// another is refused, unless `replace`.
+    pub(crate) fn add(&self, items: &Items, replace: bool) -> Result<Added> {
         let mut inside = self.write();
         let Inside { catalog, searcher } = &mut *inside;
         let index = searcher.index()?;
-        index.upsert(items)?;
-        for row in 0..items.len() {
-            let item = items.item(row);
-            catalog.remove(item.id);
-            catalog.push(item.id, item.label.as_deref(), item.path.as_deref(), item.camera.as_deref());
+        let addition = Addition::of(&*index, items)?;
+        if !replace {
+            addition.check(items)?;
         }
-        Ok(index.flush()?)
+        let (gone, written) = addition.changes(items);
+        if !gone.is_empty() {
+            index.remove(&gone)?;
+        }
+        if !written.is_empty() {
+            index.upsert(&written)?;
+        }
+        for id in gone.iter().chain(written.ids()) {
+            catalog.remove(*id);
+        }
+        for row in 0..written.len() {
+            let item = written.item(row);
+            catalog.push(item.id, Entry::from(&item));
+        }
+        if addition.added() != (Added { unchanged: items.len(), ..Added::default() }) {
+            index.flush()?;
+        }
+        Ok(addition.added())
     }
 
     /// Removes an item, and returns when that would outlive the process; false when there is none.

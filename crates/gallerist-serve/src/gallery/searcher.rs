@@ -62,7 +62,11 @@ impl Searcher {
     pub(crate) fn all(&self, catalog: &Catalog) -> Result<Arc<Matrix>> {
         let (rows, metric) = match self {
             Self::Rows { rows, .. } => return Ok(Arc::clone(rows)),
-            Self::Compact { file, metric, .. } => (file.view().decode(), *metric),
+            Self::Compact { file, metric, .. } => {
+                let rows = file.view().decode();
+                file.check()?;
+                (rows, *metric)
+            }
             Self::Index(index, metric) => {
                 let dimensions = index.info()?.dimensions;
                 let mut values = Vec::with_capacity(catalog.len() * dimensions);
@@ -104,7 +108,10 @@ impl Searcher {
                 Ok(found.collect())
             }
             Self::Compact { file, gallery, metric } => {
-                let lists = gallery.search(&matrix, &options(*metric))?;
+                let lists = gallery.search(&matrix, &options(*metric));
+                // The search cannot know that what it read was no longer the file.
+                file.check()?;
+                let lists = lists?;
                 let mut all = Vec::with_capacity(queries.len());
                 for ((rows, _), query) in lists.iter().zip(queries) {
                     let mut rows: Vec<usize> = rows.iter().take(query.k).map(|&row| row as usize).collect();
@@ -158,6 +165,7 @@ fn decoded(file: &MappedCompact, rows: &[usize]) -> Result<Matrix> {
     for (&row, to) in rows.iter().zip(values.chunks_mut(view.cols().max(1))) {
         view.decode_row(row, to);
     }
+    file.check()?;
     Ok(Matrix::new(rows.len(), view.cols(), values)?)
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::Multipart;
 use axum::http::{HeaderMap, StatusCode, header};
-use gallerist_retrieval::index::{Items, stable_id};
+use gallerist_retrieval::file::{Source, Sources};
+use gallerist_retrieval::index::{Items, item_id, stable_id};
+use gallerist_retrieval::Error::Replaces;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -15,6 +17,7 @@ use super::extract::{Id, Json, PathId};
 use super::search::embedded;
 use super::upload::Form;
 use super::{Refusal, Shared};
+use crate::Error;
 
 /// Longest path, label and camera, in bytes.
 const TEXT: usize = 1024;
@@ -57,15 +60,21 @@ pub(crate) struct NewItem {
     path: Option<String>,
     label: Option<String>,
     camera: Option<String>,
+    /// The name of its source; where all items of the gallery have one source, that one unless said otherwise.
+    source: Option<String>,
+    /// `true` to put it in the place of an item with the same path and source.
+    replace: Option<bool>,
 }
 
-/// Adds an image; one with the same path is replaced. The gallery keeps its embedding, label and path, not
-/// the image.
+/// Adds an image. The gallery keeps its embedding, label and path, not the image. An item with the same path and
+/// source but another embedding, label or camera is only replaced where `replace` asks for it.
 #[utoipa::path(
     post, path = "/api/v1/items", tag = "gallery", security(("token" = [])),
     request_body(content = NewItem, content_type = "multipart/form-data"),
     responses(
-        (status = 201, body = Added), (status = 400, body = ErrorBody),
+        (status = 201, body = Added),
+        (status = 200, description = "It was there, the same in everything", body = Added),
+        (status = 409, description = "It would replace another item", body = ErrorBody), (status = 400, body = ErrorBody),
         (status = 401, description = "Not the token", body = ErrorBody),
         (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
         (status = 413, description = "Too many bytes", body = ErrorBody),
@@ -80,7 +89,7 @@ pub(crate) async fn add(
 ) -> Answer<(StatusCode, Json<Added>)> {
     authorize(&state, &headers)?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
-    let mut form = Form::read(&state, form, 1, &["path", "label", "camera"]).await?;
+    let mut form = Form::read(&state, form, 1, &["path", "label", "camera", "source", "replace"]).await?;
     let (name, bytes) = form.images.pop().ok_or_else(|| Refusal::bad("wanted a field `image`"))?;
     let mut text = |field: &str| -> Answer<Option<String>> {
         match form.take(field)? {
@@ -90,25 +99,43 @@ pub(crate) async fn add(
             text => Ok(text.filter(|text| !text.is_empty())),
         }
     };
-    let (path, label, camera) = (text("path")?, text("label")?, text("camera")?);
+    let (path, label, camera, source) = (text("path")?, text("label")?, text("camera")?, text("source")?);
+    let replace = match text("replace")?.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(Refusal::bad("replace must be true or false")),
+    };
     let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
-    let id = stable_id(&path);
     let gallery = Arc::clone(&state.gallery);
-    let work = move || -> Answer<()> {
+    let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
+    let work = move || -> Answer<(StatusCode, u64)> {
+        let id = item_id(source.as_deref(), &path);
+        let by_path = stable_id(&path);
         let (row, ..) = embedded(embedder.as_ref(), &bytes)?;
         let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
         let set = EmbeddingSet {
             labels: label.map(|label| vec![label]),
             paths: Some(vec![path]),
             cameras: camera.map(|camera| vec![camera]),
+            sources: source.map(|name| Sources::one(Source { name, images: None }, 1)),
             model: Some(embedder.fingerprint().to_owned()),
             ..Matrix::new(1, row.len(), row).map_err(failed)?.into()
         };
         let items = Items::new(vec![id], set).map_err(failed)?;
-        gallery.add(&items).map_err(|error| Refusal::internal(error.to_string()))
+        let added = gallery.add(&items, replace).map_err(|error| match error {
+            Error::Retrieval(Replaces { .. }) => Refusal::new(StatusCode::CONFLICT, error.to_string())
+                .hint("give replace=true to put it in the place of the other, or another path or source"),
+            error => Refusal::internal(error.to_string()),
+        })?;
+        if added.unchanged == 0 {
+            return Ok((StatusCode::CREATED, id));
+        }
+        // An item of which the source was not kept has the id of its path.
+        let there = gallery.read().catalog.row(id).is_some();
+        Ok((StatusCode::OK, if there { id } else { by_path }))
     };
-    state.work.run(work).await??;
-    Ok((StatusCode::CREATED, Json(Added { id: Id(id) })))
+    let (status, id) = state.work.run(work).await??;
+    Ok((status, Json(Added { id: Id(id) })))
 }
 
 /// Removes an item.

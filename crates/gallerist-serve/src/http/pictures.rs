@@ -22,24 +22,21 @@ pub(super) fn find(state: &Shared, id: u64) -> Answer<(Images, u32)> {
             .hint(format!("start the server with {option} PATH"))
     };
     let inside = state.gallery.read();
-    let found = match inside.catalog.row(id) {
-        Some(row) => {
-            let images = state.images.as_ref().ok_or_else(|| missing("", "--images"))?;
-            (images, inside.catalog.path(row))
-        }
+    let (images, catalog, row) = match inside.catalog.row(id) {
+        Some(row) => (state.images.as_ref().ok_or_else(|| missing("", "--images"))?, &inside.catalog, row),
         None => {
             let (set, side, row) = state.beside(id).ok_or_else(|| Refusal::no_item(id))?;
             let images = side.images.as_ref().ok_or_else(|| match set {
                 Set::Training => missing(" of the training set", "--training-images"),
                 _ => missing(" of the queries", "--query-images"),
             })?;
-            (images, side.catalog.path(row))
+            (images, &side.catalog, row)
         }
     };
-    let image = found.1.and_then(|path| found.0.find(path)).ok_or_else(|| {
+    let image = images.find(catalog, row).ok_or_else(|| {
         Refusal::new(StatusCode::NOT_FOUND, format!("the image of item {id} is not among the images"))
     })?;
-    Ok((found.0.clone(), image))
+    Ok((images.clone(), image))
 }
 
 fn answer(asked: &HeaderMap, encoded: &Encoded) -> Response {

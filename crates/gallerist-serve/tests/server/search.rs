@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{CLASSES, Colours, Fixture, PER_CLASS, Running, ids, options, shade, square};
-use gallerist_retrieval::index::{EmbeddedIndex, ExactIndex, Index, ItemFilter, Items};
+use gallerist_retrieval::index::{EmbeddedIndex, ExactIndex, Index, ItemFilter, Items, item_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
 use gallerist_serve::{Contents, Error, Gallery, Images, Server};
@@ -150,6 +150,56 @@ fn an_uploaded_image_finds_itself() {
 }
 
 #[test]
+fn an_index_keeps_its_origin_when_the_server_changes_it() {
+    let fixture = Fixture::new();
+    let path = fixture.path("gallery.index");
+    let mut set = fixture.set.clone();
+    set.source = Some(fixture.path("images").display().to_string());
+    set.run = Some("/runs/one".to_owned());
+    set.name_source("/photos");
+    let mut exact = ExactIndex::new(4, Metric::Cosine).unwrap();
+    exact.upsert(&Items::from_set(set).unwrap()).unwrap();
+    exact.save(&path).unwrap();
+    let origin = EmbeddedIndex::open(&path, true).unwrap().origin().clone();
+    assert!(origin.run.is_some() && origin.source.is_some() && origin.model.is_some());
+    let token = ("Authorization", "Bearer secret");
+    let options = || gallerist_serve::Options { token: Some("secret".to_owned()), ..options() };
+    let served = || Running::start(fixture.contents_of(Gallery::open(&path, true).unwrap()), options());
+    let add = |server: &Running, path: &str, source: Option<&str>| -> String {
+        let png = square([200, 200, 200], 8);
+        let mut fields: Vec<(&str, Option<&str>, &[u8])> =
+            vec![("image", Some("x.png"), &png), ("path", None, path.as_bytes()), ("replace", None, b"true")];
+        fields.extend(source.map(|source| ("source", None, source.as_bytes())));
+        let answer = server.post_form("/api/v1/items", &[token], &fields);
+        assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+        answer.json()["id"].as_str().unwrap().to_owned()
+    };
+    let same = |what: &str| {
+        let read = EmbeddedIndex::open(&path, true).unwrap();
+        assert_eq!(*read.origin(), origin, "{what}");
+        read.sources().into_iter().map(|source| source.name).collect::<Vec<_>>()
+    };
+    for round in 0..2 {
+        let server = served();
+        assert_eq!(server.json("/api/v1/gallery")["run"], "one", "round {round}");
+        // Without a name of its own the source is that of the gallery.
+        let id = add(&server, &format!("grey/{round}.png"), None);
+        assert_eq!(id, item_id(Some("/photos"), &format!("grey/{round}.png")).to_string());
+        assert_eq!(same("add"), ["/photos"]);
+        let replaced = add(&server, "0/1.png", None);
+        assert_eq!(same("replace"), ["/photos"]);
+        for id in [id, replaced] {
+            assert_eq!(server.send("DELETE", &format!("/api/v1/items/{id}"), &[token], b"").status, 204);
+        }
+        assert_eq!(same("remove"), ["/photos"]);
+    }
+    let server = served();
+    let id = add(&server, "0/2.png", Some("telephone"));
+    assert_eq!(id, item_id(Some("telephone"), "0/2.png").to_string());
+    assert_eq!(same("another source"), ["/photos", "telephone"]);
+}
+
+#[test]
 fn items_come_and_go_in_an_index_and_outlive_the_server() {
     let fixture = Fixture::new();
     let path = fixture.path("gallery.index");
@@ -171,8 +221,21 @@ fn items_come_and_go_in_an_index_and_outlive_the_server() {
     assert_eq!(server.json(&format!("/api/v1/items/{id}"))["label"], "grey");
     let found = server.post_form("/api/v1/search/upload", &[], &[("image", None, &png)]).json();
     assert_eq!(found["results"][0]["id"], id.as_str());
-    // The same path again takes its place.
-    assert_eq!(server.post_form("/api/v1/items", &[token], &fields).json()["id"], id.as_str());
+    // The same again changes nothing; another image of that path takes its place on purpose only.
+    let again = server.post_form("/api/v1/items", &[token], &fields);
+    assert_eq!((again.status, &again.json()["id"]), (200, &json!(id)));
+    let other = square([200, 100, 200], 8);
+    let with = |image: &[u8], replace: &[u8]| {
+        let fields: [(&str, Option<&str>, &[u8]); 4] =
+            [("image", Some("x.png"), image), fields[1], fields[2], ("replace", None, replace)];
+        server.post_form("/api/v1/items", &[token], &fields)
+    };
+    let refused = with(&other, b"false");
+    assert_eq!(refused.status, 409);
+    assert!(refused.error().contains("would replace `grey/1.png`"), "{}", refused.error());
+    assert!(refused.error().contains("another embedding"), "{}", refused.error());
+    assert_eq!(with(&other, b"perhaps").status, 400);
+    assert_eq!((with(&other, b"true").status, with(&png, b"true").status), (201, 201));
     assert_eq!(server.json("/api/v1/gallery")["count"], 13);
     assert_eq!(server.get(&format!("/thumbnails/{id}")).status, 404, "its image is not kept");
 

@@ -1,9 +1,10 @@
 //! Pictures, and what is computed after the start.
 
 use crate::common::{Fixture, PER_CLASS, Running, holds, options, square};
-use gallerist_retrieval::index::stable_id;
+use gallerist_retrieval::file::{Source, Sources};
+use gallerist_retrieval::index::{Items, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
-use gallerist_serve::{Companion, Contents, Gallery, Images, Options};
+use gallerist_serve::{Companion, Contents, Gallery, Images, Options, Server};
 use serde_json::{Value, json};
 
 #[test]
@@ -172,12 +173,12 @@ fn label_sets_are_relevant_where_they_share_a_label() {
 }
 
 #[test]
-fn the_other_network_is_compared_among_the_images_that_both_have() {
+fn the_other_network_is_compared_image_by_image() {
     let folder = tempfile::tempdir().unwrap();
-    let labels = ["a", "a", "b", "b", "b"];
-    let ours = at_angles(&[0.0, 10.0, 11.0, 40.0, 90.0], &labels);
-    // Without the last, and the classes apart.
-    let theirs = at_angles(&[0.0, 1.0, 80.0, 90.0], &labels[..4]);
+    let labels = ["a", "a", "b", "b"];
+    let ours = at_angles(&[0.0, 10.0, 11.0, 40.0], &labels);
+    // The classes apart, and in another order.
+    let theirs = at_angles(&[0.0, 1.0, 80.0, 90.0], &labels).select(&[3, 1, 0, 2]);
     let (path, training) =
         (folder.path().join("other.safetensors"), folder.path().join("training.safetensors"));
     theirs.save(&path).unwrap();
@@ -213,13 +214,82 @@ fn the_other_network_is_compared_among_the_images_that_both_have() {
     assert_eq!(similar(&id(2), "&model=other").json()["results"][0]["id"], id(3));
     let body = json!({"ids": [id(2)], "k": 1, "model": "other"});
     assert_eq!(server.post_json("/api/v1/search", &body).json()["results"][0]["id"], id(3));
-    assert_eq!(similar(&id(4), "&model=other").status, 404, "the other has no such image");
 
     let leaks = server.ready("/api/v1/leaks");
     assert_eq!(leaks["total"], 1);
     let leak = &leaks["pairs"][0];
     let b = ["set", "path", "label"].map(|key| leak["b"][key].as_str().unwrap());
     assert_eq!((&leak["a"]["id"], b), (&id(3), ["training", "0.png", "b"]));
+}
+
+#[test]
+fn sets_that_differ_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.safetensors");
+    let refusal = |ours: EmbeddingSet, theirs: EmbeddingSet| {
+        theirs.save(&path).unwrap();
+        let gallery = Gallery::from_set("g.safetensors", ours).unwrap();
+        let contents = Contents { compare: Some(path.clone()), ..gallery.into() };
+        Server::bind(contents, options()).err().map(|error| {
+            assert!(error.hint().unwrap().contains("--source"));
+            error.to_string()
+        })
+    };
+    let set = |rows: usize, source: Option<&str>| {
+        let angles: Vec<f64> = (0..rows).map(|row| row as f64).collect();
+        let mut set = at_angles(&angles, &vec!["a"; rows]);
+        if let Some(source) = source {
+            set.name_source(source);
+        }
+        set
+    };
+    let message = refusal(set(5, None), set(9, None)).unwrap();
+    assert!(message.contains("0 of 5 are only in `g.safetensors`"), "{message}");
+    assert!(message.contains("4 of 9 are only in `"), "{message}");
+    assert!(message.ends_with("other.safetensors`: `5.png`, `6.png`, `7.png`, …"), "{message}");
+    let message = refusal(set(3, Some("/x/train")), set(3, Some("/x/test"))).unwrap();
+    assert!(message.contains("3 of 3 are only in `g.safetensors`: `0.png` of `/x/train`"), "{message}");
+    // A file of before sources were kept is told by its paths, unless those are of several sources.
+    assert_eq!(refusal(set(3, Some("/x/train")), set(3, None)), None);
+    let both = EmbeddingSet::concat(vec![set(3, Some("/x/train")), set(3, Some("/x/test"))], false).unwrap();
+    let message = refusal(both.clone(), set(3, None)).unwrap();
+    assert!(message.contains("`g.safetensors` holds several images with the path `0.png`"), "{message}");
+    assert_eq!(refusal(both.clone(), both.select(&[5, 1, 3, 0, 2, 4])), None);
+    let unnamed = EmbeddingSet { paths: None, ..set(3, None) };
+    assert!(refusal(set(3, None), unnamed).unwrap().contains("not all rows of"));
+}
+
+#[test]
+fn images_of_one_path_in_two_sources_are_shown_each_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let colours = [[250, 0, 0], [0, 250, 0]];
+    let mut sets = Vec::new();
+    for (name, colour) in ["train", "test"].iter().zip(colours) {
+        let source = folder.path().join(name);
+        std::fs::create_dir_all(source.join("a")).unwrap();
+        std::fs::write(source.join("a/1.png"), square(colour, 20)).unwrap();
+        let mut set = at_angles(&[f64::from(colour[0])], &["a"]);
+        set.paths = Some(vec!["a/1.png".to_owned()]);
+        set.sources = Some(Sources::one(Source::at(&source), 1));
+        sets.push(set);
+    }
+    let both = EmbeddingSet::concat(sets, false).unwrap();
+    let ids = Items::from_set(both.clone()).unwrap().ids().to_vec();
+    let gallery = || Gallery::from_set("g", both.clone()).unwrap();
+    let places: Vec<_> = gallery().sources().iter().map(|source| source.images.clone().unwrap()).collect();
+    let train = [folder.path().join("train")];
+    for (images, shown) in [
+        (Images::open_all(&places, 1 << 20, None).unwrap(), [true, true]),
+        (Images::open(folder.path(), 1 << 20, None).unwrap(), [true, true]),
+        (Images::open_all(&train, 1 << 20, None).unwrap(), [true, false]),
+    ] {
+        let server = Running::start(Contents { images: Some(images), ..gallery().into() }, options());
+        for ((id, colour), shown) in ids.iter().zip(colours).zip(shown) {
+            let answer = server.get(&format!("/images/{id}"));
+            assert_eq!(answer.status, if shown { 200 } else { 404 });
+            assert!(!shown || answer.body == square(colour, 20), "another image of the same path");
+        }
+    }
 }
 
 #[test]

@@ -139,7 +139,10 @@ pub(crate) struct Bench {
     pub(crate) common: Common,
 }
 
-/// Add embeddings to an index; an item whose id is there takes its place.
+/// Add embeddings to an index.
+///
+/// Items that are there unchanged are counted and left as they are. An item that would replace another, with the
+/// same source and path and another embedding, label or camera, is refused; --replace does it.
 #[derive(Debug, Args)]
 pub(crate) struct Add {
     /// The index; it is replaced when all of it is written
@@ -176,7 +179,7 @@ pub(crate) struct Remove {
 ///
 /// The collection is made where there is none. A push that was interrupted is resumed by the same
 /// command: what is there unchanged is recognised and not sent again. Items that are there and not in
-/// the files stay. While the server is away the push waits for it, see --patience.
+/// the files stay; one that would replace another is refused, unless --replace. While the server is away the push waits for it, see --patience.
 ///
 /// `index info`, `index search`, `index remove`, `search` and `evaluate` take the address of the
 /// collection in place of a file. MILVUS_TOKEN=USER:PASSWORD in the environment logs in.
@@ -219,6 +222,9 @@ pub(crate) struct ItemArgs {
     /// Where ids come from [default: paths where every file has them, else rows]
     #[arg(long, value_enum)]
     pub(crate) ids: Option<Ids>,
+    /// Put items in the place of those that are there under the same source and path
+    #[arg(long)]
+    pub(crate) replace: bool,
     /// Mix embeddings of two models, whose distances mean nothing to each other
     #[arg(long)]
     pub(crate) force: bool,
@@ -274,7 +280,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Ids {
-    /// From the hash of the path: the same image has the same id everywhere
+    /// From the hash of source and path: the same image has the same id everywhere
     Paths,
     /// The number of the row: in build and push from 0, in add from the largest id on
     Rows,

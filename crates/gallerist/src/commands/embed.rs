@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use gallerist::data::ImageSet;
+use gallerist::retrieval::file::Source;
 use gallerist::retrieval::search::Metric;
 use serde::Serialize;
 
 use super::{
-    Outcome, check_embeddings_file, embed_with_bar, model_of, on_device, save_embeddings, with_cache,
+    Failure, Outcome, check_embeddings_file, embed_with_bar, model_of, on_device, save_embeddings, with_cache,
     with_heads,
 };
 use crate::args::Embed;
@@ -33,7 +34,13 @@ pub(super) fn run(args: Embed) -> Outcome {
     let model = args.rows.of(with_heads(model, args.head, args.combine)?);
     let model = with_cache(model, args.cache.as_deref())?;
     let set = ImageSet::open_with(&args.images, &args.part.options())?;
+    if args.source.is_some() {
+        check_one_source(&set)?;
+    }
     let mut embedded = embed_with_bar(&model, set, "embedding")?;
+    if let Some(name) = args.source {
+        embedded.set.name_source(name);
+    }
     let run = std::path::absolute(&args.model.run).unwrap_or(args.model.run);
     embedded.set.run = Some(run.to_string_lossy().into_owned());
     save_embeddings(&embedded.set, &args.out, args.precision)?;
@@ -64,4 +71,18 @@ pub(super) fn run(args: Embed) -> Outcome {
         ));
     }
     Ok(ExitCode::from(u8::from(!summary.broken.is_empty())))
+}
+
+/// Refuses to give one name to images of several folders, whose paths may be the same.
+fn check_one_source(set: &ImageSet) -> Result<(), Failure> {
+    let mut names: Vec<String> = (0..set.sources()).map(|i| Source::name_of(set.source_root(i))).collect();
+    names.sort();
+    names.dedup();
+    match &names[..] {
+        [first, second, ..] => Err(Failure::new(
+            format!("--source names one source, and the images are of {}\n  `{first}` and `{second}`", names.len()),
+            Some("embed each source with a name of its own, and join the files with `gallerist convert`"),
+        )),
+        _ => Ok(()),
+    }
 }

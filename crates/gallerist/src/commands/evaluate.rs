@@ -69,6 +69,13 @@ pub(super) fn run(args: Evaluate) -> Outcome {
         let who = if model.is_some() { "the run" } else { "their file" };
         printer::note(&format!("rows are compared by {metric}; {who} declares {declared}"));
     }
+    if model.is_none() {
+        let what = if measured.gallery.is_some() { "queries" } else { "embeddings" };
+        eval::check_rows(measured.queries.embeddings.view(), metric, what)?;
+        if let Some(gallery) = &measured.gallery {
+            eval::check_rows(gallery.embeddings.view(), metric, "gallery")?;
+        }
+    }
     let report = match &args.html {
         None => measured.report()?,
         Some(page) => write_page(measured, &args, page)?,

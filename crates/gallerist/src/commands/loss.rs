@@ -52,6 +52,9 @@ pub(super) fn run(args: Loss) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let config = loss_from_settings(args.loss.as_deref(), args.preset.as_deref(), &settings(&args))?;
+    for out in [&args.gradient, &args.save_parameters].into_iter().flatten() {
+        super::check_output(out)?;
+    }
     let file = args.embeddings.expect("clap asks for it");
     let Rows { values, shape: [n, d], dtype, labels: mut names } =
         read(&file, args.labels.as_deref(), "--labels")?;

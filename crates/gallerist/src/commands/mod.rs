@@ -84,8 +84,14 @@ pub(crate) fn run(command: Command) -> Outcome {
     }
 }
 
+/// Refuses, before the work, what an output file cannot replace: a device, a pipe, a link.
+fn check_output(out: &Path) -> Result<(), Failure> {
+    Ok(gallerist::retrieval::prepare_to_write(out)?)
+}
+
 /// Refuses a name that embeddings of this precision cannot be written to.
 fn check_embeddings_file(out: &Path, precision: Precision) -> Result<(), Failure> {
+    check_output(out)?;
     let extension = out.extension().and_then(|extension| extension.to_str());
     match (extension, precision) {
         (Some("safetensors"), _) | (Some("npy"), Precision::F32) => Ok(()),

@@ -27,6 +27,7 @@ pub(super) fn run(kind: Kind) -> Outcome {
             draw(&args.out, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
         }
         Kind::Report(args) => {
+            super::check_output(&args.out)?;
             let runs = args.runs.iter().map(|run| RunDirectory::open(run));
             pages::comparison(&runs.collect::<gallerist::Result<Vec<_>>>()?)?.write(&args.out)?;
             written(&args.out)
@@ -37,6 +38,7 @@ pub(super) fn run(kind: Kind) -> Outcome {
 /// Checks the figure's name before the work, and writes the figure after it.
 fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> Outcome {
     Format::of(&out.out)?;
+    super::check_output(&out.out)?;
     figure()?.write(&out.out, out.theme.map(Into::into))?;
     written(&out.out)
 }

@@ -43,6 +43,9 @@ pub(super) fn run(args: Search) -> Outcome {
     if args.k == 0 {
         return Err(Failure::new("-k must be 1 or more, not 0", None));
     }
+    if let Some(page) = &args.html {
+        super::check_output(page)?;
+    }
     let gallery = Searched::open(&args.gallery)?;
     let metric = gallery.metric()?;
     let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, &gallery.origin())?;
@@ -172,7 +175,10 @@ impl Searched {
             }
             Self::Compact(compact, _) => {
                 let gallery = CompactGallery::new(compact.view(), metric)?;
-                let lists = gallery.search(queries, &SearchOptions { metric, ..SearchOptions::new(k) })?;
+                let lists = gallery.search(queries, &SearchOptions { metric, ..SearchOptions::new(k) });
+                // The search cannot know that what it read was no longer the file.
+                compact.check()?;
+                let lists = lists?;
                 let rows = distinct(lists.iter().flat_map(|(rows, _)| rows).map(|&row| row as usize));
                 return Ok((compact.select(&rows)?, Names::Rows(rows)));
             }
@@ -194,6 +200,7 @@ impl Searched {
             cameras: list(|item| &item.camera),
             model,
             source,
+            sources: None,
             run,
             metric,
             protocol: None,

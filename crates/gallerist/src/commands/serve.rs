@@ -162,8 +162,13 @@ fn images(args: &Serve, gallery: &Gallery, options: &Options) -> Result<Option<I
         return Ok(Some(open(path)?));
     }
     let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
-    let found = source.map(|source| {
-        let images = open(&source)?;
+    let several = || -> Vec<PathBuf> {
+        let places = gallery.sources().iter().filter_map(|source| source.images.as_ref().map(PathBuf::from));
+        places.filter(|place| place.exists()).collect()
+    };
+    let places = source.map_or_else(several, |source| vec![source]);
+    let found = (!places.is_empty()).then(|| {
+        let images = Images::open_all(&places, options.thumbnail_bytes, options.thumbnails.clone())?;
         images.check(gallery)?;
         Ok::<_, gallerist::serve::Error>(images)
     });

@@ -193,6 +193,7 @@ fn import(args: args::WeightsImport) -> Outcome {
 }
 
 fn export(args: args::WeightsExport) -> Outcome {
+    super::check_output(&args.out)?;
     let model = model_of(&args.model.run, args.model.checkpoint.into())?;
     let model = args.rows.of(with_heads(model, args.head, args.combine)?);
     match args.out.extension().and_then(|extension| extension.to_str()) {

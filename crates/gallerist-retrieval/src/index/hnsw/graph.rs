@@ -150,13 +150,17 @@ impl<'a> View<'a> {
     fn list(&self, level: u8, node: u32) -> &'a [u32] {
         let (start, length) = place(self.m, self.starts, level, node);
         let all = if level == 0 { self.base } else { self.upper };
-        &all[start..start + length]
+        // Of a node that is not on the level there may be no list: in a mapped file that somebody
+        // writes to. The search notices it at its end.
+        all.get(start..start + length).unwrap_or_default()
     }
 
     /// The neighbours of a node on a level it is on.
     #[inline]
     pub(super) fn neighbours(&self, level: u8, node: u32) -> impl Iterator<Item = u32> + 'a {
-        self.list(level, node).iter().copied().take_while(|&neighbour| neighbour != END)
+        // The end of a list is no node, nor is what a mapped file may hold that somebody writes to.
+        let nodes = self.levels.len();
+        self.list(level, node).iter().copied().take_while(move |&neighbour| (neighbour as usize) < nodes)
     }
 
     /// Asks for a node's list before it is needed.

@@ -35,6 +35,7 @@ use super::values::Values;
 use super::{
     IdLists, Index, IndexInfo, IndexKind, Item, ItemFilter, Items, Origin, check_items, check_queries,
 };
+use crate::file::Source;
 use crate::matrix::normalize;
 use crate::search::{Metric, SearchOptions, pair_scores, search};
 use crate::{Error, Matrix, MatrixView, Result};
@@ -151,8 +152,8 @@ impl HnswIndex {
     /// Reads an index whose rows and links stay in the file, which may be larger than memory. It
     /// cannot be changed. All of the file is read once, to check it.
     ///
-    /// The file must not be changed while it is mapped; replacing it, as [`save`](Self::save)
-    /// does, is safe.
+    /// What is said of changes to the file at [`ExactIndex::map`](super::ExactIndex::map) holds here
+    /// too.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -218,6 +219,13 @@ impl HnswIndex {
         &self.origin
     }
 
+    /// The sources of the items, in the order of their first item.
+    pub fn sources(&self) -> Vec<Source> {
+        let living: Vec<usize> = (0..self.alive.len()).filter(|&slot| self.alive[slot]).collect();
+        let sources = self.catalog.sources().map(|sources| sources.select(&living));
+        sources.map_or(vec![], |sources| sources.list().to_vec())
+    }
+
     /// The ids of all items that `filter` admits, rising.
     pub fn ids(&self, filter: &ItemFilter) -> Vec<u64> {
         self.catalog.admitted(filter, |slot| self.alive[slot]).into_iter().map(|(id, _)| id).collect()
@@ -237,11 +245,13 @@ impl HnswIndex {
         if self.slots.is_empty() {
             return Err(Error::Empty { what: "the index" });
         }
-        self.scan(
+        let found = self.scan(
             queries,
             k,
             (0..self.alive.len() as u32).filter(|&slot| self.alive[slot as usize]).collect(),
-        )
+        );
+        self.rows.check()?;
+        found
     }
 
     /// Nodes of the graph that are no items any more: removed or replaced.
@@ -315,7 +325,7 @@ impl HnswIndex {
         file::write(
             path,
             (self.metric, self.dimensions, &self.origin),
-            (self.rows.as_slice(), &self.catalog),
+            (&self.rows, &self.catalog),
             Some((&self.options, &self.alive, &self.graph)),
         )?;
         self.path = Some(path.to_owned());
@@ -452,6 +462,28 @@ impl Index for HnswIndex {
     }
 
     fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
+        let found = self.find(queries, k, filter);
+        self.rows.check()?;
+        found
+    }
+
+    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
+        let item = |&slot: &u32| self.catalog.item(slot as usize, self.rows_view().row(slot as usize));
+        let items = ids.iter().map(|id| self.slots.get(id).map(item)).collect();
+        self.rows.check()?;
+        Ok(items)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self.path.clone() {
+            Some(path) if self.changed => self.save(path),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl HnswIndex {
+    fn find(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
         check_queries(queries, k, self.metric, self.dimensions)?;
         if self.slots.is_empty() {
             return Err(Error::Empty { what: "the index" });
@@ -488,17 +520,5 @@ impl Index for HnswIndex {
             }
         }
         Ok(IdLists::from_candidates(k, self.metric, found))
-    }
-
-    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
-        let item = |&slot: &u32| self.catalog.item(slot as usize, self.rows_view().row(slot as usize));
-        Ok(ids.iter().map(|id| self.slots.get(id).map(item)).collect())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        match self.path.clone() {
-            Some(path) if self.changed => self.save(path),
-            _ => Ok(()),
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{self, Further, Listed, Plan, Report};
-use gallerist::retrieval::index::{EmbeddedIndex, Index, ItemFilter, stable_id};
+use gallerist::retrieval::index::{EmbeddedIndex, Index, ItemFilter, Items, stable_id};
 use gallerist::retrieval::search::Metric;
 
 use super::super::remote::{self, is_remote};
@@ -49,6 +49,7 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
     if args.metric.is_none() {
         options.metric = info.metric;
     }
+    eval::check_rows(set.embeddings.view(), info.metric, "queries")?;
     // The images that are in it are left out of their own lists.
     let own = args.embeddings.is_some().then(|| own_ids(&set, &items, &name)).transpose()?;
     let listed =
@@ -85,13 +86,15 @@ fn open(gallery: &Path) -> Result<Opened, Failure> {
     Ok(Opened { index: index.into(), items, metric })
 }
 
-/// The ids under which the rows of `set` were added: by their paths, or by their numbers.
+/// The ids under which the rows of `set` were added: by their sources and paths, by their paths alone
+/// where the index was built before sources were kept, or by their numbers.
 fn own_ids(set: &EmbeddingSet, gallery: &[(u64, Option<String>)], name: &str) -> Result<Vec<u64>, Failure> {
     let there: HashSet<u64> = gallery.iter().map(|&(id, _)| id).collect();
+    let by_source = Items::ids_by_path(set)?;
     let by_path = set.paths.as_ref().map(|paths| paths.iter().map(|path| stable_id(path)).collect());
     let by_row = (0..set.embeddings.rows() as u64).collect();
     let mut missing = 0;
-    for ids in by_path.into_iter().chain([by_row]) {
+    for ids in by_source.into_iter().chain(by_path).chain([by_row]) {
         let ids: Vec<u64> = ids;
         missing = ids.iter().filter(|id| !there.contains(id)).count();
         if missing == 0 {

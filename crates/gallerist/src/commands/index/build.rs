@@ -5,17 +5,18 @@ use std::process::ExitCode;
 
 use gallerist::retrieval::file::load_labels;
 use gallerist::retrieval::index::{
-    EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, ItemFilter, Items, stable_id,
+    Added, Addition, EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, ItemFilter, Items,
 };
 use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Error};
 
-use super::super::{Failure, Outcome, bar, set_threads};
+use super::super::{Failure, Outcome, bar, check_output, set_threads};
 use super::{open, report};
 use crate::args::index::{Add, Build, Ids, ItemArgs, Kind};
-use crate::printer::{self, count};
+use crate::printer::{self, count, grouped};
 
 pub(super) fn build(args: Build) -> Outcome {
+    check_output(&args.out)?;
     set_threads(args.common.threads);
     let sets = load(&args.embeddings, &args.items)?;
     let dimensions = sets[0].embeddings.cols();
@@ -29,29 +30,38 @@ pub(super) fn build(args: Build) -> Outcome {
         }
     };
     let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
-    upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
     index.save(&args.out)?;
-    let held = index.index().info()?.count;
-    report(&args.out, &index, args.common.json, &format!("{} read", count(given, "embedding")))?;
-    if held < given {
-        printer::warning(&format!(
-            "{} had the path of a later one and were replaced by it",
-            count(given - held, "item")
-        ));
+    let mut done = format!("{} read", count(given, "embedding"));
+    if added.unchanged > 0 {
+        done += &format!(", {} of them twice", grouped(added.unchanged));
     }
-    Ok(ExitCode::from(u8::from(held < given)))
+    if added.replaced > 0 {
+        done += &format!(", {} replaced by a later one", grouped(added.replaced));
+    }
+    report(&args.out, &index, args.common.json, (&done, None))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn add(args: Add) -> Outcome {
+    check_output(&args.index)?;
     set_threads(args.common.threads);
     let mut index = open(&args.index, false)?;
     let sets = load(&args.embeddings, &args.items)?;
-    let (given, before) = (sets.iter().map(|set| set.embeddings.rows()).sum(), index.index().info()?.count);
-    upsert(&mut index, sets, &args.items, &args.embeddings)?;
-    finish(&args.index, &mut index, args.compact)?;
-    let added = index.index().info()?.count - before;
-    let done = format!("{} read, {added} of them new", count(given, "embedding"));
-    report(&args.index, &index, args.common.json, &done)?;
+    let given = sets.iter().map(|set| set.embeddings.rows()).sum();
+    let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    if args.compact || added.new + added.replaced > 0 {
+        finish(&args.index, &mut index, args.compact)?;
+    }
+    let Added { new, unchanged, replaced } = added;
+    let mut done = format!("{} read, {} of them new", count(given, "embedding"), grouped(new));
+    if unchanged > 0 {
+        done += &format!(", {} there unchanged", grouped(unchanged));
+    }
+    if replaced > 0 {
+        done += &format!(", {} replaced", grouped(replaced));
+    }
+    report(&args.index, &index, args.common.json, (&done, Some(added)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,10 +126,7 @@ pub(in crate::commands) fn items(
         let name = file.display().to_string();
         let rows = set.embeddings.rows();
         let items = match (ids, &set.paths) {
-            (Ids::Paths, Some(paths)) => {
-                let ids = paths.iter().map(|path| stable_id(path)).collect();
-                Items::new(ids, set)?
-            }
+            (Ids::Paths, Some(_)) => Items::from_set(set).map_err(|error| of_file(&name, error))?,
             (Ids::Paths, None) => {
                 return Err(Failure::new(
                     format!("`{name}` names no paths to take ids from"),
@@ -147,27 +154,50 @@ pub(in crate::commands) fn of_file(name: &str, error: Error) -> Failure {
                 "embed it as the other items of the index were (`embed --normalize`), or mix them with --force",
             ),
         ),
+        Error::DuplicateId { path: Some(_), .. } => Failure::new(
+            format!("`{name}`: {error}"),
+            Some("images of one path need sources of their own: embed them with this version, or give --ids rows"),
+        ),
         other => Failure { message: format!("`{name}`: {other}"), hint: other.hint() },
     }
 }
 
+/// Adds the items of all files. Where one would replace another, of the index or of an earlier file,
+/// nothing is written.
 fn upsert(
     index: &mut EmbeddedIndex,
     sets: Vec<EmbeddingSet>,
     args: &ItemArgs,
     files: &[PathBuf],
-) -> Result<(), Failure> {
+) -> Result<Added, Failure> {
     let next = index.ids(&ItemFilter::default()).last().map_or(0, |id| id + 1);
+    let mut all = Added::default();
     for (name, items) in items(sets, args, files, next)? {
-        let bar = bar(items.len(), BAR);
-        let done = match index {
-            EmbeddedIndex::Exact(_) => index.index_mut().upsert(&items),
-            EmbeddedIndex::Hnsw(graph) => {
-                graph.upsert_with(&items, &mut |done, _| bar.set_position(done as u64))
-            }
-        };
-        bar.finish_and_clear();
-        done.map_err(|error| of_file(&name, error))?;
+        let added = add_file(index, &items, args.replace).map_err(|error| of_file(&name, error))?;
+        all.new += added.new;
+        all.unchanged += added.unchanged;
+        all.replaced += added.replaced;
     }
-    Ok(())
+    Ok(all)
+}
+
+fn add_file(index: &mut EmbeddedIndex, items: &Items, replace: bool) -> Result<Added, Error> {
+    let addition = Addition::of(index.index(), items)?;
+    if !replace {
+        addition.check(items)?;
+    }
+    let (gone, written) = addition.changes(items);
+    if !gone.is_empty() {
+        index.index_mut().remove(&gone)?;
+    }
+    let bar = bar(written.len(), BAR);
+    let done = match index {
+        _ if written.is_empty() => Ok(()),
+        EmbeddedIndex::Exact(_) => index.index_mut().upsert(&written),
+        EmbeddedIndex::Hnsw(graph) => {
+            graph.upsert_with(&written, &mut |done, _| bar.set_position(done as u64))
+        }
+    };
+    bar.finish_and_clear();
+    done.map(|()| addition.added())
 }

@@ -7,7 +7,9 @@ mod search;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gallerist::retrieval::index::{EmbeddedIndex, HnswOptions, IndexInfo, IndexKind, ItemFilter, is_index};
+use gallerist::retrieval::index::{
+    Added, EmbeddedIndex, HnswOptions, IndexInfo, IndexKind, ItemFilter, is_index,
+};
 use gallerist::retrieval::search::Metric;
 use serde::Serialize;
 
@@ -95,7 +97,12 @@ struct Summary {
     model: Option<String>,
     run: Option<String>,
     source: Option<String>,
+    /// The names of the items' sources.
+    sources: Vec<String>,
     bytes: u64,
+    /// What `add` did.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    added: Option<Added>,
 }
 
 fn summary(path: &Path, index: &EmbeddedIndex) -> Result<Summary, Failure> {
@@ -116,6 +123,8 @@ fn summary(path: &Path, index: &EmbeddedIndex) -> Result<Summary, Failure> {
         model: origin.model,
         run: origin.run,
         source: origin.source,
+        sources: index.sources().into_iter().map(|source| source.name).collect(),
+        added: None,
         bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
     })
 }
@@ -202,10 +211,14 @@ fn info(args: Info) -> Outcome {
         ]);
     }
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+    let source = match summary.source {
+        None if !summary.sources.is_empty() => summary.sources.join(", "),
+        source => or_unknown(source),
+    };
     facts.extend([
         ("model", or_unknown(summary.model)),
         ("run", or_unknown(summary.run)),
-        ("images from", or_unknown(summary.source)),
+        ("images from", source),
         ("bytes", grouped(summary.bytes as usize)),
     ]);
     print_facts(&facts)
@@ -223,11 +236,13 @@ fn remove(args: Remove) -> Outcome {
     if is_remote(&args.index) {
         return remove_from_collection(&args, &filter);
     }
+    super::check_output(&args.index)?;
     let mut index = open(&args.index, false)?;
     let ids = if filter.is_empty() { Vec::new() } else { index.ids(&filter) };
     let removed = index.index_mut().remove(&ids)?;
     build::finish(&args.index, &mut index, args.compact)?;
-    report(&args.index, &index, args.common.json, &format!("{} removed", count(removed, "item")))?;
+    let done = format!("{} removed", count(removed, "item"));
+    report(&args.index, &index, args.common.json, (&done, None))?;
     // Nothing removed is something to look at.
     Ok(ExitCode::from(u8::from(removed == 0 && !filter.is_empty())))
 }
@@ -253,8 +268,13 @@ fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> Outcome {
 }
 
 /// Says what was done, and what the index holds now.
-fn report(path: &Path, index: &EmbeddedIndex, json: bool, done: &str) -> Result<(), Failure> {
-    let summary = summary(path, index)?;
+fn report(
+    path: &Path,
+    index: &EmbeddedIndex,
+    json: bool,
+    (done, added): (&str, Option<Added>),
+) -> Result<(), Failure> {
+    let summary = Summary { added, ..summary(path, index)? };
     if json {
         return Ok(printer::json(&summary)?);
     }

@@ -30,6 +30,7 @@ struct Found {
     label: Option<String>,
     path: Option<String>,
     camera: Option<String>,
+    source: Option<String>,
 }
 
 pub(super) fn run(args: Search) -> Outcome {
@@ -114,6 +115,7 @@ fn results(items: &HashMap<u64, Item>, ids: &[u64], scores: &[f32]) -> Vec<Found
                 label: item.label.clone(),
                 path: item.path.clone(),
                 camera: item.camera.clone(),
+                source: item.source.clone(),
             })
         })
         .collect()

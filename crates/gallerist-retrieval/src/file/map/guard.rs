@@ -1,0 +1,189 @@
+//! SIGBUS in a mapped file is no end of the process.
+//!
+//! The first map of a process installs a handler of SIGBUS. When a page of a [`Guard`]ed range
+//! cannot be read, it maps zeros over it and over all that follows in the range, and the read goes
+//! on; [`Guard::lost`] tells. So libwayland treats the memory that it shares with its clients. A
+//! SIGBUS of any other address goes to the handler that was there before.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, Once};
+
+/// A range of addresses in which SIGBUS is handled, for as long as this lives.
+pub(super) struct Guard {
+    range: &'static Range,
+}
+
+/// One guarded range. Ranges are never freed, because a handler may be reading them; a range that is
+/// no longer needed is used again.
+struct Range {
+    /// Odd while `start` and `length` are being changed.
+    version: AtomicUsize,
+    start: AtomicUsize,
+    /// 0 for a range that nobody uses.
+    length: AtomicUsize,
+    lost: AtomicBool,
+    next: *const Range,
+}
+
+// SAFETY: `next` is set before the range is shared, and points to a range that is never freed.
+unsafe impl Sync for Range {}
+
+/// The ranges, the latest first.
+static RANGES: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
+static PAGE: AtomicUsize = AtomicUsize::new(4096);
+
+/// The handler that was there before.
+struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
+// SAFETY: it is written once, before the handler that reads it is installed.
+unsafe impl Sync for Previous {}
+static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::uninit()));
+
+impl Guard {
+    pub(super) fn new(start: usize, length: usize) -> Self {
+        static INSTALLED: Once = Once::new();
+        static CHANGES: Mutex<()> = Mutex::new(());
+        INSTALLED.call_once(install);
+        let _one_at_a_time = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let free = ranges().find(|range| range.length.load(Ordering::Acquire) == 0);
+        let range = free.unwrap_or_else(|| {
+            let next = RANGES.load(Ordering::Acquire);
+            let range: &'static Range = Box::leak(Box::new(Range {
+                version: AtomicUsize::new(0),
+                start: AtomicUsize::new(0),
+                length: AtomicUsize::new(0),
+                lost: AtomicBool::new(false),
+                next,
+            }));
+            RANGES.store(ptr::from_ref(range).cast_mut(), Ordering::Release);
+            range
+        });
+        range.lost.store(false, Ordering::Relaxed);
+        // A file of no bytes is never read; its range must not look free all the same.
+        range.set(start, length.max(1));
+        Self { range }
+    }
+
+    /// True when a page could not be read.
+    pub(super) fn lost(&self) -> bool {
+        self.range.lost.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.range.set(0, 0);
+    }
+}
+
+impl Range {
+    fn set(&self, start: usize, length: usize) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Start and end. Nothing while another thread is changing them: it is then not the range of the
+    /// thread that asks, which is reading from its own.
+    fn bounds(&self) -> Option<(usize, usize)> {
+        let version = self.version.load(Ordering::Acquire);
+        let (start, length) = (self.start.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let same = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+        same.then_some((start, start + length))
+    }
+}
+
+fn ranges() -> impl Iterator<Item = &'static Range> {
+    let mut next = RANGES.load(Ordering::Acquire).cast_const();
+    std::iter::from_fn(move || {
+        // SAFETY: every pointer in the list is null or to a range that is never freed.
+        let range = unsafe { next.as_ref() }?;
+        next = range.next;
+        Some(range)
+    })
+}
+
+fn install() {
+    // SAFETY: `sysconf` only reads; the action is a valid one, whose handler does only what a handler
+    // may (see there), and `PREVIOUS` is written while no handler reads it: `Once` lets one thread in,
+    // and the handler is there only afterwards.
+    unsafe {
+        if let Ok(size @ 1..) = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)) {
+            PAGE.store(size, Ordering::Release);
+        }
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGBUS, ptr::null(), &mut before) != 0 {
+            return;
+        }
+        (*PREVIOUS.0.get()).write(before);
+        fence(Ordering::SeqCst);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_bus_error as extern "C" fn(_, _, _) as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigemptyset(&mut action.sa_mask);
+        // Where it cannot be installed, SIGBUS ends the process, as it did before.
+        libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
+    }
+}
+
+/// Only atomic loads and stores and system calls: nothing that a signal could have interrupted.
+extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the system gives a valid `info`; of a fault it holds the address.
+    let (address, sent) = unsafe { ((*info).si_addr().addr(), (*info).si_code <= 0) };
+    let of_address = |range: &&Range| range.bounds().is_some_and(|(start, end)| (start..end).contains(&address));
+    if !sent
+        && let Some(range) = ranges().find(of_address)
+        && let Some((_, end)) = range.bounds()
+    {
+        let page = PAGE.load(Ordering::Acquire);
+        let first = address / page * page;
+        // SAFETY: `first..end` lies in a read-only map that a `FileMap` owns and that the interrupted
+        // thread is reading from, so that it is there until it is unmapped with these pages.
+        let zeros = unsafe {
+            libc::mmap(
+                ptr::without_provenance_mut(first),
+                end - first,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if zeros != libc::MAP_FAILED {
+            range.lost.store(true, Ordering::Release);
+            return;
+        }
+    }
+    // SAFETY: the handler was installed after `PREVIOUS` was written. A fault comes again when this
+    // returns, and meets the handler before; a signal that was sent is sent again.
+    unsafe {
+        libc::sigaction(libc::SIGBUS, (*PREVIOUS.0.get()).as_ptr(), ptr::null_mut());
+        if sent {
+            libc::raise(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_used_again_and_two_at_a_time_are_two() {
+        let (a, b) = (Guard::new(4096, 10), Guard::new(8192, 20));
+        assert!(!ptr::eq(a.range, b.range));
+        assert_eq!((a.range.bounds(), b.range.bounds()), (Some((4096, 4106)), Some((8192, 8212))));
+        drop(a);
+        let before = ranges().count();
+        let again: Vec<Guard> = (0..50).map(|at| Guard::new(at * 4096, 1)).collect();
+        drop(again);
+        let after = ranges().count();
+        (0..50).for_each(|at| drop(Guard::new(at * 4096, 1)));
+        assert!(after > before && ranges().count() == after, "freed ranges are used again");
+    }
+}
