@@ -61,14 +61,15 @@ pub fn write(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Prepares for a [`write`] to `path` that comes after long work: refuses what is no file, and
-/// removes the temporary files that killed writers left in its folder.
+/// Prepares for a [`write`] to `path` that comes after long work: refuses what is no file and a
+/// folder that is not there, and removes the temporary files that killed writers left in it.
 ///
 /// # Errors
-/// As [`check`].
+/// As [`check`], and when the folder cannot be looked at.
 pub fn prepare(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
     check(path)?;
+    fs::metadata(folder_of(path))?;
     sweep_once(folder_of(path));
     Ok(())
 }
@@ -139,6 +140,16 @@ fn sweep_once(folder: &Path) {
     }
 }
 
+/// Whether a file of this name is a temporary one of [`write`].
+///
+/// ```
+/// assert!(gallerist_files::is_stray(".config.toml.17-0.gallerist-tmp"));
+/// assert!(!gallerist_files::is_stray("config.toml"));
+/// ```
+pub fn is_stray(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(STRAY_SUFFIX)
+}
+
 /// Removes the temporary files that killed writers left in `folder`, and says how many. The file of
 /// a living writer is locked and stays.
 ///
@@ -148,10 +159,7 @@ pub fn sweep(folder: impl AsRef<Path>) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let stray = path
-            .file_name()
-            .and_then(OsStr::to_str)
-            .is_some_and(|name| name.starts_with('.') && name.ends_with(STRAY_SUFFIX));
+        let stray = path.file_name().and_then(OsStr::to_str).is_some_and(is_stray);
         // Nothing else is opened: a named pipe would wait for its writer.
         if !stray || !fs::symlink_metadata(&path).is_ok_and(|file| file.is_file()) {
             continue;
@@ -241,6 +249,15 @@ mod tests {
         fs::write(folder.path().join(".hidden"), b"of the user").unwrap();
         write(folder.path().join("c"), |file| file.write_all(b"c")).unwrap();
         assert_eq!(names(folder.path()), [".hidden", "c"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_noticed_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(prepare(folder.path().join("file")).is_ok() && names(folder.path()).is_empty());
+        let error = prepare(folder.path().join("no/file")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(prepare("file-beside-the-crate").is_ok());
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl MilvusIndex {
             }
         }
         let Some(paths) = set.paths.as_ref().filter(|_| set.sources.is_some()) else { return Ok(there) };
-        let missing = (0..items.len()).filter(|row| !there.contains_key(row) && set.source_of(*row).is_some());
+        let missing =
+            (0..items.len()).filter(|row| !there.contains_key(row) && set.source_of(*row).is_some());
         let missing: Vec<(usize, u64)> = missing.map(|row| (row, stable_id(&paths[row]))).collect();
         let ids: Vec<u64> = missing.iter().map(|&(_, id)| id).collect();
         let mut by_path = HashMap::new();

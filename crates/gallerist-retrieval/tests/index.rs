@@ -309,7 +309,8 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
         // As the server adds it: nothing is known but the item itself.
         let sources = Some(Sources::one(Source { name: "/photos".into(), images: None }, 1));
         let paths = Some(vec![path.to_owned()]);
-        let set = EmbeddingSet { paths, sources, model: Some("sha256:one".into()), ..clustered(1, 2, id).into() };
+        let set =
+            EmbeddingSet { paths, sources, model: Some("sha256:one".into()), ..clustered(1, 2, id).into() };
         Items::new(vec![id], set).unwrap()
     };
     for graph in [false, true] {
@@ -318,12 +319,12 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
         assert_eq!(wanted.run.as_deref(), Some("runs/one"));
         let source = Source { name: "/photos".into(), images: Some("photos".into()) };
         let changes: [(&str, &dyn Fn(&mut dyn Index)); 6] = [
-            ("add", &|index| drop(index.add(&item(7, "new.jpg"), false).unwrap())),
+            ("add", &|index| assert_eq!(index.add(&item(7, "new.jpg"), false).unwrap().new, 1)),
             ("upsert", &|index| index.upsert(&item(7, "new.jpg")).unwrap()),
-            ("replace", &|index| drop(index.add(&item(7, "other.jpg"), true).unwrap())),
+            ("replace", &|index| assert_eq!(index.add(&item(7, "other.jpg"), true).unwrap().replaced, 1)),
             ("remove", &|index| assert_eq!(index.remove(&[7]).unwrap(), 1)),
             ("nothing", &|_| {}),
-            ("add again", &|index| drop(index.add(&item(8, "new.jpg"), false).unwrap())),
+            ("add again", &|index| assert_eq!(index.add(&item(8, "new.jpg"), false).unwrap().new, 1)),
         ];
         for (what, change) in changes {
             let mut index = EmbeddedIndex::open(&path, false).unwrap();
@@ -379,7 +380,10 @@ fn embeddings_files_of_version_1_are_read_and_their_items_keep_their_ids() {
         assert_eq!(ids[0], stable_id("heron/1.jpg"));
         assert_eq!(ids[0], 6_069_892_831_450_089_690, "as links to it say");
         if code.is_some() {
-            assert_eq!(MappedCompact::open(&path).unwrap().select(&[4, 0]).unwrap().paths.unwrap()[0], "ü/1.jpg");
+            assert_eq!(
+                MappedCompact::open(&path).unwrap().select(&[4, 0]).unwrap().paths.unwrap()[0],
+                "ü/1.jpg"
+            );
         }
     }
 }
@@ -394,7 +398,8 @@ fn indices_of_version_1_are_read_changed_and_written_anew() {
             let wanted: Vec<_> = (0..count).map(|row| Some(items.item(row))).collect();
             assert_eq!(index.index().get(&items.ids()[..count]).unwrap(), wanted, "{name}");
             assert_eq!(index.origin().run.as_deref(), Some("/work/runs/one"));
-            let found = index.index().search(items.set().embeddings.select(&[2]).view(), 1, &ItemFilter::default());
+            let found =
+                index.index().search(items.set().embeddings.select(&[2]).view(), 1, &ItemFilter::default());
             assert_eq!(found.unwrap().ids(0), [items.ids()[2]], "{name}");
         }
         let path = folder.path().join(name);
@@ -405,9 +410,12 @@ fn indices_of_version_1_are_read_changed_and_written_anew() {
         set.name_source("/photos/train");
         let new = Items::from_set(EmbeddingSet { labels: Some(vec!["wren".into()]), ..set }).unwrap();
         let error = index.index_mut().add(&new, false).unwrap_err();
-        assert!(error.to_string().starts_with(
-            "`heron/2.jpg` of `/photos/train` would replace `heron/2.jpg` of an unknown source"
-        ), "{error}");
+        assert!(
+            error.to_string().starts_with(
+                "`heron/2.jpg` of `/photos/train` would replace `heron/2.jpg` of an unknown source"
+            ),
+            "{error}"
+        );
         assert_eq!(index.index_mut().add(&new, true).unwrap().replaced, 1);
         index.index_mut().flush().unwrap();
         let read = EmbeddedIndex::open(&path, true).unwrap();
@@ -438,12 +446,15 @@ fn an_index_that_is_cut_short_or_overwritten_in_place_is_an_error_and_no_signal(
             build().save(&path).unwrap();
             std::fs::metadata(&path).unwrap().len()
         };
-        let cut = |length: u64| std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let cut = |length: u64| {
+            std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap()
+        };
         let overwrite = |seed: u64| {
             let mut noise = seed;
             let bytes: Vec<u8> = (0..length)
                 .map(|_| {
-                    noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    noise =
+                        noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     (noise >> 56) as u8
                 })
                 .collect();

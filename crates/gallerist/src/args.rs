@@ -168,7 +168,8 @@ pub(crate) struct Evaluate {
     /// Where the run's network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", requires = "run", help_heading = INPUT)]
     pub(crate) device: Option<DeviceChoice>,
-    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others
+    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others. A .safetensors file
+    /// may hold labels of int32 or int64: docs/embeddings.md
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]

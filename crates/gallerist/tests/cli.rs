@@ -325,7 +325,9 @@ fn a_small_run_leaves_everything_behind_and_its_files_serve_the_other_commands()
         serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", text(&found.stderr)));
     for (a, b) in (0..3).map(|at| (&by_index[0]["results"][at], &lists[0]["results"][at])) {
         assert_eq!((&a["path"], &a["label"], &a["distance"]), (&b["path"], &b["label"], &b["distance"]));
-        assert_eq!(a["id"], gallerist::retrieval::index::stable_id(a["path"].as_str().unwrap()));
+        let source = gallerist::retrieval::file::Source::name_of(&root().join(zip));
+        let path = a["path"].as_str().unwrap();
+        assert_eq!(a["id"], gallerist::retrieval::index::item_id(Some(&source), path));
     }
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("Angelic/character01") && page.contains("data:image/png"));

@@ -110,7 +110,8 @@ fn damaged_files_and_values_that_are_no_numbers_are_refused() {
         assert!(message.contains(wanted), "{message}");
     }
     let zeros = folder.path().join("zeros.npy");
-    let euclidean = ["evaluate", "--embeddings", zeros.to_str().unwrap(), "--labels", labels, "--metric", "euclidean"];
+    let euclidean =
+        ["evaluate", "--embeddings", zeros.to_str().unwrap(), "--labels", labels, "--metric", "euclidean"];
     assert_eq!(gallerist(&euclidean).status.code(), Some(0));
     let huge = folder.path().join("huge.npy");
     gallerist::retrieval::file::npy::write_f64(&huge, &[2, 2], &[1.0, 2.0, 3.0, 1e300]).unwrap();

@@ -75,6 +75,59 @@ fn help_and_refusals_say_what_there_is() {
     assert!(refused("serve --gallery none.safetensors --token x").contains("--writable"));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_gallery_cut_short_while_it_is_served_is_an_error_and_the_server_lives() {
+    use gallerist::retrieval::{Code, EmbeddingSet, Matrix};
+
+    let dir = tempfile::tempdir().unwrap();
+    let values = (0..1200 * 512).map(|at| ((at * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+    let set = EmbeddingSet {
+        paths: Some((0..1200).map(|row| format!("{row}.png")).collect()),
+        ..Matrix::new(1200, 512, values).unwrap().into()
+    };
+    let at = |name: &str| dir.path().join(name);
+    set.save(at("f32.safetensors")).unwrap();
+    set.save_compact(at("bf16.safetensors"), Code::Bf16).unwrap();
+    for kind in ["exact", "hnsw"] {
+        let line = format!("index build f32.safetensors --kind {kind} --out {kind}.index");
+        assert_eq!(gallerist(dir.path(), &line).status.code(), Some(0));
+    }
+    for file in ["exact.index", "hnsw.index", "bf16.safetensors"] {
+        let line = format!("serve --gallery {file} --port 0 --analysis-limit 0");
+        let mut server = Served::start(dir.path(), &line);
+        let id =
+            server.json("/api/v1/items?offset=1100&limit=1")["items"][0]["id"].as_str().unwrap().to_owned();
+        let similar = format!("/api/v1/items/{id}/similar?k=5");
+        server.get(&similar);
+        // Searches before, while and after the file loses its end.
+        let answers = std::thread::scope(|scope| {
+            let searches: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| (0..25).map(|_| server.ask("GET", &similar, "", b"")).collect::<Vec<_>>())
+                })
+                .collect();
+            std::thread::sleep(std::time::Duration::from_millis(15));
+            std::fs::OpenOptions::new().write(true).open(at(file)).unwrap().set_len(5000).unwrap();
+            searches.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        for (status, body) in answers.into_iter().chain([server.ask("GET", &similar, "", b"")]) {
+            let body = String::from_utf8(body).unwrap();
+            assert!(
+                status == 200 || body.contains("was changed while it was in use"),
+                "{file}: {status} {body}"
+            );
+        }
+        let (status, body) = server.ask("GET", &similar, "", b"");
+        assert_eq!(status, 500, "{file}: {}", String::from_utf8_lossy(&body));
+        server.json("/api/v1/gallery");
+        assert!(server.child.try_wait().unwrap().is_none(), "{file}: the server lives");
+        let pid = server.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert_eq!(server.child.wait().unwrap().code(), Some(0), "{file}: it ends when told, by no signal");
+    }
+}
+
 #[test]
 fn a_served_run_finds_what_search_finds_and_stops_when_told() {
     let dir = tempfile::tempdir().unwrap();

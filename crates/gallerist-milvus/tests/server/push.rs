@@ -54,9 +54,15 @@ fn a_second_push_sends_only_what_has_changed() {
     let before = index.get(&items.ids()[6..10]).unwrap();
     let refused = index.push(&items, false, &mut |_| panic!("nothing is sent")).unwrap_err().to_string();
     assert!(refused.contains("`7.jpg` of an unknown source would replace"), "{refused}");
-    assert!(refused.contains("the label `class 7`, not `another`") && refused.contains("all 3 items"), "{refused}");
+    assert!(
+        refused.contains("the label `class 7`, not `another`") && refused.contains("all 3 items"),
+        "{refused}"
+    );
     assert_eq!(index.get(&items.ids()[6..10]).unwrap(), before);
-    assert_eq!(index.push(&items, true, &mut |_| {}).unwrap(), Pushed { items: 500, sent: 3, unchanged: 497 });
+    assert_eq!(
+        index.push(&items, true, &mut |_| {}).unwrap(),
+        Pushed { items: 500, sent: 3, unchanged: 497 }
+    );
     for row in [6, 7, 8, 9] {
         assert_eq!(index.get(&items.ids()[row..=row]).unwrap(), [Some(items.item(row))]);
     }
@@ -91,7 +97,10 @@ fn images_of_one_path_in_two_sources_are_two_items_and_unknown_sources_are_repla
     changed.labels.as_mut().unwrap()[5] = "another".to_owned();
     let changed = Items::from_set(changed).unwrap();
     let refused = old.push(&changed, false, &mut |_| {}).unwrap_err().to_string();
-    assert!(refused.contains("`5.jpg` of `/x/train` would replace `5.jpg` of an unknown source"), "{refused}");
+    assert!(
+        refused.contains("`5.jpg` of `/x/train` would replace `5.jpg` of an unknown source"),
+        "{refused}"
+    );
     assert_eq!(old.push(&changed, true, &mut |_| {}).unwrap(), pushed(1, 59));
     assert_eq!(old.get(&[changed.ids()[5], unknown.ids()[5]]).unwrap(), [Some(changed.item(5)), None]);
 }

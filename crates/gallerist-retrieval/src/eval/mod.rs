@@ -54,12 +54,12 @@ mod verification;
 use crate::search::Metric;
 use crate::{Matrix, Result};
 
-pub use input::check_rows;
 pub use average_precision::{average_precision, average_precision_trapezoid};
 pub use bootstrap::{Bootstrap, Interval, Intervals, Over};
 pub(crate) use by_rows::Rescore;
 pub use cmc::cmc_at_k;
 pub use few_shot::{FewShot, FewShotOptions, few_shot};
+pub use input::check_rows;
 pub use listed::{Listed, evaluate_index};
 pub use map_at_r::map_at_r;
 pub use measure::Measure;

@@ -519,7 +519,10 @@ mod tests {
 
         write_f64(&path, &[1, 3], &[0.1, 0.2, 1e300]).unwrap();
         let error = read_matrix(&path).unwrap_err();
-        assert!(error.to_string().ends_with("row 0, column 2 is 1e300; f32 holds values up to 3.4e38"), "{error}");
+        assert!(
+            error.to_string().ends_with("row 0, column 2 is 1e300; f32 holds values up to 3.4e38"),
+            "{error}"
+        );
         write_f64(&path, &[1, 1], &[f64::NEG_INFINITY]).unwrap();
         assert_eq!(read_matrix(&path).unwrap().as_slice(), [f32::NEG_INFINITY]);
         write_f64(&path, &[3], &[0.1, 0.2, 1e300]).unwrap();

@@ -137,7 +137,8 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
     let embeddings = match stored {
         Stored::F32(bytes) => Matrix::new(rows, cols, f32s(bytes))?,
         Stored::F64(bytes) => {
-            let values: Vec<f64> = bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
+            let values: Vec<f64> =
+                bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
             let values = npy::to_f32(&values, cols)
                 .map_err(|problem| refuse(path, problem, Some(npy::TOO_LARGE_FOR_F32)))?;
             Matrix::new(rows, cols, values)?
@@ -264,8 +265,8 @@ pub(crate) fn parse_sources(
     places: Option<Vec<u32>>,
     rows: usize,
 ) -> std::result::Result<Sources, String> {
-    let list: Vec<Source> = serde_json::from_str(text)
-        .map_err(|error| format!("its list of sources cannot be read: {error}"))?;
+    let list: Vec<Source> =
+        serde_json::from_str(text).map_err(|error| format!("its list of sources cannot be read: {error}"))?;
     let places = places.unwrap_or_else(|| vec![0; rows]);
     let places = places.into_iter().map(|place| (place != NO_SOURCE).then_some(place as usize));
     Sources::new(list, places).map_err(|error| error.to_string())
@@ -401,7 +402,7 @@ pub(crate) fn write_sealed(
         checksum.update(bytes);
         Ok(())
     })
-    .expect("a checksum takes every byte");
+    .map_err(|source| Error::io("write", path, source))?;
     let span = checksum_span(&header).expect("the checksum stands in the header");
     header[span].copy_from_slice(hex(&checksum.finalize()).as_bytes());
     write_atomically(path, |file| {
@@ -511,7 +512,8 @@ mod tests {
 
     #[test]
     fn rows_of_several_sources_and_of_none_come_back_with_them_in_every_precision() {
-        let named = |name: &str, images: Option<&str>| Source { name: name.into(), images: images.map(Into::into) };
+        let named =
+            |name: &str, images: Option<&str>| Source { name: name.into(), images: images.map(Into::into) };
         let list = || vec![named("/data/\"test\"", None), named("train", Some("/data/train"))];
         let embeddings = Matrix::new(3, 1, vec![1.0, -2.0, 0.0]).unwrap();
         for rows in [[Some(1), Some(0), Some(1)], [None, Some(0), None]] {
@@ -575,11 +577,16 @@ mod tests {
 
     #[test]
     fn a_finite_f64_that_no_f32_holds_is_named_as_it_is() {
-        let bytes: Vec<u8> = [1.0, 2.0, 3.0, -1e300f64].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            [1.0, 2.0, 3.0, -1e300f64].iter().flat_map(|value| value.to_le_bytes()).collect();
         let error = read(&foreign("F64", "[2,2]", &bytes)).unwrap_err();
-        assert!(error.to_string().ends_with("row 1, column 1 is -1e300; f32 holds values up to 3.4e38"), "{error}");
+        assert!(
+            error.to_string().ends_with("row 1, column 1 is -1e300; f32 holds values up to 3.4e38"),
+            "{error}"
+        );
         assert!(!error.hint().unwrap().contains("network"));
-        let infinite: Vec<u8> = [f64::INFINITY, f64::NAN].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let infinite: Vec<u8> =
+            [f64::INFINITY, f64::NAN].iter().flat_map(|value| value.to_le_bytes()).collect();
         let read = read(&foreign("F64", "[1,2]", &infinite)).unwrap();
         assert!(read.embeddings.check_finite("embeddings").is_err(), "an infinity is said to be one");
     }

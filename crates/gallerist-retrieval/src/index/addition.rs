@@ -126,15 +126,22 @@ fn without_source(
 /// not kept.
 fn is_same(items: &Items, row: usize, there: &Item) -> bool {
     let new = items.item(row);
-    let same_bits = new.embedding.iter().map(|value| value.to_bits()).eq(there.embedding.iter().map(|value| value.to_bits()));
+    let same_bits = new
+        .embedding
+        .iter()
+        .map(|value| value.to_bits())
+        .eq(there.embedding.iter().map(|value| value.to_bits()));
     let same_source = new.source == there.source || there.source.is_none();
-    same_bits && same_source && (&new.label, &new.path, &new.camera) == (&there.label, &there.path, &there.camera)
+    same_bits
+        && same_source
+        && (&new.label, &new.path, &new.camera) == (&there.label, &there.path, &there.camera)
 }
 
 /// What the item that is there has, and the new one has not.
 fn difference(new: &Item, there: &Item) -> String {
     let differs = |what: &str, new: &Option<String>, there: &Option<String>| {
-        let value = |text: &Option<String>| text.as_ref().map_or("none".to_owned(), |text| format!("`{text}`"));
+        let value =
+            |text: &Option<String>| text.as_ref().map_or("none".to_owned(), |text| format!("`{text}`"));
         (new != there).then(|| format!("the {what} {}, not {}", value(there), value(new)))
     };
     let source = differs("source", &new.source, &there.source).filter(|_| there.source.is_some());

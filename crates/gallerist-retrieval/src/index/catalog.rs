@@ -105,10 +105,11 @@ impl Catalog {
 
     /// The source of each row, where any has one.
     pub(super) fn sources(&self) -> Option<Sources> {
-        let list = self.sources.names.iter().map(|name| Source {
-            name: name.clone(),
-            images: self.images.get(name).cloned(),
-        });
+        let list = self
+            .sources
+            .names
+            .iter()
+            .map(|name| Source { name: name.clone(), images: self.images.get(name).cloned() });
         let rows = self.sources.codes.iter().map(|&code| (code != NONE).then_some(code as usize));
         Sources::new(list.collect(), rows).expect("every code names a source").or_none()
     }

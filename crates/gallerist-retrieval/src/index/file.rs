@@ -225,8 +225,7 @@ impl<'a> Reader<'a> {
             return Err(self.refuse("an id is not below 2^63"));
         }
         let [labels, paths, cameras] = ["labels", "paths", "cameras"].map(|name| self.list(name, slots));
-        let catalog =
-            Catalog::from_lists(ids, [labels?, paths?, cameras?], self.sources(slots)?.as_ref());
+        let catalog = Catalog::from_lists(ids, [labels?, paths?, cameras?], self.sources(slots)?.as_ref());
         let kind = match self.note("kind")? {
             "exact" => IndexKind::Exact,
             "hnsw" => IndexKind::Hnsw,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::Multipart;
 use axum::http::{HeaderMap, StatusCode, header};
+use gallerist_retrieval::Error::Replaces;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
-use gallerist_retrieval::Error::Replaces;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
 use sha2::{Digest, Sha256};

@@ -6,6 +6,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::extract::Json;
+use gallerist_retrieval::Error::Changed;
+
+use crate::Error;
 use crate::batch::Refused;
 use crate::images::Unreadable;
 
@@ -73,6 +76,9 @@ impl From<Refused> for Refusal {
         match refused {
             Refused::Busy => Self::busy(),
             Refused::Broken => Self::internal("the search broke off"),
+            Refused::Failed(error @ Error::Retrieval(Changed { .. })) => {
+                Self::internal(error.to_string()).hint("start the server again")
+            }
             Refused::Failed(error) => match error.hint() {
                 Some(hint) => Self::unprocessable(error.to_string()).hint(hint),
                 None => Self::unprocessable(error.to_string()),

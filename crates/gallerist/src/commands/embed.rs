@@ -8,8 +8,8 @@ use gallerist::retrieval::search::Metric;
 use serde::Serialize;
 
 use super::{
-    Failure, Outcome, check_embeddings_file, embed_with_bar, model_of, on_device, save_embeddings, with_cache,
-    with_heads,
+    Failure, Outcome, check_embeddings_file, embed_with_bar, model_of, on_device, save_embeddings,
+    with_cache, with_heads,
 };
 use crate::args::Embed;
 use crate::printer;
@@ -80,7 +80,10 @@ fn check_one_source(set: &ImageSet) -> Result<(), Failure> {
     names.dedup();
     match &names[..] {
         [first, second, ..] => Err(Failure::new(
-            format!("--source names one source, and the images are of {}\n  `{first}` and `{second}`", names.len()),
+            format!(
+                "--source names one source, and the images are of {}\n  `{first}` and `{second}`",
+                names.len()
+            ),
             Some("embed each source with a name of its own, and join the files with `gallerist convert`"),
         )),
         _ => Ok(()),

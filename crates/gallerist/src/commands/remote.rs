@@ -121,7 +121,9 @@ mod imp {
         let rows = parts.iter().map(|(_, items)| items.len()).sum();
         let bar = bar(rows, "sending {bar:30} {pos}/{len} items, {eta} left");
         for (name, items) in &parts {
-            let done = index.push(items, args.items.replace, &mut |done| bar.set_position((all.items + done.items) as u64));
+            let done = index.push(items, args.items.replace, &mut |done| {
+                bar.set_position((all.items + done.items) as u64)
+            });
             let pushed = done.map_err(|error| build::of_file(name, error.into()))?;
             all.items += pushed.items;
             all.sent += pushed.sent;

@@ -135,7 +135,8 @@ fn install() {
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the system gives a valid `info`; of a fault it holds the address.
     let (address, sent) = unsafe { ((*info).si_addr().addr(), (*info).si_code <= 0) };
-    let of_address = |range: &&Range| range.bounds().is_some_and(|(start, end)| (start..end).contains(&address));
+    let of_address =
+        |range: &&Range| range.bounds().is_some_and(|(start, end)| (start..end).contains(&address));
     if !sent
         && let Some(range) = ranges().find(of_address)
         && let Some((_, end)) = range.bounds()

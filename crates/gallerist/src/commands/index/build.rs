@@ -156,7 +156,9 @@ pub(in crate::commands) fn of_file(name: &str, error: Error) -> Failure {
         ),
         Error::DuplicateId { path: Some(_), .. } => Failure::new(
             format!("`{name}`: {error}"),
-            Some("images of one path need sources of their own: embed them with this version, or give --ids rows"),
+            Some(
+                "images of one path need sources of their own: embed them with this version, or give --ids rows",
+            ),
         ),
         other => Failure { message: format!("`{name}`: {other}"), hint: other.hint() },
     }
