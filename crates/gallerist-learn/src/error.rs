@@ -123,6 +123,22 @@ pub enum Error {
         /// The first failure.
         first: String,
     },
+    /// A run was stopped before its first step.
+    #[error("stopped before the first step, while {what}")]
+    Interrupted {
+        /// What was being done.
+        what: &'static str,
+    },
+    /// A file that a run names is no longer there.
+    #[error("cannot find `{}`\n  `{key}` of `{}` names it", path.display(), config.display())]
+    Moved {
+        /// The file.
+        path: PathBuf,
+        /// Dotted key.
+        key: &'static str,
+        /// The run's run file.
+        config: PathBuf,
+    },
     /// Images, decoding, sampling.
     #[error(transparent)]
     Data(#[from] gallerist_data::Error),
@@ -163,6 +179,10 @@ impl Error {
                 Some(format!("losses that take one: {}", LossConfig::with_memory().join(", ")))
             }
             Error::Diverged { hint, .. } | Error::TestImages { hint, .. } => Some(hint.clone()),
+            Error::Moved { key, config, .. } => Some(format!(
+                "put it back, or write where it is now into `{key}` of `{}`",
+                config.display()
+            )),
             Error::Data(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),
             _ => None,

@@ -183,7 +183,10 @@ impl Model {
             };
             return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
         }
-        Model::load(&path)
+        let mut model = Model::load(&path)?;
+        // The run file finds its images after the run was moved; the checkpoint names their old place.
+        model.config.data = RunConfig::load(&directory.config(), &[])?.data;
+        Ok(model)
     }
 
     /// Rows of length 1 (`true`), or as the network gives them, whatever the run's [metric](Self::metric).
@@ -259,7 +262,10 @@ impl Model {
         if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
             store = store.with_disk_cache(folder)?;
         }
-        self.embed_store(&Arc::new(store), threads, progress)
+        self.embed_store(&Arc::new(store), threads, &mut |done, all| {
+            progress(done, all);
+            Ok(())
+        })
     }
 
     /// The embedding of one decoded image, and the network's last feature maps.
@@ -296,7 +302,7 @@ impl Model {
         &self,
         store: &Arc<ImageStore>,
         threads: usize,
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<Embedded> {
         Ok(self.embed_with_items(store, threads, progress)?.0)
     }
@@ -348,12 +354,12 @@ impl Model {
         (tensors / views).max(1)
     }
 
-    /// The embeddings alone, with the index of the image of each row.
+    /// The embeddings alone, with the index of the image of each row. An error of `progress` ends it.
     pub(crate) fn embed_items(
         &self,
         store: &Arc<ImageStore>,
         threads: usize,
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<EmbeddedItems> {
         let set = store.set();
         let device = self.device.clone();
@@ -373,7 +379,7 @@ impl Model {
                 rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
                 items.extend(&batch.items);
             }
-            progress(items.len() + broken.len(), set.len());
+            progress(items.len() + broken.len(), set.len())?;
         }
         if items.is_empty() {
             let first = broken.first().map_or("there is none".into(), ToString::to_string);

@@ -243,3 +243,138 @@ fn a_metric_that_the_rows_contradict_is_refused() {
     let scaled = error("[evaluation]\nmetric = \"euclidean\"\ncombine = \"normalize_then_concat\"");
     assert!(scaled.contains("scales the rows"), "{scaled}");
 }
+
+/// Every key of the documented run file, the optional ones too, with a value of it.
+fn documented() -> Vec<(String, toml::Value)> {
+    fn keys(prefix: &str, table: &toml::Table, all: &mut Vec<(String, toml::Value)>) {
+        for (name, value) in table {
+            let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+            if let toml::Value::Table(inner) = value {
+                keys(&key, inner, all);
+            }
+            all.push((key, value.clone()));
+        }
+    }
+    let uncommented: String = DEFAULTS
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.starts_with('[') || rest.split_whitespace().nth(1) == Some("=") => {
+                format!("{rest}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let mut all = Vec::new();
+    keys("", &uncommented.parse().unwrap(), &mut all);
+    all
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_the_key_and_without_types_of_the_program() {
+    let program: &[&str] = &[
+        "usize", "u64", "u32", "f32", "f64", "i64", "bool", "struct", "enum", "variant", "sequence", "untagged",
+        "serde", "PathBuf", "Option", "expected a", "map,",
+    ];
+    let mut refused = 0;
+    for (key, value) in documented().into_iter().filter(|(key, _)| key.contains('.')) {
+        for wrong in ["abc def", "1.5", "-1", "true", "[[]]", "{ a = 1 }", "[1, \"x\"]", "\"\""] {
+            let setting = format!("{key}={wrong}");
+            let Err(error) = RunConfig::parse("", "`run.toml`", std::slice::from_ref(&setting)) else { continue };
+            refused += 1;
+            // The setting itself may hold any word.
+            let message = error.to_string().replace(&setting, "");
+            let leaf = key.rsplit('.').next().unwrap();
+            assert!(message.contains(leaf) || message.contains("unknown"), "{setting}: {message}");
+            let words: Vec<&str> = program.iter().copied().filter(|word| message.contains(word)).collect();
+            assert!(words.is_empty(), "{setting} (a {}): {words:?} in: {message}", value.type_str());
+        }
+    }
+    assert!(refused > 500, "{refused}");
+    let of = |setting: &str| message(&RunConfig::parse("", "`run.toml`", &[setting.into()]).unwrap_err());
+    assert!(of("train.steps=abc").contains("train.steps: wanted a whole number, found `abc`"), "{}", of("train.steps=abc"));
+    let error = message(&parse("[train]\nseed = 1\nsteps = \"many\"").unwrap_err());
+    assert!(error.contains("line 3: train.steps: wanted a whole number, found `many`"), "{error}");
+    let error = message(&parse("[network]\nkind = \"resnet\"\ndepth = \"50\"").unwrap_err());
+    assert!(error.contains("line 3: network.depth: wanted a whole number, found `50`"), "{error}");
+}
+
+#[test]
+fn one_value_is_taken_as_a_list_of_one() {
+    let config = RunConfig::parse(
+        "[data]\ntrain = \"birds\"\n[image]\nmean = 0.5",
+        "`run.toml`",
+        &["data.test=more/birds".into(), "evaluation.recall_at=5".into(), "evaluation.metrics=map".into()],
+    )
+    .unwrap();
+    assert_eq!(config.data.train, [std::path::Path::new("birds")]);
+    assert_eq!(config.data.test, [std::path::Path::new("more/birds")]);
+    assert_eq!((&config.image.mean[..], &config.evaluation.recall_at[..]), (&[0.5f32][..], &[5usize][..]));
+    assert_eq!(config.evaluation.metrics, ["map"]);
+}
+
+#[test]
+fn what_was_meant_is_suggested() {
+    for (setting, meant) in [
+        ("steps=5", "did you mean `train.steps`?"),
+        ("learning_rate=0.1", "did you mean `optimizer.learning_rate`?"),
+        ("recal_at=[1]", "did you mean `evaluation.recall_at`?"),
+        ("train.margin=0.2", "did you mean `loss.margin`?"),
+        ("train.stepz=1", "did you mean `steps`?"),
+        ("network.kind=resnet50", "did you mean `resnet` with `depth = 50`?"),
+        ("network.kind=ResNet-18", "did you mean `resnet` with `depth = 18`?"),
+        ("network.kind=mobilenetv2", "did you mean `mobilenet_v2`?"),
+        ("network.kind=bn-inception", "did you mean `bn_inception`?"),
+        ("optimizer.kind=adam", "did you mean `adamw`?"),
+        ("loss.name=triplet", "did you mean `triplet_semihard`?"),
+    ] {
+        let error = RunConfig::parse("", "`run.toml`", &[setting.into()]).unwrap_err();
+        assert_eq!(error.hint().as_deref(), Some(meant), "{setting}: {error}");
+    }
+    let error = parse("steps = 5").unwrap_err();
+    assert_eq!(error.hint().unwrap(), "did you mean `train.steps`?");
+}
+
+#[test]
+fn sizes_and_counts_beyond_any_machine_are_refused_with_the_limit() {
+    for (settings, key, limit) in [
+        (&["train.threads=1000000"][..], "train.threads", "at most 1024"),
+        (&["train.loader_threads=1000000"], "train.loader_threads", "at most 1024"),
+        (&["train.prefetch=100000000000"], "train.prefetch", "at most 1024"),
+        (&["train.steps=9000000000000000000"], "train.steps", "at most 1000000000"),
+        (&["train.accumulate=9000000000000000000"], "train.accumulate", "at most 65536"),
+        (&["data.cache_mib=99999999999999"], "data.cache_mib", "at most 1073741824"),
+        (&["evaluation.batch_size=9999999999"], "evaluation.batch_size", "at most 65536"),
+        (&["evaluation.bootstrap.resamples=999999999999"], "evaluation.bootstrap.resamples", "at most 1000000"),
+        (&["evaluation.few_shot.episodes=999999999999"], "evaluation.few_shot.episodes", "at most 1000000"),
+        (&["report.results=99999999999"], "report.results", "at most 1000"),
+        (&["sampler.images_per_class=99999999999"], "sampler.images_per_class", "at most 65536"),
+        (&["image.size=16384"], "sampler.classes_per_batch", "16.0 GiB in f32"),
+        (&["xbm.size=99999999999"], "xbm.size", "16.0 GiB in f32"),
+        (&["loss.name=soft_triple", "loss.centers=99999999999"], "loss.centers", "16.0 GiB in f32"),
+        (&["loss.name=struct_clust", "loss.refinements=99999999999"], "loss.refinements", "at most 1000"),
+    ] {
+        let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
+        let error = RunConfig::parse("", "`run.toml`", &settings).unwrap().validate().unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains(limit), "{settings:?}: {error}");
+    }
+}
+
+#[test]
+fn a_network_of_too_many_parameters_is_refused_before_memory_is_taken_for_it() {
+    use gallerist_learn::network::InputShape;
+    let input = InputShape { channels: 3, height: 28, width: 28 };
+    for settings in [
+        &["network.channels=[8, 2147483648]"][..],
+        &["network.channels=[9223372036854775807, 9223372036854775807]"],
+        &["network.dimensions=99999999999"],
+        &["network.kind=two_conv", "network.channels=[2147483648, 8]"],
+        &["network.kind=resnet", "network.depth=18", "network.hidden=99999999999"],
+        &["network.kind=mobilenet_v2", "network.dimensions=18446744073709551"],
+    ] {
+        let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
+        let config = RunConfig::parse("[image]\nsize = 28", "`run.toml`", &settings).unwrap();
+        let error = config.network.init(input, 1, &burn::tensor::Device::flex()).unwrap_err().to_string();
+        assert!(error.starts_with("`network` must be of at most 1,073,741,824 (4.0 GiB in f32)"), "{error}");
+        assert!(error.contains("alone has"), "{error}");
+    }
+}

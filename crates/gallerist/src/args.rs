@@ -153,10 +153,14 @@ pub(crate) struct Convert {
 /// sets: two images that share a label are relevant to each other, and the number of shared labels is
 /// the grade of NDCG. docs/metrics.md defines every metric.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "gallerist evaluate [OPTIONS] --run DIR\n       gallerist evaluate [OPTIONS] --embeddings FILE\n       \
+    gallerist evaluate [OPTIONS] --query FILE --gallery FILE"
+)]
 pub(crate) struct Evaluate {
     /// Run directory: embeds its test images again, or the images of --query and --gallery, and measures what its
     /// [evaluation] asks for
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
     pub(crate) run: Option<PathBuf>,
     /// Which of the run's checkpoints
     #[arg(long, value_enum, default_value_t = Which::Best, requires = "run", help_heading = INPUT)]

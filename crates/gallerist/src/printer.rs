@@ -1,5 +1,9 @@
 //! What the terminal shows: data on stdout, everything else on stderr.
+//!
+//! Names of files and labels may hold anything, sequences that steer a terminal among it. Whatever is printed goes
+//! through here, and characters that do not show themselves are written as escapes.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 
@@ -9,24 +13,25 @@ use serde::Serialize;
 pub(crate) fn error(message: &dyn Display, hint: Option<String>) {
     // A closed stderr leaves nobody to tell.
     let mut err = anstream::stderr().lock();
-    let _ = writeln!(err, "{BOLD_RED}error:{RESET} {message}");
+    let _ = writeln!(err, "{BOLD_RED}error:{RESET} {}", lines(&message.to_string()));
     if let Some(hint) = hint {
-        let _ = writeln!(err, "\n{BOLD_CYAN}hint:{RESET} {hint}");
+        let _ = writeln!(err, "\n{BOLD_CYAN}hint:{RESET} {}", lines(&hint));
     }
 }
 
 /// Prints `warning: …`.
 pub(crate) fn warning(message: &dyn Display) {
-    let _ = writeln!(anstream::stderr().lock(), "{BOLD_YELLOW}warning:{RESET} {message}");
+    let _ = writeln!(anstream::stderr().lock(), "{BOLD_YELLOW}warning:{RESET} {}", lines(&message.to_string()));
 }
 
 /// Prints a line for the reader, not for a pipe.
 pub(crate) fn note(message: &dyn Display) {
-    let _ = writeln!(anstream::stderr().lock(), "{message}");
+    let _ = writeln!(anstream::stderr().lock(), "{}", lines(&message.to_string()));
 }
 
 /// Writes text to stdout. A reader that has closed the pipe has had enough: that is no error.
 pub(crate) fn out(text: &str) -> std::io::Result<()> {
+    let text = escaped(text, |c| hidden(c) && !matches!(c, '\n' | '\t'), |c| c.escape_default().to_string());
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -36,9 +41,48 @@ pub(crate) fn out(text: &str) -> std::io::Result<()> {
 
 /// Writes a value to stdout as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
-    let mut text = serde_json::to_string_pretty(value).expect("plain data");
-    text.push('\n');
-    out(&text)
+    let text = serde_json::to_string_pretty(value).expect("plain data");
+    // JSON leaves characters above 0x7e as they are; a newline is the layout's.
+    let text = escaped(&text, |c| hidden(c) && c != '\n', |c| {
+        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    });
+    out(&format!("{text}\n"))
+}
+
+/// A name as one line that shows all its characters: control characters, and those that change the direction of
+/// text or take no place, as escapes such as `\u{1b}`.
+pub(crate) fn shown(name: &str) -> Cow<'_, str> {
+    escaped(name, hidden, |c| c.escape_default().to_string())
+}
+
+/// A message: its own line breaks are before indented text, an empty line or its end. Others come from a name.
+fn lines(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message.chars().peekable();
+    while let Some(c) = rest.next() {
+        let breaks = c == '\n' && (rest.peek().is_none_or(|next| matches!(next, ' ' | '\n')) || text.is_empty());
+        match breaks || (!hidden(c) && c != '\n') {
+            true => text.push(c),
+            false => text.extend(c.escape_default()),
+        }
+    }
+    text
+}
+
+fn escaped<'a>(text: &'a str, hides: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'a, str> {
+    if !text.chars().any(&hides) {
+        return Cow::Borrowed(text);
+    }
+    let all = text.chars().map(|c| if hides(c) { escape(c) } else { c.to_string() });
+    Cow::Owned(all.collect())
+}
+
+/// Characters that a terminal does not show as themselves.
+fn hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 const BOLD_RED: &str = "\x1b[1;31m";
@@ -67,7 +111,7 @@ impl Table {
             cells.len(),
             self.right.len()
         );
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| shown(cell).into_owned()).collect());
     }
 }
 
@@ -138,6 +182,20 @@ mod tests {
         assert_eq!(count(2, "query"), "2 queries");
         assert_eq!(duration(0.84), "0.8 s");
         assert_eq!(duration(125.0), "2 min 05 s");
+    }
+
+    #[test]
+    fn characters_that_steer_a_terminal_are_escaped() {
+        let name = "a\u{1b}[2J\u{202e}gnp.\u{9b}31m\nerror: no\u{7f}";
+        let escaped = "a\\u{1b}[2J\\u{202e}gnp.\\u{9b}31m\\nerror: no\\u{7f}";
+        assert_eq!(shown(name), escaped);
+        assert_eq!(lines(&format!("cannot read `{name}`\n  no such file\n\nhint")), format!(
+            "cannot read `{escaped}`\n  no such file\n\\nhint"
+        ));
+        assert_eq!(shown("Müller/鳥 \u{1f426}.jpg"), "Müller/鳥 \u{1f426}.jpg");
+        let mut table = Table::new(&["name"], &[false]);
+        table.row(vec!["a\nb".into()]);
+        assert_eq!(table.to_string(), "  name\n  a\\nb\n");
     }
 
     #[test]

@@ -89,8 +89,8 @@ pub enum View {
 /// The images a network reads.
 ///
 /// A pixel `v` of 0..255 becomes `(range * v / 255 - mean) / std`, with `1 - v / 255` in
-/// place of `v / 255` where `invert` is set. Networks from Caffe (BN-Inception) read `bgr = true`,
-/// `range = 255`, `mean = [104, 117, 123]`.
+/// place of `v / 255` where `invert` is set. Networks from Caffe read `bgr = true` and
+/// `range = 255`; the `mean` of BN-Inception is in `gallerist weights list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageConfig {

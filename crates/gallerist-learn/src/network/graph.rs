@@ -12,6 +12,7 @@ use gallerist_kernels::{ConvNorm, Shortcut, conv_norm_chain};
 
 use super::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool, at_least_f32};
 use super::{FreezeBatchNorm, InputShape};
+use crate::train::{MAX_PARAMETERS, numbers_in_words};
 use crate::{Error, Result};
 
 /// An operation with its parameters.
@@ -90,6 +91,8 @@ pub struct Network {
     deferred: Vec<bool>,
     /// The most values of maps and rows that an image takes at one time without gradients, the image included.
     values_at_once: usize,
+    /// Numbers of the largest result of a step for one image of the size it was made for.
+    largest_maps: usize,
 }
 
 /// Convolutions, batch norms and what follows, to be computed as one operation.
@@ -289,6 +292,26 @@ impl Network {
         let head = |&i: &usize| at_least_f32(values[i].clone().expect("heads are kept").rows());
         let heads = self.heads.iter().map(head);
         (heads.collect(), maps)
+    }
+
+    /// Numbers of the largest feature maps for one image of the size the network was made for.
+    pub(crate) fn largest_maps(&self) -> usize {
+        self.largest_maps
+    }
+
+    /// By how much the network shrinks an image: the product of the strides on the way to its last feature maps.
+    pub fn total_stride(&self) -> usize {
+        let mut strides = vec![1; self.steps.len()];
+        for (i, step) in self.steps.iter().enumerate() {
+            let own = match &step.op {
+                Op::Conv(conv) => conv.stride,
+                Op::Norm(norm) if norm.max_pool2 => 2,
+                Op::Fixed(Fixed { kind: FixedKind::MaxPool(pool) | FixedKind::AveragePool(pool) }) => pool.stride,
+                _ => 1,
+            };
+            strides[i] = own * step.inputs.iter().map(|&j| strides[j]).max().unwrap_or(1);
+        }
+        strides.into_iter().max().unwrap_or(1)
     }
 
     /// The network whose embeddings are what its linear heads are given, in the order of the heads.
@@ -497,6 +520,10 @@ pub(super) struct Builder<'a> {
     freeze: FreezeBatchNorm,
     /// Why the images' size does not fit.
     misfit: Option<String>,
+    /// Parameters so far. Above the limit no memory is taken for further ones, and `finish` refuses the network.
+    parameters: u128,
+    /// The layer with which the parameters became too many, and its own.
+    too_large: Option<(String, u128)>,
 }
 
 impl<'a> Builder<'a> {
@@ -509,6 +536,8 @@ impl<'a> Builder<'a> {
             epsilon: 1e-5,
             freeze: FreezeBatchNorm::None,
             misfit: None,
+            parameters: 0,
+            too_large: None,
         };
         let shape = Shape::Maps([input.channels, input.height, input.width]);
         let images = builder.fixed("images", FixedKind::Input, &[], shape);
@@ -518,6 +547,17 @@ impl<'a> Builder<'a> {
     /// Sets what the batch norms made from here on have in common.
     pub(super) fn batch_norm(&mut self, momentum: f64, epsilon: f64, freeze: FreezeBatchNorm) {
         (self.momentum, self.epsilon, self.freeze) = (momentum, epsilon, freeze);
+    }
+
+    /// Whether a layer with so many parameters may be made.
+    fn admits(&mut self, name: &str, parameters: &[usize]) -> bool {
+        let own = parameters.iter().fold(1u128, |product, &side| product.saturating_mul(side as u128));
+        self.parameters = self.parameters.saturating_add(own);
+        let admitted = self.parameters <= MAX_PARAMETERS as u128;
+        if !admitted {
+            self.too_large.get_or_insert_with(|| (name.into(), own));
+        }
+        admitted
     }
 
     fn push(&mut self, name: &str, op: Op, inputs: &[Node], shape: Shape) -> Node {
@@ -578,7 +618,12 @@ impl<'a> Builder<'a> {
         let [channels, height, width] = self.maps(x);
         let Kernel { size, stride, padding, .. } = kernel;
         let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], false));
-        let conv = Conv::new(&self.init, name, [channels, out], size, kernel.groups)
+        // What is refused is described on, with a layer of one channel in its place.
+        let (sides_of, groups) = match self.admits(name, &[channels / kernel.groups.max(1), out, size, size]) {
+            true => ([channels, out], kernel.groups),
+            false => ([1, 1], 1),
+        };
+        let conv = Conv::new(&self.init, name, sides_of, size, groups)
             .with_stride(stride)
             .with_padding(padding);
         let conv = if kernel.bias { conv.with_bias(&self.init) } else { conv };
@@ -594,7 +639,8 @@ impl<'a> Builder<'a> {
         };
         // New layers have no statistics yet that could be kept.
         let freeze = if Network::is_head(name) { FreezeBatchNorm::None } else { self.freeze };
-        let norm = BatchNorm::new(&self.init, channels, self.momentum)
+        let made = if self.admits(name, &[4, channels]) { channels } else { 1 };
+        let norm = BatchNorm::new(&self.init, made, self.momentum)
             .with_epsilon(self.epsilon)
             .with_activation(then)
             .frozen(freeze);
@@ -675,12 +721,15 @@ impl<'a> Builder<'a> {
 
     /// Feature maps as rows.
     pub(super) fn flatten(&mut self, x: Node) -> Node {
-        self.fixed("", FixedKind::Flatten, &[x], Shape::Row(self.maps(x).iter().product()))
+        let length = self.maps(x).iter().fold(1usize, |product, &side| product.saturating_mul(side));
+        self.fixed("", FixedKind::Flatten, &[x], Shape::Row(length))
     }
 
     /// Linear layer.
     pub(super) fn linear(&mut self, name: &str, x: Node, outputs: usize, bias: bool) -> Node {
-        let linear = Linear::new(&self.init, name, self.row(x), outputs, bias);
+        let inputs = self.row(x);
+        let made = if self.admits(name, &[inputs, outputs]) { [inputs, outputs] } else { [1, 1] };
+        let linear = Linear::new(&self.init, name, made[0], made[1], bias);
         self.push(name, Op::Linear(linear), &[x], Shape::Row(outputs))
     }
 
@@ -688,8 +737,19 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] where the images are too small for the network.
+    /// [`Error::Value`] where the images are too small for the network, or it has too many parameters.
     pub(super) fn finish(self, heads: &[Node], input: InputShape) -> Result<Network> {
+        if let Some((name, own)) = self.too_large {
+            return Err(Error::Value {
+                key: "network".into(),
+                wanted: format!("of at most {} parameters", numbers_in_words(MAX_PARAMETERS as u128)),
+                found: format!(
+                    "of {}: `{name}` alone has {}",
+                    numbers_in_words(self.parameters),
+                    numbers_in_words(own)
+                ),
+            });
+        }
         if let Some(wanted) = self.misfit {
             return Err(Error::Value {
                 key: "image.size".into(),
@@ -706,7 +766,12 @@ impl<'a> Builder<'a> {
         heads.iter().for_each(|&i| last_use[i] = usize::MAX);
         let deferred = deferred(&self.steps);
         let values_at_once = values_at_once(&self.steps, &self.shapes, &last_use, &deferred);
-        Ok(Network { steps: self.steps, heads, dimensions, last_use, deferred, values_at_once })
+        let numbers = |shape: &Shape| match shape {
+            Shape::Maps(sides) => sides.iter().fold(1usize, |product, &side| product.saturating_mul(side)),
+            Shape::Row(length) => *length,
+        };
+        let largest_maps = self.shapes.iter().map(numbers).max().unwrap_or(0);
+        Ok(Network { steps: self.steps, heads, dimensions, last_use, deferred, values_at_once, largest_maps })
     }
 }
 

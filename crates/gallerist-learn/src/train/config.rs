@@ -12,13 +12,14 @@ use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 
-use super::{LossTerm, LossTerms, Precision};
+use super::explain::{self, Fault};
+use super::{LossTerm, LossTerms, Precision, limits};
 use crate::device::DeviceChoice;
 use crate::loss::{LossConfig, preset};
 use crate::memory::XbmConfig;
-use crate::network::{Combine, HeadChoice, NetworkConfig};
+use crate::network::{Architecture, Combine, HeadChoice, NetworkConfig};
 use crate::optim::{OptimizerConfig, ScheduleConfig};
-use crate::{Error, Result};
+use crate::{Error, Result, weights};
 
 /// The run file with every key, its default and what it means.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -185,6 +186,10 @@ pub struct DataConfig {
     /// are kept; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_folder: Option<PathBuf>,
+    /// The run directory that this run file was written into; the program writes it. Paths that are gone are looked
+    /// for at the same place relative to where the run file is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_directory: Option<PathBuf>,
 }
 
 impl Default for DataConfig {
@@ -205,6 +210,7 @@ impl Default for DataConfig {
             rotation_classes: false,
             cache_mib: 1024,
             cache_folder: None,
+            run_directory: None,
         }
     }
 }
@@ -448,16 +454,8 @@ impl RunConfig {
             hint: Some("`gallerist config --print-defaults > run.toml` writes one with every key".into()),
         })?;
         let mut config = Self::parse(&text, &format!("`{}`", path.display()), settings)?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        let data = &mut config.data;
-        let images = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
-        let files = images.into_iter().flatten().chain(&mut config.network.weights);
-        for data in files {
-            let beside = base.join(&*data);
-            if data.is_relative() && !data.exists() && beside.exists() {
-                *data = beside;
-            }
-        }
+        config.find_files(path.parent().unwrap_or(Path::new("")));
+        config.suit_weights(&given(&text, settings));
         config.validate()?;
         Ok(config)
     }
@@ -480,16 +478,10 @@ impl RunConfig {
             |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
         let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
         forget_old_batch_size(&mut table);
-        for loss in losses(&mut table) {
-            refuse_miner(loss).map_err(|(reason, hint)| error(reason, hint))?;
-        }
-        // Deserialised from the text first: its errors know the line. A preset is expanded below.
-        let has_preset = losses(&mut table).any(|loss| loss.contains_key("preset"));
-        if !has_preset
-            && let Err(e) = toml::from_str::<RunConfig>(text)
-            && !e.message().starts_with("missing field")
-        {
-            return Err(error(at_line(text, &e), nearest_key(e.message())));
+        // The file by itself first: its faults have a line. A key that it lacks may come from a setting.
+        if let Err(Fault { key, reason, hint, missing: false }) = resolve(table.clone()) {
+            let line = key.and_then(|key| explain::line_of(text, &key));
+            return Err(error(line.map_or(String::new(), |line| format!("line {line}: ")) + &reason, hint));
         }
         for setting in settings {
             set(&mut table, setting).map_err(|(reason, hint)| Error::Config {
@@ -498,17 +490,13 @@ impl RunConfig {
                 hint: Some(hint),
             })?;
         }
-        for loss in losses(&mut table) {
-            expand_preset(loss).map_err(|(reason, hint)| error(reason, hint))?;
-        }
-        fill_in_defaults(&mut table);
-        table.try_into().map_err(|e: toml::de::Error| Error::Config {
+        resolve(table).map_err(|Fault { reason, hint, .. }| Error::Config {
             origin: match settings {
                 [] => origin.into(),
                 _ => format!("{origin} with `--set {}`", settings.join(" --set ")),
             },
-            reason: one_line(e.message()),
-            hint: nearest_key(e.message()),
+            reason,
+            hint,
         })
     }
 
@@ -535,6 +523,30 @@ impl RunConfig {
         let of_loss =
             |term: &LossTerm| term.loss.metric(self.train.normalize.unwrap_or(term.loss.normalized()));
         self.evaluation.metric.or_else(|| self.loss.0.first().map(of_loss)).unwrap_or_default()
+    }
+
+    /// Takes from the file of `network.weights` what the run file, as it was `given`, does not say: the layout of
+    /// MobileNetV2, and how images are prepared.
+    fn suit_weights(&mut self, given: &toml::Table) {
+        let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return };
+        let says = |section: &str, keys: &[&str]| {
+            let section = given.get(section).and_then(toml::Value::as_table);
+            keys.iter().any(|key| section.is_some_and(|section| section.contains_key(*key)))
+        };
+        if let Architecture::MobileNetV2(network) = &mut self.network.architecture
+            && !says("network", &["layout"])
+            && let Some(layout) = weights::layout_of(&path)
+        {
+            network.layout = layout;
+        }
+        let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
+        // The values of pixels belong together: a run file that says one of them says all.
+        if !says("image", &["channels", "mean", "std", "range", "bgr", "invert"]) {
+            known.apply(&mut self.image);
+        }
+        if !says("image", &["size"]) {
+            self.image.size = known.size;
+        }
     }
 
     /// The resolved run file as TOML.
@@ -594,6 +606,7 @@ impl RunConfig {
             }
         }
         self.network.validate()?;
+        limits::check(self)?;
         self.evaluation.plan()?;
         self.evaluation.head_choice().places(&self.network.heads())?;
         self.loss.validate(&self.network.heads(), self.xbm.as_ref())?;
@@ -612,6 +625,34 @@ fn forget_old_batch_size(table: &mut toml::Table) {
     if is_old && !evaluation.contains_key("memory_mib") {
         evaluation.remove("batch_size");
     }
+}
+
+/// The table of a run file that can be read, with the settings.
+fn given(text: &str, settings: &[String]) -> toml::Table {
+    let mut table = text.parse::<toml::Table>().unwrap_or_default();
+    for setting in settings {
+        // What is wrong with a setting was said when it was applied first.
+        let _ = set(&mut table, setting);
+    }
+    table
+}
+
+/// What a table says, with the defaults filled in.
+fn resolve(mut table: toml::Table) -> std::result::Result<RunConfig, Fault> {
+    for loss in losses(&mut table) {
+        refuse_miner(loss).and_then(|()| expand_preset(loss)).map_err(|(reason, hint)| Fault {
+            key: None,
+            reason,
+            hint,
+            missing: false,
+        })?;
+    }
+    let known = toml::Table::try_from(RunConfig::default()).expect("a run file is plain data");
+    explain::read(table, &known, |table| {
+        let mut table = table.clone();
+        fill_in_defaults(&mut table);
+        table.try_into().map_err(|e: toml::de::Error| e.message().to_string())
+    })
 }
 
 /// The tables `[loss]` or `[[loss]]`.
@@ -689,9 +730,10 @@ pub fn loss_from_settings(
     }
     expand_preset(&mut table).map_err(|(reason, hint)| error(reason, hint))?;
     refuse_miner(&table).map_err(|(reason, hint)| error(reason, hint))?;
-    let config: LossConfig = table
-        .try_into()
-        .map_err(|e: toml::de::Error| error(one_line(e.message()), nearest_key(e.message())))?;
+    let found = explain::read(table, &toml::Table::new(), |table| {
+        table.clone().try_into().map_err(|e: toml::de::Error| e.message().to_string())
+    });
+    let config: LossConfig = found.map_err(|Fault { reason, hint, .. }| error(reason, hint))?;
     config.validate()?;
     Ok(config)
 }
@@ -788,17 +830,6 @@ fn set(table: &mut toml::Table, setting: &str) -> std::result::Result<(), (Strin
 
 fn one_line(message: &str) -> String {
     message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
-}
-
-/// The known key nearest to the unknown one that serde's message names.
-fn nearest_key(message: &str) -> Option<String> {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    if !(message.starts_with("unknown field") || message.starts_with("unknown variant")) {
-        return None;
-    }
-    let unknown = quoted.next()?;
-    let known: Vec<&str> = quoted.collect();
-    did_you_mean(unknown, &known)
 }
 
 fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {

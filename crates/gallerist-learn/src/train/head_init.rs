@@ -8,6 +8,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_data::{ImageSet, ImageStore, Random, Transform};
 
 use super::RunConfig;
+use super::phase::Watch;
 use crate::model::Model;
 use crate::network::{HeadInit, InputShape, Network};
 use crate::{Error, Result};
@@ -22,18 +23,22 @@ const SHRINKAGE: f64 = 0.5;
 /// Rows whose mean distance gives a head its scale.
 const ROWS: usize = 1024;
 
+const EMBEDDING: &str = "embedding training images for the first head";
+const ANALYSING: &str = "computing the first head (discriminant analysis)";
+
 /// Begins the heads of `network` as `network.head_init` says, from the images of `set`, and gives them the scale
 /// that `network.head_distance` or the losses want ([`wanted_distance`]).
 ///
 /// # Errors
 ///
-/// [`Error::Value`] where a head is not linear or has more dimensions than there are images; errors of
+/// [`Error::Interrupted`] when the run is to stop; [`Error::Value`] where a head is not linear or has more dimensions than there are images; errors of
 /// reading images.
 pub(super) fn begin(
     network: Network,
     config: &RunConfig,
     input: InputShape,
     set: &ImageSet,
+    watch: &mut Watch<'_>,
 ) -> Result<Network> {
     let network_config = &config.network;
     let random = network_config.head_init == HeadInit::Random;
@@ -59,7 +64,8 @@ pub(super) fn begin(
     drawn.truncate(IMAGES);
     let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
     let model = Model::new(config.clone(), input, features).normalized(false);
-    let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut |_, _| {})?;
+    let mut embedding = |done, all| watch.phase(EMBEDDING, done, all);
+    let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut embedding)?;
     let rows = embedded.embeddings;
     let largest = network.dimensions.iter().copied().max().unwrap_or(0);
     if rows.rows() <= largest && !random {
@@ -73,15 +79,17 @@ pub(super) fn begin(
     let classes: Vec<u32> =
         embedded.items.iter().map(|&item| classes[drawn[item as usize] as usize]).collect();
     let mut network = network;
-    let mut first = 0;
+    let (mut first, heads) = (0, widths.len());
     for (head, width) in widths.into_iter().enumerate() {
         let part: Vec<&[f32]> = (0..rows.rows()).map(|row| &rows.row(row)[first..first + width]).collect();
+        let mut analysing =
+            |done| watch.phase(ANALYSING, head * (ITERATIONS + 1) + done, heads * (ITERATIONS + 1));
         let projection = match random {
             true => {
                 let (weight, bias) = network.head(head);
                 Projection { weight, bias }
             }
-            false => discriminant(&part, &classes, network.dimensions[head]),
+            false => discriminant(&part, &classes, network.dimensions[head], &mut analysing)?,
         };
         let Projection { weight, bias } = match wanted_distance(config, head) {
             Some(distance) => projection.scaled_to(distance, &part),
@@ -148,7 +156,15 @@ impl Projection {
 /// The first `dimensions` principal components of `rows` after a whitening that gives every direction the
 /// same variance within classes (linear discriminant analysis; Mikolajczyk & Matas 2007), scaled to a mean
 /// squared length of 1. Where rows are shorter than that, the further components are 0.
-fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projection {
+///
+/// `progress` is called with the iterations done of [`ITERATIONS`]; its error ends the computation.
+fn discriminant(
+    rows: &[&[f32]],
+    classes: &[u32],
+    dimensions: usize,
+    progress: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Projection> {
+    progress(0)?;
     let (count, width) = (rows.len(), rows[0].len());
     let mut sums: BTreeMap<u32, (f64, Vec<f64>)> = BTreeMap::new();
     let mut mean = vec![0f64; width];
@@ -181,11 +197,12 @@ fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projecti
     let mut shrunk = within;
     (0..width).for_each(|at| shrunk[at * width + at] += SHRINKAGE * variance);
 
+    progress(1)?;
     // S = L L^T: rows times L^-T have the covariance 1 within classes.
     let whitening = matrix(inverse_of_cholesky(shrunk, width), [width, width]);
     let whitened = whitening.clone().matmul(total).matmul(whitening.clone().transpose());
     let kept = dimensions.min(width);
-    let directions = largest_directions(&whitened, kept);
+    let directions = largest_directions(&whitened, kept, &mut |done| progress(1 + done))?;
     // Distances are the same for any basis of that space.
     let variance = host(directions.clone().transpose().matmul(whitened).matmul(directions.clone()));
     let variance: f64 = (0..kept).map(|at| variance[at * kept + at]).sum();
@@ -202,23 +219,28 @@ fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projecti
             bias[component] -= mean[at] * value;
         }
     }
-    Projection { weight, bias: bias.into_iter().map(|value| value as f32).collect() }
+    Ok(Projection { weight, bias: bias.into_iter().map(|value| value as f32).collect() })
 }
 
 /// An orthonormal basis, in columns, of the space in which a covariance `[n, n]` has its `count` largest
 /// variances, by orthogonal iteration. Directions with nearly the variance of others outside may be
 /// exchanged for these.
-fn largest_directions(covariance: &Tensor<2>, count: usize) -> Tensor<2> {
+fn largest_directions(
+    covariance: &Tensor<2>,
+    count: usize,
+    progress: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Tensor<2>> {
     let [n, _] = covariance.dims();
     let mut random = Random::new(0, "orthogonal iteration", 0, 0);
     let start: Vec<f64> = (0..n * count).map(|_| random.between(-1.0, 1.0)).collect();
     let start = TensorData::new(start, [n, count]);
     let mut basis = Tensor::<2>::from_data(start, (&covariance.device(), DType::F64));
-    for _ in 0..ITERATIONS {
+    for done in 0..ITERATIONS {
+        progress(done)?;
         // Twice, because the first time leaves an error of the square of what the product has stretched.
         basis = orthonormal(orthonormal(covariance.clone().matmul(basis)));
     }
-    basis
+    Ok(basis)
 }
 
 const ITERATIONS: usize = 50;
@@ -301,7 +323,7 @@ mod tests {
     fn directions_that_tell_classes_apart_come_first() {
         let (rows, classes) = rows();
         let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
-        let projection = discriminant(&views, &classes, 2);
+        let projection = discriminant(&views, &classes, 2, &mut |_| Ok(())).unwrap();
         let embedded: Vec<Vec<f64>> = views.iter().map(|row| embed(row, &projection, 2)).collect();
         let squares = embedded.iter().flatten().map(|value| value * value).sum::<f64>() / 600.0;
         assert!((squares - 1.0).abs() < 1e-4, "mean squared length {squares}");
@@ -343,7 +365,7 @@ mod tests {
         let axes = matrix(turned.concat()).matmul(matrix(mixed.concat()));
         let variances = [[5.0, 4.0, 0.5, 0.1]; 4].concat();
         let covariance = axes.clone().mul(matrix(variances)).matmul(axes.clone().transpose());
-        let found = largest_directions(&covariance, 2);
+        let found = largest_directions(&covariance, 2, &mut |_| Ok(())).unwrap();
         // The first two axes lie in the space found: nothing of them is lost by projecting to it.
         let lengths = host(found.transpose().matmul(axes).powi_scalar(2).sum_dim(0));
         assert!((lengths[0] - 1.0).abs() < 1e-9 && (lengths[1] - 1.0).abs() < 1e-9, "{lengths:?}");
@@ -354,9 +376,9 @@ mod tests {
     fn dimensions_beyond_those_of_the_features_stay_zero_and_equal_rows_stay_finite() {
         let rows = [[1.0f32, 2.0], [3.0, -1.0], [0.0, 0.5], [2.0, 2.0]];
         let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
-        let Projection { weight, .. } = discriminant(&views, &[0, 0, 1, 1], 4);
+        let Projection { weight, .. } = discriminant(&views, &[0, 0, 1, 1], 4, &mut |_| Ok(())).unwrap();
         assert!((0..2).all(|i| weight[i * 4] != 0.0 && weight[i * 4 + 2..][..2] == [0.0; 2]), "{weight:?}");
-        let Projection { weight, bias } = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2);
+        let Projection { weight, bias } = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2, &mut |_| Ok(())).unwrap();
         assert!(weight.iter().chain(&bias).all(|value| value.is_finite()), "{weight:?} {bias:?}");
     }
 

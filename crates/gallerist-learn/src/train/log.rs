@@ -1,11 +1,14 @@
 //! The log of a run: one JSON object a line in `log.jsonl`.
 //!
+//! The log is only ever appended to. A run that was killed and resumed has steps twice, those after its last
+//! checkpoint: a record `resumed` says that what came before with a larger step is void. [`read`] leaves it out.
+//!
 //! Every line has an `event`. Times differ from run to run; everything else is the same for the
 //! same run file, seed and number of threads.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -139,27 +142,23 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log, keeping of an older one only what was written up to `step`.
-    ///
-    /// A run that was killed may have logged steps its last checkpoint does not have; they will be
-    /// done again. A last line cut in the middle is dropped too.
+    /// Opens the log to append to it. What an earlier writer has written stays as it is; a last line that a killed
+    /// writer left incomplete is ended, and [`read`] passes over it.
     ///
     /// # Errors
     ///
     /// When the file cannot be read or written.
-    pub fn open(path: &Path, step: usize) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let error = |action, source| Error::Io { action, path: path.into(), source };
-        if path.exists() {
-            let kept: Vec<Record> = read(path)?.into_iter().filter(|record| record.step() <= step).collect();
-            gallerist_retrieval::file::write_atomically(path, |file| {
-                for record in &kept {
-                    serde_json::to_writer(&mut *file, record)?;
-                    file.write_all(b"\n")?;
-                }
-                Ok(())
-            })?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(|e| error("create", e))?;
+        if ends_within_a_line(&mut file).map_err(|e| error("read", e))? {
+            file.write_all(b"\n").map_err(|e| error("write", e))?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(|e| error("create", e))?;
         Ok(Log { path: path.into(), file, events: None })
     }
 
@@ -190,20 +189,83 @@ impl Log {
     }
 }
 
-/// The records of a log, up to the first line that is not whole.
+fn ends_within_a_line(file: &mut File) -> std::io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+/// The records of a log: of what was done twice, because the run was killed and resumed from an earlier checkpoint,
+/// only the later.
+///
+/// Lines that are not whole are passed over.
 ///
 /// # Errors
 ///
 /// When the file cannot be read.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let error = |source| Error::Io { action: "read", path: path.into(), source };
-    let file = File::open(path).map_err(error)?;
-    let mut records = Vec::new();
-    for line in BufReader::new(file).lines() {
-        match serde_json::from_str(&line.map_err(error)?) {
-            Ok(record) => records.push(record),
-            Err(_) => break,
+    let mut file = BufReader::new(File::open(path).map_err(error)?);
+    let mut records: Vec<Record> = Vec::new();
+    let mut line = Vec::new();
+    while file.read_until(b'\n', &mut line).map_err(error)? > 0 {
+        // A killed writer may have cut a line within a character, too.
+        if let Ok(record) = serde_json::from_slice::<Record>(&line) {
+            if let Record::Resumed { step } = record {
+                records.retain(|earlier| earlier.step() <= step);
+            }
+            records.push(record);
         }
+        line.clear();
     }
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(step: usize, loss: f32) -> Record {
+        Record::Step(Step { step, loss, ..Step::default() })
+    }
+
+    fn losses(path: &Path) -> Vec<(usize, f32)> {
+        let records = read(path).unwrap();
+        let of = |record: &Record| match record {
+            Record::Step(step) => Some((step.step, step.loss)),
+            _ => None,
+        };
+        records.iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn old_bytes_stay_and_the_later_of_a_step_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = Log::open(&path).unwrap();
+        // 0.1 f32 written by another program, with more digits than this one writes.
+        log.write(&step(1, 0.5)).unwrap();
+        log.write(&step(2, 0.25)).unwrap();
+        drop(log);
+        let mut old = std::fs::read(&path).unwrap();
+        old = String::from_utf8(old).unwrap().replace("0.25", "0.250000001").into_bytes();
+        old.extend(b"{\"event\":\"step\",\"step\":3,\"lo\xc3");
+        std::fs::write(&path, &old).unwrap();
+
+        let mut log = Log::open(&path).unwrap();
+        log.write(&Record::Resumed { step: 1 }).unwrap();
+        log.write(&step(2, 0.125)).unwrap();
+        drop(log);
+        let new = std::fs::read(&path).unwrap();
+        assert!(new.starts_with(&old), "the old bytes have changed");
+        assert_eq!(new[old.len()], b'\n');
+        assert_eq!(losses(&path), [(1, 0.5), (2, 0.125)]);
+        // Nothing is appended to a log that ends with a whole line.
+        drop(Log::open(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), new);
+    }
 }

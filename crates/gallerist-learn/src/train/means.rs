@@ -22,6 +22,7 @@ pub(super) fn compute(
     config: &RunConfig,
     images_per_class: usize,
     step: usize,
+    progress: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<ClassMeans> {
     let labels = set.labels().expect("a sampler by classes has labels");
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); set.class_names().len()];
@@ -35,7 +36,7 @@ pub(super) fn compute(
     }
     let classes: Vec<u32> = drawn.iter().map(|&image| labels[image as usize]).collect();
     let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
-    let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut |_, _| {})?;
+    let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, progress)?;
     let d = embedded.embeddings.cols();
     let mut sums = vec![0f64; members.len() * d];
     let mut counts = vec![0u32; members.len()];

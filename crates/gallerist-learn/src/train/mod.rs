@@ -20,10 +20,15 @@ mod diagnostics;
 mod directory;
 mod evaluation;
 mod events;
+mod explain;
 mod head_init;
+pub mod limits;
 pub mod log;
 mod means;
+mod notices;
 mod objective;
+mod phase;
+mod places;
 mod precision;
 pub mod profile;
 mod rank_watch;
@@ -35,9 +40,12 @@ pub use config::{
     DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig,
     ValidationConfig, Which, nearest,
 };
-pub use directory::RunDirectory;
+pub use directory::{RunDirectory, State};
 pub use evaluation::{NO_PROTOCOL, measures, protocol, published_protocol};
+pub use limits::MAX_PARAMETERS;
+pub(crate) use limits::numbers_in_words;
 pub use objective::{LossTerm, LossTerms};
+pub use phase::Phase;
 pub use precision::{LossScale, Precision};
 pub use profile::Profile;
 pub use rank_watch::RankWatch;

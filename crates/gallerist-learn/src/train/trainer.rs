@@ -21,15 +21,17 @@ use super::crossing::Crossing;
 use super::diagnostics::Diagnostics;
 use super::log::{Log, Record, Step};
 use super::objective::{Memories, Objective};
+use super::phase::Watch;
 use super::validation::Validation;
 use super::{
-    LossScale, Precision, Profile, RankWatch, RunConfig, RunDirectory, Which, head_init, means, open_test,
+    LossScale, Phase, Precision, Profile, RankWatch, RunConfig, RunDirectory, State, Which, head_init, limits,
+    means, notices, open_test,
 };
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::device::{DeviceChoice, OpenDevice, on_device};
 use crate::loss::{Labels, Progress, Queries};
 use crate::model::{Model, description};
-use crate::network::{InputShape, Network};
+use crate::network::{HeadInit, InputShape, Network};
 use crate::optim::{Optimizer, Part, clip_by_global_norm, multiply};
 use crate::pairwise::host;
 use crate::{Error, Result, checkpoint, params, weights};
@@ -42,6 +44,9 @@ pub trait Observer {
     fn validation(&mut self, _step: usize, _evaluation: &Evaluation, _best: bool) {}
     /// Something the user should look at.
     fn warning(&mut self, _message: &str) {}
+    /// Something other than steps has begun or has come further. It is over with the next step or validation, or
+    /// when the call returns.
+    fn phase(&mut self, _phase: &Phase) {}
 }
 
 impl Observer for () {}
@@ -100,7 +105,15 @@ pub struct Trainer {
     test_notes: Vec<String>,
     profile: Option<Profile>,
     moved_from: Option<String>,
+    head_seconds: Option<f64>,
 }
+
+const READING_IMAGES: &str = "reading the training images";
+const READING_TEST: &str = "reading the test images";
+const BUILDING: &str = "building the network";
+const READING_WEIGHTS: &str = "reading the weights";
+const MEANS: &str = "computing the class means";
+const VALIDATING: &str = "validating";
 
 /// What has been warned of, each once.
 #[derive(Debug, Default)]
@@ -120,26 +133,60 @@ impl Trainer {
     /// When the run file's values are out of range, its images cannot be read or cannot form its
     /// batches, or the directory holds something already.
     pub fn start(config: &RunConfig, directory: &Path) -> Result<Self> {
+        Self::start_with(config, directory, &mut (), &AtomicBool::new(false))
+    }
+
+    /// [`start`](Self::start), watched by `observer`, and given up when `stop` is raised.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), and [`Error::Interrupted`]; then no run directory was made.
+    pub fn start_with(
+        config: &RunConfig,
+        directory: &Path,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
         config.validate()?;
         // Everything that can fail for the user's reasons fails before the directory is made.
+        RunDirectory::check(directory)?;
+        let begun = Instant::now();
+        let mut watch = Watch::new(observer, stop);
+        watch.phase(READING_IMAGES, 0, 0)?;
         let (train, validation) = open_training(config)?;
         let mut test_notes = Vec::new();
+        watch.phase(READING_TEST, 0, 0)?;
         if let Some(test) = open_test(config)? {
             test.plan(&config.evaluation)?;
             test_notes = test.notes(&config.evaluation);
         }
+        watch.phase(BUILDING, 0, 0)?;
         let mut parts = Parts::new(config, train, validation)?;
         let mut pretrained = None;
         if let Some(path) = &config.network.weights {
+            watch.phase(READING_WEIGHTS, 0, 0)?;
             let (network, report) = weights::load(parts.network, weights::read(path)?)?;
             (parts.network, pretrained) = (network, Some(report));
         }
-        parts.network = head_init::begin(parts.network, config, parts.input, parts.store.set())?;
+        limits::check_maps(&parts.network, parts.sampler.batch_size())?;
+        let notices = notices::of_start(config, &parts.network, parts.store.set());
+        let opened = begun.elapsed();
+        parts.network = head_init::begin(parts.network, config, parts.input, parts.store.set(), &mut watch)?;
+        let head_seconds = (begun.elapsed() - opened).as_secs_f64();
+        let config = &config.located_from(directory);
         let directory = RunDirectory::create(directory, config)?;
         let mut trainer = parts.into_trainer(config, directory, 0)?;
         trainer.pretrained = pretrained;
         trainer.test_notes = test_notes;
+        if config.network.head_init != HeadInit::Random {
+            trainer.seconds = head_seconds;
+            trainer.head_seconds = Some(head_seconds);
+        }
         trainer.save(Which::Last)?;
+        for message in notices {
+            observer.warning(&message);
+            trainer.log.write(&Record::Warning { step: 0, message })?;
+        }
         Ok(trainer)
     }
 
@@ -159,9 +206,35 @@ impl Trainer {
     ///
     /// As [`resume`](Self::resume); when the device is not there.
     pub fn resume_on(directory: &Path, device: Option<DeviceChoice>) -> Result<Self> {
-        let directory = RunDirectory::open(directory)?;
+        Self::resume_with(directory, device, &mut (), &AtomicBool::new(false))
+    }
+
+    /// [`resume_on`](Self::resume_on), watched by `observer`, and given up when `stop` is raised. A run that was
+    /// stopped before its first checkpoint is started from its run file.
+    ///
+    /// # Errors
+    ///
+    /// As [`resume_on`](Self::resume_on), and [`Error::Interrupted`].
+    pub fn resume_with(
+        directory: &Path,
+        device: Option<DeviceChoice>,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        let at = directory;
+        let directory = RunDirectory::open_to_write(at)?;
         let mut config = RunConfig::load(&directory.config(), &[])?;
         config.train.device = device.unwrap_or(config.train.device);
+        config.check_files(&directory.config(), &["data.train"])?;
+        match State::of(at)? {
+            State::Begun { .. } => {
+                drop(directory);
+                return Self::start_with(&config, at, observer, stop);
+            }
+            State::Started => {}
+            _ => return Err(directory.without_checkpoint()),
+        }
+        Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
         let path = directory.checkpoint(Which::Last);
         let mut last = Checkpoint::load(&path)?;
         let bad = |reason: String| Error::Checkpoint {
@@ -212,7 +285,9 @@ impl Trainer {
         }
         let before = if last.header.device.is_empty() { "cpu" } else { &last.header.device };
         trainer.moved_from = (before != trainer.opened.kind()).then(|| before.to_string());
-        trainer.log.write(&Record::Resumed { step: trainer.step })?;
+        if !trainer.is_finished() {
+            trainer.log.write(&Record::Resumed { step: trainer.step })?;
+        }
         Ok(trainer)
     }
 
@@ -243,7 +318,7 @@ impl Trainer {
             LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
         let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
         while self.step < self.config.train.steps {
-            let end = self.refresh_sampler()?;
+            let end = self.refresh_sampler(observer)?;
             // The loader works ahead; up to `end` it knows what the batches will be.
             let mut loader = Loader::new(self.store.clone(), self.plan(end), options)?;
             while self.step < end {
@@ -296,14 +371,18 @@ impl Trainer {
 
     /// Computes the class means anew where the sampler wants them now, and returns the step up to which its
     /// batches are known.
-    fn refresh_sampler(&mut self) -> Result<usize> {
+    fn refresh_sampler(&mut self, observer: &mut dyn Observer) -> Result<usize> {
         let steps = self.config.train.steps;
         let Some(refresh) = self.sampler.refresh() else { return Ok(steps) };
         if self.class_means.is_none() || self.step.is_multiple_of(refresh.every) {
             let start = Instant::now();
             let model = self.model();
             let set = self.store.set().clone();
-            let found = means::compute(&model, &set, &self.config, refresh.images_per_class, self.step)?;
+            let found =
+                means::compute(&model, &set, &self.config, refresh.images_per_class, self.step, &mut |done, total| {
+                    observer.phase(&Phase { what: MEANS, done, total });
+                    Ok(())
+                })?;
             self.take_means(found);
             self.seconds += start.elapsed().as_secs_f64();
         }
@@ -505,8 +584,12 @@ impl Trainer {
     fn validate(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let Some(store) = &self.validation else { return Ok(()) };
         let model = self.model();
+        let mut progress = |done, total| {
+            observer.phase(&Phase { what: VALIDATING, done, total });
+            Ok(())
+        };
         let (embedded, items) =
-            model.embed_with_items(store, self.config.train.loader_threads, &mut |_, _| {})?;
+            model.embed_with_items(store, self.config.train.loader_threads, &mut progress)?;
         let evaluation = Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?;
         let metric = &self.config.validation.metric;
         let value = evaluation.metrics[metric.as_str()];
@@ -576,6 +659,16 @@ impl Trainer {
     /// Seconds of training so far, validations left out.
     pub fn seconds(&self) -> f64 {
         self.seconds
+    }
+
+    /// Of these, the seconds that computing the first heads took ([`HeadInit`]), where the run was started just now.
+    pub fn head_seconds(&self) -> Option<f64> {
+        self.head_seconds
+    }
+
+    /// Whether all steps are done.
+    pub fn is_finished(&self) -> bool {
+        self.step >= self.config.train.steps
     }
 
     /// The best validation so far.
@@ -679,7 +772,7 @@ impl Parts {
     }
 
     fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {
-        let mut log = Log::open(&directory.log(), step)?;
+        let mut log = Log::open(&directory.log())?;
         if config.log.tensorboard {
             log = log.with_events(&directory.tensorboard(), step)?;
         }
@@ -712,6 +805,7 @@ impl Parts {
             test_notes: Vec::new(),
             profile: None,
             moved_from: None,
+            head_seconds: None,
         })
     }
 }

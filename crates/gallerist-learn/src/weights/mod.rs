@@ -30,6 +30,7 @@ mod http;
 mod names;
 mod onnx;
 mod pickle;
+mod preprocessing;
 mod protobuf;
 mod pytorch;
 mod sources;
@@ -44,7 +45,9 @@ pub use fetch::{Fetched, fetch};
 pub use file::read;
 pub use names::Names;
 pub use onnx::{OnnxOptions, save_onnx};
-pub use sources::{SOURCES, Source};
+pub use preprocessing::Preprocessing;
+pub(crate) use preprocessing::layout_of;
+pub use sources::{BN_INCEPTION, Images, SOURCES, Source};
 
 use crate::network::Network;
 use crate::network::graph::{Op, Slot};
@@ -159,7 +162,11 @@ pub fn load(network: Network, weights: Weights) -> Result<(Network, Report)> {
             absent.len(),
             slots.len()
         );
+        let keys: Vec<&str> = tensors.keys().map(String::as_str).collect();
         let hint = match tensors.keys().next() {
+            _ if let Some((whose, network)) = preprocessing::identify(&keys) => {
+                format!("its names are {whose}: use the [network] {network}")
+            }
             Some(key) => {
                 format!(
                     "it has `{key}`, {:?}: these are weights of another network",

@@ -1,7 +1,9 @@
 //! Weights that can be had in public.
 
+use super::Preprocessing;
+
 /// A file of weights in public.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Source {
     /// What it is called here.
     pub name: &'static str,
@@ -11,11 +13,47 @@ pub struct Source {
     pub sha256: &'static str,
     /// The `[network]` it fits.
     pub network: &'static str,
-    /// What it was trained on, and how the images were prepared.
+    /// What it was trained on.
     pub about: &'static str,
+    /// How its publisher says that images are to be prepared.
+    pub images: Images,
 }
 
-const IMAGENET: &str = "ImageNet-1k; RGB 224, mean 0.485 0.456 0.406, std 0.229 0.224 0.225";
+/// The preparation of images as the publisher of weights gives it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Images {
+    /// Height and width.
+    pub side: usize,
+    /// Subtracted from each channel.
+    pub mean: [f32; 3],
+    /// Divides each channel.
+    pub std: [f32; 3],
+    /// Value of a white pixel before that.
+    pub range: f32,
+    /// Blue first, red last.
+    pub bgr: bool,
+}
+
+impl From<Images> for Preprocessing {
+    fn from(images: Images) -> Self {
+        let Images { side, mean, std, range, bgr } = images;
+        Preprocessing { mean: mean.to_vec(), std: std.to_vec(), range, bgr, ..Preprocessing::rgb(side) }
+    }
+}
+
+/// torchvision's, and the model zoo's of MXNet, which also has these values for its MobileNetV2.
+const TORCHVISION: Images =
+    Images { side: 224, mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], range: 1.0, bgr: false };
+
+/// torchvision's `GoogLeNet_Weights`, whose weights come from TF-Slim: it transforms its input to these values.
+const GOOGLENET: Images = Images { side: 224, mean: [0.5; 3], std: [0.5; 3], range: 1.0, bgr: false };
+
+/// `pretrained_settings` of `bninception` in Cadene's pretrained-models.pytorch, the publisher of the file. The Caffe
+/// models of the papers subtract 104 117 123; the difference is 5 of 255 in red.
+pub const BN_INCEPTION: Images =
+    Images { side: 224, mean: [104.0, 117.0, 128.0], std: [1.0; 3], range: 255.0, bgr: true };
+
+const IMAGENET: &str = "ImageNet-1k";
 
 /// torchvision's weights of the networks of this crate, and the BN-Inception that the papers start from.
 ///
@@ -28,6 +66,7 @@ pub const SOURCES: &[Source] = &[
         sha256: "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
         network: "kind = \"resnet\", depth = 18",
         about: IMAGENET,
+        images: TORCHVISION,
     },
     Source {
         name: "resnet34-v1",
@@ -35,6 +74,7 @@ pub const SOURCES: &[Source] = &[
         sha256: "b627a593bcbe140c234610266fe4f8ae95ea42fc881d091c9b6052e6b1d0590f",
         network: "kind = \"resnet\", depth = 34",
         about: IMAGENET,
+        images: TORCHVISION,
     },
     Source {
         name: "resnet50-v1",
@@ -42,6 +82,7 @@ pub const SOURCES: &[Source] = &[
         sha256: "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
         network: "kind = \"resnet\", depth = 50",
         about: IMAGENET,
+        images: TORCHVISION,
     },
     Source {
         name: "resnet50-v2",
@@ -49,20 +90,23 @@ pub const SOURCES: &[Source] = &[
         sha256: "11ad3fa62ca79e40addfd354a8ec4b7c75143b3038b8d2a807fbc68deab379ca",
         network: "kind = \"resnet\", depth = 50",
         about: IMAGENET,
+        images: TORCHVISION,
     },
     Source {
         name: "googlenet-v1",
         url: "https://download.pytorch.org/models/googlenet-1378be20.pth",
         sha256: "1378be20a8e875cf1568b8a71654e704449655e34711a959a38b04fb34905cef",
         network: "kind = \"googlenet\"",
-        about: "ImageNet-1k; RGB 224, mean 0.5, std 0.5",
+        about: IMAGENET,
+        images: GOOGLENET,
     },
     Source {
         name: "bn_inception",
         url: "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth",
         sha256: "52deb473314542a5c2f87e9e6f26f4ca42fe863d15f986414dbae8c2dfdd2353",
         network: "kind = \"bn_inception\"",
-        about: "ImageNet-1k; BGR 224, range 255, mean 104 117 123",
+        about: IMAGENET,
+        images: BN_INCEPTION,
     },
     Source {
         name: "mobilenet_v2-v1",
@@ -70,6 +114,7 @@ pub const SOURCES: &[Source] = &[
         sha256: "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
         network: "kind = \"mobilenet_v2\"",
         about: IMAGENET,
+        images: TORCHVISION,
     },
     Source {
         name: "mobilenet_v2-v2",
@@ -77,6 +122,7 @@ pub const SOURCES: &[Source] = &[
         sha256: "7ebf99e03e254b273379b23edca7ec0da9f48273b23a332b93c1c99d49e86e8f",
         network: "kind = \"mobilenet_v2\"",
         about: IMAGENET,
+        images: TORCHVISION,
     },
 ];
 
@@ -90,6 +136,23 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_documentation_has_the_values_of_this_list() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/networks.md");
+        let documented = std::fs::read_to_string(path).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        for images in SOURCES.iter().map(|source| source.images) {
+            let list = |values: [f32; 3]| match values {
+                [a, b, c] if a == b && b == c => format!("{a}"),
+                values => format!("[{}]", values.map(|value| value.to_string()).join(", ")),
+            };
+            let mean = list(images.mean);
+            assert!(documented.contains(&mean), "docs/networks.md lacks the mean {mean}");
+        }
+        assert!(!documented.contains("104, 117, 123]"), "two means for BN-Inception");
+        let shown = Preprocessing::from(BN_INCEPTION).to_string();
+        assert_eq!(shown, "BGR 224, range 255, mean 104 117 128");
+    }
 
     #[test]
     fn a_checksum_agrees_with_the_digits_in_the_files_name() {

@@ -37,6 +37,16 @@ pub fn prepare_to_write(path: impl AsRef<Path>) -> Result<()> {
     gallerist_files::prepare(path).map_err(|source| Error::io("write", path, source))
 }
 
+/// Whether a file of this name is a temporary one of [`write_atomically`].
+///
+/// ```
+/// use gallerist_retrieval::file::is_stray;
+/// assert!(is_stray(".config.toml.17-0.gallerist-tmp") && !is_stray("config.toml"));
+/// ```
+pub fn is_stray(name: &str) -> bool {
+    gallerist_files::is_stray(name)
+}
+
 /// Removes the temporary files that killed writers left in `dir`, and says how many.
 ///
 /// A file whose writer still lives is locked and stays.

@@ -14,7 +14,7 @@ use std::path::Path;
 use crate::search::Metric;
 use crate::{Code, Error, Matrix, Result};
 
-pub use atomic::{prepare_to_write, sweep_stray_files, write_atomically};
+pub use atomic::{is_stray, prepare_to_write, sweep_stray_files, write_atomically};
 pub use label_list::load_labels;
 pub use mapped::{MappedCompact, MappedMatrix};
 pub(crate) use sources::NONE as NO_SOURCE;

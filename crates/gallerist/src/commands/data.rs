@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 use gallerist::data::{ImageSet, Inspection, inspect};
 
-use super::{Outcome, bar};
+use super::{Outcome, bar, working};
 use crate::args::{Data, DataCommand, DataInfo};
 use crate::printer::{self, Table, count, grouped};
 
 /// Broken files, missing images and leaks that are named in the text; JSON has all.
 const SHOWN: usize = 5;
+
+pub(super) const DECODING: &str = "decoding {wide_bar} {pos}/{len} images, {eta} left";
 
 pub(super) fn run(args: Data) -> Outcome {
     match args.command {
@@ -19,17 +21,20 @@ pub(super) fn run(args: Data) -> Outcome {
 
 fn info(args: DataInfo) -> Outcome {
     let options = args.part.options();
-    let set = ImageSet::open_with(&args.path, &options)?;
-    let test = match &args.test[..] {
-        [] => None,
-        test => Some(ImageSet::open_with(test, &options)?),
-    };
+    let (set, test) = working("reading the images' names", || {
+        let set = ImageSet::open_with(&args.path, &options)?;
+        let test = match &args.test[..] {
+            [] => None,
+            test => Some(ImageSet::open_with(test, &options)?),
+        };
+        Ok::<_, gallerist::data::Error>((set, test))
+    })?;
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
     let total = set.len() + test.as_ref().map_or(0, ImageSet::len);
-    let bar = bar(total, "decoding {bar:30} {pos}/{len} images, {eta} left");
+    let bar = bar(total, DECODING);
     let found = inspect(&set, test.as_ref(), threads, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     match args.json {
@@ -63,7 +68,7 @@ fn text(found: &Inspection) -> String {
         let protocol = layout.protocol().map_or(String::new(), |name| format!(" (protocol {name})"));
         format!(": {}{protocol}", layout.title())
     });
-    let mut text = format!("{}{layout}\n\n", found.source);
+    let mut text = format!("{}{layout}\n\n", printer::shown(&found.source));
     let range = |[least, most]: [usize; 2]| match (least, most) {
         (0, _) => "-".to_owned(),
         (a, b) if a == b => grouped(a),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Failure, Outcome, check_embeddings_file, embed_with_bar, model_of, on_device, save_embeddings,
-    with_cache, with_heads,
+    with_cache, with_heads, working,
 };
 use crate::args::Embed;
 use crate::printer;
@@ -33,7 +33,10 @@ pub(super) fn run(args: Embed) -> Outcome {
     let model = on_device(model, args.device.device)?;
     let model = args.rows.of(with_heads(model, args.head, args.combine)?);
     let model = with_cache(model, args.cache.as_deref())?;
-    let set = ImageSet::open_with(&args.images, &args.part.options())?;
+    // The file names where the images are, for whoever opens it from another folder.
+    let places: Vec<_> =
+        args.images.iter().map(|path| std::path::absolute(path).unwrap_or(path.clone())).collect();
+    let set = working("reading the images' names", || ImageSet::open_with(&places, &args.part.options()))?;
     if args.source.is_some() {
         check_one_source(&set)?;
     }

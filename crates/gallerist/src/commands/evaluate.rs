@@ -23,7 +23,7 @@ use gallerist::train::{self, EvaluationConfig, ReportConfig};
 use serde::Serialize;
 
 use super::remote::is_remote;
-use super::{Failure, Outcome, embed_with_bar};
+use super::{Failure, Outcome, embed_with_bar, working};
 use crate::args::{Evaluate, KMeans, Over, Pooling, Rerank};
 use crate::printer;
 use input::Input;
@@ -42,6 +42,15 @@ struct Printed<'a> {
 pub(super) fn run(args: Evaluate) -> Outcome {
     if args.recall_at.contains(&0) {
         return Err(Failure::new("--recall-at must be numbers of 1 or more, not 0", None));
+    }
+    if args.run.is_none() && args.embeddings.is_none() && args.query.is_none() {
+        return Err(Failure::new(
+            "nothing to evaluate is named",
+            Some(
+                "give one of\n  --run DIR                         the test images of a run\n  --embeddings FILE                 \
+                 every image against the others\n  --query FILE --gallery FILE       queries against a gallery",
+            ),
+        ));
     }
     let given = plan(&args, evaluation(&args, None).plan()?)?;
     if args.run.is_some() && args.gallery.is_some() && args.query.is_none() {
@@ -76,10 +85,10 @@ pub(super) fn run(args: Evaluate) -> Outcome {
             eval::check_rows(gallery.embeddings.view(), metric, "gallery")?;
         }
     }
-    let report = match &args.html {
-        None => measured.report()?,
-        Some(page) => write_page(measured, &args, page)?,
-    };
+    let report = working("measuring", || match &args.html {
+        None => Ok::<_, Failure>(measured.report()?),
+        Some(page) => Ok(write_page(measured, &args, page)?),
+    })?;
     let one_shot = match (&args.one_shot, &model) {
         (Some(path), Some(model)) => Some(one_shot(path, model, metric)?),
         _ => None,

@@ -9,6 +9,7 @@ mod evaluate;
 mod index;
 mod loss;
 mod plot;
+mod progress;
 mod remote;
 mod search;
 mod serve;
@@ -24,9 +25,9 @@ use gallerist::model::Model;
 use gallerist::network::HeadChoice;
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::train::Which;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{Combine, Command, Precision};
+use progress::{bar, working};
 
 /// Why a command could not run.
 pub(crate) struct Failure {
@@ -116,17 +117,13 @@ fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Resu
     }
 }
 
-/// A bar on stderr, hidden where stderr is no terminal.
-fn bar(length: usize, template: &str) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─");
-    ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr()).with_style(style)
-}
+const EMBEDDING: &str = "{msg} {wide_bar} {pos}/{len} images, {eta} left";
 
 /// Embeds with a progress bar, and says on stderr which images could not be read.
 fn embed_with_bar(model: &Model, set: ImageSet, what: &str) -> Result<gallerist::model::Embedded, Failure> {
     report_notes(&set);
-    let bar = bar(set.len(), &format!("{what} {{bar:30}} {{pos}}/{{len}} images, {{eta}} left"));
+    let bar = bar(set.len(), EMBEDDING);
+    bar.set_message(what.to_string());
     let embedded = model.embed(set, 0, &mut |done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     report_broken(&embedded.broken);

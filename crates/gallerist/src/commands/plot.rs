@@ -8,9 +8,11 @@ use gallerist::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use gallerist::report::figure::{Figure, Format};
 use gallerist::train::{EvaluationConfig, RunDirectory};
 
-use super::{Failure, Outcome, bar};
+use super::{Failure, Outcome, bar, working};
 use crate::args::plot::{Kind, Map, Method, One, Out, Ranked, Several, Split, Which};
 use crate::printer;
+
+pub(super) const MAPPING: &str = "mapping {wide_bar} {pos}/{len} steps, {eta} left";
 
 pub(super) fn run(kind: Kind) -> Outcome {
     match kind {
@@ -18,22 +20,29 @@ pub(super) fn run(kind: Kind) -> Outcome {
             let runs: Vec<&Path> = args.runs.iter().map(PathBuf::as_path).collect();
             Ok(plots::curves(&runs)?)
         }),
-        Kind::Ranked(args) => draw(&args.out, || ranked(&args)),
+        Kind::Ranked(args) => draw(&args.out, || working(DRAWING, || ranked(&args))),
         Kind::Map(args) => draw(&args.out, || map(&args)),
-        Kind::Cmc(args) => draw(&args.out, || Ok(plots::cmc(&several(&args.of)?, args.ranks)?)),
-        Kind::Pr(args) => draw(&args.out, || Ok(plots::pr(&several(&args.of)?)?)),
-        Kind::Distances(args) => draw(&args.out, || Ok(plots::distances(&several(&args.of)?, args.seed)?)),
-        Kind::Clusters(args) => {
-            draw(&args.out, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
+        Kind::Cmc(args) => {
+            draw(&args.out, || working(DRAWING, || Ok(plots::cmc(&several(&args.of)?, args.ranks)?)))
         }
+        Kind::Pr(args) => draw(&args.out, || working(DRAWING, || Ok(plots::pr(&several(&args.of)?)?))),
+        Kind::Distances(args) => {
+            draw(&args.out, || working(DRAWING, || Ok(plots::distances(&several(&args.of)?, args.seed)?)))
+        }
+        Kind::Clusters(args) => draw(&args.out, || {
+            working(DRAWING, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
+        }),
         Kind::Report(args) => {
             super::check_output(&args.out)?;
             let runs = args.runs.iter().map(|run| RunDirectory::open(run));
-            pages::comparison(&runs.collect::<gallerist::Result<Vec<_>>>()?)?.write(&args.out)?;
+            let runs = runs.collect::<gallerist::Result<Vec<_>>>()?;
+            working("drawing the report", || pages::comparison(&runs))?.write(&args.out)?;
             written(&args.out)
         }
     }
 }
+
+const DRAWING: &str = "comparing and drawing";
 
 /// Checks the figure's name before the work, and writes the figure after it.
 fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> Outcome {
@@ -163,7 +172,7 @@ fn map(args: &Map) -> Result<Figure, Failure> {
         Method::Pca => MapMethod::Pca,
     };
     let source = one(&args.of)?;
-    let bar = bar(args.steps, "mapping {bar:30} {pos}/{len} steps, {eta} left");
+    let bar = bar(args.steps, MAPPING);
     let (figure, notes) = plots::map(&source, &method, !args.no_thumbnails, &mut |done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);

@@ -119,7 +119,7 @@ mod imp {
         let mut all = Pushed::default();
         let parts = build::items(sets, &args.items, &args.embeddings, 0)?;
         let rows = parts.iter().map(|(_, items)| items.len()).sum();
-        let bar = bar(rows, "sending {bar:30} {pos}/{len} items, {eta} left");
+        let bar = bar(rows, "sending {wide_bar} {pos}/{len} items, {eta} left");
         for (name, items) in &parts {
             let done = index.push(items, args.items.replace, &mut |done| {
                 bar.set_position((all.items + done.items) as u64)

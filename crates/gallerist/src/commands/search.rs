@@ -301,7 +301,7 @@ fn tables(lists: &[Listed<'_>]) -> String {
                 result.path.unwrap_or("").to_string(),
             ]);
         }
-        text += &format!("{}\n{table}\n", list.query);
+        text += &format!("{}\n{table}\n", printer::shown(list.query));
     }
     text
 }

@@ -5,16 +5,21 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gallerist::checkpoint::Checkpoint;
 use gallerist::pages::{self, RunMetrics};
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{Evaluation, Report};
 use gallerist::train::log::Step;
-use gallerist::train::{Observer, Outcome as Ended, Profile, RunConfig, RunDirectory, Trainer, Which};
+use gallerist::train::{
+    Observer, Outcome as Ended, Phase, Profile, RunConfig, RunDirectory, Trainer, Which,
+};
+use gallerist::weights::Preprocessing;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::evaluate::{embed_test, table, warn_of_notes};
-use super::{Failure, Outcome, bar, embed_with_bar, model_of};
+use super::progress::Doing;
+use super::{Failure, Outcome, bar, embed_with_bar, model_of, working};
 use crate::args::Train;
 use crate::printer::{self, count, duration, grouped};
 
@@ -34,35 +39,59 @@ struct Summary<'a> {
 }
 
 pub(super) fn run(args: Train) -> Outcome {
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_for_interrupts(stop.clone());
-    let mut trainer = match (&args.resume, &args.config) {
+    let (stop, stepping) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    watch_for_interrupts(stop.clone(), stepping.clone());
+    let mut starting = Starting::default();
+    let started = match (&args.resume, &args.config) {
         (Some(directory), _) => {
-            let config = RunConfig::load(&RunDirectory::open(directory)?.config(), &[])?;
-            super::set_threads(config.train.threads);
-            let trainer = Trainer::resume_on(directory, args.device)?;
-            printer::note(&format!(
-                "going on with {} at step {}",
-                directory.display(),
-                grouped(trainer.step())
-            ));
-            if let Some(before) = trainer.moved_from() {
-                printer::note(&format!(
-                    "trained on {before} so far: from here on the numbers differ in their last bits from those there"
-                ));
+            let kept = RunDirectory::open_to_write(directory)?;
+            let config = RunConfig::load(&kept.config(), &[])?;
+            if let Some(done) = finished(&kept, &config, args.json)? {
+                return Ok(done);
             }
-            trainer
+            drop(kept);
+            super::set_threads(config.train.threads);
+            Trainer::resume_with(directory, args.device, &mut starting, &stop)
         }
         (None, Some(path)) => {
             let mut config = RunConfig::load(path, &args.set)?;
             config.log.profile |= args.profile;
             config.train.device = args.device.unwrap_or(config.train.device);
             super::set_threads(config.train.threads);
-            Trainer::start(&config, &args.out.unwrap_or_else(|| free_directory(path)))?
+            let out = args.out.clone().unwrap_or_else(|| free_directory(path));
+            Trainer::start_with(&config, &out, &mut starting, &stop)
         }
         (None, None) => unreachable!("clap asks for one of them"),
     };
+    drop(starting);
+    let mut trainer = match started {
+        Ok(trainer) => trainer,
+        Err(stopped @ gallerist::Error::Interrupted { .. }) => {
+            let again = if args.resume.is_some() { "" } else { "; nothing was written" };
+            printer::note(&format!("{stopped}{again}"));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(directory) = &args.resume {
+        if trainer.is_finished() {
+            let all = count(trainer.step(), "step");
+            printer::note(&format!("all {all} of {} are done; measuring what is left", directory.display()));
+        } else {
+            printer::note(&format!(
+                "going on with {} at step {}",
+                directory.display(),
+                grouped(trainer.step())
+            ));
+        }
+        if let Some(before) = trainer.moved_from() {
+            printer::note(&format!(
+                "trained on {before} so far: from here on the numbers differ in their last bits from those there"
+            ));
+        }
+    }
     introduce(&trainer);
+    stepping.store(true, Ordering::Relaxed);
     let mut shown = Shown::new(&trainer);
     let ended = trainer.run(&mut shown, &stop);
     shown.bar.finish_and_clear();
@@ -91,7 +120,7 @@ pub(super) fn run(args: Train) -> Outcome {
 
     let metrics = evaluate(&trainer, &shown)?;
     let report = directory.report();
-    pages::run_report(&directory)?.write(&report)?;
+    working("drawing the report", || pages::run_report(&directory))?.write(&report)?;
     if trainer.config().log.tensorboard && metrics.is_some() {
         gallerist::write_projector(&directory)?;
     }
@@ -114,6 +143,38 @@ pub(super) fn run(args: Train) -> Outcome {
     Ok(ExitCode::from(u8::from(broken > 0)))
 }
 
+/// Says so where a run has nothing left to do, neither steps nor its measurements.
+fn finished(directory: &RunDirectory, config: &RunConfig, json: bool) -> Result<Option<ExitCode>, Failure> {
+    let last = directory.checkpoint(Which::Last);
+    let measured = config.data.test.is_empty() || directory.metrics().exists();
+    if !measured || !directory.report().exists() || !last.exists() {
+        return Ok(None);
+    }
+    let steps = Checkpoint::load(&last)?.header.step;
+    if steps < config.train.steps {
+        return Ok(None);
+    }
+    let (run, report) = (directory.path(), directory.report());
+    printer::note(&format!(
+        "the run {} is finished: all {} are done, and nothing was changed\n  report: {}\n  to train it further, raise \
+         train.steps in {}; to measure it again: gallerist evaluate --run {}",
+        run.display(),
+        count(steps, "step"),
+        report.display(),
+        directory.config().display(),
+        run.display()
+    ));
+    if json {
+        let metrics = match directory.metrics().exists() {
+            true => Some(RunMetrics::load(&directory.metrics())?),
+            false => None,
+        };
+        let (report, metrics) = (Some(report), metrics.as_ref());
+        printer::json(&Summary { run, finished: true, steps, report, metrics })?;
+    }
+    Ok(Some(ExitCode::SUCCESS))
+}
+
 fn print_profile(profile: &Profile, directory: &RunDirectory) {
     let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / profile.seconds);
     let operations: Vec<String> = profile
@@ -133,12 +194,15 @@ fn print_profile(profile: &Profile, directory: &RunDirectory) {
 }
 
 /// Ctrl-C (or a termination signal) raises the flag; a second one ends the program at once.
-fn watch_for_interrupts(stop: Arc<AtomicBool>) {
+fn watch_for_interrupts(stop: Arc<AtomicBool>, stepping: Arc<AtomicBool>) {
     let handler = move || {
         if stop.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
-        printer::note(&"\nstopping after this step; Ctrl-C again stops at once");
+        printer::note(match stepping.load(Ordering::Relaxed) {
+            true => &"\nstopping after this step; Ctrl-C again stops at once",
+            false => &"\nstopping; Ctrl-C again stops at once",
+        });
     };
     // Without the handler an interrupt loses the steps since the last checkpoint, nothing more.
     if let Err(e) = ctrlc::set_handler(handler) {
@@ -170,6 +234,7 @@ fn introduce(trainer: &Trainer) {
     trainer.test_notes().iter().for_each(|note| printer::warning(note));
     if let Some(report) = trainer.pretrained() {
         printer::note(&format!("weights: {report}"));
+        printer::note(&format!("images: {}", Preprocessing::from(&config.image)));
     }
     if trainer.sampler().left_out_classes() > 0 {
         printer::warning(&format!(
@@ -183,8 +248,30 @@ fn introduce(trainer: &Trainer) {
     for reason in trainer.device().passed_over() {
         printer::note(&format!("  not {reason}"));
     }
+    if let Some(seconds) = trainer.head_seconds() {
+        printer::note(&format!("first head: discriminant analysis of training images, {}", duration(seconds)));
+    }
     printer::note(&format!("run directory: {}", trainer.directory().path().display()));
 }
+
+/// What a run does before its first step.
+#[derive(Default)]
+struct Starting {
+    doing: Doing,
+}
+
+impl Observer for Starting {
+    fn phase(&mut self, phase: &Phase) {
+        self.doing.show(phase);
+    }
+
+    fn warning(&mut self, message: &str) {
+        self.doing.suspend(|| printer::warning(&message));
+    }
+}
+
+/// What does not fit is cut off the message.
+pub(super) const STEPS: &str = "{bar:12} {pos}/{len} {eta} left  {wide_msg}";
 
 /// The progress bar, and what the summary needs of the steps.
 struct Shown {
@@ -201,7 +288,7 @@ struct Shown {
 
 impl Shown {
     fn new(trainer: &Trainer) -> Self {
-        let bar = bar(trainer.config().train.steps, "{bar:24} {pos}/{len} {msg} {eta} left");
+        let bar = bar(trainer.config().train.steps, STEPS);
         bar.set_position(trainer.step() as u64);
         bar.reset_eta();
         Shown {
@@ -234,12 +321,12 @@ impl Observer for Shown {
         let rate = self.rate.map_or(now, |old| 0.95 * old + 0.05 * now);
         self.rate = Some(rate);
         self.bar.set_message(format!(
-            "loss {:.3}  pos {:.0} %  neg {:.0} %{}  {} img/s ",
+            "loss {:.3}{}  {} img/s  pos {:.0} %  neg {:.0} %",
             record.loss,
-            100.0 * record.positive_share,
-            100.0 * record.negative_share,
             self.validation,
-            grouped(rate as usize)
+            grouped(rate as usize),
+            100.0 * record.positive_share,
+            100.0 * record.negative_share
         ));
         self.bar.set_position(record.step as u64);
     }
@@ -249,6 +336,15 @@ impl Observer for Shown {
             .metrics
             .get(&self.metric)
             .map_or(String::new(), |v| format!("  val {} {v:.3}", self.metric));
+    }
+
+    fn phase(&mut self, phase: &Phase) {
+        let far = if phase.total > 0 {
+            format!(" {}/{}", grouped(phase.done), grouped(phase.total))
+        } else {
+            String::new()
+        };
+        self.bar.set_message(format!("{}{far}", phase.what));
     }
 
     fn warning(&mut self, message: &str) {
@@ -275,7 +371,7 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
     };
     let measured = embed_test(test, &config.evaluation, &mut embed)?;
     measured.save(directory)?;
-    let Report { evaluation, further } = measured.report()?;
+    let Report { evaluation, further } = working("measuring", || measured.report())?;
     let metrics = RunMetrics {
         evaluation,
         further,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use gallerist::model::Model;
 use gallerist::train::RunConfig;
-use gallerist::weights::{self, Fetched, Report, SOURCES, Source, Weights};
+use gallerist::weights::{self, Fetched, Preprocessing, Report, SOURCES, Source, Weights};
 use serde::Serialize;
 
 use super::{Failure, Outcome, bar, model_of, with_heads};
@@ -22,23 +22,22 @@ pub(super) fn run(args: args::Weights) -> Outcome {
     }
 }
 
+pub(super) const FETCHING: &str = "fetching {wide_bar} {bytes}/{total_bytes}, {eta} left";
+
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
     url: &'static str,
     sha256: &'static str,
     network: &'static str,
-    about: &'static str,
+    about: String,
 }
 
 fn list(args: args::WeightsList) -> Outcome {
     if args.json {
-        let entry = |&Source { name, url, sha256, network, about }: &Source| Listed {
-            name,
-            url,
-            sha256,
-            network,
-            about,
+        let entry = |source: &Source| {
+            let Source { name, url, sha256, network, .. } = *source;
+            Listed { name, url, sha256, network, about: about(source) }
         };
         printer::json(&SOURCES.iter().map(entry).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
@@ -47,11 +46,26 @@ fn list(args: args::WeightsList) -> Outcome {
     for source in SOURCES {
         text += &format!(
             "{}\n    {}\n    SHA-256 {}\n    [network] {}\n    {}\n",
-            source.name, source.url, source.sha256, source.network, source.about
+            source.name,
+            source.url,
+            source.sha256,
+            source.network,
+            about(source)
         );
     }
     printer::out(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `ImageNet-1k; RGB 224, mean …`.
+fn about(source: &Source) -> String {
+    format!("{}; {}", source.about, Preprocessing::from(source.images))
+}
+
+/// The settings of a run file that takes these weights.
+fn with_weights(set: &[String], file: &Path) -> Vec<String> {
+    let file = toml::Value::from(file.to_string_lossy().into_owned());
+    set.iter().cloned().chain([format!("network.weights={file}")]).collect()
 }
 
 fn fetch(args: args::WeightsFetch) -> Outcome {
@@ -72,7 +86,7 @@ fn fetch(args: args::WeightsFetch) -> Outcome {
             return Err(Failure::new(format!("no weights are known as `{}`", args.source), Some(&hint)));
         }
     };
-    let bar = bar(0, "fetching {bar:30} {bytes}/{total_bytes}, {eta} left");
+    let bar = bar(0, FETCHING);
     let fetched = weights::fetch(url, sha256, &args.out, &mut |done, all| {
         bar.set_length(all.unwrap_or(done));
         bar.set_position(done);
@@ -126,7 +140,7 @@ impl<'a> From<&'a Report> for Taken<'a> {
 fn inspect(args: args::WeightsInspect) -> Outcome {
     let file = weights::read(&args.file)?;
     if let Some(config) = &args.config {
-        let (_, report) = Model::from_weights(&RunConfig::load(config, &args.set)?, file)?;
+        let (_, report) = Model::from_weights(&RunConfig::load(config, &with_weights(&args.set, &args.file))?, file)?;
         match args.json {
             true => printer::json(&Taken::from(&report))?,
             false => printer::out(&taken(&report))?,
@@ -181,13 +195,15 @@ fn taken(report: &Report) -> String {
 }
 
 fn import(args: args::WeightsImport) -> Outcome {
-    let mut config = RunConfig::load(&args.config, &args.set)?;
-    config.network.weights = Some(args.file.clone());
+    let config = RunConfig::load(&args.config, &with_weights(&args.set, &args.file))?;
     let (model, report) = Model::from_weights(&config, weights::read(&args.file)?)?;
     model.save_run(&args.out)?;
     match args.json {
         true => printer::json(&Taken::from(&report))?,
-        false => printer::note(&format!("{report}\nmodel: {}", args.out.display())),
+        false => {
+            printer::note(&report);
+            printer::note(&format!("model: {}", args.out.display()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use gallerist::retrieval::index::{
 use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Error};
 
-use super::super::{Failure, Outcome, bar, check_output, set_threads};
+use super::super::{Failure, Outcome, bar, check_output, set_threads, working};
 use super::{open, report};
 use crate::args::index::{Add, Build, Ids, ItemArgs, Kind};
 use crate::printer::{self, count, grouped};
@@ -18,7 +18,7 @@ use crate::printer::{self, count, grouped};
 pub(super) fn build(args: Build) -> Outcome {
     check_output(&args.out)?;
     set_threads(args.common.threads);
-    let sets = load(&args.embeddings, &args.items)?;
+    let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let dimensions = sets[0].embeddings.cols();
     let metric = metric_of(args.metric, &sets);
     let mut index: EmbeddedIndex = match args.kind {
@@ -31,7 +31,7 @@ pub(super) fn build(args: Build) -> Outcome {
     };
     let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
-    index.save(&args.out)?;
+    working("writing the index", || index.save(&args.out))?;
     let mut done = format!("{} read", count(given, "embedding"));
     if added.unchanged > 0 {
         done += &format!(", {} of them twice", grouped(added.unchanged));
@@ -46,8 +46,8 @@ pub(super) fn build(args: Build) -> Outcome {
 pub(super) fn add(args: Add) -> Outcome {
     check_output(&args.index)?;
     set_threads(args.common.threads);
-    let mut index = open(&args.index, false)?;
-    let sets = load(&args.embeddings, &args.items)?;
+    let mut index = working("reading the index", || open(&args.index, false))?;
+    let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let given = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
     if args.compact || added.new + added.replaced > 0 {
@@ -78,17 +78,17 @@ pub(in crate::commands) fn metric_of(asked: Option<crate::args::Metric>, sets: &
 /// Compacts on demand, and writes.
 pub(super) fn finish(path: &Path, index: &mut EmbeddedIndex, compact: bool) -> Result<(), Failure> {
     if compact && let EmbeddedIndex::Hnsw(graph) = index {
-        let bar = bar(0, BAR);
+        let bar = bar(0, LINKING);
         graph.compact(&mut |done, all| {
             bar.set_length(all as u64);
             bar.set_position(done as u64);
         })?;
         bar.finish_and_clear();
     }
-    Ok(index.save(path)?)
+    Ok(working("writing the index", || index.save(path))?)
 }
 
-const BAR: &str = "linking {bar:30} {pos}/{len} items, {eta} left";
+pub(in crate::commands) const LINKING: &str = "linking {wide_bar} {pos}/{len} items, {eta} left";
 
 /// The sets, with --labels cut up among them.
 pub(in crate::commands) fn load(files: &[PathBuf], args: &ItemArgs) -> Result<Vec<EmbeddingSet>, Failure> {
@@ -192,7 +192,7 @@ fn add_file(index: &mut EmbeddedIndex, items: &Items, replace: bool) -> Result<A
     if !gone.is_empty() {
         index.index_mut().remove(&gone)?;
     }
-    let bar = bar(written.len(), BAR);
+    let bar = bar(written.len(), LINKING);
     let done = match index {
         _ if written.is_empty() => Ok(()),
         EmbeddedIndex::Exact(_) => index.index_mut().upsert(&written),

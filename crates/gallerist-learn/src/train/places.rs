@@ -1,0 +1,146 @@
+//! Where the files of a run are: found again from another folder, and after the run was moved.
+//!
+//! The run file in a run directory has absolute paths and the run directory's own (`data.run_directory`). Where a
+//! path is gone, it is looked for at the same place relative to where the run directory is now: a project that was
+//! moved as a whole still works.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::RunConfig;
+use crate::{Error, Result};
+
+impl RunConfig {
+    /// The keys that name files, with the files.
+    fn files(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        let data = &mut self.data;
+        let lists = [
+            ("data.train", &mut data.train),
+            ("data.test", &mut data.test),
+            ("data.query", &mut data.query),
+            ("data.gallery", &mut data.gallery),
+        ];
+        let mut files: Vec<(&'static str, &mut PathBuf)> =
+            lists.into_iter().flat_map(|(key, list)| list.iter_mut().map(move |path| (key, path))).collect();
+        files.extend(self.network.weights.iter_mut().map(|path| ("network.weights", path)));
+        files.extend(data.cache_folder.iter_mut().map(|path| ("data.cache_folder", path)));
+        files
+    }
+
+    /// The run file as the run in `directory` keeps it: with absolute paths.
+    pub(crate) fn located_from(&self, directory: &Path) -> RunConfig {
+        let mut config = self.clone();
+        for (_, path) in config.files() {
+            *path = absolute(path);
+        }
+        config.data.run_directory = Some(absolute(directory));
+        config
+    }
+
+    /// Finds the files of a run file that was read from the folder `here`.
+    ///
+    /// A relative path is left as it is where it leads somewhere from the current folder, else it starts at `here`;
+    /// that of a run directory of earlier versions starts at a folder above it.
+    /// An absolute one that leads nowhere is looked for where the run directory has been moved to.
+    pub(super) fn find_files(&mut self, here: &Path) {
+        let now = absolute(here);
+        let was = self.data.run_directory.clone().filter(|was| *was != now);
+        for (_, path) in self.files() {
+            if path.exists() {
+                continue;
+            }
+            let found = match (path.is_relative(), &was) {
+                (true, _) => beside(path, here, &now),
+                (false, Some(was)) => moved(path, was, &now),
+                (false, None) => None,
+            };
+            if let Some(found) = found.filter(|found| found.exists()) {
+                *path = found;
+            }
+        }
+    }
+
+    /// Refuses a run whose files are gone; `config` is its run file, `keys` are the keys that are needed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Moved`] with the file looked for, and the key that names it.
+    pub fn check_files(&self, config: &Path, keys: &[&str]) -> Result<()> {
+        let mut files = self.clone();
+        let missing =
+            files.files().into_iter().find(|(key, path)| keys.contains(key) && !path.exists());
+        match missing {
+            Some((key, path)) => Err(Error::Moved { path: path.clone(), key, config: config.into() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The path from the root of the file system, with symbolic links and `..` left in where the file is not there.
+fn absolute(path: &Path) -> PathBuf {
+    let plain = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    match plain.components().any(|part| part == Component::ParentDir) {
+        true => plain.canonicalize().unwrap_or(plain),
+        false => plain,
+    }
+}
+
+/// A relative path of a run file in the folder `here`, which is `now`.
+fn beside(path: &Path, here: &Path, now: &Path) -> Option<PathBuf> {
+    let is_run = now.join("checkpoints").is_dir();
+    let above = now.ancestors().skip(1).filter(|_| is_run).map(|folder| folder.join(path));
+    std::iter::once(here.join(path)).chain(above).find(|path| path.exists())
+}
+
+/// Where `path` is when the folder `was` is now `now`: at the same place relative to it. All are absolute.
+fn moved(path: &Path, was: &Path, now: &Path) -> Option<PathBuf> {
+    let common = path.components().zip(was.components()).take_while(|(a, b)| a == b).count();
+    let mut found = now.to_path_buf();
+    for _ in was.components().skip(common) {
+        if !found.pop() {
+            return None;
+        }
+    }
+    found.extend(path.components().skip(common));
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_keeps_its_place_relative_to_a_folder_that_was_moved() {
+        let of = |path: &str, was: &str, now: &str| {
+            moved(Path::new(path), Path::new(was), Path::new(now)).map(|found| found.display().to_string())
+        };
+        assert_eq!(of("/a/p/data/x", "/a/p/runs/one", "/b/q/runs/one").unwrap(), "/b/q/data/x");
+        assert_eq!(of("/a/p/runs/one/x", "/a/p/runs/one", "/b").unwrap(), "/b/x");
+        // The run directory is nearer to the root than its files were.
+        assert_eq!(of("/a/p/data/x", "/a/p/runs/deep/one", "/b"), None);
+    }
+
+    #[test]
+    fn a_run_file_finds_its_files_after_the_project_was_moved_and_names_those_that_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+        std::fs::create_dir_all(before.join("data")).unwrap();
+        std::fs::create_dir_all(before.join("runs/one")).unwrap();
+        let mut config = RunConfig::default();
+        config.data.train = vec![before.join("data")];
+        let kept = config.located_from(&before.join("runs/one")).to_toml();
+        std::fs::write(before.join("runs/one/config.toml"), kept).unwrap();
+        std::fs::rename(&before, &after).unwrap();
+
+        let file = after.join("runs/one/config.toml");
+        let found = RunConfig::load(&file, &[]).unwrap();
+        assert_eq!(found.data.train, [after.join("data")]);
+        found.check_files(&file, &["data.train"]).unwrap();
+        std::fs::remove_dir(after.join("data")).unwrap();
+        let gone = RunConfig::load(&file, &[]).unwrap();
+        gone.check_files(&file, &["data.test"]).unwrap();
+        let error = gone.check_files(&file, &["data.train"]).unwrap_err();
+        assert!(error.to_string().contains(&format!("cannot find `{}`", before.join("data").display())), "{error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("`data.train`") && hint.contains(&file.display().to_string()), "{hint}");
+    }
+}
