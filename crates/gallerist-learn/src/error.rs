@@ -179,10 +179,9 @@ impl Error {
                 Some(format!("losses that take one: {}", LossConfig::with_memory().join(", ")))
             }
             Error::Diverged { hint, .. } | Error::TestImages { hint, .. } => Some(hint.clone()),
-            Error::Moved { key, config, .. } => Some(format!(
-                "put it back, or write where it is now into `{key}` of `{}`",
-                config.display()
-            )),
+            Error::Moved { key, config, .. } => {
+                Some(format!("put it back, or write where it is now into `{key}` of `{}`", config.display()))
+            }
             Error::Data(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),
             _ => None,

@@ -272,14 +272,31 @@ fn documented() -> Vec<(String, toml::Value)> {
 #[test]
 fn a_value_of_the_wrong_kind_is_refused_with_the_key_and_without_types_of_the_program() {
     let program: &[&str] = &[
-        "usize", "u64", "u32", "f32", "f64", "i64", "bool", "struct", "enum", "variant", "sequence", "untagged",
-        "serde", "PathBuf", "Option", "expected a", "map,",
+        "usize",
+        "u64",
+        "u32",
+        "f32",
+        "f64",
+        "i64",
+        "bool",
+        "struct",
+        "enum",
+        "variant",
+        "sequence",
+        "untagged",
+        "serde",
+        "PathBuf",
+        "Option",
+        "expected a",
+        "map,",
     ];
     let mut refused = 0;
     for (key, value) in documented().into_iter().filter(|(key, _)| key.contains('.')) {
         for wrong in ["abc def", "1.5", "-1", "true", "[[]]", "{ a = 1 }", "[1, \"x\"]", "\"\""] {
             let setting = format!("{key}={wrong}");
-            let Err(error) = RunConfig::parse("", "`run.toml`", std::slice::from_ref(&setting)) else { continue };
+            let Err(error) = RunConfig::parse("", "`run.toml`", std::slice::from_ref(&setting)) else {
+                continue;
+            };
             refused += 1;
             // The setting itself may hold any word.
             let message = error.to_string().replace(&setting, "");
@@ -291,7 +308,11 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_key_and_without_types_of_the_pr
     }
     assert!(refused > 500, "{refused}");
     let of = |setting: &str| message(&RunConfig::parse("", "`run.toml`", &[setting.into()]).unwrap_err());
-    assert!(of("train.steps=abc").contains("train.steps: wanted a whole number, found `abc`"), "{}", of("train.steps=abc"));
+    assert!(
+        of("train.steps=abc").contains("train.steps: wanted a whole number, found `abc`"),
+        "{}",
+        of("train.steps=abc")
+    );
     let error = message(&parse("[train]\nseed = 1\nsteps = \"many\"").unwrap_err());
     assert!(error.contains("line 3: train.steps: wanted a whole number, found `many`"), "{error}");
     let error = message(&parse("[network]\nkind = \"resnet\"\ndepth = \"50\"").unwrap_err());
@@ -344,7 +365,11 @@ fn sizes_and_counts_beyond_any_machine_are_refused_with_the_limit() {
         (&["train.accumulate=9000000000000000000"], "train.accumulate", "at most 65536"),
         (&["data.cache_mib=99999999999999"], "data.cache_mib", "at most 1073741824"),
         (&["evaluation.batch_size=9999999999"], "evaluation.batch_size", "at most 65536"),
-        (&["evaluation.bootstrap.resamples=999999999999"], "evaluation.bootstrap.resamples", "at most 1000000"),
+        (
+            &["evaluation.bootstrap.resamples=999999999999"],
+            "evaluation.bootstrap.resamples",
+            "at most 1000000",
+        ),
         (&["evaluation.few_shot.episodes=999999999999"], "evaluation.few_shot.episodes", "at most 1000000"),
         (&["report.results=99999999999"], "report.results", "at most 1000"),
         (&["sampler.images_per_class=99999999999"], "sampler.images_per_class", "at most 65536"),
@@ -354,7 +379,8 @@ fn sizes_and_counts_beyond_any_machine_are_refused_with_the_limit() {
         (&["loss.name=struct_clust", "loss.refinements=99999999999"], "loss.refinements", "at most 1000"),
     ] {
         let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
-        let error = RunConfig::parse("", "`run.toml`", &settings).unwrap().validate().unwrap_err().to_string();
+        let error =
+            RunConfig::parse("", "`run.toml`", &settings).unwrap().validate().unwrap_err().to_string();
         assert!(error.contains(key) && error.contains(limit), "{settings:?}: {error}");
     }
 }

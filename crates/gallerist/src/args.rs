@@ -1,6 +1,7 @@
 //! The command line, parsed into plain structs.
 
 pub(crate) mod index;
+mod limits;
 pub(crate) mod plot;
 mod serve;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gallerist::data::{Layout, OpenOptions};
 use gallerist::device::DeviceChoice;
+use gallerist::train::limits::{MAX_REPEATS, MAX_THREADS};
 
 pub(crate) use serve::Serve;
 
@@ -267,13 +269,13 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "N", default_value_t = 15, requires = "few_shot", help_heading = FURTHER)]
     pub(crate) episode_queries: usize,
     /// Episodes
-    #[arg(long, value_name = "N", default_value_t = 600, requires = "few_shot", help_heading = FURTHER)]
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = limits::count::<MAX_REPEATS>, requires = "few_shot", help_heading = FURTHER)]
     pub(crate) episodes: usize,
     /// One-shot classification on given runs, such as Omniglot's all_runs.zip (or its folder)
     #[arg(long, value_name = "PATH", requires = "run", help_heading = FURTHER)]
     pub(crate) one_shot: Option<PathBuf>,
     /// 95 % confidence intervals from N resamples
-    #[arg(long, value_name = "N", help_heading = FURTHER)]
+    #[arg(long, value_name = "N", value_parser = limits::count::<MAX_REPEATS>, help_heading = FURTHER)]
     pub(crate) bootstrap: Option<usize>,
     /// What is drawn: single queries, or classes with all their queries
     #[arg(long, value_enum, default_value_t = Over::Queries, requires = "bootstrap", help_heading = FURTHER)]
@@ -327,7 +329,7 @@ pub(crate) struct Search {
     #[arg(long, value_name = "IMAGE", required = true, num_args = 1..)]
     pub(crate) query: Vec<PathBuf>,
     /// Results per query
-    #[arg(short, value_name = "K", default_value_t = 10)]
+    #[arg(short, value_name = "K", default_value_t = 10, value_parser = limits::count::<1_000_000_000>)]
     pub(crate) k: usize,
     /// Run directory of the network [default: the one that embedded the gallery]
     #[arg(long, value_name = "DIR")]
@@ -343,6 +345,9 @@ pub(crate) struct Search {
     /// Write a page with the pictures
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Where the gallery's images are, for the page [default: where they were embedded from]
+    #[arg(long, value_name = "PATH", requires = "html")]
+    pub(crate) images: Option<PathBuf>,
 }
 
 /// Compute a loss and its gradient on embeddings from a file.
@@ -438,7 +443,7 @@ pub(crate) struct DataInfo {
     #[command(flatten)]
     pub(crate) part: PartArgs,
     /// Threads that decode; 0: one per core
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = limits::count::<MAX_THREADS>)]
     pub(crate) threads: usize,
     /// Print all of it as JSON on stdout
     #[arg(long)]

@@ -21,7 +21,8 @@ pub(crate) fn error(message: &dyn Display, hint: Option<String>) {
 
 /// Prints `warning: …`.
 pub(crate) fn warning(message: &dyn Display) {
-    let _ = writeln!(anstream::stderr().lock(), "{BOLD_YELLOW}warning:{RESET} {}", lines(&message.to_string()));
+    let _ =
+        writeln!(anstream::stderr().lock(), "{BOLD_YELLOW}warning:{RESET} {}", lines(&message.to_string()));
 }
 
 /// Prints a line for the reader, not for a pipe.
@@ -43,9 +44,11 @@ pub(crate) fn out(text: &str) -> std::io::Result<()> {
 pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
     let text = serde_json::to_string_pretty(value).expect("plain data");
     // JSON leaves characters above 0x7e as they are; a newline is the layout's.
-    let text = escaped(&text, |c| hidden(c) && c != '\n', |c| {
-        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
-    });
+    let text = escaped(
+        &text,
+        |c| hidden(c) && c != '\n',
+        |c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    );
     out(&format!("{text}\n"))
 }
 
@@ -60,7 +63,8 @@ fn lines(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message.chars().peekable();
     while let Some(c) = rest.next() {
-        let breaks = c == '\n' && (rest.peek().is_none_or(|next| matches!(next, ' ' | '\n')) || text.is_empty());
+        let breaks =
+            c == '\n' && (rest.peek().is_none_or(|next| matches!(next, ' ' | '\n')) || text.is_empty());
         match breaks || (!hidden(c) && c != '\n') {
             true => text.push(c),
             false => text.extend(c.escape_default()),
@@ -189,9 +193,10 @@ mod tests {
         let name = "a\u{1b}[2J\u{202e}gnp.\u{9b}31m\nerror: no\u{7f}";
         let escaped = "a\\u{1b}[2J\\u{202e}gnp.\\u{9b}31m\\nerror: no\\u{7f}";
         assert_eq!(shown(name), escaped);
-        assert_eq!(lines(&format!("cannot read `{name}`\n  no such file\n\nhint")), format!(
-            "cannot read `{escaped}`\n  no such file\n\\nhint"
-        ));
+        assert_eq!(
+            lines(&format!("cannot read `{name}`\n  no such file\n\nhint")),
+            format!("cannot read `{escaped}`\n  no such file\n\\nhint")
+        );
         assert_eq!(shown("Müller/鳥 \u{1f426}.jpg"), "Müller/鳥 \u{1f426}.jpg");
         let mut table = Table::new(&["name"], &[false]);
         table.row(vec!["a\nb".into()]);

@@ -362,6 +362,14 @@ macro_rules! losses {
                 crate::train::config::parameters(self)
             }
 
+            /// The parameters whose default follows from others or is "none": key and what it is then.
+            pub fn derived_parameters(&self) -> Vec<(&'static str, &'static str)> {
+                match self {
+                    LossConfig::Rll(config) => config.derived_parameters(),
+                    _ => Vec::new(),
+                }
+            }
+
             /// Checks the ranges of the parameters.
             pub fn validate(&self) -> crate::Result<()> {
                 match self {

@@ -131,6 +131,19 @@ impl RllConfig {
         RllConfig { alpha: Some(1.2), form: RllForm::Cvpr, ..RllConfig::simpler() }
     }
 
+    /// What the absent parameters are.
+    pub(crate) fn derived_parameters(&self) -> Vec<(&'static str, &'static str)> {
+        [
+            (self.alpha, "alpha", "1 + margin / 2"),
+            (self.t_neg_end, "t_neg_end", "t_neg"),
+            (self.lambda, "lambda", "0.5 (journal), 1 (cvpr)"),
+        ]
+        .into_iter()
+        .filter(|(value, ..)| value.is_none())
+        .map(|(_, key, default)| (key, default))
+        .collect()
+    }
+
     /// The loss.
     pub fn init(&self) -> Rll {
         Rll { config: self.clone() }

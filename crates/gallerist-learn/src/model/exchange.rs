@@ -36,11 +36,12 @@ impl Model {
     ///
     /// When the directory holds something already or cannot be written.
     pub fn save_run(&self, directory: &Path) -> Result<RunDirectory> {
-        let directory = RunDirectory::create(directory, &self.config)?;
+        let config = self.config.located_from(directory);
+        let directory = RunDirectory::create(directory, &config)?;
         let network = params::collect(&self.network);
         let header = Header {
             step: self.step,
-            config: self.config.to_toml(),
+            config: config.to_toml(),
             fingerprint: crate::checkpoint::fingerprint(&network, &description(&self.config, self.input)),
             input: [self.input.channels, self.input.height, self.input.width],
             ..Header::default()

@@ -306,7 +306,9 @@ impl Network {
             let own = match &step.op {
                 Op::Conv(conv) => conv.stride,
                 Op::Norm(norm) if norm.max_pool2 => 2,
-                Op::Fixed(Fixed { kind: FixedKind::MaxPool(pool) | FixedKind::AveragePool(pool) }) => pool.stride,
+                Op::Fixed(Fixed { kind: FixedKind::MaxPool(pool) | FixedKind::AveragePool(pool) }) => {
+                    pool.stride
+                }
                 _ => 1,
             };
             strides[i] = own * step.inputs.iter().map(|&j| strides[j]).max().unwrap_or(1);
@@ -619,13 +621,13 @@ impl<'a> Builder<'a> {
         let Kernel { size, stride, padding, .. } = kernel;
         let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], false));
         // What is refused is described on, with a layer of one channel in its place.
-        let (sides_of, groups) = match self.admits(name, &[channels / kernel.groups.max(1), out, size, size]) {
+        let (sides_of, groups) = match self.admits(name, &[channels / kernel.groups.max(1), out, size, size])
+        {
             true => ([channels, out], kernel.groups),
             false => ([1, 1], 1),
         };
-        let conv = Conv::new(&self.init, name, sides_of, size, groups)
-            .with_stride(stride)
-            .with_padding(padding);
+        let conv =
+            Conv::new(&self.init, name, sides_of, size, groups).with_stride(stride).with_padding(padding);
         let conv = if kernel.bias { conv.with_bias(&self.init) } else { conv };
         self.push(name, Op::Conv(conv), &[x], Shape::Maps([out, sides[0], sides[1]]))
     }

@@ -105,7 +105,8 @@ fn names(path: &Path) -> Result<Vec<String>> {
 /// The temporary file of a run file that was written completely and not renamed. A run file names every key, so a
 /// part of one does not read back as the same text.
 fn whole_run_file(path: &Path) -> Result<Option<PathBuf>> {
-    let candidates = names(path)?.into_iter().filter(|name| is_stray(name) && name.starts_with(".config.toml."));
+    let candidates =
+        names(path)?.into_iter().filter(|name| is_stray(name) && name.starts_with(".config.toml."));
     for name in candidates {
         let file = path.join(name);
         let Ok(text) = fs::read_to_string(&file) else { continue };
@@ -198,9 +199,9 @@ impl RunDirectory {
     /// Why a run cannot be resumed whose last checkpoint is gone.
     pub(super) fn without_checkpoint(&self) -> Error {
         let best = self.checkpoint(Which::Best);
-        let hint = best.exists().then(|| {
-            format!("to go on from its best validation copy `{}` to that name", best.display())
-        });
+        let hint = best
+            .exists()
+            .then(|| format!("to go on from its best validation copy `{}` to that name", best.display()));
         Error::Checkpoint { path: self.checkpoint(Which::Last), reason: "no such file".into(), hint }
     }
 

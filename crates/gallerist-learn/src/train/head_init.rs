@@ -378,7 +378,8 @@ mod tests {
         let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
         let Projection { weight, .. } = discriminant(&views, &[0, 0, 1, 1], 4, &mut |_| Ok(())).unwrap();
         assert!((0..2).all(|i| weight[i * 4] != 0.0 && weight[i * 4 + 2..][..2] == [0.0; 2]), "{weight:?}");
-        let Projection { weight, bias } = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2, &mut |_| Ok(())).unwrap();
+        let Projection { weight, bias } =
+            discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2, &mut |_| Ok(())).unwrap();
         assert!(weight.iter().chain(&bias).all(|value| value.is_finite()), "{weight:?} {bias:?}");
     }
 

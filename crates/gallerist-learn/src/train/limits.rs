@@ -65,7 +65,9 @@ pub(super) fn check(config: &RunConfig) -> Result<()> {
     let (key, images) = match &config.sampler {
         SamplerConfig::ClassesImages(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
         SamplerConfig::NGroup(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
-        SamplerConfig::HardIdentities(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
+        SamplerConfig::HardIdentities(of) => {
+            (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class))
+        }
         SamplerConfig::HardClasses(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
         SamplerConfig::Random(of) => ("sampler.batch_size", of.batch_size),
     };
@@ -111,7 +113,10 @@ pub(crate) fn tensor(what: &str, key: &str, sides: &[usize]) -> Result<()> {
     let shape: Vec<String> = sides.iter().map(ToString::to_string).collect();
     Err(Error::Value {
         key: key.into(),
-        wanted: format!("so small that {what} have at most {} numbers", numbers_in_words(MAX_NUMBERS as u128)),
+        wanted: format!(
+            "so small that {what} have at most {} numbers",
+            numbers_in_words(MAX_NUMBERS as u128)
+        ),
         found: format!("{} = {}", shape.join(" x "), numbers_in_words(numbers)),
     })
 }

@@ -103,7 +103,10 @@ mod tests {
             let kind = format!("network.kind={network}");
             let warned = |side: usize| notices(&[&kind, &format!("image.size={side}")], &images);
             let found = warned(8);
-            assert!(found.len() == 1 && found[0].contains(&format!("({stride} pixels)")), "{network}: {found:?}");
+            assert!(
+                found.len() == 1 && found[0].contains(&format!("({stride} pixels)")),
+                "{network}: {found:?}"
+            );
             assert!(warned(64).is_empty(), "{network}");
         }
         // Blocks leave their pooling out on small images.

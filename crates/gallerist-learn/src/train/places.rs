@@ -66,8 +66,7 @@ impl RunConfig {
     /// [`Error::Moved`] with the file looked for, and the key that names it.
     pub fn check_files(&self, config: &Path, keys: &[&str]) -> Result<()> {
         let mut files = self.clone();
-        let missing =
-            files.files().into_iter().find(|(key, path)| keys.contains(key) && !path.exists());
+        let missing = files.files().into_iter().find(|(key, path)| keys.contains(key) && !path.exists());
         match missing {
             Some((key, path)) => Err(Error::Moved { path: path.clone(), key, config: config.into() }),
             None => Ok(()),
@@ -139,7 +138,10 @@ mod tests {
         let gone = RunConfig::load(&file, &[]).unwrap();
         gone.check_files(&file, &["data.test"]).unwrap();
         let error = gone.check_files(&file, &["data.train"]).unwrap_err();
-        assert!(error.to_string().contains(&format!("cannot find `{}`", before.join("data").display())), "{error}");
+        assert!(
+            error.to_string().contains(&format!("cannot find `{}`", before.join("data").display())),
+            "{error}"
+        );
         let hint = error.hint().unwrap();
         assert!(hint.contains("`data.train`") && hint.contains(&file.display().to_string()), "{hint}");
     }

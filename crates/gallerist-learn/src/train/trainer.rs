@@ -378,11 +378,17 @@ impl Trainer {
             let start = Instant::now();
             let model = self.model();
             let set = self.store.set().clone();
-            let found =
-                means::compute(&model, &set, &self.config, refresh.images_per_class, self.step, &mut |done, total| {
+            let found = means::compute(
+                &model,
+                &set,
+                &self.config,
+                refresh.images_per_class,
+                self.step,
+                &mut |done, total| {
                     observer.phase(&Phase { what: MEANS, done, total });
                     Ok(())
-                })?;
+                },
+            )?;
             self.take_means(found);
             self.seconds += start.elapsed().as_secs_f64();
         }

@@ -149,7 +149,8 @@ fn header(path: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
 /// What one of our files says in its metadata.
 fn of_file(path: &Path) -> Option<Preprocessing> {
     let header = header(path)?;
-    let metadata: BTreeMap<String, String> = serde_json::from_value(header.get("__metadata__")?.clone()).ok()?;
+    let metadata: BTreeMap<String, String> =
+        serde_json::from_value(header.get("__metadata__")?.clone()).ok()?;
     if let Some(image) = metadata.get("image") {
         return Some((&serde_json::from_str::<ImageConfig>(image).ok()?).into());
     }
@@ -208,7 +209,10 @@ mod tests {
             "kind = \"mobilenet_v2\", layout = \"mxnet\""
         );
         assert_eq!(of(&["module.layer1.1.conv1.weight"]).unwrap(), "kind = \"resnet\", depth = 18");
-        assert_eq!(of(&["layer1.1.conv1.weight", "layer3.5.conv1.weight"]).unwrap(), "kind = \"resnet\", depth = 34");
+        assert_eq!(
+            of(&["layer1.1.conv1.weight", "layer3.5.conv1.weight"]).unwrap(),
+            "kind = \"resnet\", depth = 34"
+        );
         assert_eq!(of(&["classifier.weight"]), None);
     }
 

@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn the_documentation_has_the_values_of_this_list() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/networks.md");
-        let documented = std::fs::read_to_string(path).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        let documented =
+            std::fs::read_to_string(path).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         for images in SOURCES.iter().map(|source| source.images) {
             let list = |values: [f32; 3]| match values {
                 [a, b, c] if a == b && b == c => format!("{a}"),

@@ -78,16 +78,23 @@ pub struct Intervals {
     pub metrics: Metrics<Interval>,
 }
 
+/// The largest number of resamples.
+const MAX_RESAMPLES: usize = 1_000_000;
+
 impl Bootstrap {
     /// Intervals for the means of `values`; `classes` has the class of each query. The same for any
     /// number of threads.
     ///
     /// # Errors
-    /// [`Error::Option`] for no resamples, [`Error::Count`] when there is not one class per query.
+    /// [`Error::Option`] for no resamples or more than a million, [`Error::Count`] when there is not one class per query.
     pub fn run(&self, values: &QueryValues, classes: &[u32]) -> Result<Intervals> {
         if self.resamples == 0 {
             let found = "0".to_owned();
             return Err(Error::Option { option: "the number of resamples", wanted: "at least 1", found });
+        }
+        if self.resamples > MAX_RESAMPLES {
+            let (option, found) = ("the number of resamples", self.resamples.to_string());
+            return Err(Error::Option { option, wanted: "at most 1000000", found });
         }
         if classes.len() != values.len() {
             let (wanted, found) = (values.len(), classes.len());

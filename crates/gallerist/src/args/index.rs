@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use gallerist::train::limits::{MAX_REPEATS, MAX_THREADS};
+
 use super::Metric;
+use super::limits::count;
 
 /// Keep a gallery that changes: build, search, add, remove.
 ///
@@ -94,7 +97,7 @@ pub(crate) struct Search {
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: PathBuf,
     /// Results per query
-    #[arg(short, value_name = "K", default_value_t = 10)]
+    #[arg(short, value_name = "K", default_value_t = 10, value_parser = count::<1_000_000_000>)]
     pub(crate) k: usize,
     /// hnsw: candidates a search keeps [default: what the index was built with]
     #[arg(long, value_name = "N")]
@@ -124,13 +127,13 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: PathBuf,
     /// Results per query
-    #[arg(short, value_name = "K", default_value_t = 10)]
+    #[arg(short, value_name = "K", default_value_t = 10, value_parser = count::<1_000_000_000>)]
     pub(crate) k: usize,
     /// hnsw: the numbers of candidates to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "16,32,64,128,256")]
     pub(crate) ef: Vec<usize>,
     /// Times each batch is searched
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = count::<MAX_REPEATS>)]
     pub(crate) repeats: usize,
     /// Leave rows and links in the file instead of reading them into memory
     #[arg(long)]
@@ -233,10 +236,10 @@ pub(crate) struct ItemArgs {
 /// Which items.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only items of these labels (repeatable)
+    /// Only items of these labels; `Fruit` or `Fruit/*` selects all labels that begin with `Fruit/` (repeatable)
     #[arg(long, value_name = "LABEL", conflicts_with = "not_label")]
     pub(crate) label: Vec<String>,
-    /// No items of these labels (repeatable)
+    /// No items of these labels, written in the same way (repeatable)
     #[arg(long, value_name = "LABEL")]
     pub(crate) not_label: Vec<String>,
     /// Only items of these cameras (repeatable)
@@ -263,7 +266,7 @@ pub(crate) struct FilterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Compute threads [default: one per core]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = count::<MAX_THREADS>)]
     pub(crate) threads: usize,
     /// Print JSON on stdout
     #[arg(long)]

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gallerist::report::figure;
+use gallerist::train::limits::MAX_REPEATS;
+
+use super::limits::count;
 
 /// Draw a run, or several side by side, as SVG or PNG.
 ///
@@ -148,7 +151,7 @@ pub(crate) struct Map {
     #[arg(long, default_value_t = gallerist::plots::Tsne::default().perplexity)]
     pub(crate) perplexity: f32,
     /// t-SNE: steps of gradient descent
-    #[arg(long, default_value_t = gallerist::plots::Tsne::default().steps)]
+    #[arg(long, default_value_t = gallerist::plots::Tsne::default().steps, value_parser = count::<MAX_REPEATS>)]
     pub(crate) steps: usize,
     /// Dots only
     #[arg(long)]
@@ -163,7 +166,7 @@ pub(crate) struct Cmc {
     #[command(flatten)]
     pub(crate) of: Several,
     /// Ranks that are drawn
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count::<100_000>)]
     pub(crate) ranks: usize,
     #[command(flatten)]
     pub(crate) out: Out,

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use gallerist::train::limits::MAX_THREADS;
 
+use super::limits::count;
 use super::{DeviceArgs, Which};
 
 /// Show a gallery to people, in the browser, and to programs.
@@ -63,7 +65,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME", help_heading = SERVER)]
     pub(crate) host_name: Vec<String>,
     /// Images decoded and embedded at a time, and threads of a search; 0: one per core
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = SERVER)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count::<MAX_THREADS>, help_heading = SERVER)]
     pub(crate) threads: usize,
     /// Keep thumbnails in this folder for the next start
     #[arg(long, value_name = "DIR", help_heading = SERVER)]

@@ -288,8 +288,11 @@ fn list() -> String {
     let mut text = String::from("losses, with their parameters at their defaults\n\n");
     for name in LossConfig::NAMES {
         let config = loss_from_settings(Some(name), None, &[]);
-        let parameters = config.map(|config| config.parameters()).unwrap_or_default();
-        text += &entry(name, &parameters);
+        let Ok(config) = config else { continue };
+        text += &entry(name, &config.parameters());
+        for (key, default) in config.derived_parameters() {
+            text += &format!("      {key}: {default} unless given\n");
+        }
     }
     text += &format!("\nminers (--miner), for {}\n\n", LossConfig::WITH_MINER.join(", "));
     for name in MinerConfig::NAMES {

@@ -160,9 +160,15 @@ mod tests {
                 // A line that ends at the last column is filled up with nothing.
                 let drawn = terminal.drawn.lock().unwrap().clone();
                 let shown = drawn.trim_matches('\n').trim_end();
-                assert!(!shown.is_empty() && !shown.contains('\n'), "{columns} columns, {template}: {drawn:?}");
+                assert!(
+                    !shown.is_empty() && !shown.contains('\n'),
+                    "{columns} columns, {template}: {drawn:?}"
+                );
                 let length = shown.chars().count();
-                assert!(length <= usize::from(columns), "{columns} columns, {template}: {length} in {shown:?}");
+                assert!(
+                    length <= usize::from(columns),
+                    "{columns} columns, {template}: {length} in {shown:?}"
+                );
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `gallerist search`.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use gallerist::data::{ImageSet, OpenOptions};
@@ -14,7 +14,7 @@ use gallerist::train::{RunDirectory, Which};
 use serde::Serialize;
 
 use super::remote::{self, is_remote};
-use super::{Failure, Outcome, embed_with_bar};
+use super::{Failure, Outcome, embed_with_bar, working};
 use crate::args::Search;
 use crate::printer::{self, Table};
 
@@ -46,7 +46,7 @@ pub(super) fn run(args: Search) -> Outcome {
     if let Some(page) = &args.html {
         super::check_output(page)?;
     }
-    let gallery = Searched::open(&args.gallery)?;
+    let gallery = working("reading the gallery", || Searched::open(&args.gallery))?;
     let metric = gallery.metric()?;
     let model = model_for(&args.gallery, args.run.as_deref(), args.checkpoint, &gallery.origin())?;
     super::set_threads(model.config().train.threads);
@@ -57,7 +57,11 @@ pub(super) fn run(args: Search) -> Outcome {
     let broken = !queries.broken.is_empty();
     let queries = queries.set;
     let size = gallery.len()?;
-    let (gallery, names) = gallery.candidates(&queries.embeddings, args.k)?;
+    let (mut gallery, names) = gallery.candidates(&queries.embeddings, args.k)?;
+    if let Some(images) = &args.images {
+        gallery.sources = None;
+        gallery.source = Some(std::path::absolute(images).unwrap_or(images.clone()).display().to_string());
+    }
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(args.k) };
     // The cosine is shown as the distance of rows of length 1. Queries of such rows have length 1 already.
     let scaled = metric == Metric::Cosine;
@@ -231,24 +235,42 @@ pub(super) fn model_for(
             Some("embed the gallery with `gallerist embed --out FILE.safetensors`"),
         ));
     };
-    let beside = gallery.parent().filter(|dir| dir.join("config.toml").exists());
-    let known = beside.or(origin.run.as_deref().map(Path::new)).filter(|run| run.exists());
-    let Some(run) = run.or(known) else {
-        return Err(Failure::new(format!("cannot find the network that embedded `{file}`"), Some(hint)));
-    };
-    let directory = RunDirectory::open(run)?;
     let choices = match checkpoint {
         Some(which) => vec![which.into()],
         None => vec![Which::Best, Which::Last],
     };
-    for which in &choices {
-        let path = directory.checkpoint(*which);
-        if path.exists()
-            && let Some(model) = Model::load(&path)?.that_gave(wanted, origin.metric)
-        {
-            return Ok(model);
+    let places = match run {
+        Some(run) => vec![run.to_path_buf()],
+        None => places_of_run(gallery, origin.run.as_deref().map(Path::new)),
+    };
+    let is_run = |path: &&PathBuf| path.join("config.toml").exists() && path.join("checkpoints").is_dir();
+    let runs: Vec<&PathBuf> = places.iter().filter(is_run).collect();
+    let Some(&first) = runs.first() else {
+        if let Some(run) = run {
+            RunDirectory::open(run)?;
+        }
+        let looked_for = match &origin.run {
+            Some(run) => format!("its run was at `{run}`, and is neither there nor beside the gallery"),
+            None => "it does not name its run, and there is none beside it".into(),
+        };
+        return Err(Failure::new(
+            format!("cannot find the network that embedded `{file}`\n  {looked_for}"),
+            Some(hint),
+        ));
+    };
+    // A copy of a gallery may be beside another run; the fingerprint tells.
+    for run in &runs {
+        let directory = RunDirectory::open(run)?;
+        for which in &choices {
+            let path = directory.checkpoint(*which);
+            if path.exists()
+                && let Some(model) = Model::load(&path)?.that_gave(wanted, origin.metric)
+            {
+                return Ok(model);
+            }
         }
     }
+    let run = first;
     let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
     let found = Model::open(run, choices[0])?;
     Err(Failure::new(
@@ -260,6 +282,23 @@ pub(super) fn model_for(
         ),
         Some("embed the gallery again with this run, or give the run it was embedded with: --run DIR"),
     ))
+}
+
+/// Where the run of a gallery may be, the likeliest first: the gallery's own folder, the place its file names, and that
+/// place under each folder above the gallery, where both were moved together.
+fn places_of_run(gallery: &Path, named: Option<&Path>) -> Vec<PathBuf> {
+    let gallery = std::path::absolute(gallery).unwrap_or_else(|_| gallery.into());
+    let mut places: Vec<PathBuf> = gallery.parent().map(Path::to_path_buf).into_iter().collect();
+    if let Some(named) = named {
+        places.push(named.into());
+        let parts: Vec<_> = named.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        for above in gallery.ancestors().skip(1) {
+            // The longest tail of the named place that is there.
+            places
+                .extend((0..parts.len()).map(|first| above.join(parts[first..].iter().collect::<PathBuf>())));
+        }
+    }
+    places
 }
 
 fn listed<'a>(

@@ -14,7 +14,7 @@ use gallerist::train::RunDirectory;
 
 use super::remote::{self, is_remote};
 use super::search::model_for;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, working};
 use crate::args::Serve;
 use crate::printer;
 
@@ -22,7 +22,7 @@ pub(super) fn run(args: Serve) -> Outcome {
     super::set_threads(args.threads);
     let args = with_run_directories(args);
     let options = options(&args)?;
-    let gallery = open(&args)?;
+    let gallery = working("reading the gallery", || open(&args))?;
     let images = images(&args, &gallery, &options)?;
     let embedder = network(&args, &gallery)?;
     let origin = gallery.origin().source.clone();
@@ -179,7 +179,11 @@ fn images(args: &Serve, gallery: &Gallery, options: &Options) -> Result<Option<I
             Ok(None)
         }
         None => {
-            printer::warning(&"no images are shown: the gallery's are not where it says; give --images PATH");
+            let place = match &gallery.origin().source {
+                Some(source) => format!("they were at `{source}`, and are not there"),
+                None => "the gallery does not say where they are".into(),
+            };
+            printer::warning(&format!("no images are shown: {place}; give --images PATH"));
             Ok(None)
         }
     }

@@ -10,9 +10,7 @@ use gallerist::pages::{self, RunMetrics};
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::eval::{Evaluation, Report};
 use gallerist::train::log::Step;
-use gallerist::train::{
-    Observer, Outcome as Ended, Phase, Profile, RunConfig, RunDirectory, Trainer, Which,
-};
+use gallerist::train::{Observer, Outcome as Ended, Phase, Profile, RunConfig, RunDirectory, Trainer, Which};
 use gallerist::weights::Preprocessing;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -249,7 +247,10 @@ fn introduce(trainer: &Trainer) {
         printer::note(&format!("  not {reason}"));
     }
     if let Some(seconds) = trainer.head_seconds() {
-        printer::note(&format!("first head: discriminant analysis of training images, {}", duration(seconds)));
+        printer::note(&format!(
+            "first head: discriminant analysis of training images, {}",
+            duration(seconds)
+        ));
     }
     printer::note(&format!("run directory: {}", trainer.directory().path().display()));
 }

@@ -140,7 +140,8 @@ impl<'a> From<&'a Report> for Taken<'a> {
 fn inspect(args: args::WeightsInspect) -> Outcome {
     let file = weights::read(&args.file)?;
     if let Some(config) = &args.config {
-        let (_, report) = Model::from_weights(&RunConfig::load(config, &with_weights(&args.set, &args.file))?, file)?;
+        let (_, report) =
+            Model::from_weights(&RunConfig::load(config, &with_weights(&args.set, &args.file))?, file)?;
         match args.json {
             true => printer::json(&Taken::from(&report))?,
             false => printer::out(&taken(&report))?,

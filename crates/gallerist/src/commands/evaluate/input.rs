@@ -149,11 +149,14 @@ fn require_cameras(args: &Evaluate, set: &EmbeddingSet, file: &Path) -> Result<(
 }
 
 fn of_run(run: &Path, args: &Evaluate) -> Result<Input, Failure> {
-    RunDirectory::open(run)?;
     let model = model_of(run, args.checkpoint.into())?;
     super::super::set_threads(model.config().train.threads);
     let model = with_cache(model, args.cache.as_deref())?;
     let model = on_device(model, args.device.unwrap_or_default())?;
+    if args.query.is_none() {
+        let needed = ["data.test", "data.query", "data.gallery"];
+        model.config().check_files(&RunDirectory::open(run)?.config(), &needed)?;
+    }
     let Some(test) = test_images(args, model.config())? else {
         let hint = "give --query IMAGES and --gallery IMAGES, or embed a set with `gallerist embed` and give it as \
                     --embeddings FILE";

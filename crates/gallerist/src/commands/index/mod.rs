@@ -2,6 +2,7 @@
 
 mod bench;
 pub(super) mod build;
+mod labels;
 mod search;
 
 use std::path::Path;
@@ -224,8 +225,18 @@ fn info(args: Info) -> Outcome {
     print_facts(&facts)
 }
 
-fn remove(args: Remove) -> Outcome {
+fn remove(mut args: Remove) -> Outcome {
     super::set_threads(args.common.threads);
+    if args.filter.has_labels() {
+        let known = match is_remote(&args.index) {
+            true => remote::labels(&args.index, &ItemFilter::default())?,
+            false => open(&args.index, true)?.labels(&ItemFilter::default()),
+        };
+        for unknown in args.filter.select(known.into_iter().map(|(_, label)| label)) {
+            let hint = unknown.hint.map_or(String::new(), |hint| format!("; {hint}"));
+            printer::warning(&format!("{}{hint}", unknown.message));
+        }
+    }
     let filter = args.filter.filter();
     if filter.is_empty() && !args.compact {
         return Err(Failure::new(

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use gallerist::retrieval::index::{EmbeddedIndex, Index, Item};
+use gallerist::retrieval::index::{EmbeddedIndex, Index, Item, ItemFilter};
 use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
 use super::super::remote::{self, is_remote};
-use super::super::{Failure, Outcome, set_threads};
+use super::super::{Failure, Outcome, set_threads, working};
 use super::{name_of, open};
 use crate::args::index::Search;
-use crate::printer::{self, Table};
+use crate::printer::{self, Table, shown};
 
 /// What `--json` prints per query.
 #[derive(Serialize)]
@@ -33,17 +33,23 @@ struct Found {
     source: Option<String>,
 }
 
-pub(super) fn run(args: Search) -> Outcome {
+pub(super) fn run(mut args: Search) -> Outcome {
     set_threads(args.common.threads);
-    let (index, of_rows): (Box<dyn Index>, _) = if is_remote(&args.index) {
+    let all = ItemFilter::default();
+    let (index, of_rows, known): (Box<dyn Index>, _, _) = if is_remote(&args.index) {
         let remote = remote::open(&args.index, args.ef)?;
-        (remote.index, remote.origin.metric)
+        let known = if args.filter.has_labels() { remote::labels(&args.index, &all)? } else { Vec::new() };
+        (remote.index, remote.origin.metric, known)
     } else {
-        let mut index = open(&args.index, args.mapped)?;
+        let mut index = working("reading the index", || open(&args.index, args.mapped))?;
         set_ef(&mut index, args.ef)?;
         let of_rows = index.origin().metric;
-        (index.into(), of_rows)
+        let known = if args.filter.has_labels() { index.labels(&all) } else { Vec::new() };
+        (index.into(), of_rows, known)
     };
+    if let Some(unknown) = args.filter.select(known.into_iter().map(|(_, label)| label)).pop() {
+        return Err(Failure { message: unknown.message, hint: unknown.hint });
+    }
     let queries = EmbeddingSet::load(&args.queries)?;
     let info = index.info()?;
     if !args.force
@@ -135,7 +141,10 @@ fn tables(lists: &[Listed], score: &str) -> String {
                 found.path.clone().unwrap_or_default(),
             ]);
         }
-        let name = list.path.clone().unwrap_or_else(|| format!("row {}", list.query));
+        let name = list
+            .path
+            .as_deref()
+            .map_or_else(|| format!("row {}", list.query), |path| shown(path).into_owned());
         text += &format!("{name}\n{table}\n");
     }
     text
