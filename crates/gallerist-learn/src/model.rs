@@ -312,7 +312,7 @@ impl Model {
         &self,
         store: &Arc<ImageStore>,
         threads: usize,
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<(Embedded, Vec<u32>)> {
         let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
         let set = store.set();

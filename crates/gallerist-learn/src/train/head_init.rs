@@ -31,8 +31,8 @@ const ANALYSING: &str = "computing the first head (discriminant analysis)";
 ///
 /// # Errors
 ///
-/// [`Error::Interrupted`] when the run is to stop; [`Error::Value`] where a head is not linear or has more dimensions than there are images; errors of
-/// reading images.
+/// [`Error::Interrupted`] when the run is to stop; [`Error::Value`] where a head is not linear or has more
+/// dimensions than there are images; errors of reading images.
 pub(super) fn begin(
     network: Network,
     config: &RunConfig,

@@ -24,8 +24,8 @@ use super::objective::{Memories, Objective};
 use super::phase::Watch;
 use super::validation::Validation;
 use super::{
-    LossScale, Phase, Precision, Profile, RankWatch, RunConfig, RunDirectory, State, Which, head_init, limits,
-    means, notices, open_test,
+    LossScale, Phase, Precision, Profile, RankWatch, RunConfig, RunDirectory, State, Which, head_init,
+    limits, means, notices, open_test,
 };
 use crate::checkpoint::{Best, Checkpoint, Header};
 use crate::device::{DeviceChoice, OpenDevice, on_device};
@@ -178,7 +178,7 @@ impl Trainer {
         let mut trainer = parts.into_trainer(config, directory, 0)?;
         trainer.pretrained = pretrained;
         trainer.test_notes = test_notes;
-        if config.network.head_init != HeadInit::Random {
+        if config.network.head_init != HeadInit::Random || config.network.head_distance.is_some() {
             trainer.seconds = head_seconds;
             trainer.head_seconds = Some(head_seconds);
         }

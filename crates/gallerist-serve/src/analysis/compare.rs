@@ -33,11 +33,7 @@ impl Other {
     /// Reads the other network's embeddings of the same images, and of the same queries.
     ///
     /// Images are told by source and path; by path alone where one of two sets knows no sources.
-    pub(crate) fn open(
-        path: &Path,
-        queries: Option<(&Path, &Side)>,
-        gallery: &Gallery,
-    ) -> Result<Self> {
+    pub(crate) fn open(path: &Path, queries: Option<(&Path, &Side)>, gallery: &Gallery) -> Result<Self> {
         let name = path.display().to_string();
         let (set, ids) = {
             let catalog = &gallery.read().catalog;

@@ -144,7 +144,8 @@ pub(super) fn run(args: Train) -> Outcome {
 /// Says so where a run has nothing left to do, neither steps nor its measurements.
 fn finished(directory: &RunDirectory, config: &RunConfig, json: bool) -> Result<Option<ExitCode>, Failure> {
     let last = directory.checkpoint(Which::Last);
-    let measured = config.data.test.is_empty() || directory.metrics().exists();
+    let has_test = !config.data.test.is_empty() || !config.data.query.is_empty();
+    let measured = !has_test || directory.metrics().exists();
     if !measured || !directory.report().exists() || !last.exists() {
         return Ok(None);
     }
@@ -247,10 +248,7 @@ fn introduce(trainer: &Trainer) {
         printer::note(&format!("  not {reason}"));
     }
     if let Some(seconds) = trainer.head_seconds() {
-        printer::note(&format!(
-            "first head: discriminant analysis of training images, {}",
-            duration(seconds)
-        ));
+        printer::note(&format!("the first head took {} (network.head_init)", duration(seconds)));
     }
     printer::note(&format!("run directory: {}", trainer.directory().path().display()));
 }
