@@ -135,7 +135,8 @@ fn market1501_is_trained_and_measured_by_its_protocol_and_every_way_gives_the_sa
         dir,
         "market.toml",
         "train = [\"market\"]\ntest = [\"market\"]",
-        "metric = \"cmc@1\"\n[evaluation]\nprotocol = \"market1501\"",
+        "metric = \"cmc@1\"\n[evaluation]\nprotocol = \"market1501\"\nrerank = { k1 = 4, k2 = 2 }\n\
+         bootstrap = { resamples = 20, over = \"classes\" }\n[log]\ntensorboard = true",
     );
     let trained = done(dir, "train market.toml --out run");
     let shown = text(&trained.stdout);
@@ -149,6 +150,10 @@ fn market1501_is_trained_and_measured_by_its_protocol_and_every_way_gives_the_sa
     assert_eq!(metrics["protocol"], "market1501: queries against the other cameras' images");
     let counts = ["queries", "gallery", "junk", "queries_without_match"].map(|key| metrics[key].as_u64());
     assert_eq!(counts, [15, 33, 4, 0].map(Some));
+
+    assert_eq!((&metrics["reranked"]["junk"], &metrics["reranked"]["gallery"]), (&4.into(), &33.into()));
+    assert!(metrics["reranked"]["intervals"].is_object());
+    assert!(dir.join("run/tensorboard/tensors.tsv").exists());
 
     // Two files, each with what is known of its rows.
     assert!(!dir.join("run/embeddings.safetensors").exists());

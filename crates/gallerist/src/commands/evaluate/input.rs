@@ -59,7 +59,9 @@ pub(super) fn read(args: &Evaluate) -> Result<Input, Failure> {
             let mut measured = Measured::new(queries, Some(images), &config)?;
             if args.across_cameras && !measured.plan.uses_cameras() {
                 // Asked for on the command line, cameras count more than the protocol that the files name.
+                let metric = measured.plan.options.metric;
                 measured.plan = config.plan()?;
+                measured.plan.options.metric = metric;
             }
             say_the_rules(args, &measured, [query, gallery]);
             measured
@@ -112,7 +114,7 @@ fn check_one_set(set: &EmbeddingSet, file: &Path) -> Result<(), Failure> {
     };
     let Some(protocol) = set.protocol.as_deref().and_then(Protocol::named) else {
         match rows_of("-1") {
-            0 => {}
+            0 | 1 => {}
             rows => printer::warning(&format!(
                 "`{file}`: {} with the label `-1` count as one class",
                 printer::count(rows, "row")
