@@ -119,7 +119,7 @@ function labelFilter() {
       const together = typed && total > 1 && total <= Math.min(TOGETHER, labels.length);
       if (together) options.unshift({ labels: labels.map(({ label }) => label), text: `all ${number(total)} labels that contain “${typed}”`, count: labels.reduce((sum, { count }) => sum + count, 0), all: true });
       const rows = options.map(({ labels, text, count, all }, i) =>
-        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false", class: all ? "all" : null }, cut(text, { class: "label", onclick: () => keep("label", labels) }), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", labels), { tabIndex: -1, class: "quiet", title: `Leave ${text} out` })),
+        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false", class: all ? "all" : null }, (all ? h("span", { class: "label", onclick: () => keep("label", labels) }, text) : cut(text, { class: "label", onclick: () => keep("label", labels) })), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", labels), { tabIndex: -1, class: "quiet", title: `Leave ${text} out` })),
       );
       if (!labels.length) rows.push(h("li", { class: "soft" }, "no label contains this"));
       else if (total > labels.length) rows.push(h("li", { class: "soft" }, `and ${number(total - labels.length)} more: type more of the label`));

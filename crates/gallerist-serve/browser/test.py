@@ -95,7 +95,7 @@ def embeddings(path, rows, labels, paths, cameras=None, **metadata):
         parts["cameras"] = ("U8", None, json.dumps(cameras).encode())
     header, data = {}, b""
     if metadata:
-        header["__metadata__"] = {"format": "gallerist-embeddings", "format_version": "2", **metadata}
+        header["__metadata__"] = metadata
     for name, (kind, shape, content) in parts.items():
         header[name] = {"dtype": kind, "shape": shape or [len(content)], "data_offsets": [len(data), len(data) + len(content)]}
         data += content
@@ -584,6 +584,7 @@ class Labels(PageTest):
         expect(rows).to_have_count(5)
         wanted = sorted(label for label in FRUIT if "apple" in label.lower())
         self.assertEqual(rows.all_inner_texts(), ["all 4 labels that contain “apple”", *wanted])
+        self.assertEqual(page.locator("#labels .all .label").evaluate("row => row.scrollWidth - row.clientWidth"), 0, "it is cut")
         self.shot("filter")
         # Enter takes the first label, the row above it all of them.
         expect(page.locator("#labels [aria-selected=true] .label")).to_have_text(wanted[0])

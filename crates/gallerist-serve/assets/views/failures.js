@@ -40,7 +40,7 @@ const KINDS = {
     sorts: [["ap", "Worst first"], ["-ap", "Best first"]],
     ask: (sort, offset, limit, signal) => api.failures(sort, offset, limit, signal),
     row: failureRow,
-    facts: (answer) => [`${plural(answer.total, "query", "queries")}, mean average precision ${fraction(answer.mean_average_precision, 4)}`, ...(answer.metrics ?? []).filter(({ name }) => name !== "map").map(({ name, value }) => `${name} ${fraction(value, 4)}`)].join(" · "),
+    facts: (answer) => [`${plural(answer.total, "query", "queries")}, mean average precision ${fraction(answer.mean_average_precision, 4)}`, ...(session.gallery.queries ? answer.metrics : []).filter(({ name }) => name !== "map").map(({ name, value }) => `${name} ${fraction(value, 4)}`)].join(" · "),
   },
   compare: {
     title: "Queries of two models",
