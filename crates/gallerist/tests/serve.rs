@@ -222,3 +222,85 @@ fn an_upload_is_compared_as_the_gallery_was_embedded() {
         assert_eq!(similar["results"].as_array().unwrap().len(), 1);
     }
 }
+
+/// A colour bitmap of 8 x 8 pixels whose colours are the identity's.
+fn bitmap(identity: u32, shade: u32) -> Vec<u8> {
+    let mut file = b"BM".to_vec();
+    for word in [54 + 192u32, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, 192, 0, 0, 0, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend((0..192).map(|at| ((identity * 37 * (at % 3 + 1) + at * shade * 5) % 251) as u8));
+    file
+}
+
+/// Market-1501 in small: 8 identities for training, 5 for the test seen by 3 cameras, junk and distractors.
+fn market(dir: &Path) {
+    let image = |folder: &str, label: &str, camera: u32, number: u32, identity: u32| {
+        let folder = dir.join("market").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let name = format!("{label}_c{camera}s1_{number:06}_00.bmp");
+        std::fs::write(folder.join(name), bitmap(identity, camera * 10 + number)).unwrap();
+    };
+    for identity in (1..=5).chain(20..28) {
+        let (label, test) = (format!("{identity:04}"), identity <= 5);
+        for camera in 1..=3 {
+            if test {
+                image("query", &label, camera, 9, identity);
+            }
+            let folder = if test { "bounding_box_test" } else { "bounding_box_train" };
+            (0..2).for_each(|number| image(folder, &label, camera, number, identity));
+        }
+    }
+    (0..4).for_each(|number| image("bounding_box_test", "-1", 1 + number % 3, 20 + number, 1 + number % 2));
+    (0..3).for_each(|number| image("bounding_box_test", "0000", 1 + number, 30 + number, 1 + number));
+    let run = "[train]\nsteps = 3\n[data]\ntrain = [\"market\"]\ntest = [\"market\"]\n[validation]\nfraction = 0.0\n\
+               [image]\nsize = 8\n[sampler]\nkind = \"classes_images\"\nclasses_per_batch = 3\n\
+               images_per_class = 2\n[network]\nkind = \"conv_blocks\"\nchannels = [8, 8]\ndimensions = 6\n";
+    std::fs::write(dir.join("market.toml"), run).unwrap();
+}
+
+#[test]
+fn a_run_of_queries_and_a_gallery_is_served_with_the_figures_of_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    market(dir.path());
+    let out = gallerist(dir.path(), "train market.toml --out run");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let report: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("run/metrics.json")).unwrap()).unwrap();
+
+    for line in ["--gallery run", "--gallery run/gallery.safetensors --queries run/query.safetensors"] {
+        let server = Served::start(dir.path(), &format!("serve {line} --port 0"));
+        let about = server.json("/api/v1/gallery");
+        assert_eq!((&about["queries"]["count"], &about["count"]), (&15.into(), &37.into()));
+        assert_eq!(about["protocol"]["name"], "market1501");
+        assert_eq!(
+            [&about["upload"], &about["images"], &about["queries"]["images"]],
+            [&Value::Bool(true); 3]
+        );
+        let failures = loop {
+            let failures = server.json("/api/v1/failures?limit=500");
+            if failures["state"] != "computing" {
+                break failures;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let metrics = failures["metrics"].as_array().unwrap();
+        assert!(metrics.iter().any(|metric| metric["name"] == "cmc@1"), "{failures}");
+        for metric in metrics {
+            let wanted = report["metrics"][metric["name"].as_str().unwrap()].as_f64().unwrap();
+            let found = metric["value"].as_f64().unwrap();
+            assert!((found - wanted).abs() < 1e-9, "{metric}: wanted {wanted}");
+        }
+        assert_eq!(failures["total"], 15);
+        // A query finds neither junk nor its person from its own camera, and its pictures are there.
+        let query = server.json("/api/v1/items?set=query&limit=1")["items"][0].clone();
+        let id = query["id"].as_str().unwrap();
+        let found = server.json(&format!("/api/v1/items/{id}/similar?k=99"));
+        let counts = |hit: &Value| {
+            hit["label"] != "-1" && (hit["label"] != query["label"] || hit["camera"] != query["camera"])
+        };
+        assert_eq!(found["results"].as_array().unwrap().len(), 37 - 4 - 2);
+        assert!(found["results"].as_array().unwrap().iter().all(counts));
+        assert!(server.get(&format!("/images/{id}")).starts_with(b"BM"));
+    }
+}
