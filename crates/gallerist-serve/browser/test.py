@@ -591,7 +591,7 @@ class Labels(PageTest):
         page.keyboard.press("ArrowUp")
         page.keyboard.press("Enter")
         expect(page.locator(".chip")).to_have_count(4)
-        expect(page.locator("main .facts").first).to_contain_text("16 of 24")
+        expect(page.locator("main .facts")).to_contain_text("16 of 24")
 
     def test_the_keys_1_right_right_enter_open_an_image_and_not_the_tab(self):
         page = self.open("#view=failures")
@@ -641,7 +641,7 @@ class Labels(PageTest):
         own, other = (f"{compared[key]:.4f}".lstrip("0") for key in ["mean_average_precision", "other_mean_average_precision"])
         gained = f"{compared['gained']} {'query gains' if compared['gained'] == 1 else 'queries gain'}"
         said = f"rll {own} mAP, srt {other}: {gained}, {compared['lost']} lose, {compared['same']} stay"
-        expect(page.locator("main .facts").first).to_have_text(said)
+        expect(page.locator("main .facts")).to_have_text(said)
         self.shot("two-models")
 
     def test_the_map_always_shows_some_point(self):
@@ -718,11 +718,11 @@ class Queries(PageTest):
 
     def test_queries_are_browsed_and_answered_by_the_protocol(self):
         page = self.open()
-        expect(page.locator("main .facts").first).to_contain_text("7 images")
+        expect(page.locator("main .facts")).to_contain_text("7 images")
         expect(page.locator("main .rule")).to_contain_text("Protocol of Market-1501: 3 queries against 6 items.")
         self.shot("persons")
         page.get_by_role("button", name="Queries").click()
-        expect(page.locator("main .facts").first).to_contain_text("3 queries")
+        expect(page.locator("main .facts")).to_contain_text("3 queries")
         page.locator("main .tile .picture").first.click()
         self.assertEqual(self.paths(), [f"{i}.png" for i in [2, 3, 4, 5, 6]])
         verdicts = page.locator("main .lists .verdict")
@@ -738,8 +738,8 @@ class Queries(PageTest):
 
     def test_failures_are_those_of_the_queries(self):
         page = self.open("#view=failures")
-        expect(page.locator("main .facts").first).to_contain_text("2 queries, mean average precision .5417")
-        expect(page.locator("main .facts").first).to_contain_text("cmc@1 .0000")
+        expect(page.locator("main .facts")).to_contain_text("2 queries, mean average precision .5417")
+        expect(page.locator("main .facts")).to_contain_text("cmc@1 .0000")
         expect(page.locator("main .rule")).to_contain_text("Market-1501")
         self.shot("persons-failures")
         page.locator("main .line").first.click()

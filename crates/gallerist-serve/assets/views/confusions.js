@@ -12,7 +12,7 @@ const MOST = 200;
 
 export function make() {
   const facts = h("span", { class: "facts" });
-  const rule = h("span", { class: "facts rule" });
+  const rule = h("span", { class: "rule" });
   const body = h("div", { class: "pairs", role: "list" });
   const element = h("section", { class: "view", "aria-label": "Confused classes" }, h("div", { class: "bar" }, facts, rule), h("div", { class: "scroll" }, body));
   let read = false;

@@ -55,7 +55,7 @@ const KINDS = {
 export function make(name) {
   const kind = KINDS[name];
   const facts = h("span", { class: "facts" });
-  const rule = h("span", { class: "facts rule" });
+  const rule = h("span", { class: "rule" });
   const tools = h("span", { class: "switch", role: "group", "aria-label": "Order" });
   const only = h("span", {});
   const run = (row) => {

@@ -13,7 +13,7 @@ const SETS = [["", "Gallery"], ["query", "Queries"]];
 export function make() {
   const facts = h("p", { class: "facts" });
   const sets = h("span", {});
-  const rule = h("p", { class: "facts rule" });
+  const rule = h("p", { class: "rule" });
   const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a label above.") });
   const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, sets, facts, rule), grid.element);
 
