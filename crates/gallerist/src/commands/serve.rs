@@ -97,18 +97,23 @@ fn companion(
     if let Some(path) = asked {
         return Ok(companion.with_images(Some(open(path)?)));
     }
-    let source = companion.set().source.clone();
-    let shared = of_gallery.filter(|(_, other)| source.as_deref() == Some(*other));
-    let images = match (shared, source.as_ref().map(Path::new).filter(|source| source.exists())) {
+    let set = companion.set();
+    let shared = of_gallery.filter(|(_, other)| set.source.as_deref() == Some(*other));
+    let sources = set.sources.iter().flat_map(|sources| sources.list());
+    let of_rows = || sources.filter_map(|source| source.images.as_deref()).collect();
+    let places: Vec<&str> = set.source.as_deref().map_or_else(of_rows, |source| vec![source]);
+    let places: Vec<PathBuf> = places.into_iter().map(PathBuf::from).filter(|place| place.exists()).collect();
+    let images = match (shared, places.is_empty()) {
         (Some((images, _)), _) => Some(images.clone()),
-        (None, Some(source)) => match open(source) {
+        (None, false) => match Images::open_all(&places, options.thumbnail_bytes, options.thumbnails.clone())
+        {
             Ok(images) => Some(images),
             Err(error) => {
                 printer::warning(&format!("the images of `{}` are not shown: {error}", file.display()));
                 None
             }
         },
-        (None, None) => {
+        (None, true) => {
             printer::warning(&format!(
                 "the images of `{}` are not shown: they are not where it says; give {option} PATH",
                 file.display()
