@@ -289,7 +289,7 @@ fn a_run_of_queries_and_a_gallery_is_served_with_the_figures_of_its_report() {
         for metric in metrics {
             let wanted = report["metrics"][metric["name"].as_str().unwrap()].as_f64().unwrap();
             let found = metric["value"].as_f64().unwrap();
-            assert!((found - wanted).abs() < 1e-9, "{metric}: wanted {wanted}");
+            assert!((found - wanted).abs() < 1e-15, "{metric}: wanted {wanted}");
         }
         assert_eq!(failures["total"], 15);
         // A query finds neither junk nor its person from its own camera, and its pictures are there.

@@ -75,7 +75,12 @@ impl Quality {
         // These two are for the list of failures.
         let mut measures = vec![Measure::Map, Measure::ReciprocalRank];
         measures.extend(shown.measures.iter().filter(|measure| **measure != Measure::Map));
-        let options = EvalOptions { metric: Metric::Euclidean, measures };
+        // Of rows of length 1 the inner product is the cosine, to the last bit that of `gallerist evaluate`.
+        let metric = match gallery.metric {
+            Metric::Cosine => Metric::InnerProduct,
+            other => other,
+        };
+        let options = EvalOptions { metric, measures };
         if are_sets(&queries.labels) || are_sets(&gallery.labels) {
             let (of_queries, of_gallery) = encode_sets(&queries.labels, &gallery.labels);
             let side = Side::sets(queries.rows.as_ref(), &of_queries);

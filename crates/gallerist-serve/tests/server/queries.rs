@@ -126,7 +126,7 @@ fn failures_confusions_and_metrics_are_those_of_the_evaluation() {
     for (name, value) in evaluation.metrics.iter() {
         let metrics = failures["metrics"].as_array().unwrap();
         let found = metrics.iter().find(|metric| metric["name"] == name).unwrap()["value"].as_f64().unwrap();
-        assert!((found - value).abs() < 1e-12, "{name}: {found} {value}");
+        assert!((found - value).abs() < 1e-15, "{name}: {found} {value}");
     }
     // The third query has nothing to find.
     let first = (1.0 / 2.0 + 2.0 / 3.0) / 2.0;
