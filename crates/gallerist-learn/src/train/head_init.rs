@@ -413,7 +413,7 @@ mod tests {
     fn a_scaled_projection_has_the_mean_distance_that_is_wanted() {
         let (rows, classes) = rows();
         let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
-        let projection = discriminant(&views, &classes, 3).scaled_to(20.0, &views);
+        let projection = discriminant(&views, &classes, 3, &mut |_| Ok(())).unwrap().scaled_to(20.0, &views);
         let embedded: Vec<Vec<f64>> = views.iter().map(|row| embed(row, &projection, 3)).collect();
         let distance = |i: usize, j: usize| {
             embedded[i].iter().zip(&embedded[j]).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
@@ -424,7 +424,9 @@ mod tests {
         // The rows stay centred: the bias is scaled, too.
         let sums: f64 = embedded.iter().map(|row| row[0]).sum();
         assert!((sums / 600.0).abs() < 1e-4, "{sums}");
-        let equal = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2).scaled_to(20.0, &[&rows[0][..]; 3]);
+        let equal = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2, &mut |_| Ok(()))
+            .unwrap()
+            .scaled_to(20.0, &[&rows[0][..]; 3]);
         assert!(equal.weight.iter().all(|value| value.is_finite()));
     }
 }

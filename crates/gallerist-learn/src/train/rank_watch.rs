@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(warned(noisy, 100), [0usize; 0]);
         assert_eq!(
             warned([40.0, 40.0, 40.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 100),
-            [],
+            [0usize; 0],
             "a run of nine batches"
         );
     }
