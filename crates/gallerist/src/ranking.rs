@@ -238,8 +238,8 @@ mod tests {
         assert!(ranking.precision_is().contains("map_trapezoid"));
         assert_eq!(
             ranking.described(),
-            "1 queries against a gallery of 4 images (market1501: queries against the other cameras' images), \
-             compared by the Euclidean distance. 1 junk images are left out."
+            "1 query against a gallery of 4 images (market1501: queries against the other cameras' images), \
+             compared by the Euclidean distance. Left out: 1 junk image."
         );
     }
 }

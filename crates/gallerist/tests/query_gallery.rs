@@ -154,6 +154,20 @@ fn market1501_is_trained_and_measured_by_its_protocol_and_every_way_gives_the_sa
     assert_eq!((&metrics["reranked"]["junk"], &metrics["reranked"]["gallery"]), (&4.into(), &33.into()));
     assert!(metrics["reranked"]["intervals"].is_object());
     assert!(dir.join("run/tensorboard/tensors.tsv").exists());
+    // The report has the same figures, and its lists are as the protocol sees them.
+    let page = fs::read_to_string(dir.join("run/report.html")).unwrap();
+    for name in ["map_trapezoid", "map", "cmc@1"] {
+        let shown = format!("<td>{:.2}", 100.0 * metrics["metrics"][name].as_f64().unwrap());
+        assert!(page.contains(&shown), "{name} {shown}");
+    }
+    let listed = |verdict: &str, label: &str| page.matches(&format!(", {verdict}, {label}\"")).count();
+    assert_eq!((listed("right", "-1"), listed("wrong", "-1")), (0, 0), "junk is in no list");
+    assert!(listed("right", "0000") == 0 && listed("wrong", "0000") > 0, "distractors are wrong");
+    assert!(page.contains("Validation") && page.contains(">map<"), "the validation's own metrics are drawn");
+    done(dir, "evaluate --run run --html again.html");
+    let again = fs::read_to_string(dir.join("again.html")).unwrap();
+    assert!(again.contains("15 queries against a gallery of 33 images (market1501"), "{again}");
+    assert!(again.contains("data:image/"), "the run's images are found");
 
     // Two files, each with what is known of its rows.
     assert!(!dir.join("run/embeddings.safetensors").exists());

@@ -32,7 +32,10 @@ pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
                 format!(" between queries and gallery{by}, what takes up no rank left out")
             }
         };
-        (source.name.clone(), format!("{}{pairs}.", measure(source.metric())))
+        (
+            source.name.clone(),
+            format!("{}{pairs}.", measure(source.metric()).replace("distance", "distances")),
+        )
     };
     let kinds: Vec<_> = sources.iter().map(kind).collect();
     let note = format!(

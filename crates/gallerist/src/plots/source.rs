@@ -273,6 +273,8 @@ impl Source {
     /// Who looks for what and how, in a sentence.
     pub(crate) fn described(&self, evaluation: &Evaluation) -> String {
         let by = format!("compared by the {}", self.score_is());
+        // An evaluation by another metric than the cosine says so itself.
+        let evaluated = evaluation.protocol.split(", rows compared by").next().unwrap_or_default();
         let mut text = match &self.gallery {
             None => {
                 let named = self.plan.protocol.map_or(String::new(), |p| format!(" (protocol {})", p.name));
@@ -282,12 +284,13 @@ impl Source {
                 )
             }
             Some(_) => format!(
-                "{} queries against a gallery of {} images ({}), {by}.",
-                evaluation.queries, evaluation.gallery, evaluation.protocol
+                "{} against a gallery of {} ({evaluated}), {by}.",
+                many(evaluation.queries, "query", "queries"),
+                many(evaluation.gallery, "image", "images")
             ),
         };
         if evaluation.junk > 0 {
-            text.push_str(&format!(" {} junk images are left out.", evaluation.junk));
+            text.push_str(&format!(" Left out: {}.", many(evaluation.junk, "junk image", "junk images")));
         }
         text
     }
@@ -353,6 +356,10 @@ impl Source {
         let names: Option<Vec<String>> = points.iter().map(name).collect();
         names.map(|names| labels::encode(&names))
     }
+}
+
+fn many(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 /// Which images are points.
