@@ -23,8 +23,8 @@ const SHRINKAGE: f64 = 0.5;
 /// Rows whose mean distance gives a head its scale.
 const ROWS: usize = 1024;
 
-const EMBEDDING: &str = "embedding training images for the first head";
-const ANALYSING: &str = "computing the first head (discriminant analysis)";
+const EMBEDDING: &str = "first head: embedding images";
+const ANALYSING: &str = "first head: discriminant analysis";
 
 /// Begins the heads of `network` as `network.head_init` says, from the images of `set`, and gives them the scale
 /// that `network.head_distance` or the losses want ([`wanted_distance`]).

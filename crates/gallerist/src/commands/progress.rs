@@ -146,14 +146,17 @@ mod tests {
 
     #[test]
     fn every_bar_is_one_line_of_the_terminals_width() {
-        for columns in [50, 80, 120] {
+        for columns in [60, 80, 120] {
             for template in TEMPLATES {
                 let terminal = Terminal { columns, drawn: Arc::default() };
                 let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
                 let bar = bar_on(target, 123_456, template);
-                bar.set_message(match *template == super::super::train::STEPS {
-                    true => "loss 12.345  val R@1 0.123  123,456 img/s  pos 100 %  neg 100 %",
-                    false => "embedding training images",
+                bar.set_message(match *template {
+                    super::super::train::STEPS => {
+                        "loss 12.345  val map@r 0.123  123,456 img/s  pos 100 %  neg 100 %"
+                    }
+                    super::super::EMBEDDING => "embedding the one-shot runs",
+                    _ => "first head: discriminant analysis",
                 });
                 bar.set_position(98_765);
                 bar.force_draw();
