@@ -35,11 +35,10 @@
 //! by the Euclidean distance ([`LossConfig::metric`](super::LossConfig::metric)): the paper does not say, and on
 //! Market-1501 (MobileNetV2, 150 steps) it gives mAP .358 and CMC@1 .546, the cosine .351 and .537.
 //!
-//! A smooth rank approximates a rank
-//! where distances differ by several temperatures. Where they do not, every rank is near `n / 2` and the loss is
-//! nearly linear in the distances: it falls by growth along one direction, and the other dimensions are lost. So a
-//! head that begins as LDA begins with a mean distance of 20 temperatures ([`SrtConfig::initial_distance`];
-//! measured in `experiments/head-scale.md`).
+//! A smooth rank approximates a rank where distances differ by several temperatures. Where they do not, every rank is
+//! near `n / 2` and the loss is nearly linear in the distances: it falls by growth along one direction, and the other
+//! dimensions are lost. So a head that begins as LDA begins with a mean distance of 20 temperatures
+//! ([`SrtConfig::initial_distance`]; measured in `experiments/head-scale.md`).
 //!
 //! Time `O(n^3)` with `O(n^2)` memory: the ranks are summed block by block, and the gradient, which is
 //! `dL/dd_ij = sum over k of s'((d_ij - d_ik) / temperature) (c_ij - c_ik) / temperature` with
