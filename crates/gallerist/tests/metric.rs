@@ -65,7 +65,8 @@ fn lengths(set: &EmbeddingSet) -> Vec<f32> {
 const MEASURED: [&str; 4] = ["recall@1", "precision@1", "map@r", "r_precision"];
 
 fn measured(of: &Value) -> Vec<f64> {
-    MEASURED.iter().map(|name| of[name].as_f64().unwrap_or_else(|| panic!("no {name} in {of}"))).collect()
+    let value = |name: &&str| of["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {of}"));
+    MEASURED.iter().map(value).collect()
 }
 
 #[test]

@@ -25,9 +25,8 @@
 //! - Coincident rows have no direction; a collapsed batch has a value and the gradient 0.
 //! - A batch without a positive pair has the value 0.
 //!
-//! The embeddings are as the network gives them; the paper does not normalise. They are compared by the
-//! Euclidean distance. Memory and time: `O(n^2)` and
-//! `O(n^2 d)`.
+//! The embeddings are as the network gives them; the paper does not normalise. They are compared as they were
+//! trained, by the Euclidean distance. Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
 use burn::tensor::Tensor;

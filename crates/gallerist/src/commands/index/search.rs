@@ -68,8 +68,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
         if first != other {
             return Err(Failure::new(
                 format!(
-                    "the queries and the items of the index differ in length: {}",
-                    Error::Metrics { first, other }
+                    "the queries are to be compared by {other}, the items of the index by {first}: their lengths differ"
                 ),
                 Some("embed the queries as the items were (`embed --normalize`), or go on with --force"),
             ));
