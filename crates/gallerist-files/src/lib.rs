@@ -13,6 +13,10 @@
 //! writer holds a lock on it, so that a temporary file without a lock was left by a writer that was
 //! killed. The first write of a process into a folder removes those ([`sweep`]).
 
+//!
+//! Reading: [`open_regular`] opens regular files only, and never waits.
+
+mod regular;
 mod target;
 
 use std::collections::HashSet;
@@ -23,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use regular::{open_regular, read_regular, read_regular_to_string};
 pub use target::{NotAFile, check};
 
 const STRAY_SUFFIX: &str = ".gallerist-tmp";
@@ -164,7 +169,7 @@ pub fn sweep(folder: impl AsRef<Path>) -> io::Result<usize> {
         if !stray || !fs::symlink_metadata(&path).is_ok_and(|file| file.is_file()) {
             continue;
         }
-        let file = match File::open(&path) {
+        let file = match open_regular(&path) {
             Ok(file) => file,
             // Its writer finished between the listing and now.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -56,7 +56,7 @@ pub fn check(path: impl AsRef<Path>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
 }
 
-fn name_of(kind: FileType) -> &'static str {
+pub(crate) fn name_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt as _;

@@ -1,6 +1,5 @@
 //! Labels that come in a file of their own.
 
-use std::fs;
 use std::path::Path;
 
 use super::npy;
@@ -26,7 +25,7 @@ pub fn load_labels(path: impl AsRef<Path>) -> Result<Vec<String>> {
         problem,
         hint: hint.map(str::to_owned),
     };
-    let bytes = fs::read(path).map_err(|source| Error::io("read", path, source))?;
+    let bytes = gallerist_files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()
@@ -50,6 +49,8 @@ pub fn load_labels(path: impl AsRef<Path>) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn load(bytes: &[u8]) -> Result<Vec<String>> {

@@ -1,7 +1,6 @@
 //! Embedding sets as `.safetensors` files.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -122,7 +121,7 @@ pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(
 }
 
 pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
-    let bytes = fs::read(path).map_err(|source| Error::io("read", path, source))?;
+    let bytes = gallerist_files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
     parse(path, &bytes)
 }
 
@@ -450,6 +449,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn example() -> EmbeddingSet {

@@ -16,7 +16,6 @@
 //! - metadata `sha256`: as in an embeddings file, of the header and of the tensor bytes.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +67,7 @@ pub(super) fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>
 /// is seen when it is read.
 pub fn is_index(path: impl AsRef<Path>) -> bool {
     let header = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+        let mut file = gallerist_files::open_regular(path)?;
         let mut length = [0; 8];
         file.read_exact(&mut length)?;
         let mut header = Vec::new();
