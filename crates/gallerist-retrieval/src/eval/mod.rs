@@ -48,6 +48,7 @@ mod relevance;
 mod report;
 mod task;
 mod ties;
+mod unmatched;
 mod verdict;
 mod verification;
 

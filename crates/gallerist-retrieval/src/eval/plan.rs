@@ -206,6 +206,7 @@ impl Plan {
         let task = data.task(queries, gallery);
         let junk_items = data.junk_items();
         let measured = task.measure(&self.options)?;
+        let unmatched = super::unmatched::note(&measured.queries, &queries.labels);
         let row = |measured: Measured, classes: &[u32]| -> Result<Row> {
             let run = |bootstrap: &Bootstrap| bootstrap.run(&measured.queries, classes);
             let intervals = self.bootstrap.as_ref().map(run).transpose()?;
@@ -253,6 +254,7 @@ impl Plan {
         if let Some(protocol) = self.protocol {
             evaluation.notes.extend(protocol.size_note(evaluation.queries, evaluation.gallery));
         }
+        evaluation.notes.extend(unmatched);
         Ok(Report { evaluation, further: Further { intervals, ..further } })
     }
 
