@@ -95,6 +95,12 @@ pub enum Error {
         /// Why not.
         problem: String,
     },
+    /// An image was not decoded by the deadline that was given for it.
+    #[error("decoding `{path}` took longer than it may")]
+    DecodeDeadline {
+        /// The file.
+        path: String,
+    },
     /// The set was asked for something that needs class labels.
     #[error("{purpose} needs class labels, and `{path}` has none")]
     NoLabels {
@@ -196,6 +202,7 @@ impl Error {
             }
             Error::Io { .. }
             | Error::Decode { .. }
+            | Error::DecodeDeadline { .. }
             | Error::Config { .. }
             | Error::UnknownLayout { .. }
             | Error::Panic { .. } => None,

@@ -35,6 +35,8 @@ pub struct Inspection {
     pub histogram: Vec<Bin>,
     /// Classes with images both for training and for anything else; `None` without splits or classes.
     pub shared_classes: Option<usize>,
+    /// Folders with images that are no part of the set, because the folders next to them are splits.
+    pub left_out: Vec<LeftOut>,
     /// Counts that differ from the published ones, and other remarks on the source.
     pub notes: Vec<String>,
     /// Annotated images that are not there.
@@ -60,6 +62,18 @@ pub struct Split {
     pub classes: usize,
     /// Images of the smallest and the largest class; 0 without classes.
     pub images_per_class: [usize; 2],
+    /// Its classes that have training images, too; `None` for the training split itself, where there is none, and
+    /// without classes.
+    pub trained_classes: Option<usize>,
+}
+
+/// A folder that is no part of the set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// Its path in the source.
+    pub folder: String,
+    /// The images in it.
+    pub images: usize,
 }
 
 /// A line of the histogram.
@@ -141,6 +155,10 @@ pub fn inspect(
         skipped_files: sets().map(ImageSet::skipped).sum(),
         shared_classes: (per_split.len() > 1 && !class_sizes.is_empty()).then(|| shared_classes(&images)),
         splits: per_split,
+        left_out: sets()
+            .flat_map(ImageSet::left_out)
+            .map(|(folder, images)| LeftOut { folder: folder.clone(), images: *images })
+            .collect(),
         histogram: histogram(class_sizes.values().copied()),
         notes: sets().flat_map(|s| s.notes().to_vec()).collect(),
         missing: sets().flat_map(|s| s.missing().to_vec()).collect(),
@@ -255,6 +273,7 @@ fn sizes<'a>(images: impl Iterator<Item = &'a Entry<'a>>) -> BTreeMap<&'a str, u
 }
 
 fn per_split(images: &[Entry]) -> Vec<Split> {
+    let trained: BTreeSet<&str> = images.iter().filter(|e| e.is_training()).filter_map(|e| e.class).collect();
     let names: BTreeSet<&str> = images.iter().filter_map(|e| e.split).collect();
     names
         .into_iter()
@@ -267,6 +286,8 @@ fn per_split(images: &[Entry]) -> Vec<Split> {
                 images: of().count(),
                 classes: sizes.len(),
                 images_per_class: [least, sizes.values().max().copied().unwrap_or(0)],
+                trained_classes: (!trained.is_empty() && of().any(|e| !e.is_training() && e.class.is_some()))
+                    .then(|| sizes.keys().filter(|class| trained.contains(**class)).count()),
             }
         })
         .collect()

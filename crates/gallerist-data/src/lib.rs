@@ -58,10 +58,12 @@ mod source;
 mod store;
 mod transform;
 
-pub use crate::decode::{MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode};
+pub use crate::decode::{
+    DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with,
+};
 pub use crate::error::{Broken, Error};
 pub use crate::image::Image;
-pub use crate::inspect::{Bin, Inspection, Leak, Split, inspect};
+pub use crate::inspect::{Bin, Inspection, Leak, LeftOut, Split, inspect};
 pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};
 pub use crate::random::Random;
 pub use crate::sampler::classes_images::{ClassesImages, ClassesImagesConfig};
@@ -72,7 +74,7 @@ pub use crate::sampler::{BatchSampler, ClassMeans, Labels, Refresh, SamplerConfi
 pub use crate::source::layout::Layout;
 pub use crate::source::open::OpenOptions;
 pub use crate::source::window::BoundingBox;
-pub use crate::source::{ImageSet, OneShotRun, OneShotRuns};
+pub use crate::source::{ClassOverlap, ImageSet, LabelFrom, OneShotRun, OneShotRuns};
 pub use crate::store::ImageStore;
 pub use crate::transform::{
     AugmentConfig, Border, CropConfig, EraseConfig, EraseFill, Fit, ImageConfig, JitterConfig, Size,

@@ -4,13 +4,27 @@
 //! the header and checked before memory is taken for the pixels. A JPEG is
 //! decoded strictly ([`jpeg`]): a cut or visibly damaged file is an error and
 //! not a picture with a grey bottom.
+//!
+//! What a file may cost in time and memory is stated at [`DecodeLimits`].
 
+mod gif;
 mod jpeg;
+mod limits;
+mod pieces;
+mod png;
+mod tiff;
+mod vp8l;
+mod webp;
 
-use std::io::Cursor;
+use std::borrow::Cow;
+use std::rc::Rc;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+
+pub use limits::DecodeLimits;
+use limits::{Stop, Watch};
+use pieces::Pieces;
 
 use crate::error::Error;
 use crate::image::Image;
@@ -23,6 +37,12 @@ pub const MAX_DECODED_BYTES: u64 = 256 << 20;
 
 /// Largest permitted image file, in bytes; the limit for an archive's entries too.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Longest EXIF that is read.
+const MAX_METADATA_BYTES: usize = 1 << 20;
+
+/// Bytes that a decoder may read beside those of the pixels: headers, palettes, padding of tiles.
+const MAX_OTHER_BYTES: u64 = 4 << 20;
 
 /// Decodes a PNG, JPEG, GIF (first frame), BMP, WebP or TIFF file.
 ///
@@ -48,79 +68,121 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// );
 /// ```
 pub fn decode(bytes: &[u8], name: &str) -> Result<Image, Error> {
-    decode_reduced(bytes, None, name)
+    decode_with(bytes, name, &DecodeLimits::default())
 }
 
-/// The same; a JPEG much larger than needed may come at a half, a quarter or an eighth of its size, which
+/// The same within other limits, for files from strangers: a smaller image, and a deadline.
+///
+/// # Errors
+///
+/// As [`decode()`], and [`Error::DecodeDeadline`] once the deadline has passed.
+///
+/// ```
+/// use std::time::Duration;
+/// use gallerist_data::{decode_with, DecodeLimits, Error};
+///
+/// let limits = DecodeLimits::default().within(Duration::ZERO);
+/// let error = decode_with(b"GIF89a...", "upload", &limits).unwrap_err();
+/// assert!(matches!(error, Error::DecodeDeadline { .. }));
+/// ```
+pub fn decode_with(bytes: &[u8], name: &str, limits: &DecodeLimits) -> Result<Image, Error> {
+    decode_limited(bytes, None, name, limits)
+}
+
+/// As [`decode()`]; a JPEG much larger than needed may come at a half, a quarter or an eighth of its size, which
 /// is what its blocks give with less work.
 ///
 /// The smallest of these is taken whose sides are both `least` pixels or more; all sides are rounded up.
 /// It is so for sequential files of grey or YCbCr with one scan, and not for any other.
 pub(crate) fn decode_reduced(bytes: &[u8], least: Option<usize>, name: &str) -> Result<Image, Error> {
-    decode_bytes(bytes, least).map_err(|problem| Error::Decode { path: name.to_owned(), problem })
+    decode_limited(bytes, least, name, &DecodeLimits::default())
 }
 
-fn decode_bytes(bytes: &[u8], least: Option<usize>) -> Result<Image, String> {
+fn decode_limited(
+    bytes: &[u8],
+    least: Option<usize>,
+    name: &str,
+    limits: &DecodeLimits,
+) -> Result<Image, Error> {
+    let watch = Rc::new(Watch::new(*limits));
+    decode_watched(bytes, least, &watch).map_err(|problem| match watch.stopped() {
+        Some(Stop::Deadline) => Error::DecodeDeadline { path: name.to_owned() },
+        Some(Stop::Bytes) | None => Error::Decode { path: name.to_owned(), problem },
+    })
+}
+
+/// Whether to go on; the message of [`Stop::Deadline`] is made by [`decode_limited`].
+fn go_on(watch: &Watch) -> Result<(), String> {
+    watch.check().map_err(|_| String::new())
+}
+
+fn decode_watched(bytes: &[u8], least: Option<usize>, watch: &Rc<Watch>) -> Result<Image, String> {
     if bytes.is_empty() {
         return Err("the file is empty".to_owned());
     }
-    match image::guess_format(bytes) {
-        Ok(ImageFormat::Jpeg) => jpeg::decode(bytes, least),
+    go_on(watch)?;
+    let image = match image::guess_format(bytes) {
+        Ok(ImageFormat::Jpeg) => jpeg::decode(bytes, least, watch),
         Ok(
             format @ (ImageFormat::Png
             | ImageFormat::Gif
             | ImageFormat::Bmp
             | ImageFormat::WebP
             | ImageFormat::Tiff),
-        ) => decode_other(bytes, format),
+        ) => decode_other(bytes, format, watch),
         _ => Err("not an image of a known format (PNG, JPEG, GIF, BMP, WebP, TIFF)".to_owned()),
+    }?;
+    // Not every decoder passes on an error of its reader.
+    match watch.stopped() {
+        None => Ok(image),
+        Some(_) => Err("it was stopped at a limit".to_owned()),
     }
 }
 
-/// Refuses a size from a header before anything is allocated for it.
-fn check_size(width: usize, height: usize, decoded_bytes: u64) -> Result<(), String> {
-    if width == 0 || height == 0 {
-        return Err(format!("its header says {width} x {height} pixels"));
-    }
-    if width > MAX_SIDE || height > MAX_SIDE {
-        return Err(format!("its header says {width} x {height} pixels, and a side may have {MAX_SIDE}"));
-    }
-    if decoded_bytes > MAX_DECODED_BYTES {
-        return Err(format!(
-            "{width} x {height} pixels decode to {} MiB, and an image may have {} MiB",
-            decoded_bytes.div_ceil(1 << 20),
-            MAX_DECODED_BYTES >> 20
-        ));
-    }
-    Ok(())
-}
-
-fn decode_other(bytes: &[u8], format: ImageFormat) -> Result<Image, String> {
-    let name = match format {
-        ImageFormat::Png => "PNG",
-        ImageFormat::Gif => "GIF",
-        ImageFormat::Bmp => "BMP",
-        ImageFormat::WebP => "WebP",
-        _ => "TIFF",
+fn decode_other(bytes: &[u8], format: ImageFormat, watch: &Rc<Watch>) -> Result<Image, String> {
+    let limits = &watch.limits;
+    let (name, pieces) = match format {
+        ImageFormat::Png => ("PNG", png::pieces(bytes, limits)?),
+        ImageFormat::Gif => ("GIF", gif::pieces(bytes, limits)?),
+        ImageFormat::WebP => ("WebP", webp::pieces(bytes, watch)?),
+        ImageFormat::Bmp => ("BMP", vec![Cow::from(bytes)]),
+        _ => {
+            tiff::check(bytes, limits)?;
+            ("TIFF", vec![Cow::from(bytes)])
+        }
     };
     let problem = |error: ImageError| match error {
+        _ if watch.stopped() == Some(Stop::Bytes) => {
+            format!("corrupt {name}: its data are much longer than its pixels need")
+        }
         ImageError::IoError(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             format!("truncated {name}")
         }
-        ImageError::Limits(_) => format!("the {name} needs more memory than {} MiB", MAX_DECODED_BYTES >> 20),
+        ImageError::Limits(_) => {
+            format!("the {name} needs more memory than an image of its size may")
+        }
         ImageError::Unsupported(e) => format!("{name} of an unsupported kind: {e}"),
         e => format!("corrupt or truncated {name}: {e}"),
     };
-    let mut limits = Limits::default();
     // The decoder's own buffers come on top of the pixels.
-    limits.max_alloc = Some(2 * MAX_DECODED_BYTES);
-    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    reader.limits(limits);
+    let memory = |decoded: u64| {
+        let mut limits = Limits::no_limits();
+        limits.max_alloc = Some(2 * decoded + 4 * MAX_OTHER_BYTES);
+        limits
+    };
+    watch.permit(MAX_OTHER_BYTES);
+    let mut reader = ImageReader::with_format(Pieces::new(pieces, watch.clone()), format);
+    reader.limits(memory(limits.max_decoded_bytes));
     let mut decoder = reader.into_decoder().map_err(problem)?;
     let (width, height) = decoder.dimensions();
-    check_size(width as usize, height as usize, decoder.total_bytes())?;
+    let decoded = decoder.total_bytes();
+    limits.check_size(width as usize, height as usize, decoded)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    go_on(watch)?;
+    decoder.set_limits(memory(decoded)).map_err(problem)?;
+    watch.permit(2 * decoded + MAX_OTHER_BYTES);
     let decoded = DynamicImage::from_decoder(decoder).map_err(problem)?;
+    go_on(watch)?;
     Ok(upright(to_eight_bit(decoded), orientation))
 }
 
@@ -174,5 +236,60 @@ fn upright(image: Image, orientation: Orientation) -> Image {
         Orientation::FlipVertical => image.rotate(2).flip_horizontal(),
         Orientation::Rotate90FlipH => image.rotate(3).flip_horizontal(),
         Orientation::Rotate270FlipH => image.rotate(1).flip_horizontal(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// Decodes with a clock that is past the deadline at check number `checks`; also how often it was looked at.
+    fn stopped_at(bytes: &[u8], checks: u64) -> (Result<Image, String>, Option<Stop>, u64) {
+        let far = std::time::Duration::from_secs(3600);
+        let watch = Rc::new(Watch::new(DecodeLimits::default().within(far)));
+        watch.checks_left.set(checks);
+        let result = decode_watched(bytes, None, &watch);
+        (result, watch.stopped(), checks - watch.checks_left.get())
+    }
+
+    #[test]
+    fn the_deadline_is_checked_throughout_and_ends_the_decoding_at_every_check() {
+        // Noise, so that no format packs it to nothing.
+        let mut random = crate::random::Random::new(1, "noise", 0, 0);
+        let noise: Vec<u8> = (0..256 * 256 * 3).map(|_| random.below(256) as u8).collect();
+        let picture = DynamicImage::from(image::RgbImage::from_raw(256, 256, noise.clone()).unwrap());
+        let encoded = |format: ImageFormat| {
+            let mut bytes = Cursor::new(Vec::new());
+            picture.write_to(&mut bytes, format).unwrap();
+            bytes.into_inner()
+        };
+        let jpeg = |progressive: bool| {
+            let mut bytes = Vec::new();
+            let mut encoder = jpeg_encoder::Encoder::new(&mut bytes, 90);
+            encoder.set_progressive(progressive);
+            encoder.encode(&noise, 256, 256, jpeg_encoder::ColorType::Rgb).unwrap();
+            bytes
+        };
+        // Rows of units in scans; in all others about 4 KiB of the file.
+        for (name, bytes, least) in [
+            ("sequential JPEG", jpeg(false), 16),
+            ("progressive JPEG", jpeg(true), 100),
+            ("PNG", encoded(ImageFormat::Png), 30),
+            ("GIF", encoded(ImageFormat::Gif), 8),
+            ("BMP", encoded(ImageFormat::Bmp), 30),
+            ("WebP", encoded(ImageFormat::WebP), 30),
+            ("TIFF", encoded(ImageFormat::Tiff), 30),
+        ] {
+            let (image, stopped, checks) = stopped_at(&bytes, 1 << 40);
+            assert!(image.is_ok() && stopped.is_none(), "{name}");
+            assert!(checks >= least, "{name} of {} bytes: {checks} checks", bytes.len());
+            for at in 0..checks {
+                let (image, stopped, _) = stopped_at(&bytes, at);
+                assert!(image.is_err(), "{name}, check {at} of {checks}");
+                assert_eq!(stopped, Some(Stop::Deadline), "{name}, check {at} of {checks}");
+            }
+        }
     }
 }

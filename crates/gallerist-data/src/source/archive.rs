@@ -33,7 +33,7 @@ pub(super) struct Archive {
 impl Archive {
     pub(super) fn open(path: &Path) -> Result<Archive, Error> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|e| Error::io("open", name.clone(), e))?;
+        let file = gallerist_memory::open_regular(path).map_err(|e| Error::io("open", name.clone(), e))?;
         let length = file.metadata().map_err(|e| Error::io("read", name.clone(), e))?.len();
         let window = Window { file: Arc::new(file), length, position: 0, buffer: Buffer::default() };
         let zip = ZipArchive::new(window).map_err(|e| problem(&name, None, e))?;
@@ -51,13 +51,22 @@ impl Archive {
                 ));
             };
             // First, because `..` would pass for a hidden folder.
-            if path.starts_with('/') || path.contains('\\') || path.split('/').any(|p| p == "..") {
+            let Some(normal) = normal(path) else {
                 return Err(fault(format!("entry `{path}` has a path that leads outside"), None));
-            }
-            if entry.is_dir() || is_ignored(path) {
+            };
+            if entry.is_dir() || is_ignored(&normal) {
                 continue;
             }
-            numbers.insert(path.to_owned(), number);
+            if let Some(other) = numbers.insert(normal, number) {
+                let other = zip.by_index_data(other).map_err(|e| problem(&name, None, e))?;
+                return Err(fault(
+                    format!(
+                        "its entries `{}` and `{path}` are the same file",
+                        String::from_utf8_lossy(other.name_raw())
+                    ),
+                    Some("pack the archive again with every file once"),
+                ));
+            }
         }
         Ok(Archive { name, zip, numbers })
     }
@@ -135,6 +144,17 @@ impl Archive {
         }
         Ok(bytes)
     }
+}
+
+/// The path of an entry with `/` between its parts, whatever was written between them, and without parts `.`;
+/// `None` where it is absolute or has a part `..`.
+fn normal(path: &str) -> Option<String> {
+    // Some programs for Windows write its separator, which the format does not permit.
+    let path = path.replace('\\', "/");
+    let drive = path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
+    let parts = || path.split('/').filter(|part| !matches!(*part, "" | "."));
+    let outside = path.starts_with('/') || drive || parts().any(|part| part == "..");
+    (!outside).then(|| parts().collect::<Vec<_>>().join("/"))
 }
 
 fn problem(name: &str, path: Option<&str>, error: ZipError) -> Error {

@@ -1,12 +1,105 @@
 //! Class names to numbers, and labels `a|b` to sets of labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
 /// Between the labels of an image that has several.
 const SEPARATOR: char = '|';
+
+/// Which part of a label of several folders is the class: `Fruit/Apple/Golden` or `Golden`.
+///
+/// `label = "leaf"` in `[data]` of a run file, `--label-from leaf` on the command line.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// use gallerist_data::{ImageSet, LabelFrom, OpenOptions};
+///
+/// for path in ["Fruit/Apple/1.png", "Fruit/Pear/1.png", "Juice/Apple/1.png"] {
+///     let path = folder.path().join(path);
+///     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+///     std::fs::write(path, "").unwrap();
+/// }
+/// let options = OpenOptions { label_from: LabelFrom::Leaf, ..OpenOptions::default() };
+/// let set = ImageSet::open_with(&[folder.path()], &options).unwrap();
+/// assert_eq!(set.class_names(), ["Apple", "Pear"]);
+/// assert_eq!(
+///     set.notes(),
+///     ["with the last part of each label as its class, one class joins several: `Apple` (`Fruit/Apple`, `Juice/Apple`)"]
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelFrom {
+    /// All of it.
+    #[default]
+    Path,
+    /// What follows the last `/`.
+    Leaf,
+}
+
+impl fmt::Display for LabelFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LabelFrom::Path => "path",
+            LabelFrom::Leaf => "leaf",
+        })
+    }
+}
+
+impl FromStr for LabelFrom {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<LabelFrom, Error> {
+        match name {
+            "path" => Ok(LabelFrom::Path),
+            "leaf" => Ok(LabelFrom::Leaf),
+            _ => Err(Error::Config { field: "label", wanted: "`path` or `leaf`", found: format!("`{name}`") }),
+        }
+    }
+}
+
+impl LabelFrom {
+    /// The labels of the images; notes which of them were different before.
+    pub(super) fn apply(self, labels: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
+        const SHOWN: usize = 3;
+        if self == LabelFrom::Path {
+            return labels;
+        }
+        let leaf = |part: &str| part.trim().rsplit('/').next().unwrap_or_default().to_owned();
+        let mut whole: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for part in labels.iter().flat_map(|label| label.split(SEPARATOR)) {
+            whole.entry(leaf(part)).or_default().insert(part.trim());
+        }
+        let joined: Vec<_> = whole.iter().filter(|(_, parts)| parts.len() > 1).collect();
+        if !joined.is_empty() {
+            let mut named: Vec<String> = joined
+                .iter()
+                .take(SHOWN)
+                .map(|(leaf, parts)| {
+                    let more = if parts.len() > SHOWN { ", …" } else { "" };
+                    let parts: Vec<String> = parts.iter().take(SHOWN).map(|p| format!("`{p}`")).collect();
+                    format!("`{leaf}` ({}{more})", parts.join(", "))
+                })
+                .collect();
+            if joined.len() > SHOWN {
+                named.push("…".to_owned());
+            }
+            let count = if joined.len() == 1 { "one class joins".into() } else { format!("{} classes join", joined.len()) };
+            notes.push(format!(
+                "with the last part of each label as its class, {count} several: {}",
+                named.join(", ")
+            ));
+        }
+        let separator = SEPARATOR.to_string();
+        labels.iter().map(|l| l.split(SEPARATOR).map(leaf).collect::<Vec<_>>().join(&separator)).collect()
+    }
+}
 
 /// Numbers in the byte order of the names, from 0, without gaps.
 pub(super) fn encode(labels: &[String]) -> (Vec<u32>, Vec<String>) {

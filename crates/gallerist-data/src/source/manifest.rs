@@ -1,5 +1,7 @@
 //! CSV manifests: `path,label[,camera][,split]`; a label `a|b` is a set of labels.
 
+use std::path::{Component, Path, PathBuf};
+
 use crate::error::Error;
 
 /// One row.
@@ -95,6 +97,27 @@ impl Lines {
     }
 }
 
+/// A path of a manifest on disk without parts `.` and doubled `/`, so that an image has one path. Windows's `\`
+/// becomes `/`, unless there is a file with it in its name.
+pub(super) fn tidy(path: &str, exists: impl Fn(&str) -> bool) -> String {
+    let path = if path.contains('\\') && !exists(path) { path.replace('\\', "/") } else { path.to_owned() };
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    format!("{}{}", if path.starts_with('/') { "/" } else { "" }, parts.join("/"))
+}
+
+/// Where the file at `path` in `folder` is, freed of `..` by the names alone: for the comparison of paths.
+pub(super) fn absolute(folder: &Path, path: &str) -> PathBuf {
+    let joined = folder.join(path);
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(&joined).unwrap_or(joined).components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
 /// `folder` and `path` joined and freed of `.` and `..`, with `/` between the
 /// parts; `None` where it leads out of the top folder.
 pub(super) fn resolve(folder: &str, path: &str) -> Option<String> {
@@ -158,6 +181,16 @@ mod tests {
             message("path,label\r\nx.png,a\r\n\r\ny.png\r\n"),
             "manifest `m.csv`, line 4: 1 values where the header has 2 columns"
         );
+    }
+
+    #[test]
+    fn a_path_has_one_spelling_and_a_file_of_a_strange_name_keeps_it() {
+        for path in ["a/./0.png", "a//0.png", "./a/0.png", "a\\0.png", "a\\.\\0.png"] {
+            assert_eq!(tidy(path, |_| false), "a/0.png");
+        }
+        assert_eq!(tidy("/x//y.png", |_| false), "/x/y.png");
+        assert_eq!(tidy("../b/0.png", |_| false), "../b/0.png");
+        assert_eq!(tidy("a\\0.png", |_| true), "a\\0.png");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod manifest;
 mod mat;
 mod one_shot;
 pub(crate) mod open;
+mod overlap;
 mod select;
 mod table;
 mod tree;
@@ -27,7 +28,9 @@ use layout::Layout;
 use tree::Root;
 use window::BoundingBox;
 
+pub use labels::LabelFrom;
 pub use one_shot::{OneShotRun, OneShotRuns};
+pub use overlap::ClassOverlap;
 
 /// Images with their paths, labels and cameras; nothing is decoded until asked for.
 ///
@@ -37,9 +40,14 @@ pub use one_shot::{OneShotRun, OneShotRuns};
 /// * **A folder of class folders**, nested as deep as you like. The class of an
 ///   image is the path of its folder, without the leading folders that all
 ///   images share: `photos/2024/Greek/character07/x.png` belongs to class
-///   `Greek/character07`. Folders above the classes that are all called `train`, `val`, `valid`,
-///   `validation`, `test`, `query` or `gallery` are splits, no part of the class. Images both in class folders and directly beside them
-///   are refused.
+///   `Greek/character07`. With [`LabelFrom::Leaf`](crate::LabelFrom) it is the last folder alone. Images both
+///   in class folders and directly beside them are refused.
+///
+///   Folders called `train`, `val`, `valid`, `validation`, `test`, `query` or `gallery`, in any case, are
+///   *splits* and no part of the class: where every image lies in a class folder of one of them; or where
+///   `train`, with class folders in it, lies next to another of them. Then all else that lies next to them is
+///   left out, said in [`ImageSet::notes`] and listed in [`ImageSet::left_out`]. The splits may lie
+///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class.
 /// * **A flat folder**: all images in one folder, and no labels.
 /// * **A CSV manifest** with the header `path,label` and optionally `camera` and
 ///   `split`; paths are relative to the manifest, and a label `a|b` gives an image
@@ -76,6 +84,7 @@ pub struct ImageSet {
     skipped: usize,
     notes: Arc<[String]>,
     missing: Arc<[String]>,
+    left_out: Arc<[(String, usize)]>,
     turned: bool,
 }
 
@@ -191,6 +200,12 @@ impl ImageSet {
     /// Paths of annotated images that are not there, and so not in the set.
     pub fn missing(&self) -> &[String] {
         &self.missing
+    }
+
+    /// Folders (or single files) with images that are no part of the set, because the folders next to them are
+    /// splits; each with its number of images.
+    pub fn left_out(&self) -> &[(String, usize)] {
+        &self.left_out
     }
 
     /// Files that were skipped because their extension is not an image's.

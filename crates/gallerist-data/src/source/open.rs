@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::labels::{self, LabelSets};
+use super::labels::{self, LabelFrom, LabelSets};
 use super::layout::{self, Choice, Found, Layout, Record};
 use super::tree::{Root, Tree};
 use super::{ImageSet, Item, extension};
@@ -22,6 +22,8 @@ pub struct OpenOptions {
     /// Where `split` is `None` and the layout has [splits of its own](Layout::split_names), only the
     /// images of this one, unless the source has none of them.
     pub default_split: Option<String>,
+    /// Which part of a label counts.
+    pub label_from: LabelFrom,
     /// Images cut to their bounding boxes, where the annotations have them.
     pub crop_boxes: bool,
     /// Only the first so many classes, in the order of their names.
@@ -74,7 +76,7 @@ impl ImageSet {
         let mut roots = Vec::new();
         let mut layouts = Vec::new();
         let mut records: Vec<(u32, Record)> = Vec::new();
-        let (mut skipped, mut notes, mut missing) = (0, Vec::new(), Vec::new());
+        let (mut skipped, mut notes, mut missing, mut left_out) = (0, Vec::new(), Vec::new(), Vec::new());
         for path in paths {
             let (root, found) = open_one(path.as_ref(), options)?;
             let number = roots.len() as u32;
@@ -84,6 +86,7 @@ impl ImageSet {
             skipped += listing.skipped;
             notes.append(&mut listing.notes);
             missing.extend(found.missing);
+            left_out.append(&mut listing.left_out);
             records.extend(listing.records.into_iter().map(|record| (number, record)));
         }
         let mut name = paths[0].as_ref().display().to_string();
@@ -106,6 +109,7 @@ impl ImageSet {
             });
         }
         let labels = all_or_none(&name, "labels", records.iter_mut().map(|(_, r)| r.label.take()))?;
+        let labels = labels.map(|labels| options.label_from.apply(labels, &mut notes));
         let cameras = all_or_none(&name, "cameras", records.iter_mut().map(|(_, r)| r.camera.take()))?;
         let (labels, class_names, label_sets) = match labels {
             None => (None, Vec::new(), None),
@@ -147,6 +151,7 @@ impl ImageSet {
             skipped,
             notes: notes.into(),
             missing: missing.into(),
+            left_out: left_out.into(),
             turned: false,
         };
         set.limited(options)

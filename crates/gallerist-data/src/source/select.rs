@@ -160,6 +160,7 @@ impl ImageSet {
             skipped: self.skipped,
             notes: self.notes.clone(),
             missing: self.missing.clone(),
+            left_out: self.left_out.clone(),
             turned: self.turned,
         }
     }

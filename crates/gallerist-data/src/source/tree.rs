@@ -1,6 +1,5 @@
 //! The files of a folder or archive, as layouts look for them.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -182,7 +181,7 @@ impl Tree {
 fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     let name = || path.display().to_string();
     let failed = |e| Error::io("read", name(), e);
-    let file = File::open(path).map_err(failed)?;
+    let file = gallerist_memory::open_regular(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     let too_large =
         || Error::Decode { path: name(), problem: format!("a file may have {} MiB", MAX_FILE_BYTES >> 20) };

@@ -3,11 +3,13 @@
 mod augment;
 mod common;
 mod decode;
+mod fifo;
 mod inspect;
 mod layout;
 mod loader;
 mod one_shot;
 mod random;
 mod source;
+mod splits;
 mod store;
 mod transform;

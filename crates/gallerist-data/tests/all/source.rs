@@ -101,11 +101,11 @@ fn folders_called_train_and_test_above_the_classes_are_splits() {
     let options = OpenOptions { split: Some("train".to_owned()), ..OpenOptions::default() };
     let train = ImageSet::open_with(&[folder.path()], &options).unwrap();
     assert_eq!(paths(&train), ["top/train/a/1.png", "top/train/b/2.png"]);
-    // With a folder of another name beside them they are classes like any other.
+    // A folder of another name next to them is left out.
     write_tree(folder.path(), &[("top/more/a/5.png".to_owned(), png(picture(2, 2, 0)))]);
     let set = ImageSet::open(folder.path()).unwrap();
-    assert_eq!(set.class_names(), ["more/a", "test/a", "test/c/d", "train/a", "train/b"]);
-    assert_eq!(set.split(0), None);
+    assert_eq!(set.class_names(), ["a", "b", "c/d"]);
+    assert_eq!((set.len(), set.left_out()), (4, &[("top/more".to_owned(), 1)][..]));
 }
 
 #[test]

@@ -12,9 +12,18 @@
 //! The scan of a sequential file is decoded on the way ([`sequential`](super::sequential)), so that
 //! its codes are walked over once.
 
-use super::huffman::{Bits, CODE, CUT, HEADER, Problem, RUN, Table, VALUE};
+use super::huffman::{Bits, CODE, CUT, HEADER, Problem, RUN, STOPPED, TABLES, TWICE, Table, VALUE};
+use super::segments::Segments;
 use super::sequential::{Part, Scan};
 use super::{LARGEST, Plane};
+use crate::decode::limits::Watch;
+
+/// Most visits of a block by the scans of a progressive file, on average. Encoders make about 10; all the
+/// coefficients one by one with a refinement would be 128.
+const MAX_VISITS: u64 = 100;
+
+/// Most tables of codes and of quantisation steps. One of 20 bytes costs as much as a thousand bytes of codes.
+const MAX_TABLES: usize = 1000;
 
 /// What a JPEG's headers have said so far.
 struct Headers {
@@ -33,6 +42,8 @@ struct Headers {
     least: Option<usize>,
     /// The picture, if it is of a kind that is decoded here.
     planes: Vec<Plane>,
+    /// Tables of codes and of steps so far.
+    tables: usize,
 }
 
 struct Component {
@@ -49,6 +60,8 @@ struct Component {
     stride: usize,
     /// One bit per coefficient that is not zero, per block; progressive only.
     nonzero: Vec<u64>,
+    /// A sequential scan has coded it.
+    coded: bool,
 }
 
 /// Walks a JPEG from its first to its end marker.
@@ -61,8 +74,10 @@ struct Component {
 pub(super) fn check(
     bytes: &[u8],
     least: Option<usize>,
+    watch: &Watch,
     check_size: impl Fn(usize, usize, usize) -> Result<(), String>,
 ) -> Result<Option<Vec<Plane>>, String> {
+    check_scans(bytes)?;
     let mut headers = Headers {
         width: 0,
         height: 0,
@@ -74,6 +89,7 @@ pub(super) fn check(
         steps: [[0; 64]; 4],
         least,
         planes: Vec::new(),
+        tables: 0,
     };
     let mut at = 2;
     loop {
@@ -90,6 +106,7 @@ pub(super) fn check(
         if matches!(marker, 0x01 | 0xD0..=0xD8) {
             return Err("corrupt JPEG: a marker where none should be".to_owned());
         }
+        watch.count_call().map_err(|_| STOPPED)?;
         let length = bytes.get(at..at + 2).ok_or(CUT)?;
         let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
         if length < 2 {
@@ -112,13 +129,59 @@ pub(super) fn check(
                 let &[high, low] = body else { return Err(HEADER.to_owned()) };
                 headers.restart_interval = usize::from(u16::from_be_bytes([high, low]));
             }
-            0xDA => at += headers.check_scan(body, &bytes[at..])?,
+            0xDA => at += headers.check_scan(body, &bytes[at..], watch)?,
             _ => {}
         }
     }
 }
 
+/// Refuses a progressive file whose scans visit its blocks too often, before the first is decoded.
+///
+/// A scan of 150 bytes can visit every block of a picture without a coefficient.
+fn check_scans(bytes: &[u8]) -> Result<(), String> {
+    let mut blocks: Vec<(u8, u64)> = Vec::new();
+    let (mut visits, mut scans) = (0, 0);
+    for segment in Segments::new(bytes) {
+        match (segment.marker, segment.body) {
+            // Sequential: a component is coded once.
+            (0xC0 | 0xC1, _) => return Ok(()),
+            (0xC2, [_, h1, h0, w1, w0, _, parts @ ..]) if blocks.is_empty() => {
+                let (width, height) = (u16::from_be_bytes([*w1, *w0]), u16::from_be_bytes([*h1, *h0]));
+                let parts = || parts.as_chunks::<3>().0.iter();
+                let most = |shift: u32| parts().map(|p| u64::from(p[1] >> shift & 15)).max().unwrap_or(1).max(1);
+                let (most_across, most_down) = (most(4), most(0));
+                blocks.extend(parts().map(|&[id, sampling, _]| {
+                    let (across, down) = (u64::from(sampling >> 4), u64::from(sampling & 15));
+                    let across = (u64::from(width) * across).div_ceil(8 * most_across);
+                    (id, across * (u64::from(height) * down).div_ceil(8 * most_down))
+                }));
+            }
+            (0xDA, [count, parts @ ..]) => {
+                scans += 1;
+                for part in parts.as_chunks::<2>().0.iter().take(usize::from(*count)) {
+                    visits += blocks.iter().find(|(id, _)| *id == part[0]).map_or(0, |(_, blocks)| *blocks);
+                }
+            }
+            _ => {}
+        }
+    }
+    let total: u64 = blocks.iter().map(|(_, blocks)| blocks).sum();
+    if visits > MAX_VISITS * total {
+        return Err(format!(
+            "its {scans} scans visit every block {} times, and {MAX_VISITS} times are permitted",
+            visits / total.max(1)
+        ));
+    }
+    Ok(())
+}
+
 impl Headers {
+    /// Counts a table.
+    fn count_table(&mut self) -> Result<(), Problem> {
+        self.tables += 1;
+        if self.tables > MAX_TABLES { Err(TABLES) } else { Ok(()) }
+    }
+
     fn read_tables(&mut self, mut body: &[u8]) -> Result<(), Problem> {
         while let Some((&kind, rest)) = body.split_first() {
             let (counts, rest) = rest.split_first_chunk::<16>().ok_or(HEADER)?;
@@ -126,6 +189,7 @@ impl Headers {
             if kind >> 4 > 1 || kind & 15 > 3 || total > 256 || rest.len() < total {
                 return Err(HEADER);
             }
+            self.count_table()?;
             let (symbols, rest) = rest.split_at(total);
             let table = Table::new(kind >> 4 == 0, counts, symbols)?;
             let tables = if kind >> 4 == 0 { &mut self.dc } else { &mut self.ac };
@@ -145,6 +209,7 @@ impl Headers {
             if kind & 15 > 3 || rest.len() < 64 * bytes {
                 return Err(HEADER);
             }
+            self.count_table()?;
             let (values, rest) = rest.split_at(64 * bytes);
             let steps = &mut self.steps[usize::from(kind & 15)];
             for (step, value) in steps.iter_mut().zip(values.chunks_exact(bytes)) {
@@ -183,6 +248,7 @@ impl Headers {
                 blocks: (0, 0),
                 stride: 0,
                 nonzero: Vec::new(),
+                coded: false,
             });
         }
         Ok(())
@@ -212,7 +278,7 @@ impl Headers {
     }
 
     /// Checks one scan; returns the length of its data.
-    fn check_scan(&mut self, body: &[u8], data: &[u8]) -> Result<usize, Problem> {
+    fn check_scan(&mut self, body: &[u8], data: &[u8], watch: &Watch) -> Result<usize, Problem> {
         let (&count, body) = body.split_first().ok_or(HEADER)?;
         let count = usize::from(count);
         if !(1..=4).contains(&count) || body.len() != 2 * count + 3 {
@@ -235,7 +301,7 @@ impl Headers {
         };
         if !self.progressive {
             return match (band.start, band.end) {
-                (0, 63) => self.read_sequential(&parts, data),
+                (0, 63) => self.read_sequential(&parts, data, watch),
                 _ => Err(HEADER),
             };
         }
@@ -266,6 +332,9 @@ impl Headers {
             }
             until_restart = until_restart.wrapping_sub(1);
             let (x, y) = (unit % units.0, unit / units.0);
+            if x == 0 {
+                watch.check().map_err(|_| STOPPED)?;
+            }
             for &(component, dc, ac) in &parts {
                 let c = &mut self.components[component];
                 let (across, down) = if count == 1 { (1, 1) } else { (c.across, c.down) };
@@ -287,7 +356,17 @@ impl Headers {
 
     /// Checks the scan of a sequential file and decodes it where that is possible. `parts`: the
     /// numbers of its components and of their tables.
-    fn read_sequential(&mut self, parts: &[(usize, usize, usize)], data: &[u8]) -> Result<usize, Problem> {
+    fn read_sequential(
+        &mut self,
+        parts: &[(usize, usize, usize)],
+        data: &[u8],
+        watch: &Watch,
+    ) -> Result<usize, Problem> {
+        for &(component, ..) in parts {
+            if std::mem::replace(&mut self.components[component].coded, true) {
+                return Err(TWICE);
+            }
+        }
         let alone = parts.len() == 1;
         let units = if alone { self.components[parts[0].0].blocks } else { self.units() };
         let drawable = self.planes.is_empty() && self.drawable(parts);
@@ -302,7 +381,7 @@ impl Headers {
             }
         }
         let planes = if drawable { &mut self.planes[..] } else { &mut [] };
-        Scan { parts: read, units, restart_interval: self.restart_interval, data, planes }.run()
+        Scan { parts: read, units, restart_interval: self.restart_interval, data, planes, watch }.run()
     }
 
     /// Samples that are made of a side of a component's blocks.

@@ -11,6 +11,10 @@ pub(super) const CODE: Problem = "corrupt JPEG: a code that its tables do not ha
 pub(super) const RUN: Problem = "corrupt JPEG: a run of coefficients beyond the end of its block";
 pub(super) const VALUE: Problem = "corrupt JPEG: a coefficient that no picture has";
 pub(super) const RESTART: Problem = "corrupt JPEG: a restart marker is missing or out of order";
+pub(super) const TWICE: Problem = "corrupt JPEG: a component is coded twice";
+pub(super) const TABLES: Problem = "corrupt JPEG: more than 1,000 tables";
+/// The deadline has passed; the user sees [`Error::DecodeDeadline`](crate::Error::DecodeDeadline).
+pub(super) const STOPPED: Problem = "stopped";
 
 /// Bits by which a table looks up.
 const AHEAD: u32 = 11;

@@ -9,15 +9,21 @@ mod check;
 mod color;
 mod huffman;
 mod idct;
+mod segments;
 mod sequential;
 
+use std::borrow::Cow;
+use std::rc::Rc;
+
 use image::metadata::Orientation;
-use zune_core::bytestream::ZCursor;
+use zune_core::bytestream::{ZByteReaderTrait, ZCursor};
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
-use super::{check_size, upright};
+use super::limits::{DecodeLimits, Watch};
+use super::pieces::Pieces;
+use super::upright;
 use crate::image::Image;
 
 /// Largest coefficient, before quantisation. The transform of 8 x 8 samples from -128 to 127 stays
@@ -63,22 +69,37 @@ impl Plane {
 }
 
 /// `least`: the sides from which on the picture may come reduced, see [`super::decode_reduced`].
-pub(super) fn decode(bytes: &[u8], least: Option<usize>) -> Result<Image, String> {
+pub(super) fn decode(bytes: &[u8], least: Option<usize>, watch: &Rc<Watch>) -> Result<Image, String> {
+    let limits = &watch.limits;
     // Grey or RGB comes out, whatever goes in.
-    let planes = check::check(bytes, least, |width, height, components| {
-        check_size(width, height, (width * height * components.min(3)) as u64)
+    let planes = check::check(bytes, least, watch, |width, height, components| {
+        limits.check_size(width, height, (width * height * components.min(3)) as u64)
     })?;
+    // zune-jpeg collects profiles and texts, some of them in time that grows with the square of their number.
+    let needed = segments::needed(bytes, planes.is_some());
+    match limits.deadline {
+        None => with_zune(ZCursor::new(&needed), planes.as_deref(), limits),
+        Some(_) => with_zune(Pieces::new(vec![Cow::from(&needed)], watch.clone()), planes.as_deref(), limits),
+    }
+}
+
+/// The picture of `planes`, or else as zune-jpeg decodes it; the colours and the orientation are zune-jpeg's.
+fn with_zune(
+    file: impl ZByteReaderTrait,
+    planes: Option<&[Plane]>,
+    limits: &DecodeLimits,
+) -> Result<Image, String> {
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(u16::MAX.into())
         .set_max_height(u16::MAX.into());
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let mut decoder = JpegDecoder::new_with_options(file, options);
     decoder.decode_headers().map_err(|e| problem(&e))?;
     let (width, height) = decoder.dimensions().ok_or("the header has no size")?;
     let gray = decoder.input_colorspace() == Some(ColorSpace::Luma);
     let channels = if gray { 1 } else { 3 };
-    check_size(width, height, (width * height * channels) as u64)?;
-    let decoded = match (planes.as_deref(), decoder.input_colorspace()) {
+    limits.check_size(width, height, (width * height * channels) as u64)?;
+    let decoded = match (planes, decoder.input_colorspace()) {
         (Some([light]), Some(ColorSpace::Luma)) => {
             light.picture(width, height, 1, |width, height| color::gray(light, width, height))
         }
@@ -113,6 +134,10 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
+
+    fn decode(bytes: &[u8], least: Option<usize>) -> Result<Image, String> {
+        super::decode(bytes, least, &Rc::new(Watch::new(DecodeLimits::default())))
+    }
 
     /// What zune-jpeg makes of a file on its own.
     fn peer(bytes: &[u8]) -> Vec<u8> {
@@ -165,7 +190,7 @@ mod tests {
                     encoder.set_restart_interval(restart);
                 }
             });
-            let planes = check::check(&bytes, None, |_, _, _| Ok(())).unwrap();
+            let planes = check::check(&bytes, None, &Watch::new(DecodeLimits::default()), |_, _, _| Ok(())).unwrap();
             assert!(planes.is_some(), "case {case} is of a common kind");
             let image = decode(&bytes, None).unwrap();
             assert_eq!((image.width(), image.height()), (width.into(), height.into()));

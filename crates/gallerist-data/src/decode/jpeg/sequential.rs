@@ -1,8 +1,9 @@
 //! The one scan that most files have: checked and decoded in one walk over its codes.
 
-use super::huffman::{Bits, END, Problem, RUN, TOO_SHORT, Table, VALUE};
+use super::huffman::{Bits, END, Problem, RUN, STOPPED, TOO_SHORT, Table, VALUE};
 use super::idct::{self, Idct, Portable};
 use super::{LARGEST, Plane};
+use crate::decode::limits::Watch;
 
 /// A component of a sequential scan.
 pub(super) struct Part<'a> {
@@ -58,6 +59,7 @@ pub(super) struct Scan<'a> {
     pub(super) data: &'a [u8],
     /// Where the samples go, one for each part; none if they are not wanted.
     pub(super) planes: &'a mut [Plane],
+    pub(super) watch: &'a Watch,
 }
 
 impl Scan<'_> {
@@ -77,6 +79,7 @@ impl Scan<'_> {
         let mut until_restart = self.restart_interval;
         let mut restarts = 0;
         for y in 0..self.units.1 {
+            self.watch.check().map_err(|_| STOPPED)?;
             for x in 0..self.units.0 {
                 if self.restart_interval > 0 {
                     if until_restart == 0 {

@@ -1,12 +1,14 @@
 //! Class folders, or a flat folder.
 //!
-//! The class of an image is the path of its folder without the leading folders that all share.
-//! Where the topmost of the others are all called `train`, `test` and the like, they are splits.
+//! The class of an image is the path of its folder without the leading folders that all share. Folders called
+//! `train`, `test` and the like are splits by the rule of [`ImageSet`](crate::ImageSet).
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Layout, Listing, Record, Spec};
 use crate::error::Error;
+use crate::sampler::counted;
 use crate::source::tree::Tree;
 
 pub(in crate::source) static SPEC: Spec = Spec {
@@ -22,7 +24,13 @@ pub(in crate::source) static SPEC: Spec = Spec {
     published: &[],
 };
 
+/// Names of folders that are splits, in lower case.
 const SPLITS: [&str; 7] = ["train", "val", "valid", "validation", "test", "query", "gallery"];
+
+/// The split that a folder of this name is, in lower case.
+fn split_name(folder: &str) -> Option<&'static str> {
+    SPLITS.into_iter().find(|name| folder.eq_ignore_ascii_case(name))
+}
 
 fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
     tree.refuse_nested_archives()?;
@@ -41,24 +49,33 @@ fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
             shared = paths[0][..shared - 1].rfind('/').map_or(0, |at| at + 1);
         }
     }
-    // The folder of an image below the shared ones; empty beside the class folders.
-    let class_end = |path: &str| folder_of(path).max(shared);
-    let split_up = paths.iter().all(|path| {
-        let top = path[shared..class_end(path)].split_once('/').map(|(top, _)| top);
-        top.is_some_and(|top| SPLITS.contains(&top))
-    });
-    let mut records = Vec::with_capacity(paths.len());
+    let splits_in = splits_in(&paths, &paths[0][..shared]);
+    let mut listing = Listing { skipped, ..Listing::default() };
     let mut loose: Vec<&str> = Vec::new();
+    let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
     for path in paths.iter().copied() {
-        let class = &path[shared..class_end(path)];
+        let (split, class) = match splits_in {
+            // The folder of an image below the shared ones; empty beside the class folders.
+            None => (None, &path[shared..folder_of(path).max(shared)]),
+            Some(parent) => {
+                let split = path.strip_prefix(parent).and_then(|rest| {
+                    let (top, below) = rest.split_once('/')?;
+                    Some((split_name(top)?, below))
+                });
+                let Some((split, below)) = split else {
+                    // Named by what stands next to the splits, or else by what the set holds at its top.
+                    let from = if path.starts_with(parent) { parent.len() } else { shared };
+                    let end = path[from..].find('/').map_or(path.len(), |at| from + at);
+                    *left_out.entry(&path[..end]).or_default() += 1;
+                    continue;
+                };
+                (Some(Cow::from(split)), &below[..folder_of(below)])
+            }
+        };
         if !flat && class.is_empty() {
             loose.push(path);
         }
-        let (split, class) = match class.split_once('/') {
-            Some((split, class)) if split_up => (Some(Cow::from(split.to_owned())), class),
-            _ => (None, class),
-        };
-        records.push(Record {
+        listing.records.push(Record {
             path: path.to_owned(),
             label: (!flat).then(|| class.to_owned()),
             split,
@@ -71,10 +88,68 @@ fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
             problem: format!(
                 "{} of {} images lie beside the class folders, `{example}` for one",
                 loose.len(),
-                records.len(),
+                listing.records.len(),
             ),
             hint: "put every image into the folder of its class, or all into one folder",
         });
     }
-    Ok(Listing { records, skipped, ..Listing::default() })
+    listing.left_out = left_out.into_iter().map(|(folder, images)| (folder.to_owned(), images)).collect();
+    listing.notes.extend(left_out_note(&listing));
+    Ok(listing)
+}
+
+/// The folder, with its last `/`, in which the folders that are splits lie. `shared`: the folders that all images
+/// share.
+fn splits_in<'a>(paths: &[&'a str], shared: &'a str) -> Option<&'a str> {
+    // Every image in a class folder in a split: any two splits will do.
+    let in_split = |path: &&str| {
+        let parts: Vec<&str> = path[shared.len()..].splitn(3, '/').collect();
+        matches!(parts[..], [split, _, _] if split_name(split).is_some())
+    };
+    if paths.iter().all(in_split) {
+        return Some(shared);
+    }
+    // Otherwise one of them has to be `train`, with class folders. By parent: the splits, and whether they are.
+    let mut parents: BTreeMap<&str, BTreeMap<&str, bool>> = BTreeMap::new();
+    for path in paths {
+        let mut from = 0;
+        while let Some(length) = path[from..].find('/') {
+            if let Some(split) = split_name(&path[from..from + length]) {
+                let has_classes = path[from + length + 1..].contains('/');
+                let splits = parents.entry(&path[..from]).or_default();
+                *splits.entry(split).or_default() |= has_classes;
+            }
+            from += length + 1;
+        }
+    }
+    parents.retain(|_, splits| splits.len() > 1 && splits.get("train") == Some(&true));
+    let depth = |parent: &str| parent.matches('/').count();
+    let least = parents.keys().map(|parent| depth(parent)).min()?;
+    let mut shallowest = parents.keys().copied().filter(|parent| depth(parent) == least);
+    // Two sets side by side: it cannot be told which is meant.
+    shallowest.next().filter(|_| shallowest.next().is_none())
+}
+
+/// What the user should know of the folders beside the splits.
+fn left_out_note(listing: &Listing) -> Option<String> {
+    const SHOWN: usize = 3;
+    let left_out = &listing.left_out;
+    if left_out.is_empty() {
+        return None;
+    }
+    let splits: BTreeSet<&str> = listing.records.iter().filter_map(|r| r.split.as_deref()).collect();
+    let splits: Vec<String> = splits.iter().map(|split| format!("`{split}`")).collect();
+    let mut named: Vec<String> = left_out
+        .iter()
+        .take(SHOWN)
+        .map(|(folder, images)| format!("`{folder}` ({})", counted(*images, "image", "images")))
+        .collect();
+    if left_out.len() > SHOWN {
+        named.push(format!("{} more", left_out.len() - SHOWN));
+    }
+    Some(format!(
+        "the folders {} are taken as splits, and what lies next to them is left out: {}",
+        splits.join(", "),
+        named.join(", ")
+    ))
 }

@@ -1,6 +1,8 @@
 //! A CSV manifest, alone or as `manifest.csv` at the top of a folder or archive.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::Path;
 
 use super::{Layout, Listing, Record, Spec};
 use crate::error::Error;
@@ -44,8 +46,8 @@ pub(in crate::source) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
     let mut records = Vec::new();
     for row in manifest::parse(&tree.read(at)?, &name)? {
         let path = match top {
-            None => row.path,
-            Some(top) => manifest::resolve(top, &row.path).ok_or_else(|| Error::Manifest {
+            None => manifest::tidy(&row.path, |path| tree.contains(path)),
+            Some(top) => manifest::resolve(top, &row.path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
                 path: name.clone(),
                 line: Some(row.line),
                 problem: format!("`{}` leads out of the archive", row.path),
@@ -70,9 +72,14 @@ pub(in crate::source) fn check_files(tree: &Tree, records: &[Record]) -> Result<
     let mut seen = HashMap::new();
     for record in records {
         // Twice the same image would be its own best match.
-        if let Some(before) = seen.insert(&record.path, record.line) {
-            let before = before.unwrap_or(0);
-            let problem = format!("`{}` is listed already, on line {before}", record.path);
+        let file = match &tree.root {
+            Root::Folder(folder) => Cow::from(manifest::absolute(folder, &record.path)),
+            _ => Cow::from(Path::new(&record.path)),
+        };
+        if let Some((path, line)) = seen.insert(file, (&record.path, record.line)) {
+            let also = if *path == record.path { String::new() } else { format!(" as `{path}`") };
+            let problem =
+                format!("`{}` is listed already{also}, on line {}", record.path, line.unwrap_or(0));
             return Err(fault(record.line, problem));
         }
     }
