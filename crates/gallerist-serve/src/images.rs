@@ -187,7 +187,7 @@ impl Images {
         let bytes = self.set.read(image as usize)?;
         // By content: a changed image has another thumbnail.
         let kept = self.folder.as_ref().map(|folder| folder.join(format!("{}-{size}.jpg", digest(&bytes))));
-        if let Some(jpeg) = kept.as_ref().and_then(|path| std::fs::read(path).ok())
+        if let Some(jpeg) = kept.as_ref().and_then(|path| gallerist_retrieval::file::read_regular(path).ok())
             && let Ok(picture) = Picture::from_encoded(jpeg)
         {
             return Ok(picture.into());

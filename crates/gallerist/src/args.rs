@@ -8,7 +8,7 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gallerist::data::{Layout, OpenOptions};
+use gallerist::data::{LabelFrom, Layout, OpenOptions};
 use gallerist::device::DeviceChoice;
 use gallerist::train::limits::{MAX_REPEATS, MAX_THREADS};
 
@@ -600,6 +600,9 @@ pub(crate) struct PartArgs {
     /// Cut images to their bounding boxes (CUB-200, Cars196, DeepFashion)
     #[arg(long)]
     pub(crate) crop_boxes: bool,
+    /// Which part of a label is the class: path (`Fruit/Apple`) or leaf (`Apple`)
+    #[arg(long, value_name = "PART", default_value_t)]
+    pub(crate) label_from: LabelFrom,
 }
 
 impl PartArgs {
@@ -608,6 +611,7 @@ impl PartArgs {
             layout: self.layout,
             split: self.split.clone(),
             crop_boxes: self.crop_boxes,
+            label_from: self.label_from,
             ..OpenOptions::default()
         }
     }

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use gallerist_data::ImageSet;
+use gallerist_data::{ClassOverlap, ImageSet};
 use gallerist_learn::train::log::{self, Record};
 use gallerist_learn::train::{ReportConfig, RunConfig, RunDirectory};
 use gallerist_learn::{Error, Result};
@@ -59,6 +59,9 @@ pub struct RunMetrics {
     pub images_per_second: f64,
     /// Images, training and test, that could not be read.
     pub broken_images: usize,
+    /// Test classes that were trained on; absent where that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_overlap: Option<ClassOverlap>,
 }
 
 impl RunMetrics {
@@ -69,7 +72,7 @@ impl RunMetrics {
     /// When the file is missing or damaged.
     pub fn load(path: &Path) -> Result<Self> {
         let io = |source| Error::Io { action: "read", path: path.into(), source };
-        let text = std::fs::read_to_string(path).map_err(io)?;
+        let text = gallerist_retrieval::file::read_regular_to_string(path).map_err(io)?;
         serde_json::from_str(&text).map_err(|e| io(std::io::Error::new(std::io::ErrorKind::InvalidData, e)))
     }
 
@@ -266,6 +269,12 @@ fn add_metrics(
         report
             .notices
             .push(said(format!("{} images could not be read and are left out.", metrics.broken_images)));
+    }
+    if let Some(overlap) = metrics.class_overlap.filter(|overlap| overlap.shared > 0) {
+        report.notices.push(said(format!(
+            "Test classes that were trained on: {overlap}. The metrics say how well known classes are found, not new \
+             ones."
+        )));
     }
     report.notices.extend(metrics.evaluation.notes.iter().cloned().map(said));
     let one_set = metrics.evaluation.gallery == metrics.evaluation.queries;

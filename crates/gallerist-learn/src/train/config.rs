@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{
-    AugmentConfig, ClassesImagesConfig, ImageConfig, Layout, OpenOptions, SamplerConfig, SmallClasses,
+    AugmentConfig, ClassesImagesConfig, ImageConfig, LabelFrom, Layout, OpenOptions, SamplerConfig, SmallClasses,
     Transform,
 };
 use gallerist_retrieval::cluster::Preset;
@@ -171,6 +171,8 @@ pub struct DataConfig {
     /// The split of `gallery`; absent: `gallery` where there is one, else all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gallery_split: Option<String>,
+    /// Which part of a label is the class: `path` (`Fruit/Apple`) or `leaf` (`Apple`).
+    pub label: LabelFrom,
     /// Images cut to their bounding boxes, in training and test, where the annotations have them.
     pub crop_boxes: bool,
     /// At most so many training classes, the first in the order of the set; 0: all.
@@ -204,6 +206,7 @@ impl Default for DataConfig {
             test_split: None,
             query_split: None,
             gallery_split: None,
+            label: LabelFrom::Path,
             crop_boxes: false,
             max_train_classes: 0,
             max_test_classes: 0,
@@ -271,6 +274,7 @@ impl DataConfig {
             layout: self.layout,
             split: split.clone(),
             default_split: Some(default.to_owned()),
+            label_from: self.label,
             crop_boxes: self.crop_boxes,
             // 0 means no limit.
             max_classes: (max_classes > 0).then_some(max_classes),
@@ -444,7 +448,7 @@ impl RunConfig {
     /// [`Error::Config`] naming the line, or the unknown key and the nearest known one;
     /// [`Error::Value`] for a value out of its range.
     pub fn load(path: &Path, settings: &[String]) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::Config {
+        let text = gallerist_retrieval::file::read_regular_to_string(path).map_err(|e| Error::Config {
             origin: format!("`{}`", path.display()),
             reason: if e.kind() == std::io::ErrorKind::NotFound {
                 "no such file".into()

@@ -209,7 +209,7 @@ fn ends_within_a_line(file: &mut File) -> std::io::Result<bool> {
 /// When the file cannot be read.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let error = |source| Error::Io { action: "read", path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(error)?);
+    let mut file = BufReader::new(gallerist_retrieval::file::open_regular(path).map_err(error)?);
     let mut records: Vec<Record> = Vec::new();
     let mut line = Vec::new();
     while file.read_until(b'\n', &mut line).map_err(error)? > 0 {

@@ -251,7 +251,7 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
 /// Size and SHA-256 of a file.
 fn digest(path: &Path) -> Result<(u64, String)> {
     let read = |source| io("read", path, source);
-    let mut file = File::open(path).map_err(read)?;
+    let mut file = gallerist_retrieval::file::open_regular(path).map_err(read)?;
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
         let count = file.read(&mut buffer).map_err(read)?;

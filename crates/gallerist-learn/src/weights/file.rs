@@ -1,10 +1,10 @@
 //! Reading a file of weights, whatever its format.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use burn::tensor::{DType, TensorData};
+use gallerist_retrieval::file::{open_regular, read_regular};
 use safetensors::{Dtype, SafeTensors};
 
 use super::{Weights, bad, pytorch};
@@ -34,11 +34,11 @@ const KNOWN: &str = "safetensors (.safetensors) and PyTorch files (.pth, .pt) ar
 pub fn read(path: &Path) -> Result<Weights> {
     let io = |source| Error::Io { action: "read", path: path.into(), source };
     let mut start = [0; 16];
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = open_regular(path).map_err(io)?;
     let count = file.read(&mut start).map_err(io)?;
     match format(&start[..count]) {
         Some(Format::PyTorchZip) => pytorch::read_zip(path, file),
-        Some(Format::PyTorchLegacy) => pytorch::read_legacy(path, &std::fs::read(path).map_err(io)?),
+        Some(Format::PyTorchLegacy) => pytorch::read_legacy(path, &read_regular(path).map_err(io)?),
         Some(Format::Safetensors) => read_safetensors(path),
         None => Err(bad(path, "it is of no format that is read".into(), Some(KNOWN.into()))),
     }
@@ -58,7 +58,7 @@ fn format(start: &[u8]) -> Option<Format> {
 
 fn read_safetensors(path: &Path) -> Result<Weights> {
     let bytes =
-        std::fs::read(path).map_err(|source| Error::Io { action: "read", path: path.into(), source })?;
+        read_regular(path).map_err(|source| Error::Io { action: "read", path: path.into(), source })?;
     // `deserialize` checks every offset and shape against the bytes that are there.
     let damaged = |e: safetensors::SafeTensorError| {
         bad(

@@ -82,6 +82,19 @@ fn text(found: &Inspection) -> String {
     }
     table.row(vec!["all".into(), grouped(found.images), grouped(found.classes), String::new()]);
     text += &format!("{table}\n");
+    for split in &found.splits {
+        if let Some(trained) = split.trained_classes.filter(|&trained| trained > 0) {
+            text += &format!(
+                "{} of {} of `{}` have training images, too\n",
+                grouped(trained),
+                count(split.classes, "class"),
+                split.name
+            );
+        }
+    }
+    if found.splits.iter().any(|split| split.trained_classes.is_some_and(|trained| trained > 0)) {
+        text += "\n";
+    }
     if !found.histogram.is_empty() {
         let mut table = Table::new(&["images per class", "classes"], &[true, true]);
         for bin in &found.histogram {

@@ -231,6 +231,11 @@ fn introduce(trainer: &Trainer) {
     ));
     super::report_notes(set);
     trainer.test_notes().iter().for_each(|note| printer::warning(note));
+    // A test set that cannot be opened is an error at the end.
+    let test = pages::open_test(config).ok().flatten();
+    if let Some(overlap) = test.and_then(|test| test.queries.overlap_with(set)).filter(|overlap| overlap.shared > 0) {
+        printer::note(&format!("{overlap}: the test will say how well known classes are found, not new ones"));
+    }
     if let Some(report) = trainer.pretrained() {
         printer::note(&format!("weights: {report}"));
         printer::note(&format!("images: {}", Preprocessing::from(&config.image)));
@@ -358,6 +363,7 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
         printer::note(&"no test images (data.test, or data.query and data.gallery) to evaluate on");
         return Ok(None);
     };
+    let class_overlap = test.queries.overlap_with(trainer.training_set());
     let which = config.evaluation.checkpoint;
     let model = model_of(directory.path(), which)?.on(trainer.device().device());
     let run = std::path::absolute(directory.path()).unwrap_or(directory.path().into());
@@ -381,6 +387,7 @@ fn evaluate(trainer: &Trainer, shown: &Shown) -> Result<Option<RunMetrics>, Fail
         waited_share: shown.waited_share(),
         images_per_second: shown.images_per_second(),
         broken_images: broken + trainer.broken().len(),
+        class_overlap,
     };
     metrics.save(&directory.metrics())?;
     Ok(Some(metrics))
