@@ -58,9 +58,7 @@ mod source;
 mod store;
 mod transform;
 
-pub use crate::decode::{
-    DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with,
-};
+pub use crate::decode::{DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with};
 pub use crate::error::{Broken, Error};
 pub use crate::image::Image;
 pub use crate::inspect::{Bin, Inspection, Leak, LeftOut, Split, inspect};

@@ -183,7 +183,8 @@ fn a_jpeg_of_many_empty_scans_is_refused_before_the_first_is_decoded() {
     for scans in [100, 3000, 100_000] {
         let problem = within_bounds(&empty_scans(scans), decoded).unwrap_err();
         let visits = scans + 1;
-        let expected = format!("its {visits} scans visit every block {visits} times, and 100 times are permitted");
+        let expected =
+            format!("its {visits} scans visit every block {visits} times, and 100 times are permitted");
         assert_eq!(problem, expected);
     }
 }
@@ -271,7 +272,9 @@ fn extended(flags: u8, side: u32) -> Vec<u8> {
 #[test]
 fn a_webp_costs_its_first_frame_only() {
     let mut simple = std::io::Cursor::new(Vec::new());
-    image::RgbImage::from_pixel(3, 3, image::Rgb([5, 6, 7])).write_to(&mut simple, image::ImageFormat::WebP).unwrap();
+    image::RgbImage::from_pixel(3, 3, image::Rgb([5, 6, 7]))
+        .write_to(&mut simple, image::ImageFormat::WebP)
+        .unwrap();
     let simple = simple.into_inner();
     let plain = decode(&simple, "x").unwrap();
     let pixels = simple[12..].to_vec();

@@ -98,7 +98,12 @@ mod tests {
         let problem = |path: &Path| open_regular(path).unwrap_err().to_string();
         assert_eq!(read_regular(at("link")).unwrap(), b"text");
         assert_eq!(read_regular_to_string(at("file")).unwrap(), "text");
-        let found = [problem(&at("pipe")), problem(&at("socket")), problem(folder.path()), problem("/dev/null".as_ref())];
+        let found = [
+            problem(&at("pipe")),
+            problem(&at("socket")),
+            problem(folder.path()),
+            problem("/dev/null".as_ref()),
+        ];
         let named = ["a named pipe", "a socket", "a folder", "a device"];
         assert_eq!(found, named.map(|name| format!("it is {name}, not a file")));
         assert_eq!(open_regular(at("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);

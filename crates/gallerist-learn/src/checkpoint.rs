@@ -118,8 +118,11 @@ impl Checkpoint {
     ///
     /// When the file is missing, cut short, not safetensors, or not one of ours.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = gallerist_retrieval::file::read_regular(path)
-            .map_err(|source| Error::Io { action: "read", path: path.into(), source })?;
+        let bytes = gallerist_retrieval::file::read_regular(path).map_err(|source| Error::Io {
+            action: "read",
+            path: path.into(),
+            source,
+        })?;
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
             let hint = "the file is damaged; use the run's other checkpoint (checkpoints/best.safetensors)";
             bad(path, format!("it is no whole safetensors file: {e}"), Some(hint))

@@ -209,8 +209,11 @@ pub(crate) fn write_with(
 ///
 /// When the file is missing, cut short, not safetensors, or holds anything but f32.
 pub fn read(path: &std::path::Path) -> Result<BTreeMap<String, TensorData>> {
-    let bytes = gallerist_retrieval::file::read_regular(path)
-        .map_err(|source| Error::Io { action: "read", path: path.into(), source })?;
+    let bytes = gallerist_retrieval::file::read_regular(path).map_err(|source| Error::Io {
+        action: "read",
+        path: path.into(),
+        source,
+    })?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|e| bad(path, format!("it is no whole safetensors file: {e}")))?;
     file.iter()

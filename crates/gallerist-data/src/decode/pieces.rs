@@ -93,8 +93,7 @@ impl Seek for Pieces<'_> {
         let position =
             position.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a negative position"))?;
         self.position = position;
-        self.current =
-            self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= position);
+        self.current = self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= position);
         Ok(position)
     }
 }

@@ -59,7 +59,9 @@ impl FromStr for LabelFrom {
         match name {
             "path" => Ok(LabelFrom::Path),
             "leaf" => Ok(LabelFrom::Leaf),
-            _ => Err(Error::Config { field: "label", wanted: "`path` or `leaf`", found: format!("`{name}`") }),
+            _ => {
+                Err(Error::Config { field: "label", wanted: "`path` or `leaf`", found: format!("`{name}`") })
+            }
         }
     }
 }
@@ -90,7 +92,11 @@ impl LabelFrom {
             if joined.len() > SHOWN {
                 named.push("…".to_owned());
             }
-            let count = if joined.len() == 1 { "one class joins".into() } else { format!("{} classes join", joined.len()) };
+            let count = if joined.len() == 1 {
+                "one class joins".into()
+            } else {
+                format!("{} classes join", joined.len())
+            };
             notes.push(format!(
                 "with the last part of each label as its class, {count} several: {}",
                 named.join(", ")

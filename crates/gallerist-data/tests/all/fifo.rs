@@ -56,7 +56,10 @@ fn a_named_pipe_that_takes_the_place_of_an_image_is_one_broken_image() {
         let transform = Transform::training(&ImageConfig::new(8, 3), &AugmentConfig::default()).unwrap();
         let store = Arc::new(ImageStore::new(set, transform, 1 << 20));
         let plan = BatchPlan::in_order(8, 8).chain(BatchPlan::in_order(8, 8));
-        Loader::new(store, plan, LoaderOptions::training(1, 2)).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+        Loader::new(store, plan, LoaderOptions::training(1, 2))
+            .unwrap()
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap()
     });
     let broken: Vec<String> = batches.iter().flat_map(|b| &b.broken).map(ToString::to_string).collect();
     assert_eq!(broken.len(), 2, "{broken:?}");

@@ -102,8 +102,8 @@ fn splits_alone_in_any_case_and_below_other_folders_are_found() {
         expected(&[("icons", 1), ("images/extra", 1)])
     );
     // Two sets side by side: which is meant cannot be told.
-    let set =
-        opened(&["x/train/a/1.png", "x/test/b/1.png", "y/train/a/1.png", "y/test/b/1.png", "z/1.png"]).unwrap();
+    let set = opened(&["x/train/a/1.png", "x/test/b/1.png", "y/train/a/1.png", "y/test/b/1.png", "z/1.png"])
+        .unwrap();
     assert_eq!((set.len(), set.split(0)), (5, None));
 }
 
@@ -147,7 +147,11 @@ fn a_folder_a_zip_and_a_manifest_of_the_same_images_have_the_same_labels() {
                 rows
             };
             let expected = of("images");
-            assert_eq!(expected.len(), [5, 2, 2, 1][["", "train", "test", "val"].iter().position(|p| *p == part.unwrap_or("")).unwrap()]);
+            assert_eq!(
+                expected.len(),
+                [5, 2, 2, 1]
+                    [["", "train", "test", "val"].iter().position(|p| *p == part.unwrap_or("")).unwrap()]
+            );
             for name in ["inside.zip", "whole.zip", "images/list.csv", "manifest.zip"] {
                 assert_eq!(of(name), expected, "{name}, {part:?}, {label_from}");
             }
@@ -161,10 +165,15 @@ fn the_last_part_of_a_label_is_the_class_where_that_is_asked_for_and_what_it_joi
     let options = OpenOptions { label_from: LabelFrom::Leaf, ..OpenOptions::default() };
     write_tree(folder.path(), &files(&["Fruit/Apple/1.png", "Fruit/Other/1.png", "Milk/Other/1.png"]));
     let set = ImageSet::open_with(&[folder.path()], &options).unwrap();
-    assert_eq!((set.class_names(), set.labels().unwrap()), (&["Apple".into(), "Other".into()][..], &[0, 1, 1][..]));
+    assert_eq!(
+        (set.class_names(), set.labels().unwrap()),
+        (&["Apple".into(), "Other".into()][..], &[0, 1, 1][..])
+    );
     assert_eq!(
         set.notes(),
-        ["with the last part of each label as its class, one class joins several: `Other` (`Fruit/Other`, `Milk/Other`)"]
+        [
+            "with the last part of each label as its class, one class joins several: `Other` (`Fruit/Other`, `Milk/Other`)"
+        ]
     );
     let list = folder.path().join("list.csv");
     fs::write(&list, "path,label\nFruit/Apple/1.png,Fruit/Apple|Red\nMilk/Other/1.png,Milk/Red\n").unwrap();
@@ -220,7 +229,9 @@ fn a_path_of_a_manifest_has_one_spelling_and_names_a_file_once() {
     }
     // In an archive nothing may lead out of it.
     let zip = folder.path().join("x.zip");
-    for (other, text) in [("b\\..\\a\\0.png", "is listed already, on line 2"), ("..\\0.png", "leads out of the archive")] {
+    for (other, text) in
+        [("b\\..\\a\\0.png", "is listed already, on line 2"), ("..\\0.png", "leads out of the archive")]
+    {
         let manifest = format!("path,label\na/0.png,x\n{other},y\n").into_bytes();
         write_zip(&zip, &[("manifest.csv".to_owned(), manifest), ("a/0.png".to_owned(), Vec::new())]);
         let error = error_of(&zip);

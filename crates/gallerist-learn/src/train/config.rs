@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{
-    AugmentConfig, ClassesImagesConfig, ImageConfig, LabelFrom, Layout, OpenOptions, SamplerConfig, SmallClasses,
-    Transform,
+    AugmentConfig, ClassesImagesConfig, ImageConfig, LabelFrom, Layout, OpenOptions, SamplerConfig,
+    SmallClasses, Transform,
 };
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, Measure, VerificationOptions};

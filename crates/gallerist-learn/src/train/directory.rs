@@ -109,7 +109,7 @@ fn whole_run_file(path: &Path) -> Result<Option<PathBuf>> {
         names(path)?.into_iter().filter(|name| is_stray(name) && name.starts_with(".config.toml."));
     for name in candidates {
         let file = path.join(name);
-        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let Ok(text) = gallerist_retrieval::file::read_regular_to_string(&file) else { continue };
         if RunConfig::parse(&text, "", &[]).is_ok_and(|config| config.to_toml() == text) {
             return Ok(Some(file));
         }

@@ -159,6 +159,10 @@ impl Trainer {
         if let Some(test) = open_test(config)? {
             test.plan(&config.evaluation)?;
             test_notes = test.notes(&config.evaluation);
+            let overlap = test.queries.overlap_with(&train).filter(|overlap| overlap.shared > 0);
+            test_notes.extend(overlap.map(|overlap| {
+                format!("{overlap}: the test will say how well known classes are found, not new ones")
+            }));
         }
         watch.phase(BUILDING, 0, 0)?;
         let mut parts = Parts::new(config, train, validation)?;

@@ -1,7 +1,6 @@
 //! What a file of weights says of itself: the network it is of, and how its images were prepared.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -134,7 +133,7 @@ const MAX_HEADER: u64 = 64 << 20;
 
 /// The header of a safetensors file: tensors and metadata by name.
 fn header(path: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
-    let mut file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
+    let mut file = gallerist_retrieval::file::open_regular(path).ok()?;
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
     let length = u64::from_le_bytes(length);

@@ -50,7 +50,8 @@ mod tests {
         assert_eq!(of(&[true, false], &["a", "b"]).as_deref(), Some(one));
         let some = "3 queries have no relevant item in the gallery: `b` (2), `a`";
         assert_eq!(of(&[false; 3], &["a", "b", "b"]).as_deref(), Some(some));
-        let many = "7 queries have no relevant item in the gallery: `1`, `2`, `3`, `4`, `5` and 2 more labels";
+        let many =
+            "7 queries have no relevant item in the gallery: `1`, `2`, `3`, `4`, `5` and 2 more labels";
         assert_eq!(of(&[false; 7], &["7", "6", "5", "4", "3", "2", "1"]).as_deref(), Some(many));
     }
 }

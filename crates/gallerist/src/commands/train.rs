@@ -231,11 +231,6 @@ fn introduce(trainer: &Trainer) {
     ));
     super::report_notes(set);
     trainer.test_notes().iter().for_each(|note| printer::warning(note));
-    // A test set that cannot be opened is an error at the end.
-    let test = pages::open_test(config).ok().flatten();
-    if let Some(overlap) = test.and_then(|test| test.queries.overlap_with(set)).filter(|overlap| overlap.shared > 0) {
-        printer::note(&format!("{overlap}: the test will say how well known classes are found, not new ones"));
-    }
     if let Some(report) = trainer.pretrained() {
         printer::note(&format!("weights: {report}"));
         printer::note(&format!("images: {}", Preprocessing::from(&config.image)));

@@ -148,7 +148,8 @@ fn check_scans(bytes: &[u8]) -> Result<(), String> {
             (0xC2, [_, h1, h0, w1, w0, _, parts @ ..]) if blocks.is_empty() => {
                 let (width, height) = (u16::from_be_bytes([*w1, *w0]), u16::from_be_bytes([*h1, *h0]));
                 let parts = || parts.as_chunks::<3>().0.iter();
-                let most = |shift: u32| parts().map(|p| u64::from(p[1] >> shift & 15)).max().unwrap_or(1).max(1);
+                let most =
+                    |shift: u32| parts().map(|p| u64::from(p[1] >> shift & 15)).max().unwrap_or(1).max(1);
                 let (most_across, most_down) = (most(4), most(0));
                 blocks.extend(parts().map(|&[id, sampling, _]| {
                     let (across, down) = (u64::from(sampling >> 4), u64::from(sampling & 15));

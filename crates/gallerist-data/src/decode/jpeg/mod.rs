@@ -190,7 +190,8 @@ mod tests {
                     encoder.set_restart_interval(restart);
                 }
             });
-            let planes = check::check(&bytes, None, &Watch::new(DecodeLimits::default()), |_, _, _| Ok(())).unwrap();
+            let planes =
+                check::check(&bytes, None, &Watch::new(DecodeLimits::default()), |_, _, _| Ok(())).unwrap();
             assert!(planes.is_some(), "case {case} is of a common kind");
             let image = decode(&bytes, None).unwrap();
             assert_eq!((image.width(), image.height()), (width.into(), height.into()));

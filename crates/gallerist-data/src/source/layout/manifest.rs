@@ -47,11 +47,13 @@ pub(in crate::source) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
     for row in manifest::parse(&tree.read(at)?, &name)? {
         let path = match top {
             None => manifest::tidy(&row.path, |path| tree.contains(path)),
-            Some(top) => manifest::resolve(top, &row.path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
-                path: name.clone(),
-                line: Some(row.line),
-                problem: format!("`{}` leads out of the archive", row.path),
-            })?,
+            Some(top) => {
+                manifest::resolve(top, &row.path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
+                    path: name.clone(),
+                    line: Some(row.line),
+                    problem: format!("`{}` leads out of the archive", row.path),
+                })?
+            }
         };
         records.push(Record {
             path,
@@ -78,8 +80,7 @@ pub(in crate::source) fn check_files(tree: &Tree, records: &[Record]) -> Result<
         };
         if let Some((path, line)) = seen.insert(file, (&record.path, record.line)) {
             let also = if *path == record.path { String::new() } else { format!(" as `{path}`") };
-            let problem =
-                format!("`{}` is listed already{also}, on line {}", record.path, line.unwrap_or(0));
+            let problem = format!("`{}` is listed already{also}, on line {}", record.path, line.unwrap_or(0));
             return Err(fault(record.line, problem));
         }
     }
