@@ -117,8 +117,8 @@ fn culprit<T>(table: &Table, message: &str, read: &impl Fn(&Table) -> Result<T, 
         }
     };
     let candidates = keys(table);
-    let fitting = candidates.into_iter().filter(|(key, value)| fits(key, value)).map(|(key, _)| key);
-    fitting.into_iter().find(|key| match read(&without(table, key)) {
+    let mut fitting = candidates.into_iter().filter(|(key, value)| fits(key, value)).map(|(key, _)| key);
+    fitting.find(|key| match read(&without(table, key)) {
         Ok(_) => true,
         Err(other) => one_line(&other) != message,
     })
@@ -197,7 +197,6 @@ fn found_in_words(found: &str) -> String {
         "sequence" => "a list".into(),
         "map" => "a section".into(),
         "unit value" | "Option value" => "nothing".into(),
-        other if other.chars().all(|c| c.is_ascii_digit()) => format!("{other}"),
         other => other.into(),
     }
 }
