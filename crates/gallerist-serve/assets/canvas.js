@@ -19,6 +19,11 @@ const BEYOND = 0.3;
 // Between the edges and the points that are in sight, in pixels.
 const MARGIN = 24;
 
+// From this multiple of the scale of everything on, some point stays within this share of the stage to each side of its
+// centre.
+const CLOSE = 1.5;
+const MIDDLE = 0.3;
+
 // How much closer than everything in sight at once one can look, at half its scale.
 const FURTHEST_IN = 20_000;
 
@@ -153,7 +158,9 @@ export class Canvas {
     this.#ask();
   }
   #kept({ x, y }) {
-    const reach = (pixels) => Math.max(0, pixels / 2 - MARGIN) / this.scale;
+    // Close up it is in the middle part, where neither tools nor legend cover it.
+    const close = this.scale > CLOSE * this.fitting();
+    const reach = (pixels) => (close ? MIDDLE * pixels : Math.max(0, pixels / 2 - MARGIN)) / this.scale;
     const [w, h] = [reach(this.width), reach(this.height)];
     let some = !this.width;
     if (!some) this.#points.within(x - w, y - h, x + w, y + h, () => !(some = true));
