@@ -354,6 +354,14 @@ fn own_images_are_queries_and_gallery_by_folders_manifests_and_run_files() {
         text(&both.stderr)
     );
 
+    // The run's own way to read labels holds for these images, too: `Class0` is `Fruit/Class0`.
+    done(dir, "train shelf.toml --set data.label=leaf --out leaf-run");
+    let sides = "--query sides --query-split query --gallery shelf --gallery-split train --json";
+    let without_match = |run: &str| {
+        json(&done(dir, &format!("evaluate --run {run} {sides}")))["queries_without_match"].clone()
+    };
+    assert_eq!((without_match("leaf-run"), without_match("shelf-run")), (0.into(), 12.into()));
+
     // A folder whose splits are called query and gallery.
     run_file(dir, "sides.toml", "train = [\"shelf\"]\ntrain_split = \"train\"\ntest = [\"sides\"]", "");
     done(dir, "train sides.toml --out sides-run");

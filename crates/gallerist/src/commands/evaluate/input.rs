@@ -199,6 +199,7 @@ fn test_images(args: &Evaluate, config: &RunConfig) -> Result<Option<TestImages>
         gallery: vec![gallery.clone()],
         query_split: args.query_split.clone(),
         gallery_split: args.gallery_split.clone(),
+        label: config.data.label,
         ..DataConfig::default()
     };
     Ok(open_test(&RunConfig { data, ..config.clone() })?)
