@@ -11,10 +11,11 @@ use common::{gallerist, text};
 
 /// Every command that writes a file, with OUT for its name. What else they ask for need not be there: the
 /// output is looked at first.
-const COMMANDS: [(&str, &str); 14] = [
+const COMMANDS: [(&str, &str); 15] = [
     ("embed --run none --images none --out OUT", "safetensors"),
     ("convert none.safetensors --out OUT", "safetensors"),
     ("convert none.npy --out OUT", "npy"),
+    ("evaluate --embeddings none.safetensors --html OUT", "html"),
     ("search --gallery none --query none --html OUT", "html"),
     ("index build none.safetensors --out OUT", "index"),
     ("index add OUT none.safetensors", "index"),

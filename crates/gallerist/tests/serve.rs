@@ -81,7 +81,7 @@ fn a_gallery_cut_short_while_it_is_served_is_an_error_and_the_server_lives() {
     use gallerist::retrieval::{Code, EmbeddingSet, Matrix};
 
     let dir = tempfile::tempdir().unwrap();
-    let values = (0..1200 * 512).map(|at| ((at * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+    let values = (0..1200 * 512u64).map(|at| ((at * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
     let set = EmbeddingSet {
         paths: Some((0..1200).map(|row| format!("{row}.png")).collect()),
         ..Matrix::new(1200, 512, values).unwrap().into()

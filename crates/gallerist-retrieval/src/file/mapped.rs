@@ -288,7 +288,7 @@ mod tests {
     fn a_gallery_that_is_cut_short_while_it_is_searched_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("set.safetensors");
-        let values = (0..40_000 * 8).map(|i| ((i * 7919) % 1009) as f32 / 7.0).collect();
+        let values = (0..40_000 * 8u64).map(|i| ((i * 7919) % 1009) as f32 / 7.0).collect();
         let matrix = Matrix::new(40_000, 8, values).unwrap();
         let queries = matrix.select(&[1, 2, 3]);
         let cut = || std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9000).unwrap();

@@ -40,6 +40,9 @@ struct Printed<'a> {
 }
 
 pub(super) fn run(args: Evaluate) -> Outcome {
+    if let Some(page) = &args.html {
+        super::check_output(page)?;
+    }
     if args.recall_at.contains(&0) {
         return Err(Failure::new("--recall-at must be numbers of 1 or more, not 0", None));
     }
