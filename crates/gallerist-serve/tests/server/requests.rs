@@ -119,13 +119,11 @@ fn a_page_of_another_site_can_make_the_server_do_nothing() {
                 origin.iter().map(|(name, value)| (*name, value.replace("HOST", &host))).collect();
             let mut headers = vec![("Content-Type", content_type), ("Authorization", "bearer secret")];
             headers.extend(origin.iter().map(|(name, value)| (*name, value.as_str())));
-            // Deleted before: only whether it was allowed counts.
             let found = server.send(method, path, &headers, body);
             if answered {
-                assert!(
-                    found.status == status || method == "DELETE" && found.status == 404,
-                    "{path} {origin:?}"
-                );
+                // The second time the item is gone, or there already.
+                let again = if method == "DELETE" { 404 } else { 409 };
+                assert!([status, again].contains(&found.status), "{path} {origin:?}: {}", found.status);
             } else {
                 assert_eq!(found.status, 403, "{path} {origin:?}");
                 assert!(found.error().contains("comes from a page of"), "{}", found.error());
