@@ -108,10 +108,11 @@ pub(crate) async fn add(
     let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
     let gallery = Arc::clone(&state.gallery);
     let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
+    let limit = state.options.decode_time;
     let work = move || -> Answer<(StatusCode, u64)> {
         let id = item_id(source.as_deref(), &path);
         let by_path = stable_id(&path);
-        let (row, ..) = embedded(embedder.as_ref(), &bytes)?;
+        let (row, ..) = embedded(embedder.as_ref(), &bytes, limit)?;
         let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
         let set = EmbeddingSet {
             labels: label.map(|label| vec![label]),

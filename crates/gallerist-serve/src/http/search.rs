@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Multipart;
 use axum::http::StatusCode;
+use gallerist_data::DecodeLimits;
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::index::ItemFilter;
 use gallerist_retrieval::search::Metric;
@@ -504,8 +505,9 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
     check(&state, &params, ids.len() + form.images.len())?;
     let mut asked = Asked::new();
     for (name, bytes) in form.images {
-        let embedder = Arc::clone(&embedder);
-        let (vector, decode, embed) = state.work.run(move || embedded(embedder.as_ref(), &bytes)).await??;
+        let (embedder, limit) = (Arc::clone(&embedder), state.options.decode_time);
+        let work = move || embedded(embedder.as_ref(), &bytes, limit);
+        let (vector, decode, embed) = state.work.run(work).await??;
         asked.took.decode += milliseconds(decode);
         asked.took.embed += milliseconds(embed);
         asked.vector(&state.gallery, vector, name)?;
@@ -517,9 +519,15 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
 }
 
 /// The embedding of an uploaded file, and how long decoding and embedding took.
-pub(crate) fn embedded(embedder: &dyn Embedder, bytes: &[u8]) -> Answer<(Vec<f32>, Duration, Duration)> {
+///
+/// Decoding is given up after `limit`.
+pub(crate) fn embedded(
+    embedder: &dyn Embedder,
+    bytes: &[u8],
+    limit: Duration,
+) -> Answer<(Vec<f32>, Duration, Duration)> {
     let begin = Instant::now();
-    let image = decoded(bytes)?;
+    let image = decoded(bytes, limit)?;
     let decode = begin.elapsed();
     let begin = Instant::now();
     let vector = embedder
@@ -528,8 +536,13 @@ pub(crate) fn embedded(embedder: &dyn Embedder, bytes: &[u8]) -> Answer<(Vec<f32
     Ok((vector, decode, begin.elapsed()))
 }
 
-fn decoded(bytes: &[u8]) -> Answer<gallerist_data::Image> {
-    gallerist_data::decode(bytes, "the upload").map_err(|error| match error {
+fn decoded(bytes: &[u8], limit: Duration) -> Answer<gallerist_data::Image> {
+    let limits = DecodeLimits::default().within(limit);
+    gallerist_data::decode_with(bytes, "the upload", &limits).map_err(|error| match error {
+        gallerist_data::Error::DecodeDeadline { .. } => {
+            let problem = format!("the image takes more than {} s to decode", limit.as_secs_f64());
+            Refusal::unprocessable(problem).hint("save it again, without progressive scans and metadata")
+        }
         gallerist_data::Error::Decode { problem, .. } if problem.starts_with("not an image") => {
             Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem)
         }

@@ -264,6 +264,18 @@ fn what_takes_too_long_is_given_up() {
 }
 
 #[test]
+fn an_image_that_takes_too_long_to_decode_is_given_up_and_the_next_one_is_taken() {
+    let fixture = Fixture::new();
+    let png = square([1, 2, 3], 200);
+    let upload = |decode_time: Duration| {
+        let server = Running::start(fixture.contents(), Options { decode_time, ..options() });
+        server.post_form("/api/v1/search/upload", &[], &[("image", None, &png)])
+    };
+    assert_refused(&upload(Duration::ZERO), 422, "takes more than 0 s to decode");
+    assert_eq!(upload(Options::default().decode_time).status, 200);
+}
+
+#[test]
 fn headers_without_end_are_refused() {
     let fixture = Fixture::new();
     let server = Running::start(fixture.contents(), options());
