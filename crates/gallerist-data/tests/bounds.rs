@@ -345,6 +345,31 @@ fn the_directory_of_a_tiff_is_no_longer_than_its_image_explains() {
 }
 
 #[test]
+fn a_tiff_of_jpeg_strips_is_checked_as_jpeg_files_are() {
+    let jpeg = |side: usize| {
+        let pixels: Vec<u8> = (0..side * side).map(|i| (i * 7 % 251) as u8).collect();
+        let mut bytes = Vec::new();
+        let encoder = jpeg_encoder::Encoder::new(&mut bytes, 80);
+        encoder.encode(&pixels, side as u16, side as u16, jpeg_encoder::ColorType::Luma).unwrap();
+        bytes
+    };
+    let tiff = |side: u32, data: &[u8]| grey_tiff(side, 1, &[(259, 3, 1, 7)], data);
+    let strip = jpeg(64);
+    let image = within_bounds(&tiff(64, &strip), 4096).unwrap();
+    assert_eq!(image.pixels(), decode(&strip, "x").unwrap().pixels());
+    // A picture of one pixel in a strip of 4,000,000, and one of a thousand scans.
+    let problem = within_bounds(&tiff(1, &jpeg(2000)), 1).unwrap_err();
+    assert_eq!(problem, "corrupt TIFF: a part of 2000 x 2000 pixels, more than the image has");
+    let problem = within_bounds(&tiff(1024, &empty_scans(1000)), 1 << 20).unwrap_err();
+    assert!(problem.starts_with("corrupt TIFF: its 1001 scans visit every block"), "{problem}");
+    let text = segment(0xE1, b"http://ns.adobe.com/xmp/extension/\0").repeat(2000);
+    let problem = within_bounds(&tiff(64, &[&strip[..2], &text, &strip[2..]].concat()), 4096).unwrap_err();
+    assert_eq!(problem, "corrupt TIFF: a part with 2001 profiles and texts");
+    let problem = within_bounds(&grey_tiff(2, 1, &[(259, 3, 1, 1), (259, 3, 1, 7)], &[0; 4]), 4).unwrap_err();
+    assert_eq!(problem, "corrupt TIFF: tag 259 is there twice");
+}
+
+#[test]
 fn the_header_of_a_bmp_is_checked_before_memory_is_taken() {
     let bmp = |width: i32, height: i32, bits: u16, colors: u32| {
         let mut file = b"BM".to_vec();

@@ -21,6 +21,7 @@ use super::{MAX_DECODED_BYTES, MAX_SIDE};
 /// * PNG, GIF, WebP, BMP, TIFF: a decoder may read twice the decoded size and 4 MiB, repeated reads included.
 /// * WebP without loss: its code tables may take twice the decoded size (of four bytes a pixel) and 16 MiB.
 /// * TIFF: a directory has 4,096 entries at most, and no more strips or tiles than the size of the image explains.
+///   Strips of JPEG are checked as files are; they have twice the pixels of the image at most.
 ///
 /// ```
 /// use std::time::Duration;

@@ -147,7 +147,7 @@ fn decode_other(bytes: &[u8], format: ImageFormat, watch: &Rc<Watch>) -> Result<
         ImageFormat::WebP => ("WebP", webp::pieces(bytes, watch)?),
         ImageFormat::Bmp => ("BMP", vec![Cow::from(bytes)]),
         _ => {
-            tiff::check(bytes, limits)?;
+            tiff::check(bytes, watch)?;
             ("TIFF", vec![Cow::from(bytes)])
         }
     };

@@ -1,6 +1,9 @@
 //! A look at the directory of a TIFF before it is decoded.
 
-use super::limits::DecodeLimits;
+use std::collections::BTreeMap;
+
+use super::jpeg;
+use super::limits::Watch;
 
 /// Most entries of the first directory; the standard knows fewer than a hundred tags.
 const MAX_ENTRIES: u64 = 4096;
@@ -12,59 +15,132 @@ const ALWAYS: u64 = 1 << 16;
 /// JPEG. All others, texts and profiles among them, stay in the file.
 const KEPT: [u64; 11] = [258, 273, 279, 320, 324, 325, 338, 339, 347, 530, 532];
 
+/// Pixels of JPEG strips and tiles beyond those of the image: their padding.
+const PADDING: u64 = 1 << 20;
+
 /// Refuses a first directory that would cost much more than the image it describes: the decoder keeps 24 bytes
-/// for each value, and a file of 20 MiB holds ten million.
-pub(super) fn check(bytes: &[u8], limits: &DecodeLimits) -> Result<(), String> {
+/// for each value, and a file of 20 MiB holds ten million. And strips of JPEG that are larger than the image: their
+/// decoder takes its sizes from the strips.
+pub(super) fn check(bytes: &[u8], watch: &Watch) -> Result<(), String> {
     // What cannot be read here is left to the decoder, which says what is wrong.
-    check_directory(bytes, limits).unwrap_or(Ok(()))
+    let Some(directory) = Directory::read(bytes) else { return Ok(()) };
+    directory?.check(watch).unwrap_or(Ok(()))
 }
 
-fn check_directory(bytes: &[u8], limits: &DecodeLimits) -> Option<Result<(), String>> {
-    let little = bytes.first()? == &b'I';
-    let number = |at: u64, length: u64| -> Option<u64> {
-        let at = usize::try_from(at).ok()?;
-        let value = bytes.get(at..at.checked_add(length as usize)?)?;
+struct Directory<'a> {
+    bytes: &'a [u8],
+    little: bool,
+    big: bool,
+    /// By tag: type, number of values, and where they are.
+    entries: BTreeMap<u64, (u64, u64, u64)>,
+}
+
+impl<'a> Directory<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Result<Self, String>> {
+        let little = bytes.first()? == &b'I';
+        let mut directory = Directory { bytes, little, big: false, entries: BTreeMap::new() };
+        // BigTIFF has longer numbers.
+        directory.big = directory.number(2, 2)? == 43;
+        let (start, entries, first, size, offset) = if directory.big {
+            let start = directory.number(8, 8)?;
+            (start, directory.number(start, 8)?, 8, 20, 8)
+        } else {
+            let start = directory.number(4, 4)?;
+            (start, directory.number(start, 2)?, 2, 12, 4)
+        };
+        if entries > MAX_ENTRIES {
+            return Some(Err(format!("corrupt TIFF: a directory of {entries} entries")));
+        }
+        for i in 0..entries {
+            let at = start.checked_add(first + i * size)?;
+            let [tag, kind] = [directory.number(at, 2)?, directory.number(at + 2, 2)?];
+            let count = directory.number(at + 4, offset)?;
+            let length = count.checked_mul(length_of(kind))?;
+            let here = at + 4 + offset;
+            let values = if length <= offset { here } else { directory.number(here, offset)? };
+            if directory.entries.insert(tag, (kind, count, values)).is_some() {
+                return Some(Err(format!("corrupt TIFF: tag {tag} is there twice")));
+            }
+        }
+        Some(Ok(directory))
+    }
+
+    fn number(&self, at: u64, length: u64) -> Option<u64> {
+        let value = slice(self.bytes, at, length)?;
         let join = |high: u64, byte: &u8| high << 8 | u64::from(*byte);
-        Some(if little { value.iter().rev().fold(0, join) } else { value.iter().fold(0, join) })
-    };
-    // BigTIFF has longer numbers.
-    let big = number(2, 2)? == 43;
-    let (start, entries, first, size) = if big {
-        let start = number(8, 8)?;
-        (start, number(start, 8)?, 8, 20)
-    } else {
-        let start = number(4, 4)?;
-        (start, number(start, 2)?, 2, 12)
-    };
-    if entries > MAX_ENTRIES {
-        return Some(Err(format!("corrupt TIFF: a directory of {entries} entries")));
+        Some(if self.little { value.iter().rev().fold(0, join) } else { value.iter().fold(0, join) })
     }
-    let at = |i: u64| start.checked_add(first + i * size);
-    let (mut width, mut height) = (0, 0);
-    for i in 0..entries {
-        let at = at(i)?;
-        // A number of 16 or of 32 bits.
-        let length = if number(at + 2, 2)? == 3 { 2 } else { 4 };
-        let value = number(at + if big { 12 } else { 8 }, length)?;
-        match number(at, 2)? {
-            256 => width = value,
-            257 => height = value,
-            _ => {}
+
+    /// The values of a tag; none where it is absent.
+    fn values(&self, tag: u64) -> Option<Vec<u64>> {
+        let Some(&(kind, count, at)) = self.entries.get(&tag) else { return Some(Vec::new()) };
+        let length = length_of(kind);
+        (0..count).map(|i| self.number(at.checked_add(i * length)?, length)).collect()
+    }
+
+    fn value(&self, tag: u64) -> u64 {
+        let first =
+            |&(kind, count, at): &(u64, u64, u64)| self.number(at, length_of(kind)).filter(|_| count > 0);
+        self.entries.get(&tag).and_then(first).unwrap_or(0)
+    }
+
+    fn check(&self, watch: &Watch) -> Option<Result<(), String>> {
+        let (width, height) = (self.value(256), self.value(257));
+        let checked = watch.limits.check_size(width as usize, height as usize, width.saturating_mul(height));
+        if checked.is_err() {
+            return Some(checked);
+        }
+        // Strips have a row at least, of one component; tiles have 16 x 16 pixels.
+        let most = ALWAYS.max(8 * height + width * height / 16);
+        for (tag, (_, count, _)) in &self.entries {
+            if *count > most && KEPT.contains(tag) {
+                return Some(Err(format!(
+                    "corrupt TIFF: {count} values of tag {tag} in an image of {width} x {height} pixels"
+                )));
+            }
+        }
+        match self.value(259) {
+            7 => self.check_jpegs(width * height, watch),
+            _ => Some(Ok(())),
         }
     }
-    if let Err(problem) = limits.check_size(width as usize, height as usize, width.saturating_mul(height)) {
-        return Some(Err(problem));
-    }
-    // Strips have a row at least, of one component; tiles have 16 x 16 pixels.
-    let most = ALWAYS.max(8 * height + width * height / 16);
-    for i in 0..entries {
-        let at = at(i)?;
-        let (tag, count) = (number(at, 2)?, number(at + 4, if big { 8 } else { 4 })?);
-        if count > most && KEPT.contains(&tag) {
-            return Some(Err(format!(
-                "corrupt TIFF: {count} values of tag {tag} in an image of {width} x {height} pixels"
-            )));
+
+    /// Checks the strips or tiles of JPEG as files of JPEG are, and adds up their pixels.
+    fn check_jpegs(&self, pixels: u64, watch: &Watch) -> Option<Result<(), String>> {
+        let tables: Vec<u8> = self.values(347)?.into_iter().map(|byte| byte as u8).collect();
+        let places = self.values(273)?.into_iter().zip(self.values(279)?);
+        let places = places.chain(self.values(324)?.into_iter().zip(self.values(325)?));
+        let mut left = 2 * pixels + PADDING;
+        for (at, length) in places {
+            // The decoder reads a part that the end of the file cuts as far as it goes.
+            let end = at.saturating_add(length).min(self.bytes.len() as u64);
+            let part = slice(self.bytes, at, end.saturating_sub(at)).unwrap_or_default();
+            // As the decoder puts them together: one start marker, one end marker.
+            let joined = match tables.len() {
+                0 | 1 => part.to_vec(),
+                n => [&tables[..n - 2], part.get(2..).unwrap_or_default()].concat(),
+            };
+            let most = left.min(pixels + PADDING);
+            match jpeg::check_part(&joined, most, watch) {
+                Ok(area) => left -= area,
+                Err(problem) => return Some(Err(format!("corrupt TIFF: {problem}"))),
+            }
         }
+        Some(Ok(()))
     }
-    Some(Ok(()))
+}
+
+fn slice(bytes: &[u8], at: u64, length: u64) -> Option<&[u8]> {
+    let at = usize::try_from(at).ok()?;
+    bytes.get(at..at.checked_add(usize::try_from(length).ok()?)?)
+}
+
+/// Bytes of a value of this type.
+fn length_of(kind: u64) -> u64 {
+    match kind {
+        3 | 8 => 2,
+        4 | 9 | 11 | 13 => 4,
+        5 | 10 | 12 | 16 | 17 | 18 => 8,
+        _ => 1,
+    }
 }

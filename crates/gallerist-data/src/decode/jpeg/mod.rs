@@ -13,6 +13,7 @@ mod segments;
 mod sequential;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 
 use image::metadata::Orientation;
@@ -29,6 +30,9 @@ use crate::image::Image;
 /// Largest coefficient, before quantisation. The transform of 8 x 8 samples from -128 to 127 stays
 /// within 1,024; encoders that let white overshoot go a quarter beyond, and rounding adds half a step.
 const LARGEST: i32 = 1400;
+
+/// Most profiles and texts of a JPEG within another file. (Those of a JPEG file are left out.)
+const MAX_TEXTS: usize = 1000;
 
 /// Samples of one component: whole blocks, some of them beyond the picture's right and lower edge.
 struct Plane {
@@ -80,6 +84,23 @@ pub(super) fn decode(bytes: &[u8], least: Option<usize>, watch: &Rc<Watch>) -> R
     match limits.deadline {
         None => with_zune(ZCursor::new(&needed), planes.as_deref(), limits),
         Some(_) => with_zune(Pieces::new(vec![Cow::from(&needed)], watch.clone()), planes.as_deref(), limits),
+    }
+}
+
+/// Checks a JPEG within another file, which another decoder decodes, and returns its pixels: `most` at most.
+pub(super) fn check_part(bytes: &[u8], most: u64, watch: &Watch) -> Result<u64, String> {
+    let area = Cell::new(0);
+    check::check(bytes, None, watch, |width, height, _| {
+        area.set((width * height) as u64);
+        match area.get() <= most {
+            true => Ok(()),
+            false => Err(format!("a part of {width} x {height} pixels, more than the image has")),
+        }
+    })?;
+    // Each is kept, and some are sorted at each one.
+    match segments::Segments::new(bytes).filter(|segment| matches!(segment.marker, 0xE0..=0xEF)).count() {
+        ..=MAX_TEXTS => Ok(area.get()),
+        many => Err(format!("a part with {many} profiles and texts")),
     }
 }
 
