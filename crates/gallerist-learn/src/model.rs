@@ -503,7 +503,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for image in 0..9u8 {
             let mut file = bitmap(image % 2 == 0);
-            file[54..].iter_mut().enumerate().for_each(|(i, v)| *v = v.wrapping_add(image * i as u8));
+            file[54..]
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, v)| *v = v.wrapping_add(image.wrapping_mul(i as u8)));
             std::fs::write(folder.path().join(format!("{image}.bmp")), file).unwrap();
         }
         for network in [

@@ -107,7 +107,11 @@ fn the_lists_of_an_index_are_evaluated_like_its_file() {
                     json(dir, &line)
                 };
                 let of_index = measure("--gallery g.index", "");
-                let gallery = if queries.contains("--query") { "--gallery a.safetensors" } else { "" };
+                // Lists know no cameras.
+                let gallery = match queries.contains("--query") {
+                    true => "--gallery a.safetensors --protocol none",
+                    false => "",
+                };
                 let of_file = measure(gallery, &format!("--metric {metric}"));
                 let value = |found: &Value, name: &str| found["metrics"][name].as_f64().unwrap();
                 for name in ["recall@1", "map@r"] {

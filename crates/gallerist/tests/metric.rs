@@ -118,7 +118,7 @@ fn rows_trained_as_they_are_are_written_and_compared_as_they_are() {
     let embeddings = "--embeddings run/embeddings.safetensors";
     ok(dir, &format!("plot distances {embeddings} --out distances.svg"));
     let drawn = std::fs::read_to_string(dir.join("distances.svg")).unwrap();
-    assert!(drawn.contains("Euclidean distance of the embeddings"), "{drawn}");
+    assert!(drawn.contains("Euclidean distances of the embeddings"), "{drawn}");
     ok(dir, &format!("plot cmc {embeddings} --out cmc.svg"));
     let report = std::fs::read_to_string(dir.join("run/report.html")).unwrap();
     assert!(report.contains("rows compared by Euclidean distance") && !report.contains("of the normalised"));

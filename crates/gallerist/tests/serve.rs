@@ -189,7 +189,7 @@ fn an_upload_is_compared_as_the_gallery_was_embedded() {
     let run = dir.path().join("run");
     let train = format!(
         "train configs/smoke.toml --out {} --set train.steps=4 --set validation.fraction=0 \
-         --set data.max_test_classes=20 --set loss.name=srt",
+         --set data.max_test_classes=20 --set loss={{name=\"srt\"}}",
         run.display()
     );
     let out = gallerist(&root, &train);

@@ -103,9 +103,9 @@ impl Reader<'_> {
                     let colors = self.bits(8)? + 1;
                     self.image(colors, 1)?;
                     across = across.div_ceil(match colors {
-                        ..=2 => 8,
-                        ..=4 => 4,
-                        ..=16 => 2,
+                        0..=2 => 8,
+                        3..=4 => 4,
+                        5..=16 => 2,
                         _ => 1,
                     });
                 }

@@ -106,21 +106,29 @@ fn culprit<T>(table: &Table, message: &str, read: &impl Fn(&Table) -> Result<T, 
         if message.starts_with("unknown variant") {
             return value.as_str() == quoted;
         }
+        // The parser names no kind where a name was wanted.
+        let kind = found.contains("type:") && !found.contains("unit variant");
         match value {
             Value::String(text) => !found.contains("string \"") || found.contains(&format!("{text:?}")),
-            Value::Integer(_) => !found.contains("type:") || found.contains("integer"),
-            Value::Float(_) => !found.contains("type:") || found.contains("float"),
-            Value::Boolean(_) => !found.contains("type:") || found.contains("boolean"),
+            Value::Integer(_) => !kind || found.contains("integer"),
+            Value::Float(_) => !kind || found.contains("float"),
+            Value::Boolean(_) => !kind || found.contains("boolean"),
             Value::Array(_) => true,
-            Value::Table(_) => !found.contains("type:") || found.contains("map"),
+            Value::Table(_) => !kind || found.contains("map"),
             Value::Datetime(_) => true,
         }
     };
-    let candidates = keys(table);
-    let mut fitting = candidates.into_iter().filter(|(key, value)| fits(key, value)).map(|(key, _)| key);
-    fitting.find(|key| match read(&without(table, key)) {
-        Ok(_) => true,
-        Err(other) => one_line(&other) != message,
+    let fitting: Vec<String> =
+        keys(table).into_iter().filter(|(key, value)| fits(key, value)).map(|(key, _)| key).collect();
+    let cures = |rest: &Table| read(rest).err().is_none_or(|other| one_line(&other) != message);
+    if let Some(key) = fitting.iter().find(|key| cures(&without(table, key))) {
+        return Some(key.clone());
+    }
+    // Several keys have the same fault: it goes with the last of them.
+    let mut rest = table.clone();
+    fitting.into_iter().find(|key| {
+        rest = without(&rest, key);
+        cures(&rest)
     })
 }
 
@@ -171,6 +179,7 @@ fn wanted_in_words(wanted: &str) -> String {
         "usize" | "u64" | "u32" | "u16" | "u8" | "i64" | "i32" | "a nonzero usize" => "a whole number".into(),
         "f32" | "f64" | "floating point number" | "a float" => "a number".into(),
         "a boolean" | "bool" => "true or false".into(),
+        "string only" => "a name".into(),
         "a string" | "a borrowed string" | "path string" | "string or map" => "text".into(),
         "a sequence" => "a list".into(),
         "a map" | "map" | "table" => "a section".into(),
@@ -197,6 +206,7 @@ fn found_in_words(found: &str) -> String {
         "sequence" => "a list".into(),
         "map" => "a section".into(),
         "unit value" | "Option value" => "nothing".into(),
+        "unit variant" => "a value of another kind".into(),
         other => other.into(),
     }
 }

@@ -164,6 +164,9 @@ pub fn load(network: Network, weights: Weights) -> Result<(Network, Report)> {
         );
         let keys: Vec<&str> = tensors.keys().map(String::as_str).collect();
         let hint = match tensors.keys().next() {
+            _ if 2 * absent.len() < slots.len() => {
+                "the others are there: the file is incomplete, or of a variant of this network".into()
+            }
             _ if let Some((whose, network)) = preprocessing::identify(&keys) => {
                 format!("its names are {whose}: use the [network] {network}")
             }

@@ -37,6 +37,10 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
             "`{name}` names the protocol `{protocol}`, by which an index is not measured: cameras do not count, and \
              junk counts as wrong; for the protocol's figures give --gallery FILE"
         ));
+    } else if args.embeddings.is_none() && set.cameras.is_some() {
+        printer::note(&format!(
+            "cameras of `{name}` do not count in the lists of an index; for queries across cameras give --gallery FILE"
+        ));
     }
     let Opened { index, items, metric: of_rows } = open(gallery)?;
     let info = index.info()?;

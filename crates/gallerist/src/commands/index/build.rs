@@ -184,6 +184,8 @@ fn upsert(
 }
 
 fn add_file(index: &mut EmbeddedIndex, items: &Items, replace: bool) -> Result<Added, Error> {
+    // Rows that do not belong together are more to say than that one would replace another.
+    index.origin().check_metric(items, index.index().info()?.count == 0)?;
     let addition = Addition::of(index.index(), items)?;
     if !replace {
         addition.check(items)?;
