@@ -318,7 +318,8 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
         let wanted = EmbeddedIndex::open(&path, false).unwrap().origin().clone();
         assert_eq!(wanted.run.as_deref(), Some("runs/one"));
         let source = Source { name: "/photos".into(), images: Some("photos".into()) };
-        let changes: [(&str, &dyn Fn(&mut dyn Index)); 6] = [
+        type Change<'a> = (&'a str, &'a dyn Fn(&mut dyn Index));
+        let changes: [Change; 6] = [
             ("add", &|index| assert_eq!(index.add(&item(7, "new.jpg"), false).unwrap().new, 1)),
             ("upsert", &|index| index.upsert(&item(7, "new.jpg")).unwrap()),
             ("replace", &|index| assert_eq!(index.add(&item(7, "other.jpg"), true).unwrap().replaced, 1)),
@@ -462,7 +463,8 @@ fn an_index_that_is_cut_short_or_overwritten_in_place_is_an_error_and_no_signal(
             std::thread::sleep(std::time::Duration::from_millis(20));
             std::fs::OpenOptions::new().write(true).open(&path).unwrap().write_all(&bytes).unwrap();
         };
-        let damages: Vec<(&str, Box<dyn Fn()>)> = vec![
+        type Damage<'a> = (&'a str, Box<dyn Fn() + 'a>);
+        let damages: Vec<Damage> = vec![
             ("to nothing", Box::new(|| cut(0))),
             ("to a half", Box::new(|| cut(length / 2))),
             ("by one byte", Box::new(|| cut(length - 1))),

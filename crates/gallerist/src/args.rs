@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Train(Train),
     Embed(Embed),
     Convert(Convert),
-    Evaluate(Evaluate),
+    Evaluate(Box<Evaluate>),
     Search(Search),
     Index(index::Index),
     Plot(plot::Plot),

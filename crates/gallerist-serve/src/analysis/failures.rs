@@ -40,7 +40,7 @@ impl<'a> Trial<'a> {
         let counts = |query: usize, item: usize| {
             let alike =
                 of_queries.ids[query] == of_gallery.ids[item] && seen_by.ids[query] == cameras.ids[item];
-            !junk[item] && !(across && alike)
+            !(junk[item] || across && alike)
         };
         let options = SearchOptions {
             metric: Metric::Euclidean,

@@ -72,7 +72,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Train(args) => train::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Convert(args) => convert::run(args),
-        Command::Evaluate(args) => evaluate::run(args),
+        Command::Evaluate(args) => evaluate::run(*args),
         Command::Search(args) => search::run(args),
         Command::Index(args) => index::run(args.command),
         Command::Plot(args) => plot::run(args.kind),

@@ -227,6 +227,9 @@ fn info(args: Info) -> Outcome {
 
 fn remove(mut args: Remove) -> Outcome {
     super::set_threads(args.common.threads);
+    if !is_remote(&args.index) {
+        super::check_output(&args.index)?;
+    }
     if args.filter.has_labels() {
         let known = match is_remote(&args.index) {
             true => remote::labels(&args.index, &ItemFilter::default())?,
