@@ -84,7 +84,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::process::Command;
 
-    /// What is said to a write.
+    /// The error of a write to such a target.
     fn refused(path: &Path) -> (String, String) {
         let error = crate::write(path, |_| panic!("nothing is written before the check")).unwrap_err();
         (error.to_string(), NotAFile::of(&error).unwrap().hint())

@@ -127,7 +127,7 @@ impl Store {
         self.peak_lines = self.peak_lines.max(self.live_lines);
     }
 
-    /// Takes a segment back, as one with the free ones beside it.
+    /// Takes a segment back and joins it with its free neighbours.
     fn put(&mut self, segment: Segment) {
         let Segment { block, mut start, mut lines, .. } = segment;
         self.live_lines -= lines;
@@ -144,9 +144,9 @@ impl Store {
         self.free.insert((block, start), lines);
     }
 
-    /// The number of a new block of `lines` lines, and the blocks to give back before it is made: of those that are
-    /// free as a whole the oldest, until what is held is no more than a quarter more than ever was in use. Memory that
-    /// is in pieces, each too small, is held in vain without this.
+    /// The number of a new block of `lines` lines, and the blocks to give back before it is made. Free blocks are given
+    /// back, the oldest first, until the memory held is at most a quarter above the largest amount ever in use.
+    /// Otherwise memory in pieces that are each too small would be held for nothing.
     fn make_room(&mut self, lines: usize) -> (u64, Vec<Block>) {
         let peak = self.peak_lines.max(self.live_lines + lines);
         let given_back = self.give_back(lines, peak + peak / 4);

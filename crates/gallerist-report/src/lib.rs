@@ -52,6 +52,7 @@ mod write;
 pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
 pub use error::ReportError;
+pub use number::count as grouped;
 pub use picture::Picture;
 pub use ranked::{Hit, Item, RankedList, RankedSection};
 pub use report::{Evaluation, Metric, Report, Unit};

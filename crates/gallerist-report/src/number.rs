@@ -41,7 +41,7 @@ pub(crate) fn percent(share: f64, decimals: usize) -> String {
 }
 
 /// A count with a comma between thousands: `13,180`.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

@@ -160,7 +160,7 @@ pub enum Error {
         count: usize,
         /// The first of them.
         new: Box<ItemName>,
-        /// What is there.
+        /// The item that the index holds.
         old: Box<ItemName>,
         /// What the item that is there has, and the new one has not.
         difference: String,

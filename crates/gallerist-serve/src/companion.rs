@@ -1,4 +1,4 @@
-//! Images beside the gallery: queries, and the training set.
+//! Image sets that accompany the gallery: queries, and the training set.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::gallery::{Catalog, Entry, Gallery, as_compared};
 use crate::images::Images;
 use crate::{Error, Result};
 
-/// Images beside the gallery, embedded by the gallery's network: queries, or a training set.
+/// Images that accompany the gallery, embedded by the gallery's network: queries, or a training set.
 #[derive(Clone)]
 pub struct Companion {
     name: String,
@@ -34,7 +34,7 @@ impl Companion {
         Self { name: name.into(), set, images: None }
     }
 
-    /// The same with the images behind the embeddings.
+    /// The same with the images of the embeddings.
     #[must_use]
     pub fn with_images(self, images: Option<Images>) -> Self {
         Self { images, ..self }

@@ -58,7 +58,7 @@ impl From<ReportError> for Unreadable {
     }
 }
 
-/// The files behind a gallery's paths, and their thumbnails. Copies share both.
+/// The files of a gallery's paths, and their thumbnails. Copies share both.
 #[derive(Clone)]
 pub struct Images {
     set: Arc<ImageSet>,

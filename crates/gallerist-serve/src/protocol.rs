@@ -1,5 +1,6 @@
 //! Which items of the gallery count for a query.
 
+use gallerist_report::grouped;
 use gallerist_retrieval::eval::{PROTOCOLS, Protocol, Setting};
 use gallerist_retrieval::labels::SEPARATOR;
 use serde::Serialize;
@@ -174,7 +175,7 @@ impl Rules {
         let mut words = self.protocol.map_or_else(String::new, |p| format!("Protocol of {}: ", p.title));
         let queries = match queries.len() {
             1 => "1 query".to_owned(),
-            n => format!("{} queries", grouped(n)),
+            n => format!("{} queries", grouped(n as u64)),
         };
         words += &format!("{queries} against {}.", items(gallery.len() - junk));
         if let Some(label) = self.junk.filter(|_| junk > 0) {
@@ -220,21 +221,8 @@ impl Rules {
 fn items(count: usize) -> String {
     match count {
         1 => "1 item".to_owned(),
-        n => format!("{} items", grouped(n)),
+        n => format!("{} items", grouped(n as u64)),
     }
-}
-
-/// 19,732.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ impl State {
 }
 
 impl State {
-    /// The sets beside the gallery.
+    /// The sets that accompany the gallery.
     fn sides(&self) -> impl Iterator<Item = (Set, &Arc<Side>)> {
         let sides = [(Set::Query, &self.queries), (Set::Training, &self.training)];
         sides.into_iter().filter_map(|(set, side)| Some((set, side.as_ref()?)))

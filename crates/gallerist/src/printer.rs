@@ -150,15 +150,7 @@ pub(crate) fn count(n: usize, one: &str) -> String {
 
 /// `13,180`.
 pub(crate) fn grouped(n: usize) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    gallerist_report::grouped(n as u64)
 }
 
 /// `2 min 05 s`, `48 s`, `0.8 s`.

@@ -60,7 +60,7 @@ fn market(dir: &Path) {
     (0..3).for_each(|n| image("bounding_box_test", "0000", 1 + n, 30 + n, 1 + n));
 }
 
-/// A run file for tiny pictures; `data` is what stands in `[data]`.
+/// A run file for tiny pictures; `data` is the content of `[data]`.
 fn run_file(dir: &Path, name: &str, data: &str, further: &str) {
     let text = format!(
         "[train]\nsteps = 4\ncheckpoint_every = 2\n[data]\n{data}\n[validation]\nfraction = 0.4\nevery = 2\n\

@@ -1,4 +1,4 @@
-//! The real program: runs that are stopped at any point, moved, resumed, and what is said of mistakes.
+//! The real program: runs that are stopped at any point, moved, resumed, and its messages for mistakes.
 
 mod common;
 

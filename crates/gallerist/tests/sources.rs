@@ -1,4 +1,4 @@
-//! Images are told by their source and path, from `embed` to the index.
+//! Images are identified by their source and path, from `embed` to the index.
 
 mod common;
 

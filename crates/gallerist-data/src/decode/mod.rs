@@ -41,7 +41,7 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Longest EXIF that is read.
 const MAX_METADATA_BYTES: usize = 1 << 20;
 
-/// Bytes that a decoder may read beside those of the pixels: headers, palettes, padding of tiles.
+/// Bytes that a decoder may read in addition to the pixels: headers, palettes, padding of tiles.
 const MAX_OTHER_BYTES: u64 = 4 << 20;
 
 /// Decodes a PNG, JPEG, GIF (first frame), BMP, WebP or TIFF file.

@@ -1,7 +1,7 @@
 //! A look at the code tables of a lossless WebP before it is decoded.
 //!
 //! An image may have 65,536 groups of five tables. Eight bytes of a file can describe one that takes 70 KB in the
-//! decoder's memory, so a file of 2 MB could take 5 GB. How many groups there are stands in a small image that comes
+//! decoder's memory, so a file of 2 MB could take 5 GB. The number of groups is stored in a small image that comes
 //! before them, and that is decoded here (WebP Lossless Bitstream Specification, sections 4 to 6).
 
 use super::limits::Watch;

@@ -41,7 +41,7 @@ pub use overlap::ClassOverlap;
 ///   image is the path of its folder, without the leading folders that all
 ///   images share: `photos/2024/Greek/character07/x.png` belongs to class
 ///   `Greek/character07`. With [`LabelFrom::Leaf`](crate::LabelFrom) it is the last folder alone. Images both
-///   in class folders and directly beside them are refused.
+///   in class folders and directly next to them are refused.
 ///
 ///   Folders called `train`, `val`, `valid`, `validation`, `test`, `query` or `gallery`, in any case, are
 ///   *splits* and no part of the class: where every image lies in a class folder of one of them; or where

@@ -15,7 +15,7 @@ use gallerist_retrieval::eval::{EvalOptions, Evaluation, Labelled, Measure, Plan
 use super::{RunConfig, measures};
 use crate::Result;
 
-/// What is measured of queries across cameras beside the metric that chooses the checkpoint.
+/// The metrics of queries across cameras, in addition to the one that chooses the checkpoint.
 const ACROSS_CAMERAS: [&str; 4] = ["map", "cmc@1", "cmc@5", "cmc@10"];
 
 /// Who looks for what among the held-out images.

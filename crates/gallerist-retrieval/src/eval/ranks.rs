@@ -304,7 +304,7 @@ struct Counting<'a> {
 }
 
 impl<'a> Counting<'a> {
-    /// Packed queries and packed gallery, each with what stands in its rows.
+    /// Packed queries and packed gallery, each with the contents of its rows.
     fn new(
         problem: &'a Problem<'a>,
         metric: Metric,

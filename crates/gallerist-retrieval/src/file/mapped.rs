@@ -117,7 +117,7 @@ impl<'a> From<&'a MappedMatrix> for MatrixView<'a> {
 
 /// The bf16 or int8 embeddings of a `.safetensors` file, as
 /// [`save_compact`](super::EmbeddingSet::save_compact) writes it, read page by page as they are
-/// needed. What is said of changes to the file and of its checksum at [`MappedMatrix`] holds here too.
+/// needed. Changes to the file and its checksum are treated as by [`MappedMatrix`].
 ///
 /// ```
 /// use gallerist_retrieval::file::MappedCompact;

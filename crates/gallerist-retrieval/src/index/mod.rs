@@ -69,7 +69,7 @@ pub trait Index: Send + Sync {
     fn upsert(&mut self, items: &Items) -> Result<()>;
 
     /// Adds items that are not there yet. Items that are there unchanged are left as they are; one
-    /// that differs from what is there is refused, unless `replace`.
+    /// that differs from the item of that id is refused, unless `replace`.
     ///
     /// ```
     /// use gallerist_retrieval::index::{ExactIndex, Index, Items};

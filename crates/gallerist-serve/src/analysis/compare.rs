@@ -32,7 +32,7 @@ const NAMED: usize = 3;
 impl Other {
     /// Reads the other network's embeddings of the same images, and of the same queries.
     ///
-    /// Images are told by source and path; by path alone where one of two sets knows no sources.
+    /// Images are identified by source and path; by path alone where one of two sets has no sources.
     pub(crate) fn open(path: &Path, queries: Option<(&Path, &Side)>, gallery: &Gallery) -> Result<Self> {
         let name = path.display().to_string();
         let (set, ids) = {

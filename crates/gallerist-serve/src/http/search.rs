@@ -98,7 +98,7 @@ struct Searched<'a> {
 }
 
 impl Searched<'_> {
-    /// An image beside the gallery: its set, that set, and its row there.
+    /// An image of another set than the gallery: which set, the set itself, and the row in it.
     fn beside(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
         let sides = self.beside.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
         sides.into_iter().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
@@ -217,7 +217,7 @@ impl Asked {
         Self { began: Instant::now(), took: Took::default(), rows: Vec::new(), names: Vec::new() }
     }
 
-    /// Adds an item of the gallery, or an image beside it.
+    /// Adds an item of the gallery, or an image of another set.
     async fn item(&mut self, searched: Searched<'_>, id: u64) -> Answer<()> {
         let text = |value: Option<&str>| value.map(str::to_owned);
         if let Some((set, side, row)) = searched.beside(id) {

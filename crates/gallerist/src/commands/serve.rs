@@ -63,7 +63,7 @@ pub(super) fn run(args: Serve) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run directory stands for the embeddings of its test images, and its queries where it has some.
+/// A run directory names the embeddings of its test images, and its queries where it has some.
 fn with_run_directories(mut args: Serve) -> Serve {
     if let Some((gallery, queries)) = of_run(&args.gallery) {
         args.run = args.run.or(Some(args.gallery));
@@ -84,7 +84,7 @@ fn of_run(path: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
     Some(if query.exists() && gallery.exists() { (gallery, Some(query)) } else { (run.embeddings(), None) })
 }
 
-/// Embeddings beside the gallery, with their images where these are at hand.
+/// Embeddings that accompany the gallery, with their images where these are available.
 fn companion(
     file: &Path,
     asked: Option<&Path>,

@@ -130,7 +130,7 @@ fn splits_in<'a>(paths: &[&'a str], shared: &'a str) -> Option<&'a str> {
     shallowest.next().filter(|_| shallowest.next().is_none())
 }
 
-/// What the user should know of the folders beside the splits.
+/// What the user should know of the folders next to the splits.
 fn left_out_note(listing: &Listing) -> Option<String> {
     const SHOWN: usize = 3;
     let left_out = &listing.left_out;

@@ -138,7 +138,7 @@ pub(super) struct Listing {
     pub(super) skipped: usize,
     /// What the user should know.
     pub(super) notes: Vec<String>,
-    /// Folders and files beside the splits, with their number of images.
+    /// Folders and files next to the splits, with their number of images.
     pub(super) left_out: Vec<(String, usize)>,
     /// The images where they are no files.
     pub(super) pictures: Option<Pictures>,

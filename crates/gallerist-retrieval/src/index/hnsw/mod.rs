@@ -152,8 +152,7 @@ impl HnswIndex {
     /// Reads an index whose rows and links stay in the file, which may be larger than memory. It
     /// cannot be changed. All of the file is read once, to check it.
     ///
-    /// What is said of changes to the file at [`ExactIndex::map`](super::ExactIndex::map) holds here
-    /// too.
+    /// Changes to the file are treated as by [`ExactIndex::map`](super::ExactIndex::map).
     ///
     /// # Errors
     /// As [`open`](Self::open).
