@@ -334,7 +334,7 @@ impl Model {
     }
 
     /// Images that are embedded at once, each of them `views` tensors: as many as the run file's `[evaluation]` says or
-    /// has memory for. The embeddings are the same, to the bit, for any number.
+    /// has memory for. For another number the embeddings differ by rounding only; the same number gives the same bits.
     pub fn images_at_once(&self, views: usize) -> usize {
         const MOST: usize = 256;
         let EvaluationConfig { batch_size, memory_mib, .. } = self.config.evaluation;
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn embeddings_are_the_same_bits_for_any_number_of_images_at_once() {
+    fn embeddings_differ_by_rounding_only_for_any_number_of_images_at_once() {
         let folder = tempfile::tempdir().unwrap();
         for image in 0..9u8 {
             let mut file = bitmap(image % 2 == 0);
@@ -525,11 +525,15 @@ mod tests {
                 );
                 let images = ImageSet::open(folder.path()).unwrap();
                 let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
-                embedded.as_slice().iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+                embedded.as_slice().to_vec()
             };
             let chosen = rows("");
+            assert_eq!(rows(""), chosen, "{network}: the same number gives the same bits");
+            // A batch of one image is multiplied in another order. Rows have length 1.
             for at_once in [1, 2, 4, 9] {
-                assert_eq!(rows(&format!("batch_size = {at_once}")), chosen, "{at_once} at once, {network}");
+                let found = rows(&format!("batch_size = {at_once}"));
+                let off = found.iter().zip(&chosen).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(found.len() == chosen.len() && off < 1e-5, "{at_once} at once: {off:e}, {network}");
             }
         }
     }
