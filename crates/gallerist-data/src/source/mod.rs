@@ -166,7 +166,7 @@ impl ImageSet {
         self.items[i].split.map(|split| self.split_names[split as usize].as_str())
     }
 
-    /// Whether some image belongs to this split, or to a split that the name stands for in the
+    /// Whether some image belongs to this split, or to a member of the union of this name in the
     /// [layout](Layout::split_names).
     ///
     /// ```

@@ -6,7 +6,7 @@ use gallerist_retrieval::eval::{EvalOptions, Measure, PROTOCOLS, Plan, Protocol,
 use super::{EvaluationConfig, nearest};
 use crate::{Error, Result};
 
-/// The name that stands for no protocol: neither junk nor cameras count.
+/// In place of a protocol's name: no protocol, so neither junk nor cameras count.
 pub const NO_PROTOCOL: &str = "none";
 
 impl EvaluationConfig {

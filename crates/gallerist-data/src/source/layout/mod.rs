@@ -195,7 +195,7 @@ impl Layout {
         self.spec().protocol
     }
 
-    /// The splits that the name stands for: itself, or the members of a union.
+    /// The splits of this name: the split itself, or the members of a union.
     pub(super) fn members(self, split: &str) -> Vec<&str> {
         self.spec().members(split)
     }
