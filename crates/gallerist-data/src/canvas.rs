@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gallerist_memory::prefer_large_pages;
+use gallerist_util::memory::prefer_large_pages;
 
 /// A part of a buffer of floats, for one thread to fill while others fill theirs.
 pub(crate) struct Piece {

@@ -53,7 +53,6 @@ mod loader;
 mod positioned;
 mod random;
 mod sampler;
-mod simd;
 mod source;
 mod store;
 mod transform;

@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 use burn_std::{AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes};
-use gallerist_memory::prefer_large_pages;
+use gallerist_util::memory::prefer_large_pages;
 
 /// A cache line: 64-byte alignment keeps every vector load inside one line.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::simd::run;
+use gallerist_util::simd::run;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
 const POSITIONS: usize = 8;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::buffer::Buffer;
 use crate::nhwc::Maps;
 use crate::profile;
-use crate::simd::vectorized;
+use gallerist_util::vectorized;
 
 /// Positions whose sum is taken in `f32`.
 const BLOCK: usize = 64;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::buffer::Buffer;
 use crate::nhwc::Maps;
 use crate::profile;
-use crate::simd::vectorized;
+use gallerist_util::vectorized;
 
 /// Channels that are summed in registers.
 const BLOCK: usize = 64;

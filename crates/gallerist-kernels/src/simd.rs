@@ -2,8 +2,9 @@
 
 use std::slice::Chunks;
 
-use gallerist_memory::{Cache, prefetch};
-use pulp::{Arch, Simd, WithSimd};
+use gallerist_util::memory::{Cache, prefetch};
+use gallerist_util::simd::run;
+use pulp::{Simd, WithSimd};
 
 use crate::bf16::{self, Factors, TilesView};
 
@@ -16,47 +17,6 @@ pub(crate) const MAX_PANEL: usize = 64;
 /// Terms of a product that are summed before the accumulators go back to memory. A panel of
 /// `TERMS x MAX_PANEL` weights (24 KB) stays in the first-level cache meanwhile.
 const TERMS: usize = 96;
-
-/// Runs `op` compiled for the widest instruction set of this processor.
-#[inline]
-pub(crate) fn run<Op: WithSimd>(op: Op) -> Op::Output {
-    if cfg!(miri) {
-        // Miri knows no vector intrinsics; the scalar instance runs the same pointer arithmetic.
-        pulp::Scalar::new().vectorize(op)
-    } else {
-        Arch::new().dispatch(op)
-    }
-}
-
-/// Declares a function whose body is compiled once for every instruction set; the widest this
-/// processor has is chosen at the call. References share the lifetime that is named.
-///
-/// A closure passed to [`run`] would not do: it stays a function of its own, compiled for the
-/// oldest processors.
-macro_rules! vectorized {
-    (
-        $(#[$attribute:meta])*
-        $visibility:vis fn $name:ident<$lifetime:lifetime>($($argument:ident: $type:ty),* $(,)?) -> $result:ty
-        $body:block
-    ) => {
-        $(#[$attribute])*
-        $visibility fn $name<$lifetime>($($argument: $type),*) -> $result {
-            struct Call<$lifetime> {
-                $($argument: $type),*
-            }
-            impl<$lifetime> pulp::WithSimd for Call<$lifetime> {
-                type Output = $result;
-                #[inline(always)]
-                fn with_simd<S: pulp::Simd>(self, _: S) -> $result {
-                    let Self { $($argument),* } = self;
-                    $body
-                }
-            }
-            $crate::simd::run(Call { $($argument),* })
-        }
-    };
-}
-pub(crate) use vectorized;
 
 /// Number of columns that one pass of [`Product`] computes: the width of a packed panel.
 pub(crate) fn panel_width() -> usize {
@@ -371,7 +331,7 @@ mod tests {
     /// What computes a product.
     #[derive(Clone, Copy, Debug)]
     enum Set {
-        Vectors(Arch),
+        Vectors(pulp::Arch),
         Rounded(Unit),
     }
 
@@ -382,15 +342,15 @@ mod tests {
     }
 
     /// Every instruction set of this processor.
-    fn instruction_sets() -> Vec<Arch> {
+    fn instruction_sets() -> Vec<pulp::Arch> {
         #[allow(unused_mut, reason = "some processors have no others")]
-        let mut sets = vec![Arch::Scalar];
+        let mut sets = vec![pulp::Arch::Scalar];
         #[cfg(all(target_arch = "aarch64", not(miri)))]
-        sets.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
+        sets.extend(pulp::aarch64::Neon::try_new().map(pulp::Arch::Neon));
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            sets.extend(pulp::x86::V3::try_new().map(Arch::V3));
-            sets.extend(pulp::x86::V4::try_new().map(Arch::V4));
+            sets.extend(pulp::x86::V3::try_new().map(pulp::Arch::V3));
+            sets.extend(pulp::x86::V4::try_new().map(pulp::Arch::V4));
         }
         sets
     }

@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 use crate::nhwc::{contiguous_tensor, stored};
 use crate::ops::is_enabled;
 use crate::profile;
-use crate::simd::vectorized;
+use gallerist_util::vectorized;
 
 /// Elements of a task.
 const TASK: usize = 16 * 1024;

@@ -75,7 +75,7 @@ impl ReportError {
                     Some("choose a folder in which you may write".to_owned())
                 }
                 std::io::ErrorKind::StorageFull => Some("free some space on the disk".to_owned()),
-                _ => gallerist_files::NotAFile::of(source).map(gallerist_files::NotAFile::hint),
+                _ => gallerist_util::files::NotAFile::of(source).map(gallerist_util::files::NotAFile::hint),
             },
         }
     }

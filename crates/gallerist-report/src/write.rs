@@ -6,7 +6,7 @@ use crate::ReportError;
 
 /// Replaces `path` by `content`, so that no reader and no crash ever sees half a file.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<(), ReportError> {
-    gallerist_files::write(path, |file| file.write_all(content))
+    gallerist_util::files::write(path, |file| file.write_all(content))
         .map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 

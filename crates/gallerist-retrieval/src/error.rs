@@ -267,7 +267,7 @@ impl Error {
                     Some(format!("free some space; what `{}` held before is untouched", path.display()))
                 }
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
-                _ => gallerist_files::NotAFile::of(source).map(gallerist_files::NotAFile::hint),
+                _ => gallerist_util::files::NotAFile::of(source).map(gallerist_util::files::NotAFile::hint),
             },
             Self::Format { hint, .. } | Self::Protocol { hint, .. } => hint.clone(),
             Self::Extension { .. } => Some("rename the file, or choose another format".to_owned()),

@@ -192,7 +192,7 @@ fn open_one(path: &Path, options: &OpenOptions) -> Result<(Root, Found), Error> 
     let failed = |e| Error::io("open", path.display().to_string(), e);
     let kind = fs::metadata(path).map_err(failed)?;
     if !kind.is_dir() {
-        gallerist_files::open_regular(path).map_err(failed)?;
+        gallerist_util::files::open_regular(path).map_err(failed)?;
     }
     let split = Choice { split: options.split.as_deref(), default: options.default_split.as_deref() };
     let (tree, mut found) = if kind.is_dir() {

@@ -181,7 +181,7 @@ impl Tree {
 fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     let name = || path.display().to_string();
     let failed = |e| Error::io("read", name(), e);
-    let file = gallerist_files::open_regular(path).map_err(failed)?;
+    let file = gallerist_util::files::open_regular(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     let too_large =
         || Error::Decode { path: name(), problem: format!("a file may have {} MiB", MAX_FILE_BYTES >> 20) };

@@ -16,7 +16,7 @@ mod warp;
 use crate::error::Error;
 use crate::image::Image;
 use crate::random::Random;
-use crate::simd::vectorized;
+use gallerist_util::vectorized;
 pub use config::{AugmentConfig, Border, Fit, ImageConfig, Size, View};
 use config::{in_order, require, shown};
 pub use crop::CropConfig;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::planes::separate;
 use super::{Border, Size};
 use crate::image::Image;
-use crate::simd::vectorized;
+use gallerist_util::vectorized;
 
 /// Pixel (column, row) of the output looks at `x + dx . (column, row)`,
 /// `y + dy . (column, row)` of the stored image, where whole numbers are the

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::{Error, Result};
 
 /// Writes a file so that `path` holds either what it held before or all of the new content: see
-/// [`gallerist_files::write`].
+/// [`gallerist_util::files::write`].
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -24,7 +24,7 @@ pub fn write_atomically(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     let path = path.as_ref();
-    gallerist_files::write(path, write).map_err(|source| Error::io("write", path, source))
+    gallerist_util::files::write(path, write).map_err(|source| Error::io("write", path, source))
 }
 
 /// Checks, before long work begins, that [`write_atomically`] will not refuse `path`, and removes
@@ -34,7 +34,7 @@ pub fn write_atomically(
 /// [`Error::Io`] for a path that is there and is not a regular file.
 pub fn prepare_to_write(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    gallerist_files::prepare(path).map_err(|source| Error::io("write", path, source))
+    gallerist_util::files::prepare(path).map_err(|source| Error::io("write", path, source))
 }
 
 /// Whether a file of this name is a temporary one of [`write_atomically`].
@@ -44,7 +44,7 @@ pub fn prepare_to_write(path: impl AsRef<Path>) -> Result<()> {
 /// assert!(is_stray(".config.toml.17-0.gallerist-tmp") && !is_stray("config.toml"));
 /// ```
 pub fn is_stray(name: &str) -> bool {
-    gallerist_files::is_stray(name)
+    gallerist_util::files::is_stray(name)
 }
 
 /// Removes the temporary files that killed writers left in `dir`, and says how many.
@@ -55,7 +55,7 @@ pub fn is_stray(name: &str) -> bool {
 /// [`Error::Io`] when the folder cannot be listed or a stray file cannot be removed.
 pub fn sweep_stray_files(dir: impl AsRef<Path>) -> Result<usize> {
     let dir = dir.as_ref();
-    gallerist_files::sweep(dir).map_err(|source| Error::io("sweep", dir, source))
+    gallerist_util::files::sweep(dir).map_err(|source| Error::io("sweep", dir, source))
 }
 
 #[cfg(test)]

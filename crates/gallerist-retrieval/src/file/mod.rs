@@ -15,7 +15,7 @@ use crate::search::Metric;
 use crate::{Code, Error, Matrix, Result};
 
 pub use atomic::{is_stray, prepare_to_write, sweep_stray_files, write_atomically};
-pub use gallerist_files::{open_regular, read_regular, read_regular_to_string};
+pub use gallerist_util::files::{open_regular, read_regular, read_regular_to_string};
 pub use label_list::load_labels;
 pub use mapped::{MappedCompact, MappedMatrix};
 pub(crate) use sources::NONE as NO_SOURCE;

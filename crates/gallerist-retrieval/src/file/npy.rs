@@ -216,7 +216,7 @@ pub(super) fn to_f32(values: &[f64], cols: usize) -> std::result::Result<Vec<f32
 /// The header and exactly the bytes of the values.
 fn open(path: &Path) -> Result<(Header, Vec<u8>)> {
     let failed = |source| Error::io("read", path, source);
-    let mut file = gallerist_files::open_regular(path).map_err(failed)?;
+    let mut file = gallerist_util::files::open_regular(path).map_err(failed)?;
     let (header, values) = open_header(path, &mut file)?;
     let mut bytes = vec![0; values.len()];
     file.read_exact(&mut bytes).map_err(failed)?;

@@ -34,7 +34,7 @@ use crate::file::tensors::{
 };
 use crate::search::Metric;
 use crate::{Error, Result};
-use gallerist_memory::prefer_large_pages;
+use gallerist_util::memory::prefer_large_pages;
 
 const FORMAT: &str = "gallerist-index";
 const VERSION: &str = "2";
@@ -67,7 +67,7 @@ pub(super) fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>
 /// is seen when it is read.
 pub fn is_index(path: impl AsRef<Path>) -> bool {
     let header = || -> std::io::Result<Vec<u8>> {
-        let mut file = gallerist_files::open_regular(path)?;
+        let mut file = gallerist_util::files::open_regular(path)?;
         let mut length = [0; 8];
         file.read_exact(&mut length)?;
         let mut header = Vec::new();

@@ -1,6 +1,6 @@
 //! The best k candidates of each of several queries.
 
-use gallerist_memory::prefer_large_pages;
+use gallerist_util::memory::prefer_large_pages;
 
 /// A candidate as one integer: greater is better. The score stands in the upper half, its order
 /// that of the floats; the complement of the index below it, so that the lower index wins ties.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Plane;
-use crate::simd::vectorized;
+use gallerist_util::vectorized;
 
 /// The picture in a plane of grey.
 pub(super) fn gray(plane: &Plane, width: usize, height: usize) -> Vec<u8> {

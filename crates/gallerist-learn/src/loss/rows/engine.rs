@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 
+use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
-use super::lanes::{self, LANES, Work, vectorised};
+use super::lanes::{self, LANES};
 use super::product::{self, Matrix};
 use super::relatives::Relatives;
 use super::{Counts, Measure, Row, RowLoss, Seen, Sides};
@@ -59,8 +60,8 @@ impl<'a> Batch<'a> {
     pub(super) fn new(x: &'a [f32], memory: &'a [f32], d: usize, relatives: &'a Relatives) -> Option<Self> {
         let (n, m) = (x.len() / d, memory.len() / d);
         assert_eq!(n, relatives.counts().len(), "{n} rows and {} queries", relatives.counts().len());
-        let mut norms = vectorised(Norms { x, d });
-        let of_memory = memory.par_chunks(NORM_ROWS * d).map(|x| vectorised(Norms { x, d }));
+        let mut norms = vectorize(Norms { x, d });
+        let of_memory = memory.par_chunks(NORM_ROWS * d).map(|x| vectorize(Norms { x, d }));
         norms.extend(of_memory.collect::<Vec<_>>().concat());
         // Four times a norm bounds every squared distance.
         if norms.iter().any(|norm| !(4.0 * norm).is_finite()) {
@@ -188,7 +189,7 @@ fn in_blocks<L: RowLoss>(
         gradient.par_chunks_mut(d).enumerate().for_each(|(i, row)| {
             let own_weight = own_weights[i] as f32;
             let share = shares.as_ref().map(|shares| shares[i] as f32);
-            vectorised(FinishRow { row, own: batch.vector(i), own_weight, share });
+            vectorize(FinishRow { row, own: batch.vector(i), own_weight, share });
         });
     }
     let value = match &shares {
@@ -272,7 +273,7 @@ fn differentiate<L: RowLoss>(
     block.par_chunks_mut(TASK_ROWS * step).zip(sums.par_chunks_mut(TASK_ROWS)).enumerate().for_each_init(
         Scratch::default,
         |scratch, (task, (rows, sums))| {
-            vectorised(Differentiate {
+            vectorize(Differentiate {
                 loss,
                 batch,
                 first: first + task * TASK_ROWS,
@@ -484,7 +485,7 @@ impl Weights<'_> {
                 |(k, (to, pairs))| {
                     let of_memory = pairs.partition_point(|&(j, _)| (j as usize) < n);
                     let pairs = if sides == Sides::Gallery { &pairs[of_memory..] } else { pairs };
-                    vectorised(AddPairs { to, own: batch.vector(first + k), pairs, batch, measure });
+                    vectorize(AddPairs { to, own: batch.vector(first + k), pairs, batch, measure });
                 },
             );
         }
@@ -492,7 +493,7 @@ impl Weights<'_> {
             let (starts, pairs) = by_column(&rows, first, n);
             gradient.par_chunks_mut(d).enumerate().for_each(|(j, to)| {
                 let pairs = &pairs[starts[j]..starts[j + 1]];
-                vectorised(AddPairs { to, own: batch.vector(j), pairs, batch, measure });
+                vectorize(AddPairs { to, own: batch.vector(j), pairs, batch, measure });
             });
         }
     }
@@ -551,7 +552,7 @@ fn by_column(rows: &[Vec<(u32, f32)>], first: usize, n: usize) -> (Vec<usize>, V
 /// Adds the sum of every column of `values` to `to`.
 fn add_column_sums(values: &[f32], step: usize, to: &mut [f64]) {
     to.par_chunks_mut(COLUMNS).enumerate().for_each(|(task, to)| {
-        vectorised(ColumnSums { values, step, first: task * COLUMNS, to });
+        vectorize(ColumnSums { values, step, first: task * COLUMNS, to });
     });
 }
 

@@ -5,40 +5,11 @@
 //! neither on the width of the registers nor on the number of threads. No fused multiply-add is
 //! used outside the matrix products, for the same reason.
 //!
-//! The functions are inlined into what [`vectorised`] runs, and compiled there for the widest
+//! The functions are inlined into what [`gallerist_util::simd::vectorize`] runs, and compiled there for the widest
 //! instruction set of the processor.
 
 /// Partial results of a reduction: one AVX-512 register of `f32`.
 pub(super) const LANES: usize = 16;
-
-/// Something to run by [`vectorised`].
-///
-/// `run` is `#[inline(always)]`, and so is what it calls: only what is inlined is compiled for the
-/// processor at hand. (A closure would not be.)
-pub(super) trait Work {
-    type Output;
-    fn run(self) -> Self::Output;
-}
-
-/// Runs `work`, compiled for the widest instruction set of this processor.
-#[inline]
-pub(super) fn vectorised<W: Work>(work: W) -> W::Output {
-    struct Dispatched<W>(W);
-    impl<W: Work> pulp::WithSimd for Dispatched<W> {
-        type Output = W::Output;
-
-        #[inline(always)]
-        fn with_simd<S: pulp::Simd>(self, _: S) -> W::Output {
-            self.0.run()
-        }
-    }
-    if cfg!(miri) {
-        // Miri knows no vector intrinsics.
-        work.run()
-    } else {
-        pulp::Arch::new().dispatch(Dispatched(work))
-    }
-}
 
 /// `e^x` with an error below 2 units in the last place.
 ///
@@ -233,7 +204,7 @@ mod tests {
 
     struct Exp<'a>(&'a mut [f32]);
 
-    impl Work for Exp<'_> {
+    impl gallerist_util::simd::Work for Exp<'_> {
         type Output = ();
 
         #[inline(always)]
@@ -248,7 +219,7 @@ mod tests {
         let points: Vec<f32> =
             (0..=2_000_000).map(|step| (-87.3 + step as f64 * (175.9 / 2e6)) as f32).collect();
         let mut found = points.clone();
-        vectorised(Exp(&mut found));
+        gallerist_util::simd::vectorize(Exp(&mut found));
         for (&x, &found) in points.iter().zip(&found) {
             assert_eq!(found.to_bits(), exp(x).to_bits(), "every instruction set gives the same bits");
             let wanted = f64::from(x).exp();

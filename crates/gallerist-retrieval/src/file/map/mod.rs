@@ -45,7 +45,7 @@ impl Version {
 impl FileMap {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::io("read", path, source);
-        let file = gallerist_files::open_regular(path).map_err(failed)?;
+        let file = gallerist_util::files::open_regular(path).map_err(failed)?;
         let version = Version::of(&file.metadata().map_err(failed)?);
         // SAFETY: the map is read-only, and every byte is a valid value of the types it is read as.
         // That nobody changes the file meanwhile cannot be enforced. Where it is cut short, `guard`

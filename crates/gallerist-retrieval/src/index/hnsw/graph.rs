@@ -1,7 +1,7 @@
 //! The graph: who is whose neighbour, level by level.
 
 use super::super::values::Values;
-use gallerist_memory::{Cache, prefer_large_pages, prefetch};
+use gallerist_util::memory::{Cache, prefer_large_pages, prefetch};
 
 /// The end of a list of neighbours that is not full.
 pub(super) const END: u32 = u32::MAX;

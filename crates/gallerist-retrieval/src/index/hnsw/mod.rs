@@ -39,7 +39,7 @@ use crate::file::Source;
 use crate::matrix::normalize;
 use crate::search::{Metric, SearchOptions, pair_scores, search};
 use crate::{Error, Matrix, MatrixView, Result};
-use gallerist_memory::prefer_large_pages;
+use gallerist_util::memory::prefer_large_pages;
 pub(in crate::index) use graph::Graph;
 use space::{Kernel, Space, inverse_length};
 use walk::{Near, Quest, Walk, closeness_of, node_of};

@@ -4,7 +4,7 @@
 //! Sums run over partial sums that depend on the instruction set: two machines may build graphs
 //! that differ, two runs on one machine do not.
 
-use gallerist_memory::{Cache, prefetch};
+use gallerist_util::memory::{Cache, prefetch};
 
 use crate::matrix::squared_length;
 use crate::search::Metric;

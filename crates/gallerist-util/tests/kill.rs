@@ -12,7 +12,7 @@ const TARGET: &str = "GALLERIST_FILES_TARGET";
 fn writer() {
     let Some(path) = std::env::var_os(TARGET) else { return };
     loop {
-        gallerist_files::write(&path, |file| {
+        gallerist_util::files::write(&path, |file| {
             for _ in 0..40 {
                 file.write_all(&[7; 1 << 14])?;
                 file.flush()?;
@@ -57,6 +57,6 @@ fn a_killed_writer_leaves_nothing_that_the_next_does_not_remove() {
         }
     }
     assert!(strays > 0, "no writer was killed in the middle of a write");
-    gallerist_files::write(&path, |file| file.write_all(b"whole")).unwrap();
+    gallerist_util::files::write(&path, |file| file.write_all(b"whole")).unwrap();
     assert_eq!(names(folder.path()), ["gallery.index"]);
 }

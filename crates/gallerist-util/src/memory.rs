@@ -15,7 +15,7 @@ const LEAST_BYTES: usize = 2 << 20;
 ///
 /// ```
 /// let mut values: Vec<f32> = Vec::with_capacity(10_000_000);
-/// gallerist_memory::prefer_large_pages(&mut values);
+/// gallerist_util::memory::prefer_large_pages(&mut values);
 /// values.resize(10_000_000, 0.0);
 /// ```
 pub fn prefer_large_pages<T>(values: &mut Vec<T>) {
@@ -52,7 +52,7 @@ pub enum Cache {
 /// happens.
 ///
 /// ```
-/// gallerist_memory::prefetch(&[1.0, 2.0], gallerist_memory::Cache::First);
+/// gallerist_util::memory::prefetch(&[1.0, 2.0], gallerist_util::memory::Cache::First);
 /// ```
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], cache: Cache) {

@@ -86,7 +86,7 @@ mod tests {
 
     /// The error of a write to such a target.
     fn refused(path: &Path) -> (String, String) {
-        let error = crate::write(path, |_| panic!("nothing is written before the check")).unwrap_err();
+        let error = crate::files::write(path, |_| panic!("nothing is written before the check")).unwrap_err();
         (error.to_string(), NotAFile::of(&error).unwrap().hint())
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn what_becomes_a_link_during_the_write_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let error = crate::write(&path, |_| symlink("elsewhere", &path)).unwrap_err();
+        let error = crate::files::write(&path, |_| symlink("elsewhere", &path)).unwrap_err();
         assert!(NotAFile::of(&error).is_some(), "{error}");
         assert!(path.is_symlink());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file stays");

@@ -4,7 +4,7 @@
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("note.txt");
-//! gallerist_files::write(&path, |file| file.write_all(b"done"))?;
+//! gallerist_util::files::write(&path, |file| file.write_all(b"done"))?;
 //! # assert_eq!(std::fs::read(path).unwrap(), b"done");
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -148,8 +148,8 @@ fn sweep_once(folder: &Path) {
 /// Whether a file of this name is a temporary one of [`write`].
 ///
 /// ```
-/// assert!(gallerist_files::is_stray(".config.toml.17-0.gallerist-tmp"));
-/// assert!(!gallerist_files::is_stray("config.toml"));
+/// assert!(gallerist_util::files::is_stray(".config.toml.17-0.gallerist-tmp"));
+/// assert!(!gallerist_util::files::is_stray("config.toml"));
 /// ```
 pub fn is_stray(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(STRAY_SUFFIX)

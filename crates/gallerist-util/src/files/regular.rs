@@ -4,7 +4,7 @@ use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::target::name_of;
+use super::target::name_of;
 
 /// Opens a regular file for reading, and nothing else.
 ///
@@ -18,7 +18,7 @@ use crate::target::name_of;
 /// a folder, a named pipe, a socket or a device.
 ///
 /// ```
-/// let error = gallerist_files::open_regular(std::env::temp_dir()).unwrap_err();
+/// let error = gallerist_util::files::open_regular(std::env::temp_dir()).unwrap_err();
 /// # #[cfg(unix)]
 /// assert_eq!(error.to_string(), "it is a folder, not a file");
 /// ```
