@@ -1,9 +1,10 @@
 //! What several crates need and no published crate has: files that are replaced atomically ([`files`]), huge pages
 //! and prefetch ([`memory`]), code compiled for the CPU's widest instruction set ([`simd`]), digests in hexadecimal
-//! ([`hex`]), suggestions for misspelt names ([`text`]).
+//! ([`hex`]), parts chosen by name ([`registry`]), suggestions for misspelt names ([`text`]).
 
 pub mod files;
 pub mod hex;
 pub mod memory;
+pub mod registry;
 pub mod simd;
 pub mod text;
