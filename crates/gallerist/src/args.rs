@@ -17,10 +17,8 @@ pub(crate) use serve::Serve;
 /// Deep metric learning and image retrieval.
 #[derive(Debug, Parser)]
 #[command(name = "gallerist", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(
-    after_help = "Exit codes: 0 done; 1 done, with something to look at (named on stderr); 2 could not run; \
-    130 interrupted (a checkpoint was written)."
-)]
+#[command(after_help = "Exit codes: 0 success; 1 success with findings (listed on stderr); 2 error; \
+    130 interrupted (a checkpoint was written).")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -45,33 +43,33 @@ pub(crate) enum Command {
 
 /// Train an embedding network from a run file, evaluate it, and write a report.
 ///
-/// The run directory gets the resolved configuration (config.toml), the checkpoints
+/// Writes to the run directory: the resolved configuration (config.toml), the checkpoints
 /// (checkpoints/last.safetensors and best.safetensors), the log (log.jsonl), the embeddings of the
-/// test images (embeddings.safetensors; of queries and a gallery, query.safetensors and gallery.safetensors),
-/// the metrics (metrics.json) and the report (report.html).
+/// test images (embeddings.safetensors; or query.safetensors and gallery.safetensors where the test set has
+/// queries and a gallery), the metrics (metrics.json) and the report (report.html).
 ///
-/// Ctrl-C writes a checkpoint and stops; `--resume DIR` goes on, on the processor to the same result to the last
-/// bit.
+/// Ctrl-C writes a checkpoint and stops. `--resume DIR` continues the run; on the CPU the result is bit-identical
+/// to that of an uninterrupted run.
 #[derive(Debug, Args)]
 #[command(override_usage = "gallerist train [OPTIONS] CONFIG\n       gallerist train [OPTIONS] --resume DIR")]
 pub(crate) struct Train {
-    /// Run file (TOML); `gallerist config --print-defaults` shows every key
+    /// Run file (TOML); `gallerist config --print-defaults` lists every key
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) config: Option<PathBuf>,
-    /// Change a key of the run file, e.g. --set train.steps=500 (repeatable)
+    /// Override a key of the run file, e.g. --set train.steps=500 (repeatable)
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
     pub(crate) set: Vec<String>,
-    /// Measure where the time goes: a line at the end, all of it in the run's profile.json (log.profile)
+    /// Profile the run: a summary at the end, details in profile.json of the run directory (key log.profile)
     #[arg(long, conflicts_with = "resume")]
     pub(crate) profile: bool,
-    /// Run directory; it must not hold another run [default: runs/NAME of the run file, numbered]
+    /// Run directory; must not contain another run [default: runs/NAME, NAME from the run file, numbered]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on with an interrupted run from its last checkpoint
+    /// Continue an interrupted run from its last checkpoint
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
-    /// Where the network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N [default: the run
-    /// file's, which is auto unless set]
+    /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N [default: from the run
+    /// file, else auto]
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<DeviceChoice>,
     /// Print the summary as JSON on stdout
@@ -81,40 +79,40 @@ pub(crate) struct Train {
 
 /// Embed images with a trained network.
 ///
-/// Writes one row per image. A `.safetensors` file holds labels, paths, cameras and the model's
-/// fingerprint beside the embeddings; a `.npy` file holds the embeddings alone (f32, n x d).
+/// Writes one row per image. A `.safetensors` file stores the embeddings with their labels, paths, cameras and
+/// the model's fingerprint; a `.npy` file stores the embeddings only (f32, n x d).
 #[derive(Debug, Args)]
 pub(crate) struct Embed {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// A published data set, a folder of class folders, a flat folder, a CSV manifest
-    /// (path,label[,camera][,split]), a zip of any of these, or one image (repeatable)
+    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV manifest
+    /// (path,label[,camera][,split]), a zip archive of any of these, or one image (repeatable)
     #[arg(long, value_name = "PATH", required = true)]
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) part: PartArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Name of the images' source, which with their paths makes their ids: give the same name after the images were
-    /// moved [default: the absolute path of the images]
+    /// Name of the image source. Item ids are computed from source and path: use the same name after moving the
+    /// images [default: the absolute path of the images]
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Where the embeddings go (.safetensors or .npy)
+    /// Output file (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// How the embeddings are stored
+    /// Number format of the stored embeddings
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
-    /// Folder in which decoded images are kept and found again; the embeddings are the same [default: the run file's
-    /// data.cache_folder, where that is there]
+    /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
+    /// file, if it exists]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) rows: RowArgs,
-    /// Heads of the network that make the embedding, e.g. L,M [default: the run file's, else all]
+    /// Heads of the network that form the embedding, e.g. L,M [default: from the run file, else all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) head: Vec<String>,
-    /// How several heads become one row [default: the run file's, else concat-then-normalize]
+    /// How the outputs of several heads are combined [default: from the run file, else concat-then-normalize]
     #[arg(long, value_enum)]
     pub(crate) combine: Option<Combine>,
     /// Print a summary as JSON on stdout
@@ -122,22 +120,22 @@ pub(crate) struct Embed {
     pub(crate) json: bool,
 }
 
-/// Rewrite embeddings in another format or precision, or join several files into one gallery.
+/// Convert embeddings to another format or precision, or join several files.
 ///
-/// Every command reads every precision. Files that carry a checksum are checked against it, and
-/// every value must be finite. What not all files have, labels for one, is left out.
+/// Every command reads every precision. Checksums are verified where a file has one, and
+/// every value must be finite. Optional data (labels, for example) is written only if all files have it.
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d)
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Where the embeddings go (.safetensors or .npy)
+    /// Output file (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// How the embeddings are stored
+    /// Number format of the stored embeddings
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
-    /// Join embeddings of different networks or metrics, though distances between them mean nothing
+    /// Allow files of different networks or metrics; distances between their rows are meaningless
     #[arg(long)]
     pub(crate) mix_models: bool,
     /// Print a summary as JSON on stdout
@@ -145,59 +143,59 @@ pub(crate) struct Convert {
     pub(crate) json: bool,
 }
 
-/// Measure retrieval: every image against all the others, or queries against a gallery.
+/// Measure retrieval: every image against all others, or queries against a gallery.
 ///
-/// The protocol of a published set of queries and a gallery (Market-1501, DukeMTMC-reID, CUHK03-NP, DeepFashion) is
-/// applied without --protocol: the run and its embeddings files name it.
+/// Published sets of queries and a gallery (Market-1501, DukeMTMC-reID, CUHK03-NP, DeepFashion) use their
+/// own protocol without --protocol: it is recorded in the run and in its embeddings files.
 ///
-/// Queries without a relevant image count as misses in Recall@K and are left out of MAP@R and mAP; the
-/// result says how many there were. Ties are broken by the lower index and counted. Labels `a|b` are
-/// sets: two images that share a label are relevant to each other, and the number of shared labels is
-/// the grade of NDCG. docs/metrics.md defines every metric.
+/// Queries without a relevant image count as misses in Recall@K and are excluded from MAP@R and mAP; the
+/// output reports their number. Ties are broken by the lower index and counted. A label `a|b` is a
+/// set of labels: two images that share a label are relevant to each other, and the number of shared labels is
+/// the relevance grade of NDCG. docs/metrics.md defines every metric.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gallerist evaluate [OPTIONS] --run DIR\n       gallerist evaluate [OPTIONS] --embeddings FILE\n       \
     gallerist evaluate [OPTIONS] --query FILE --gallery FILE"
 )]
 pub(crate) struct Evaluate {
-    /// Run directory: embeds its test images again, or the images of --query and --gallery, and measures what its
-    /// [evaluation] asks for
+    /// Run directory: embeds its test images, or the images of --query and --gallery, and computes the metrics of its
+    /// [evaluation] section
     #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
     pub(crate) run: Option<PathBuf>,
-    /// Which of the run's checkpoints
+    /// Checkpoint of the run
     #[arg(long, value_enum, default_value_t = Which::Best, requires = "run", help_heading = INPUT)]
     pub(crate) checkpoint: Which,
-    /// Folder in which decoded images are kept and found again; the embeddings are the same [default: the run file's
-    /// data.cache_folder, where that is there]
+    /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
+    /// file, if it exists]
     #[arg(long, value_name = "DIR", requires = "run", help_heading = INPUT)]
     pub(crate) cache: Option<PathBuf>,
-    /// Where the run's network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
+    /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", requires = "run", help_heading = INPUT)]
     pub(crate) device: Option<DeviceChoice>,
-    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d), each row a query against the others. A .safetensors file
-    /// may hold labels of int32 or int64: docs/embeddings.md
+    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d); each row is a query against all others. A .safetensors
+    /// file may contain labels of int32 or int64: docs/embeddings.md
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub(crate) embeddings: Option<PathBuf>,
-    /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]
+    /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
     pub(crate) labels: Option<PathBuf>,
     /// Embeddings of the queries; with --run, their images
     #[arg(long, value_name = "PATH", requires = "gallery", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query: Option<PathBuf>,
-    /// Take only this split of the images of --query [default: query, where they have it]
+    /// Use only this split of the images of --query [default: query, if it exists]
     #[arg(long, value_name = "NAME", requires_all = ["run", "query"], help_heading = INPUT)]
     pub(crate) query_split: Option<String>,
     /// Labels of the queries [default: those in their file]
     #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
     pub(crate) query_labels: Option<PathBuf>,
-    /// Cameras of the queries, one a line or .npy of integers [default: those in their file]
+    /// Cameras of the queries: .npy of integers, or a text file with one camera per line [default: those in their file]
     #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
     pub(crate) query_cameras: Option<PathBuf>,
-    /// Embeddings of the gallery, with --run its images; or an index or milvus://HOST[:PORT]/COLLECTION, whose lists
-    /// are measured: with --query, or with the --embeddings that it was made of
+    /// Embeddings of the gallery (with --run: its images); or an index or milvus://HOST[:PORT]/COLLECTION, whose
+    /// ranked lists are measured for --query, or for the --embeddings it was built from
     #[arg(long, value_name = "PATH", help_heading = INPUT)]
     pub(crate) gallery: Option<PathBuf>,
-    /// Take only this split of the images of --gallery [default: gallery, where they have it]
+    /// Use only this split of the images of --gallery [default: gallery, if it exists]
     #[arg(long, value_name = "NAME", requires_all = ["run", "gallery"], help_heading = INPUT)]
     pub(crate) gallery_split: Option<String>,
     /// Labels of the gallery [default: those in its file]
@@ -209,93 +207,93 @@ pub(crate) struct Evaluate {
     /// Cameras of --embeddings [default: those in the file, with --across-cameras]
     #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
     pub(crate) cameras: Option<PathBuf>,
-    /// Compare embeddings although queries and gallery name different models
+    /// Compare queries and gallery although they come from different models
     #[arg(long, requires = "gallery", help_heading = INPUT)]
     pub(crate) force: bool,
 
-    /// A benchmark's rules and metrics: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist; none: no junk, no cameras [default: what the run file says, or both files name]
+    /// Rules and metrics of a benchmark: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist; none: no junk images, cameras ignored [default: from the run file, or the one named in both files]
     #[arg(long, value_name = "NAME", help_heading = MEASURED)]
     pub(crate) protocol: Option<String>,
-    /// What is measured: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K (in per cent) [default: the protocol's, else recall@1,2,4,8, precision@1, map@r, r_precision]
+    /// Metrics: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K (K in percent) [default: those of the protocol, else recall@1,2,4,8, precision@1, map@r, r_precision]
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "recall_at", help_heading = MEASURED)]
     pub(crate) metrics: Vec<String>,
-    /// The K of Recall@K, with precision@1, MAP@R and R-precision [default: 1,2,4,8]
+    /// Values of K for Recall@K; also computes precision@1, MAP@R and R-precision [default: 1,2,4,8]
     #[arg(long, value_name = "K", value_delimiter = ',', conflicts_with = "protocol", help_heading = MEASURED)]
     pub(crate) recall_at: Vec<usize>,
-    /// How rows are compared [default: as the run or the file says, else cosine]
+    /// Distance or similarity of two rows [default: from the run or the file, else cosine]
     #[arg(long, value_enum, help_heading = MEASURED)]
     pub(crate) metric: Option<Metric>,
-    /// Skip images of the query's label from the query's own camera (the protocols of persons do)
+    /// Skip images with the query's label from the query's own camera (as in person re-identification)
     #[arg(long, conflicts_with_all = ["protocol", "run"], help_heading = MEASURED)]
     pub(crate) across_cameras: bool,
 
-    /// Measure again after re-ranking
+    /// Additional results after re-ranking
     #[arg(long, value_enum, help_heading = FURTHER)]
     pub(crate) rerank: Option<Rerank>,
-    /// Neighbours that must be mutual
+    /// Neighbourhood size for k-reciprocal neighbours
     #[arg(long, value_name = "N", default_value_t = 20, requires = "rerank", help_heading = FURTHER)]
     pub(crate) k1: usize,
-    /// Neighbours whose vectors are averaged, the image itself among them; 1: none
+    /// Neighbours averaged in local query expansion, including the image itself; 1: off
     #[arg(long, value_name = "N", default_value_t = 6, requires = "rerank", help_heading = FURTHER)]
     pub(crate) k2: usize,
-    /// Share of the original distance, from 0 to 1
+    /// Weight of the original distance, from 0 to 1
     #[arg(long, value_name = "X", default_value_t = 0.3, requires = "rerank", help_heading = FURTHER)]
     pub(crate) lambda: f64,
-    /// Measure again with each query replaced by the mean of itself and its N nearest images
+    /// Additional results with each query replaced by the mean of itself and its N nearest images
     #[arg(long, value_name = "N", help_heading = FURTHER)]
     pub(crate) query_expansion: Option<usize>,
-    /// Weight neighbours by this power of their similarity; 0: all alike
+    /// Weight each neighbour by its similarity to the power of X; 0: equal weights
     #[arg(long, value_name = "X", default_value_t = 0.0, requires = "query_expansion", help_heading = FURTHER)]
     pub(crate) alpha: f64,
-    /// Measure again with all query images of an identity and a camera as one query
+    /// Additional results with all query images of one identity and camera merged into one query
     #[arg(long, value_enum, help_heading = FURTHER)]
     pub(crate) multi_query: Option<Pooling>,
-    /// NMI, AMI and pair F1 of a k-means clustering, one cluster a class
+    /// Also compute NMI, AMI and pair F1 of a k-means clustering with one cluster per class
     #[arg(long, help_heading = FURTHER)]
     pub(crate) cluster: bool,
-    /// Which k-means
+    /// Variant of k-means
     #[arg(long, value_enum, default_value_t = KMeans::Faiss20, requires = "cluster", help_heading = FURTHER)]
     pub(crate) kmeans: KMeans,
-    /// True accept rates at false accept rates over all pairs, equal error rate, area under the ROC curve
+    /// Also compute, over all pairs, true accept rates at false accept rates, equal error rate and area under the ROC curve
     #[arg(long, help_heading = FURTHER)]
     pub(crate) verification: bool,
-    /// The false accept rates, from 0 to 1
+    /// False accept rates, from 0 to 1
     #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "0.1,0.01,0.001,0.0001", requires = "verification", help_heading = FURTHER)]
     pub(crate) far: Vec<f64>,
-    /// Retrieval in small galleries drawn with --seed: classes x gallery images a class, e.g. 5x1
+    /// Also measure few-shot episodes, drawn with --seed: classes x gallery images per class, e.g. 5x1
     #[arg(long, value_name = "WAYSxSHOTS", help_heading = FURTHER)]
     pub(crate) few_shot: Option<WaysShots>,
-    /// Query images a class in an episode
+    /// Query images per class in an episode
     #[arg(long, value_name = "N", default_value_t = 15, requires = "few_shot", help_heading = FURTHER)]
     pub(crate) episode_queries: usize,
-    /// Episodes
+    /// Number of episodes
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = limits::count::<MAX_REPEATS>, requires = "few_shot", help_heading = FURTHER)]
     pub(crate) episodes: usize,
-    /// One-shot classification on given runs, such as Omniglot's all_runs.zip (or its folder)
+    /// Also measure one-shot classification on fixed runs, such as Omniglot's all_runs.zip (or its folder)
     #[arg(long, value_name = "PATH", requires = "run", help_heading = FURTHER)]
     pub(crate) one_shot: Option<PathBuf>,
-    /// 95 % confidence intervals from N resamples
+    /// Also compute 95 % confidence intervals from N bootstrap resamples
     #[arg(long, value_name = "N", value_parser = limits::count::<MAX_REPEATS>, help_heading = FURTHER)]
     pub(crate) bootstrap: Option<usize>,
-    /// What is drawn: single queries, or classes with all their queries
+    /// Unit of resampling: single queries, or classes with all their queries
     #[arg(long, value_enum, default_value_t = Over::Queries, requires = "bootstrap", help_heading = FURTHER)]
     pub(crate) bootstrap_over: Over,
-    /// Seed of the bootstrap, of k-means and of the episodes
+    /// Seed of bootstrap, k-means and episodes
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = FURTHER)]
     pub(crate) seed: u64,
 
     /// Print everything as JSON on stdout
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
-    /// Write the report as a page: metrics, curves, histograms, a map, ranked lists (with pictures where the images
-    /// can be found)
+    /// Write an HTML report: metrics, curves, histograms, a map, ranked lists (with pictures if the images are
+    /// available)
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
 }
 
 const INPUT: &str = "Input";
-const MEASURED: &str = "What is measured";
-const FURTHER: &str = "Further rows";
+const MEASURED: &str = "Metrics";
+const FURTHER: &str = "Additional measurements";
 const OUTPUT: &str = "Output";
 
 /// `5x1`.
@@ -318,7 +316,7 @@ impl std::str::FromStr for WaysShots {
     }
 }
 
-/// Search a gallery with query images: the K nearest by exact search, or by that of an index.
+/// Find the K nearest gallery items of each query image, by exact search or with an index.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
@@ -334,7 +332,7 @@ pub(crate) struct Search {
     /// Run directory of the network [default: the one that embedded the gallery]
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
-    /// Which of the run's checkpoints [default: the one that embedded the gallery]
+    /// Checkpoint of the run [default: the one that embedded the gallery]
     #[arg(long, value_enum)]
     pub(crate) checkpoint: Option<Which>,
     #[command(flatten)]
@@ -342,78 +340,78 @@ pub(crate) struct Search {
     /// Print the ranked lists as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a page with the pictures
+    /// Write the ranked lists with pictures as an HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Where the gallery's images are, for the page [default: where they were embedded from]
+    /// Images of the gallery, for --html [default: the path they were embedded from]
     #[arg(long, value_name = "PATH", requires = "html")]
     pub(crate) images: Option<PathBuf>,
 }
 
 /// Compute a loss and its gradient on embeddings from a file.
 ///
-/// Files of f64 are computed in f64, others in f32. Labels `a|b` are sets: two samples that share a
-/// label are positives of each other. Losses take the rows as they are; see --normalize.
+/// The computation uses f64 for files of f64 and f32 for all others. A label `a|b` is a set of labels: two
+/// samples that share a label are positives of each other. Rows are not normalized unless --normalize is given.
 #[derive(Debug, Args)]
 pub(crate) struct Loss {
-    /// Show all losses and miners with their parameters and defaults, and the presets
+    /// List all losses and miners with their parameters and defaults, and all presets
     #[arg(long)]
     pub(crate) list: bool,
-    /// The loss
+    /// Name of the loss
     #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "preset"], conflicts_with = "preset")]
     pub(crate) loss: Option<String>,
-    /// A paper's named setting of a loss
+    /// Preset: a loss with the settings of a paper
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// A parameter of the loss, e.g. --set alpha=1.2 (repeatable)
+    /// Set a parameter of the loss, e.g. --set alpha=1.2 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Which pairs the loss looks at: all, semi_hard, hard, distance_weighted, multi_similarity
+    /// Miner, which selects the pairs of the loss: all, semi_hard, hard, distance_weighted, multi_similarity
     #[arg(long, value_name = "NAME")]
     pub(crate) miner: Option<String>,
-    /// A parameter of the miner, e.g. --miner-set epsilon=0.2 (repeatable)
+    /// Set a parameter of the miner, e.g. --miner-set epsilon=0.2 (repeatable)
     #[arg(long, value_name = "KEY=VALUE", requires = "miner")]
     pub(crate) miner_set: Vec<String>,
     /// Embeddings (.npy of f32 or f64, n x d, or .safetensors)
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     pub(crate) embeddings: Option<PathBuf>,
-    /// Labels: .npy of integers or text, one label a line [default: those in the embeddings file]
+    /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
-    /// Embeddings of earlier batches that lengthen every ranked list (cross-batch memory), m x d; constants
+    /// Cross-batch memory: embeddings of earlier batches, m x d, added to every ranked list; they get no gradient
     #[arg(long, value_name = "FILE")]
     pub(crate) memory: Option<PathBuf>,
-    /// Labels of the memory [default: those in its file]
+    /// Labels of the cross-batch memory [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "memory")]
     pub(crate) memory_labels: Option<PathBuf>,
-    /// Scale the rows to length 1 first; the gradient is that of the rows as they are in the file
+    /// Scale rows to length 1 before the loss; the gradient is with respect to the rows of the file
     #[arg(long)]
     pub(crate) normalize: bool,
-    /// Write the gradient of the value, n x d, of the embeddings' type
+    /// Write the gradient of the loss with respect to the embeddings: n x d, same dtype
     #[arg(long, value_name = "FILE.npy")]
     pub(crate) gradient: Option<PathBuf>,
-    /// Parameters that the loss learns (proxies, class weights), instead of newly drawn ones:
-    /// safetensors by name, or a run's checkpoint
+    /// Learned parameters of the loss (proxies, class weights) instead of random ones:
+    /// a safetensors file with tensors by name, or a checkpoint of a run
     #[arg(long, value_name = "FILE")]
     pub(crate) parameters: Option<PathBuf>,
-    /// Write the parameters that the loss learns, safetensors of f32
+    /// Write the learned parameters of the loss (safetensors, f32)
     #[arg(long, value_name = "FILE")]
     pub(crate) save_parameters: Option<PathBuf>,
-    /// Steps done, for losses and miners that change in the course of training
+    /// Training step, for losses and miners with a schedule
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) step: usize,
-    /// Where the loss computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
+    /// Device of the loss: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Cpu)]
     pub(crate) device: DeviceChoice,
-    /// Seed of proxies and of random draws
+    /// Seed of the proxies and of random sampling
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Print value, per-query values and counts as JSON on stdout
+    /// Print the value, the per-query values and the counts as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Look at image sets before they are used.
+/// Inspect image sets.
 #[derive(Debug, Args)]
 pub(crate) struct Data {
     #[command(subcommand)]
@@ -425,35 +423,35 @@ pub(crate) enum DataCommand {
     Info(DataInfo),
 }
 
-/// Say what a data set holds: images, classes, splits, broken files, duplicates.
+/// Summarize a data set: images, classes, splits, broken files, duplicates.
 ///
-/// Every image is decoded. Counts are held against the published ones. Duplicates are images with
-/// the same pixels; one in training and one elsewhere is a leak.
+/// Decodes every image and compares the counts with the published ones. Duplicates are images with
+/// identical pixels; a duplicate of a training image in another split is a leak.
 ///
 /// Exit code 1: images are broken or missing, or there are leaks.
 #[derive(Debug, Args)]
 pub(crate) struct DataInfo {
-    /// A published data set, a folder of class folders, a flat folder, a CSV manifest, or a zip of any of
-    /// these
+    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV manifest, or a zip
+    /// archive of any of these
     #[arg(required = true)]
     pub(crate) path: Vec<PathBuf>,
-    /// A test set of its own: the PATHs are the training set
+    /// A separate test set; the PATHs are then the training set
     #[arg(long, value_name = "PATH")]
     pub(crate) test: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) part: PartArgs,
-    /// Threads that decode; 0: one per core
+    /// Decoding threads; 0: one per core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = limits::count::<MAX_THREADS>)]
     pub(crate) threads: usize,
-    /// Print all of it as JSON on stdout
+    /// Print the full result as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Look at files of weights, fetch them, make a model of them, and give a model to other programs.
+/// Download, inspect, import and export weights.
 ///
-/// Read are safetensors, PyTorch's .pth and .pt (nothing in them is executed) and checkpoints, with the
-/// names of torchvision, of the bn_inception and MXNet mobilenetv2 weights in circulation, and our own.
+/// Reads safetensors, PyTorch's .pth and .pt (no code in them is executed) and checkpoints. Tensor names may
+/// be those of torchvision, of the public bn_inception and MXNet mobilenetv2 weights, or our own.
 #[derive(Debug, Args)]
 pub(crate) struct Weights {
     #[command(subcommand)]
@@ -469,7 +467,7 @@ pub(crate) enum WeightsCommand {
     Export(WeightsExport),
 }
 
-/// Show the public weights that `fetch` knows.
+/// List the public weights that `fetch` can download.
 #[derive(Debug, Args)]
 pub(crate) struct WeightsList {
     /// Print them as JSON on stdout
@@ -477,19 +475,19 @@ pub(crate) struct WeightsList {
     pub(crate) json: bool,
 }
 
-/// Fetch a file of weights and check its SHA-256.
+/// Download a file of weights and verify its SHA-256.
 ///
-/// The file grows as FILE.part and is moved to its place when it is whole; a transfer that broke off goes on
-/// where it stopped. A wrong checksum is refused.
+/// Downloads to FILE.part and renames it when it is complete; an interrupted download is resumed.
+/// A file with a wrong checksum is rejected.
 #[derive(Debug, Args)]
 pub(crate) struct WeightsFetch {
-    /// A name that `weights list` shows, or an address (http or https)
+    /// A name from `weights list`, or a URL (http or https)
     #[arg(value_name = "NAME|URL")]
     pub(crate) source: String,
-    /// SHA-256 that the file must have, 8 to 64 hexadecimal digits; needed for an address
+    /// Expected SHA-256, 8 to 64 hexadecimal digits; required for a URL
     #[arg(long, value_name = "HEX")]
     pub(crate) sha256: Option<String>,
-    /// Where it goes: a file, or a directory
+    /// Output file or directory
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub(crate) out: PathBuf,
     /// Print a summary as JSON on stdout
@@ -497,16 +495,16 @@ pub(crate) struct WeightsFetch {
     pub(crate) json: bool,
 }
 
-/// Show the tensors of a file, or what a network would take of them.
+/// Show the tensors of a file, or which of them a network would load.
 #[derive(Debug, Args)]
 pub(crate) struct WeightsInspect {
     /// File of weights
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Run file whose [network] is to take them
+    /// Run file whose [network] would load them
     #[arg(long, value_name = "CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Change a key of the run file, as in `train`
+    /// Override a key of the run file, as in `train`
     #[arg(long, value_name = "KEY=VALUE", requires = "config")]
     pub(crate) set: Vec<String>,
     /// Print JSON on stdout
@@ -514,62 +512,62 @@ pub(crate) struct WeightsInspect {
     pub(crate) json: bool,
 }
 
-/// Make a model of a file of weights, without training.
+/// Create a model from a file of weights, without training.
 ///
-/// The directory is like a run's, so that `embed`, `evaluate`, `search` and `weights export` take it. With
-/// `network.dimensions=0` the embedding is the network's features as they are.
+/// Writes a run directory that `embed`, `evaluate`, `search` and `weights export` accept. With
+/// `network.dimensions=0` the embedding is the unchanged feature vector of the network.
 #[derive(Debug, Args)]
 pub(crate) struct WeightsImport {
     /// File of weights
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Run file with the [network] and the [image] that fit them
+    /// Run file with the matching [network] and [image] sections
     #[arg(long, value_name = "CONFIG")]
     pub(crate) config: PathBuf,
-    /// Change a key of the run file, as in `train`
+    /// Override a key of the run file, as in `train`
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Directory to make
+    /// Directory to create
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Print what became of the tensors as JSON on stdout
+    /// Print how each tensor was used as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Write a trained network for other programs.
+/// Export a trained network for other programs.
 ///
-/// `.safetensors` has the tensors with PyTorch's names; `.onnx` has the model from prepared images `images`
-/// [batch, channels, height, width] to `embedding` [batch, dimensions]. How images are prepared is in the
-/// file's metadata.
+/// `.safetensors` contains the tensors with PyTorch's names. `.onnx` contains the model, with the input `images`
+/// [batch, channels, height, width] (preprocessed) and the output `embedding` [batch, dimensions]. The metadata
+/// of the file describes the preprocessing.
 #[derive(Debug, Args)]
 pub(crate) struct WeightsExport {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Where it goes (.safetensors or .onnx)
+    /// Output file (.safetensors or .onnx)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) rows: RowArgs,
-    /// Heads of the network that make the embedding, e.g. L,M [default: the run file's, else all] (.onnx)
+    /// Heads of the network that form the embedding, e.g. L,M [default: from the run file, else all] (.onnx)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) head: Vec<String>,
-    /// How several heads become one row [default: the run file's, else concat-then-normalize] (.onnx)
+    /// How the outputs of several heads are combined [default: from the run file, else concat-then-normalize] (.onnx)
     #[arg(long, value_enum)]
     pub(crate) combine: Option<Combine>,
 }
 
-/// Show the run file's keys and defaults.
+/// Show the keys and defaults of run files.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Config {
-    /// Print a run file with every key, its default and what it means
+    /// Print a run file with every key, its default and its meaning
     #[arg(long, conflicts_with = "check")]
     pub(crate) print_defaults: bool,
-    /// Check a run file and print it resolved
+    /// Check a run file and print the resolved configuration
     #[arg(long, value_name = "CONFIG")]
     pub(crate) check: Option<PathBuf>,
-    /// Change a key, as in `train`
+    /// Override a key, as in `train`
     #[arg(long, value_name = "KEY=VALUE", requires = "check")]
     pub(crate) set: Vec<String>,
     /// Print JSON instead of TOML
@@ -577,30 +575,30 @@ pub(crate) struct Config {
     pub(crate) json: bool,
 }
 
-/// Print a shell's completion script.
+/// Print a completion script for a shell.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Which part of an image set, and how it is laid out.
+/// Split, layout and labels of an image set.
 #[derive(Debug, Args)]
 pub(crate) struct PartArgs {
-    /// Take only this split: train, test, query, gallery, as the data set's layout, the column
-    /// `split` of a manifest or the names of folders have it [default: all]
+    /// Use only this split: train, test, query or gallery, as defined by the data set's layout, the column
+    /// `split` of a manifest, or folder names [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// How the files are laid out: manifest, cub200_2011, cub200_2010, cars196, sop, inshop,
+    /// Layout of the files: manifest, cub200_2011, cub200_2010, cars196, sop, inshop,
     /// consumer_to_shop, market1501, dukemtmc, cuhk03_np_detected, cuhk03_np_labeled, mnist, omniglot,
-    /// folders [default: told by the content]
+    /// folders [default: detected from the content]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<Layout>,
-    /// Cut images to their bounding boxes (CUB-200, Cars196, DeepFashion)
+    /// Crop images to their bounding boxes (CUB-200, Cars196, DeepFashion)
     #[arg(long)]
     pub(crate) crop_boxes: bool,
-    /// Which part of a label is the class: path (`Fruit/Apple`) or leaf (`Apple`)
+    /// Part of a hierarchical label that is the class: path (`Fruit/Apple`) or leaf (`Apple`)
     #[arg(long, value_name = "PART", default_value_t)]
     pub(crate) label_from: LabelFrom,
 }
@@ -617,10 +615,10 @@ impl PartArgs {
     }
 }
 
-/// The length of the rows.
+/// Normalization of the rows.
 #[derive(Debug, Args)]
 pub(crate) struct RowArgs {
-    /// Rows of length 1 (yes), or as the network gives them (no) [default: as the run compares its embeddings,
+    /// Scale rows to length 1 (yes), or write the outputs of the network unchanged (no) [default: by the run's
     /// evaluation.metric: yes for cosine, no for euclidean]
     #[arg(long, value_enum, value_name = "YES|NO", hide_possible_values = true)]
     normalize: Option<YesNo>,
@@ -630,7 +628,7 @@ pub(crate) struct RowArgs {
 }
 
 impl RowArgs {
-    /// The model with the rows asked for.
+    /// The model with the requested normalization.
     pub(crate) fn of(&self, model: gallerist::model::Model) -> gallerist::model::Model {
         match (self.normalize, self.raw) {
             (Some(answer), _) => model.normalized(answer == YesNo::Yes),
@@ -646,30 +644,30 @@ enum YesNo {
     No,
 }
 
-/// Where the network computes.
+/// Device of the network.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Where the network computes: auto (a GPU if there is one), cpu, cuda, cuda:N, wgpu, wgpu:N
+    /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
 }
 
-/// Which trained network.
+/// A trained network.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Run directory
     #[arg(long, value_name = "DIR")]
     pub(crate) run: PathBuf,
-    /// Which of the run's checkpoints
+    /// Checkpoint of the run
     #[arg(long, value_enum, default_value_t = Which::Best)]
     pub(crate) checkpoint: Which,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Which {
-    /// With the best validation
+    /// The one with the best validation result
     Best,
-    /// After the last step
+    /// The one of the last step
     Last,
 }
 
@@ -684,11 +682,11 @@ impl From<Which> for gallerist_learn::train::Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Precision {
-    /// 4 bytes a value, as the network gave it
+    /// 4 bytes per value, exact
     F32,
-    /// 2 bytes a value: 8 bits of precision (.safetensors only)
+    /// 2 bytes per value: 8 bits of precision (.safetensors only)
     Bf16,
-    /// 1 byte a value: 255 steps between plus and minus the row's largest (.safetensors only)
+    /// 1 byte per value: 255 steps between plus and minus the largest magnitude of the row (.safetensors only)
     Int8,
 }
 
@@ -704,9 +702,9 @@ impl Precision {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Combine {
-    /// Raw outputs one after the other, then scaled to length 1
+    /// Concatenate the outputs, then scale to length 1
     ConcatThenNormalize,
-    /// Each head scaled to length 1 first
+    /// Scale each output to length 1, then concatenate
     NormalizeThenConcat,
 }
 
@@ -721,11 +719,11 @@ impl From<Combine> for gallerist_learn::network::Combine {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Metric {
-    /// Rows scaled to length 1; similarity is their product
+    /// Cosine similarity: inner product of rows scaled to length 1
     Cosine,
-    /// Euclidean distance of the rows as they are
+    /// Euclidean distance of the unchanged rows
     Euclidean,
-    /// Inner product of the rows as they are
+    /// Inner product of the unchanged rows
     InnerProduct,
 }
 
@@ -742,23 +740,23 @@ impl From<Metric> for gallerist_retrieval::search::Metric {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Rerank {
-    /// By k-reciprocal neighbours (Zhong et al., 2017)
+    /// k-reciprocal encoding (Zhong et al., 2017)
     KReciprocal,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Pooling {
-    /// The mean of each value
+    /// Mean of each dimension
     Average,
-    /// The largest of each value
+    /// Maximum of each dimension
     Max,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KMeans {
-    /// 20 iterations from one start of random rows
+    /// One random start, 20 iterations
     Faiss20,
-    /// The best of 10 starts by k-means++, 300 iterations each
+    /// Best of 10 k-means++ starts, up to 300 iterations each
     Sklearn10,
 }
 

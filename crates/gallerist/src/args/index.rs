@@ -9,11 +9,11 @@ use gallerist::train::limits::{MAX_REPEATS, MAX_THREADS};
 use super::Metric;
 use super::limits::count;
 
-/// Keep a gallery that changes: build, search, add, remove.
+/// Build, search and update an index.
 ///
-/// An index is one file with embeddings, ids, labels, paths and cameras. `hnsw` finds nearly all of
-/// the nearest items through a graph of neighbours, for galleries of hundreds of thousands and more;
-/// `exact` compares every item. `gallerist search --gallery INDEX` searches it with images.
+/// An index is one file with embeddings, ids, labels, paths and cameras. `hnsw` is an approximate search
+/// on a graph of neighbours, for hundreds of thousands of items and more;
+/// `exact` compares every item. `gallerist search --gallery INDEX` searches an index with images.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     #[command(subcommand)]
@@ -33,7 +33,7 @@ pub(crate) enum Command {
 
 /// Build an index from embeddings.
 ///
-/// The graph is the same, to the last bit, for any number of threads.
+/// The result is bit-identical for any number of threads.
 #[derive(Debug, Args)]
 pub(crate) struct Build {
     /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
@@ -41,13 +41,13 @@ pub(crate) struct Build {
     pub(crate) embeddings: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) items: ItemArgs,
-    /// Where the index goes
+    /// Output file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// How it finds the nearest items
+    /// Kind of index
     #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
     pub(crate) kind: Kind,
-    /// How rows are compared [default: as the file says, else cosine]
+    /// Distance or similarity of two rows [default: from the file, else cosine]
     #[arg(long, value_enum)]
     pub(crate) metric: Option<Metric>,
     #[command(flatten)]
@@ -56,41 +56,41 @@ pub(crate) struct Build {
     pub(crate) common: Common,
 }
 
-/// Of the graph; `exact` has none.
+/// Parameters of the graph; `exact` has none.
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// hnsw: links a new item gets per level; memory is 8 bytes x M an item
+    /// hnsw: links of a new item per level; the graph takes 8 bytes x M per item
     #[arg(long, value_name = "M", default_value_t = 16)]
     pub(crate) m: usize,
-    /// hnsw: candidates among which links are chosen; more find more and build slower
+    /// hnsw: candidates considered for the links; a higher value raises recall and build time
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) ef_construction: usize,
-    /// hnsw: candidates a search keeps; more find more and search slower
+    /// hnsw: candidates kept during a search; a higher value raises recall and search time
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) ef: usize,
-    /// hnsw: seed of the levels and of the order in which items are linked
+    /// hnsw: seed of the levels and of the insertion order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
-/// Say what an index holds.
+/// Show a summary of an index.
 #[derive(Debug, Args)]
 pub(crate) struct Info {
-    /// The index, or a collection: milvus://HOST[:PORT]/COLLECTION
+    /// Index, or a collection milvus://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    /// Print it as JSON on stdout
+    /// Print JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 /// Search an index with embeddings.
 ///
-/// Prints, for each row of the queries, the K best items: rank, id, score, label, path. Equal scores
-/// come in the order of ids.
+/// Prints the K best items of each query: rank, id, score, label, path. Equal scores
+/// are ordered by id.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// The index, or a collection: milvus://HOST[:PORT]/COLLECTION
+    /// Index, or a collection milvus://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     /// Embeddings of the queries (.safetensors or .npy, n x d)
@@ -99,28 +99,28 @@ pub(crate) struct Search {
     /// Results per query
     #[arg(short, value_name = "K", default_value_t = 10, value_parser = count::<1_000_000_000>)]
     pub(crate) k: usize,
-    /// hnsw: candidates a search keeps [default: what the index was built with]
+    /// hnsw: candidates kept during a search [default: the value of the index]
     #[arg(long, value_name = "N")]
     pub(crate) ef: Option<usize>,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// Leave rows and links in the file instead of reading them into memory
+    /// Memory-map the file instead of reading it into memory
     #[arg(long)]
     pub(crate) mapped: bool,
-    /// Take queries of another model than the index's
+    /// Allow queries of a different model than that of the index
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-/// Measure an index: recall against exact search, and queries per second.
+/// Benchmark an index: recall compared with exact search, and queries per second.
 ///
-/// Recall@K is the share of the K truly nearest items that the lists hold. A search is timed as a
-/// whole batch on all threads, the median of several.
+/// Recall@K is the fraction of the K nearest items that the search returns. Throughput is that of one
+/// batch of all queries on all threads, the median of several repetitions.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The index
+    /// Index
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     /// Embeddings of the queries (.safetensors or .npy, n x d)
@@ -129,13 +129,13 @@ pub(crate) struct Bench {
     /// Results per query
     #[arg(short, value_name = "K", default_value_t = 10, value_parser = count::<1_000_000_000>)]
     pub(crate) k: usize,
-    /// hnsw: the numbers of candidates to measure
+    /// hnsw: values of ef to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "16,32,64,128,256")]
     pub(crate) ef: Vec<usize>,
-    /// Times each batch is searched
+    /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = count::<MAX_REPEATS>)]
     pub(crate) repeats: usize,
-    /// Leave rows and links in the file instead of reading them into memory
+    /// Memory-map the file instead of reading it into memory
     #[arg(long)]
     pub(crate) mapped: bool,
     #[command(flatten)]
@@ -144,11 +144,11 @@ pub(crate) struct Bench {
 
 /// Add embeddings to an index.
 ///
-/// Items that are there unchanged are counted and left as they are. An item that would replace another, with the
-/// same source and path and another embedding, label or camera, is refused; --replace does it.
+/// Items that the index already contains unchanged are skipped and counted. An item with the same source and path
+/// as an existing one but a different embedding, label or camera is an error, unless --replace is given.
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// The index; it is replaced when all of it is written
+    /// Index; the file is replaced when the new one is complete
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
@@ -156,59 +156,60 @@ pub(crate) struct Add {
     pub(crate) embeddings: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) items: ItemArgs,
-    /// hnsw: then build the graph anew without replaced and removed items
+    /// hnsw: rebuild the graph without replaced and removed items
     #[arg(long)]
     pub(crate) compact: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-/// Remove items from an index: those that pass every condition given.
+/// Remove the items that match all given conditions.
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
-    /// The index, which is replaced when all of it is written; or a collection: milvus://HOST[:PORT]/COLLECTION
+    /// Index (the file is replaced when the new one is complete), or a collection milvus://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// hnsw: then build the graph anew without replaced and removed items
+    /// hnsw: rebuild the graph without replaced and removed items
     #[arg(long)]
     pub(crate) compact: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-/// Bring embeddings into a collection of the vector database Milvus.
+/// Upload embeddings to a collection of the vector database Milvus.
 ///
-/// The collection is made where there is none. A push that was interrupted is resumed by the same
-/// command: what is there unchanged is recognised and not sent again. Items that are there and not in
-/// the files stay; one that would replace another is refused, unless --replace. While the server is away the push waits for it, see --patience.
+/// Creates the collection if it does not exist. To resume an interrupted upload, run the same command again:
+/// unchanged items are not sent twice. Items of the collection that are not in the files are kept. An item that
+/// would replace another is an error, unless --replace is given. While the server is unavailable the command
+/// waits, see --patience.
 ///
-/// `index info`, `index search`, `index remove`, `search` and `evaluate` take the address of the
-/// collection in place of a file. MILVUS_TOKEN=USER:PASSWORD in the environment logs in.
+/// `index info`, `index search`, `index remove`, `search` and `evaluate` accept the address of the
+/// collection instead of a file. Credentials: MILVUS_TOKEN=USER:PASSWORD in the environment.
 #[derive(Debug, Args)]
 pub(crate) struct Push {
     /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
     #[arg(value_name = "EMBEDDINGS", required = true)]
     pub(crate) embeddings: Vec<PathBuf>,
-    /// The collection: milvus://HOST[:PORT]/COLLECTION; the port is 19530 unless given
+    /// Collection, milvus://HOST[:PORT]/COLLECTION; the default port is 19530
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) gallery: PathBuf,
     #[command(flatten)]
     pub(crate) items: ItemArgs,
-    /// A new collection: how it finds the nearest items (Milvus' FLAT or HNSW)
+    /// New collections: kind of index (FLAT or HNSW of Milvus)
     #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
     pub(crate) kind: Kind,
-    /// A new collection: how rows are compared [default: as the file says, else cosine]
+    /// New collections: distance or similarity of two rows [default: from the file, else cosine]
     #[arg(long, value_enum)]
     pub(crate) metric: Option<Metric>,
-    /// A new collection, hnsw: links of an item per level, 2 to 2048
+    /// New collections, hnsw: links of an item per level, 2 to 2048
     #[arg(long, value_name = "M", default_value_t = 16)]
     pub(crate) m: usize,
-    /// A new collection, hnsw: candidates among which links are chosen
+    /// New collections, hnsw: candidates considered for the links
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) ef_construction: usize,
-    /// How long to wait for a server that is away, starting or busy, in seconds
+    /// How long to wait for an unavailable or busy server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     pub(crate) patience: u64,
     /// Print JSON on stdout
@@ -216,30 +217,30 @@ pub(crate) struct Push {
     pub(crate) json: bool,
 }
 
-/// How rows of files become items.
+/// Labels and ids of the items.
 #[derive(Debug, Args)]
 pub(crate) struct ItemArgs {
-    /// Labels of all rows in turn: .npy of integers, or text, one label a line [default: those in the files]
+    /// Labels of all rows in order: .npy of integers, or a text file with one label per line [default: those in the files]
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
-    /// Where ids come from [default: paths where every file has them, else rows]
+    /// Source of the ids [default: paths if every file has them, else rows]
     #[arg(long, value_enum)]
     pub(crate) ids: Option<Ids>,
-    /// Put items in the place of those that are there under the same source and path
+    /// Replace existing items with the same source and path
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Mix embeddings of two models, whose distances mean nothing to each other
+    /// Allow embeddings of different models; distances between them are meaningless
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// Which items.
+/// Filters on items.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only items of these labels; `Fruit` or `Fruit/*` selects all labels that begin with `Fruit/` (repeatable)
+    /// Only items with these labels; `Fruit` or `Fruit/*` selects all labels that begin with `Fruit/` (repeatable)
     #[arg(long, value_name = "LABEL", conflicts_with = "not_label")]
     pub(crate) label: Vec<String>,
-    /// No items of these labels, written in the same way (repeatable)
+    /// No items with these labels; same patterns as --label (repeatable)
     #[arg(long, value_name = "LABEL")]
     pub(crate) not_label: Vec<String>,
     /// Only items of these cameras (repeatable)
@@ -262,7 +263,7 @@ pub(crate) struct FilterArgs {
     pub(crate) not_id: Vec<u64>,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Compute threads [default: one per core]
@@ -275,16 +276,16 @@ pub(crate) struct Common {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Kind {
-    /// Compare every item
+    /// Exact search: compares every item
     Exact,
-    /// Walk a graph of neighbours
+    /// Approximate search on a graph of neighbours
     Hnsw,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Ids {
-    /// From the hash of source and path: the same image has the same id everywhere
+    /// Hash of source and path: an image has the same id in every index
     Paths,
-    /// The number of the row: in build and push from 0, in add from the largest id on
+    /// Row numbers: from 0 in build and push, from the largest id + 1 in add
     Rows,
 }

@@ -8,10 +8,10 @@ use gallerist::train::limits::MAX_REPEATS;
 
 use super::limits::count;
 
-/// Draw a run, or several side by side, as SVG or PNG.
+/// Plot one or several runs as SVG or PNG.
 ///
-/// An SVG follows the reader's choice of light or dark by itself. No display is needed, and no
-/// installed font: letters beyond Latin, Greek and Cyrillic need an SVG.
+/// An SVG follows the light or dark theme of the viewer. A display or installed fonts are not required;
+/// a PNG can show Latin, Greek and Cyrillic letters only.
 #[derive(Debug, Args)]
 pub(crate) struct Plot {
     #[command(subcommand)]
@@ -30,27 +30,27 @@ pub(crate) enum Kind {
     Report(Report),
 }
 
-/// Where the figure goes, and how it looks.
+/// Output file and theme of the figure.
 #[derive(Debug, Args)]
 pub(crate) struct Out {
-    /// Where the figure goes (.svg or .png)
+    /// Output file (.svg or .png)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Fix the colours [default: an SVG follows the reader, a PNG is light]
+    /// Colour theme [default: an SVG follows the viewer, a PNG is light]
     #[arg(long, value_enum)]
     pub(crate) theme: Option<Theme>,
 }
 
-/// What is drawn: the test embeddings of a run, or embeddings from anywhere.
+/// Input: the test embeddings of a run, or other embeddings.
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// Run directory
     #[arg(required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "query"])]
     pub(crate) run: Option<PathBuf>,
-    /// Embeddings from anywhere (.safetensors, or .npy of f32 or f64, n x d) instead of a run
+    /// Embeddings to plot instead of a run (.safetensors, or .npy of f32 or f64, n x d)
     #[arg(long, value_name = "FILE", conflicts_with = "query")]
     pub(crate) embeddings: Option<PathBuf>,
-    /// Labels: .npy of integers or a text file, one label a line [default: those in the embeddings file]
+    /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings")]
     pub(crate) labels: Option<PathBuf>,
     #[command(flatten)]
@@ -63,10 +63,10 @@ pub(crate) struct Several {
     /// Run directories
     #[arg(value_name = "RUN", required_unless_present_any = ["embeddings", "query"])]
     pub(crate) runs: Vec<PathBuf>,
-    /// Embeddings from anywhere (.safetensors, or .npy of f32 or f64, n x d), after the runs (repeatable)
+    /// Embeddings to plot after the runs (.safetensors, or .npy of f32 or f64, n x d; repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) embeddings: Vec<PathBuf>,
-    /// Labels of each --embeddings: .npy of integers or a text file, one label a line (repeatable)
+    /// Labels of each --embeddings: .npy of integers, or a text file with one label per line (repeatable)
     /// [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings")]
     pub(crate) labels: Vec<PathBuf>,
@@ -74,10 +74,10 @@ pub(crate) struct Several {
     pub(crate) split: Split,
 }
 
-/// Queries and the gallery that they are compared with.
+/// Queries and their gallery.
 #[derive(Debug, Args)]
 pub(crate) struct Split {
-    /// Embeddings of queries, compared with those of --gallery (where several are drawn, repeatable)
+    /// Embeddings of queries, compared with --gallery (repeatable in plots of several inputs)
     #[arg(long, value_name = "FILE", requires = "gallery")]
     pub(crate) query: Vec<PathBuf>,
     /// Embeddings of the gallery of each --query
@@ -89,19 +89,19 @@ pub(crate) struct Split {
     /// Labels of each --gallery [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "gallery")]
     pub(crate) gallery_labels: Vec<PathBuf>,
-    /// Cameras of each --query, one a line or .npy of integers [default: those in its file]
+    /// Cameras of each --query: .npy of integers, or a text file with one camera per line [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "query")]
     pub(crate) query_cameras: Vec<PathBuf>,
     /// Cameras of each --gallery [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "gallery")]
     pub(crate) gallery_cameras: Vec<PathBuf>,
-    /// A benchmark's rules for --query, --gallery and --embeddings, as of `evaluate`; none: no junk, no cameras
-    /// [default: the protocol that both files name]
+    /// Rules of a benchmark for --query, --gallery and --embeddings, as in `evaluate`; none: no junk images, cameras
+    /// ignored [default: the protocol named in both files]
     #[arg(long, value_name = "NAME")]
     pub(crate) protocol: Option<String>,
 }
 
-/// Training curves: loss, pairs, distances, dimensions, gradient, validation; several runs in the same charts
+/// Training curves: loss, pairs, distances, dimensions, gradient, validation; several runs share the charts
 #[derive(Debug, Args)]
 pub(crate) struct Curves {
     /// Run directories
@@ -111,68 +111,68 @@ pub(crate) struct Curves {
     pub(crate) out: Out,
 }
 
-/// Ranked lists: the query left, its first results with right and wrong framed, the distance under each
+/// Ranked lists: each query with its first results, correct and wrong ones marked, with their distances
 #[derive(Debug, Args)]
 pub(crate) struct Ranked {
     #[command(flatten)]
     pub(crate) of: One,
-    /// Which queries: of the lowest or highest average precision, drawn at random, or of the classes that
-    /// are most often taken for each other
+    /// Choice of queries: lowest (worst) or highest (best) average precision, random, or from the most confused pairs
+    /// of classes
     #[arg(long, value_enum, default_value_t = Which::Worst)]
     pub(crate) queries: Which,
-    /// How many queries, or pairs of classes
+    /// Number of queries, or of pairs of classes
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) count: usize,
-    /// Queries by the end of their path, or by a label (repeatable)
+    /// Choose queries by the end of their path or by their label (repeatable)
     #[arg(long, value_name = "NAME", conflicts_with_all = ["queries", "count"])]
     pub(crate) named: Vec<String>,
-    /// Results for each query
+    /// Results per query
     #[arg(short, value_name = "K", default_value_t = 10)]
     pub(crate) k: usize,
-    /// Draws the random queries
+    /// Seed of the random queries
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) out: Out,
 }
 
-/// A map of the embedding space, coloured by class, with thumbnails where there is room
+/// Map of the embedding space, coloured by class, with thumbnails where they fit
 ///
-/// t-SNE of 13,180 x 64 embeddings takes about 15 seconds on one core. Embeddings of two dimensions are
-/// drawn as they are. The same embeddings give the same map.
+/// t-SNE of 13,180 x 64 embeddings takes about 15 seconds on one core. Two-dimensional embeddings are
+/// plotted without projection. The map is deterministic.
 #[derive(Debug, Args)]
 pub(crate) struct Map {
     #[command(flatten)]
     pub(crate) of: One,
-    /// How rows become points: t-SNE keeps neighbours, pca shows the two directions of largest variance
+    /// Projection: tsne preserves neighbours, pca shows the two directions of largest variance
     #[arg(long, value_enum, default_value_t = Method::Tsne)]
     pub(crate) method: Method,
-    /// t-SNE: about how many neighbours count
+    /// t-SNE: perplexity, the effective number of neighbours
     #[arg(long, default_value_t = gallerist::plots::Tsne::default().perplexity)]
     pub(crate) perplexity: f32,
-    /// t-SNE: steps of gradient descent
+    /// t-SNE: gradient descent steps
     #[arg(long, default_value_t = gallerist::plots::Tsne::default().steps, value_parser = count::<MAX_REPEATS>)]
     pub(crate) steps: usize,
-    /// Dots only
+    /// Draw points only
     #[arg(long)]
     pub(crate) no_thumbnails: bool,
     #[command(flatten)]
     pub(crate) out: Out,
 }
 
-/// The share of queries with a match among the first 1, 2, 3… results (cumulative matching characteristic)
+/// Cumulative matching characteristic (CMC): fraction of queries with a match among the first 1, 2, 3… results
 #[derive(Debug, Args)]
 pub(crate) struct Cmc {
     #[command(flatten)]
     pub(crate) of: Several,
-    /// Ranks that are drawn
+    /// Number of ranks
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = count::<100_000>)]
     pub(crate) ranks: usize,
     #[command(flatten)]
     pub(crate) out: Out,
 }
 
-/// Precision against recall, interpolated, the mean over the queries
+/// Interpolated precision-recall curve, the mean over all queries
 #[derive(Debug, Args)]
 pub(crate) struct Pr {
     #[command(flatten)]
@@ -181,43 +181,43 @@ pub(crate) struct Pr {
     pub(crate) out: Out,
 }
 
-/// Distances of pairs of one class beside those of pairs of two classes, and how much they overlap
+/// Histograms of distances within and between classes, and their overlap
 #[derive(Debug, Args)]
 pub(crate) struct Distances {
     #[command(flatten)]
     pub(crate) of: Several,
-    /// Draws a million pairs of each kind where there are more
+    /// Seed of the sample, used when there are more than a million pairs of a kind
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) out: Out,
 }
 
-/// Clusters of k-means as contact sheets, those that mix most classes first
+/// Contact sheets of k-means clusters, those with the most mixed classes first
 #[derive(Debug, Args)]
 pub(crate) struct Clusters {
     #[command(flatten)]
     pub(crate) of: One,
-    /// Number of clusters [default: that of the classes]
+    /// Number of clusters [default: the number of classes]
     #[arg(long, value_name = "N")]
     pub(crate) clusters: Option<usize>,
-    /// Clusters that are drawn
+    /// Number of clusters to plot
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub(crate) count: usize,
-    /// Chooses the first centres
+    /// Seed of the initial centres
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) out: Out,
 }
 
-/// The report of a run again, or of several side by side, as one HTML file that works offline
+/// Report of one run, or of several runs in comparison, as one self-contained HTML file
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// Run directories
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where the page goes (.html)
+    /// Output file (.html)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
 }
