@@ -133,6 +133,31 @@ impl Image {
         self.resize_window(left, top, width, height, size)
     }
 
+    /// The image with its longer side at most `side`, the aspect ratio kept, resized as [`resize`](Self::resize) does.
+    /// One that is small enough is returned as it is.
+    ///
+    /// # Panics
+    ///
+    /// If `side` is 0.
+    ///
+    /// ```
+    /// use gallerist_data::Image;
+    ///
+    /// let photograph = Image::new(300, 200, 1, vec![0; 300 * 200]);
+    /// let small = photograph.shrink_to(64);
+    /// assert_eq!((small.width(), small.height()), (64, 43));
+    /// assert_eq!(small.clone().shrink_to(100), small);
+    /// ```
+    pub fn shrink_to(self, side: usize) -> Image {
+        let longer = self.width.max(self.height);
+        if longer <= side {
+            return self;
+        }
+        let factor = side as f64 / longer as f64;
+        let scaled = |length: usize| ((length as f64 * factor).round() as usize).clamp(1, side);
+        self.resize(Size { height: scaled(self.height), width: scaled(self.width) })
+    }
+
     /// A window of the image (left, top, width, height, in pixels) at `size`.
     pub(crate) fn resize_window(&self, left: f64, top: f64, width: f64, height: f64, size: Size) -> Image {
         let whole = left == 0.0 && top == 0.0 && width == self.width as f64 && height == self.height as f64;

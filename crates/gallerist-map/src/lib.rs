@@ -37,7 +37,7 @@ pub enum MapMethod {
 
 /// Points in the plane.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Layout {
+pub struct EmbeddingMap {
     /// One point per row, in the order of the rows.
     pub points: Vec<[f32; 2]>,
     /// How the points came about, for a caption: `t-SNE, perplexity 30`.
@@ -98,10 +98,10 @@ pub fn layout(
     rows: &Matrix,
     method: &MapMethod,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<Layout, MapError> {
+) -> Result<EmbeddingMap, MapError> {
     rows.check_finite("embeddings")?;
     if rows.cols() <= 2 {
-        return Ok(Layout {
+        return Ok(EmbeddingMap {
             points: (0..rows.rows()).map(|i| point(rows.row(i))).collect(),
             method: format!("the embeddings themselves, {}-dimensional", rows.cols()),
             notes: Vec::new(),
@@ -111,7 +111,7 @@ pub fn layout(
         MapMethod::Pca => {
             let components = pca::principal(rows, progress);
             let share = |i: usize| components.variance_share[i] * 100.0;
-            Ok(Layout {
+            Ok(EmbeddingMap {
                 points: components.points,
                 method: format!(
                     "principal components, {:.1} and {:.1} % of the variance",

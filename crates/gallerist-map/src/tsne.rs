@@ -10,7 +10,7 @@ use gallerist_retrieval::Matrix;
 use gallerist_retrieval::search::{Metric, SearchOptions, self_search};
 use rayon::prelude::*;
 
-use crate::{Layout, MapError, pca};
+use crate::{EmbeddingMap, MapError, pca};
 
 /// The least number of rows: one, and three neighbours for a perplexity of 1.
 const LEAST_ROWS: usize = 4;
@@ -49,7 +49,7 @@ pub(crate) fn layout(
     rows: &Matrix,
     options: &Tsne,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<Layout, MapError> {
+) -> Result<EmbeddingMap, MapError> {
     let n = rows.rows();
     if n < LEAST_ROWS {
         return Err(MapError::TooFew { wanted: LEAST_ROWS, found: n });
@@ -72,7 +72,7 @@ pub(crate) fn layout(
     let affinities = Affinities::new(rows, perplexity)?;
     let mut points = start(rows);
     descend(&affinities, &mut points, options.steps, progress);
-    Ok(Layout {
+    Ok(EmbeddingMap {
         points: points.as_chunks().0.to_vec(),
         method: format!("t-SNE, perplexity {perplexity}"),
         notes,

@@ -1,10 +1,10 @@
 //! What callers may rely on.
 
-use gallerist_map::{Layout, MapError, MapMethod, Tsne, layout};
+use gallerist_map::{EmbeddingMap, MapError, MapMethod, Tsne, layout};
 use gallerist_retrieval::Matrix;
 use proptest::prelude::*;
 
-fn lay(rows: &Matrix, method: &MapMethod) -> Result<Layout, MapError> {
+fn lay(rows: &Matrix, method: &MapMethod) -> Result<EmbeddingMap, MapError> {
     layout(rows, method, &mut |_, _| ())
 }
 
@@ -22,7 +22,7 @@ fn rows(count: usize, cols: usize) -> Matrix {
 fn the_number_of_threads_changes_no_bit() {
     let rows = rows(3000, 6);
     for method in [tsne(20.0, 60), MapMethod::Pca] {
-        let maps: Vec<Layout> = [1, 2, 5]
+        let maps: Vec<EmbeddingMap> = [1, 2, 5]
             .into_iter()
             .map(|threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

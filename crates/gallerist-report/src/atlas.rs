@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, html};
 
 use crate::Picture;
-use crate::figure::{self, Map};
+use crate::figure::{self, MapFigure};
 
 /// Small pictures of all points in one: square tiles, row after row.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Sprite {
 #[derive(Clone, Debug, Default)]
 pub struct Atlas {
     /// The map.
-    pub map: Map,
+    pub map: MapFigure,
     /// The pictures, one for each point in their order.
     pub sprite: Option<Sprite>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn atlas(atlas: &Atlas) -> Markup {
 }
 
 /// x and y of each point as u16 of the larger extent, y upwards.
-fn places(map: &Map) -> String {
+fn places(map: &MapFigure) -> String {
     let range = |axis: usize| {
         let values = || map.points.iter().map(|point| point[axis]);
         (values().fold(f32::INFINITY, f32::min), values().fold(f32::NEG_INFINITY, f32::max))
@@ -82,7 +82,7 @@ fn places(map: &Map) -> String {
 }
 
 /// The class of each point as u32.
-fn classes(map: &Map) -> String {
+fn classes(map: &MapFigure) -> String {
     let bytes: Vec<u8> = map.classes.iter().flat_map(|class| class.to_le_bytes()).collect();
     STANDARD.encode(bytes)
 }
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn places_keep_the_proportions_of_the_map() {
-        let map = Map { points: vec![[-1.0, 0.0], [3.0, 0.0], [1.0, 2.0]], ..Map::default() };
+        let map = MapFigure { points: vec![[-1.0, 0.0], [3.0, 0.0], [1.0, 2.0]], ..MapFigure::default() };
         let bytes = STANDARD.decode(places(&map)).unwrap();
         let values: Vec<u16> = bytes.chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         assert_eq!(values, [0, 0, 65535, 0, 32768, 32768]);
-        let one = Map { points: vec![[7.0, 7.0]], ..Map::default() };
+        let one = MapFigure { points: vec![[7.0, 7.0]], ..MapFigure::default() };
         assert_eq!(STANDARD.decode(places(&one)).unwrap(), [0x00, 0x80, 0x00, 0x80]);
     }
 }

@@ -1,6 +1,6 @@
 //! Figures as SVG and PNG.
 
-use gallerist_report::figure::{self, Cluster, Cmc, Distances, Figure, Map, PrecisionRecall, Theme};
+use gallerist_report::figure::{self, Cluster, Cmc, Distances, Figure, MapFigure, PrecisionRecall, Theme};
 use gallerist_report::{Chart, Hit, Item, Metric, Picture, RankedList, RankedSection, Scale, Series};
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
@@ -41,7 +41,7 @@ fn every_kind(text: &str) -> Vec<(&'static str, Figure)> {
             })
             .collect(),
     };
-    let map = Map {
+    let map = MapFigure {
         title: text.into(),
         note: text.into(),
         points: (0..90).map(|i| [(i % 9) as f32, (i / 9) as f32 * 0.5]).collect(),
@@ -49,7 +49,7 @@ fn every_kind(text: &str) -> Vec<(&'static str, Figure)> {
         names: vec![text.into(); 12],
         scaled: true,
     };
-    let unlabelled = Map { classes: vec![], names: vec![], scaled: false, ..map.clone() };
+    let unlabelled = MapFigure { classes: vec![], names: vec![], scaled: false, ..map.clone() };
     let cluster = Cluster {
         title: text.into(),
         note: text.into(),
@@ -148,7 +148,7 @@ fn the_same_input_gives_the_same_bytes() {
 
 #[test]
 fn nothing_to_draw_is_an_empty_figure() {
-    let nothing = Map::default();
+    let nothing = MapFigure::default();
     let figures = [
         figure::curves("", &[]),
         figure::ranked("", None, &[]),

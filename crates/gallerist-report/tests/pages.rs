@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gallerist_report::figure::{self, Cmc, Map};
+use gallerist_report::figure::{self, Cmc, MapFigure};
 use gallerist_report::{
     Atlas, Chart, Evaluation, Hit, Item, Metric, Panel, Picture, RankedList, RankedSection, Record, Report,
     Scale, SearchPage, Series, Sprite, charts_of,
@@ -314,7 +314,7 @@ fn no_text_can_leave_its_place() {
         intervals: Some(hostile()),
         figures: vec![figure::cmc(HOSTILE, HOSTILE, &[Cmc { name: hostile(), shares: vec![0.5] }])],
         maps: vec![Atlas {
-            map: Map {
+            map: MapFigure {
                 title: hostile(),
                 note: hostile(),
                 points: vec![[0.0, 1.0], [2.0, 0.5]],

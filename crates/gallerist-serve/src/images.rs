@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gallerist_data::{Image, ImageSet, OpenOptions, Size};
+use gallerist_data::{Image, ImageSet, OpenOptions};
 use gallerist_report::{Picture, ReportError};
 use gallerist_retrieval::file::Source;
-use gallerist_retrieval::write_atomically;
+use gallerist_util::{files, hex};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use sha2::{Digest, Sha256};
@@ -39,7 +39,7 @@ impl From<Picture> for Encoded {
 
 /// The first 128 bits of the SHA-256, in hexadecimal.
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(bytes)[..16])
 }
 
 #[derive(Clone)]
@@ -187,25 +187,23 @@ impl Images {
         let bytes = self.set.read(image as usize)?;
         // By content: a changed image has another thumbnail.
         let kept = self.folder.as_ref().map(|folder| folder.join(format!("{}-{size}.jpg", digest(&bytes))));
-        if let Some(jpeg) = kept.as_ref().and_then(|path| gallerist_retrieval::file::read_regular(path).ok())
+        if let Some(jpeg) = kept.as_ref().and_then(|path| files::read_regular(path).ok())
             && let Ok(picture) = Picture::from_encoded(jpeg)
         {
             return Ok(picture.into());
         }
         let decoded = self.set.decode(image as usize)?;
-        let longer = decoded.width().max(decoded.height());
         let wanted = usize::from(size);
-        if longer <= wanted
+        if decoded.width().max(decoded.height()) <= wanted
             && bytes.len() <= SMALL_FILE
             && let Ok(picture) = Picture::from_encoded(bytes)
         {
             return Ok(picture.into());
         }
-        let small = if longer <= wanted { decoded } else { reduced(&decoded, wanted) };
-        let jpeg = jpeg(&small)?;
+        let jpeg = jpeg(&decoded.shrink_to(wanted))?;
         if let Some(path) = kept {
             // Without room on the disk it is made again.
-            let _ = write_atomically(path, |file| file.write_all(&jpeg));
+            let _ = files::write(path, |file| file.write_all(&jpeg));
         }
         Ok(Picture::from_encoded(jpeg)?.into())
     }
@@ -213,13 +211,6 @@ impl Images {
 
 fn place(set: &ImageSet, image: u32) -> (usize, &str) {
     (set.source(image as usize), set.path(image as usize))
-}
-
-fn reduced(image: &Image, longer: usize) -> Image {
-    let Size { height, width } = image.size();
-    let factor = longer as f64 / width.max(height) as f64;
-    let scaled = |side: usize| ((side as f64 * factor).round() as usize).clamp(1, longer);
-    image.resize(Size { height: scaled(height), width: scaled(width) })
 }
 
 fn jpeg(image: &Image) -> std::result::Result<Vec<u8>, Unreadable> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gallerist_data::{Image, ImageSet, Size};
+use gallerist_data::{Image, ImageSet};
 use gallerist_report::{Item, Picture, Sprite};
 use rayon::prelude::*;
 
@@ -53,7 +53,7 @@ impl<'a> Pictures<'a> {
     /// The image of a row.
     fn read(&self, row: usize, side: usize) -> Option<Image> {
         let (images, i) = self.find(row)?;
-        Some(shrunk(images.decode(i).ok()?, side))
+        Some(images.decode(i).ok()?.shrink_to(side))
     }
 
     fn with_picture(&self, row: usize, picture: Option<Picture>) -> Item {
@@ -106,16 +106,7 @@ fn picture(images: &ImageSet, i: usize) -> Option<Picture> {
 }
 
 fn pixels(images: &ImageSet, i: usize, side: usize) -> Option<Picture> {
-    let image = shrunk(images.decode(i).ok()?, side);
+    let image = images.decode(i).ok()?.shrink_to(side);
     Picture::from_pixels(image.width() as u32, image.height() as u32, image.channels() as u8, image.pixels())
         .ok()
-}
-
-fn shrunk(image: Image, most: usize) -> Image {
-    let longer = image.width().max(image.height());
-    if longer <= most {
-        return image;
-    }
-    let side = |s: usize| (s * most / longer).max(1);
-    image.resize(Size { height: side(image.height()), width: side(image.width()) })
 }

@@ -17,7 +17,7 @@ const NAMED: usize = 30;
 
 /// What a map shows.
 #[derive(Clone, Debug, Default)]
-pub struct Map {
+pub struct MapFigure {
     /// The heading.
     pub title: String,
     /// How the points came about, and on what, in a sentence.
@@ -33,7 +33,7 @@ pub struct Map {
 }
 
 /// A map; `thumbnail` gives the picture of an embedding and is asked only where there is room for it.
-pub fn map(map: &Map, thumbnail: &mut dyn FnMut(usize) -> Option<Picture>) -> Figure {
+pub fn map(map: &MapFigure, thumbnail: &mut dyn FnMut(usize) -> Option<Picture>) -> Figure {
     let mut note = map.note.clone();
     if map.names.len() > HUES {
         note.push_str(&format!(" {} classes share {HUES} colours.", count(map.names.len() as u64)));
@@ -80,12 +80,12 @@ pub fn map(map: &Map, thumbnail: &mut dyn FnMut(usize) -> Option<Picture>) -> Fi
     figure.finish(top + height + 2.0 * PAD + letters)
 }
 
-fn tone(map: &Map, i: usize) -> Tone {
+fn tone(map: &MapFigure, i: usize) -> Tone {
     map.classes.get(i).map_or(Tone::Series(0), |&class| Tone::Hue(class as usize))
 }
 
 /// The dots, smaller the more there are, a path for each colour.
-fn dots(scene: &mut Scene, map: &Map, places: &[At]) {
+fn dots(scene: &mut Scene, map: &MapFigure, places: &[At]) {
     let size = (220.0 / (places.len().max(1) as f64).sqrt()).clamp(2.2, 7.0);
     for hue in 0..HUES.min(map.names.len().max(1)) {
         let of_hue = |i: &usize| map.classes.get(*i).is_none_or(|&class| class as usize % HUES == hue);
@@ -98,7 +98,7 @@ fn dots(scene: &mut Scene, map: &Map, places: &[At]) {
 /// Thumbnails from the first point on, wherever no other thumbnail is.
 fn thumbnails(
     scene: &mut Scene,
-    map: &Map,
+    map: &MapFigure,
     places: &[At],
     frame: &Frame<'_>,
     thumbnail: &mut dyn FnMut(usize) -> Option<Picture>,
@@ -147,7 +147,7 @@ fn coprime_stride(len: usize) -> usize {
 }
 
 /// Each class's name at its middle, largest class first, where no other name is.
-fn names(scene: &mut Scene, map: &Map, places: &[At], frame: &Frame<'_>) {
+fn names(scene: &mut Scene, map: &MapFigure, places: &[At], frame: &Frame<'_>) {
     let mut members: Vec<Vec<At>> = vec![Vec::new(); map.names.len()];
     for (&class, &place) in map.classes.iter().zip(places) {
         members[class as usize].push(place);

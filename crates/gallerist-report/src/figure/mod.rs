@@ -29,7 +29,7 @@ pub use clusters::{Cluster, clusters};
 pub use cmc::{Cmc, cmc};
 pub use curves::curves;
 pub use distances::{Distances, distances};
-pub use map::{Map, map};
+pub use map::{MapFigure, map};
 pub use pr::{PrecisionRecall, pr};
 pub use ranked::ranked;
 pub use scene::Theme;

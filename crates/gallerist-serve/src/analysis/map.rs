@@ -5,6 +5,7 @@ use std::path::Path;
 use gallerist_map::{MapMethod, Tsne, layout};
 use gallerist_retrieval::labels::encode;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
 use super::Snapshot;
@@ -14,7 +15,7 @@ use crate::{Error, Options, Result};
 const NONE: u32 = u32::MAX;
 
 /// A point for each item, ready to be sent.
-pub(crate) struct Map {
+pub(crate) struct GalleryMap {
     /// How the points came about: `t-SNE, perplexity 30`.
     pub(crate) method: String,
     pub(crate) count: usize,
@@ -23,7 +24,7 @@ pub(crate) struct Map {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Map {
+impl GalleryMap {
     /// The map kept in the file, if it is one of these rows, or else a new one, which is then kept.
     pub(super) fn new(snapshot: &Snapshot, kept: Option<&Path>, options: &Options) -> Result<Self> {
         let fingerprint = fingerprint(snapshot, options);
@@ -80,5 +81,5 @@ fn fingerprint(snapshot: &Snapshot, options: &Options) -> String {
     digest.update(format!("{:?}", method(snapshot, options)));
     snapshot.ids.iter().for_each(|id| digest.update(id.to_le_bytes()));
     snapshot.rows.as_slice().iter().for_each(|value| digest.update(value.to_le_bytes()));
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&digest.finalize())
 }

@@ -19,7 +19,7 @@ use gallerist_retrieval::search::{Metric, SearchOptions, self_search};
 pub(crate) use compare::{Changes, Other};
 pub(crate) use failures::{Confusions, Failures};
 use failures::{Quality, Trial};
-pub(crate) use map::Map;
+pub(crate) use map::GalleryMap;
 pub(crate) use pairs::{Leaks, Pair, Pairs};
 
 use crate::companion::Side;
@@ -145,7 +145,7 @@ pub(crate) struct Analysis {
     pub(crate) duplicates: Slot<Pairs>,
     pub(crate) leaks: Slot<Leaks>,
     pub(crate) changes: Slot<Changes>,
-    pub(crate) map: Slot<Map>,
+    pub(crate) map: Slot<GalleryMap>,
 }
 
 /// What is looked at beside the gallery.
@@ -236,7 +236,7 @@ impl Analysis {
         }
         self.map.fill("map", note, || {
             let all = queries.as_ref().map(|queries| snapshot.and(queries)).transpose()?;
-            Map::new(all.as_ref().unwrap_or(&snapshot), beside.map.as_deref(), options)
+            GalleryMap::new(all.as_ref().unwrap_or(&snapshot), beside.map.as_deref(), options)
         });
         self.give_up();
     }

@@ -243,17 +243,9 @@ pub(crate) struct PairParams {
     distance: Option<f32>,
 }
 
-impl PairParams {
-    /// The pairs asked for, the distance that they are within, and the largest distance of any pair.
-    fn of<'a>(&self, pairs: Option<&'a Pairs>) -> (&'a [Pair], f32, f32) {
-        let distance = self.distance.unwrap_or_else(|| pairs.map_or(0.0, Pairs::near));
-        let within = pairs.map_or(&[][..], |pairs| pairs.within(distance));
-        (within, distance, pairs.map_or(0.0, Pairs::furthest))
-    }
-}
-
+/// Pairs of images, the closest first.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct DuplicateList {
+pub(crate) struct PairList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
     /// The distance that the pairs are within.
@@ -262,76 +254,63 @@ pub(crate) struct DuplicateList {
     furthest: f32,
     /// Pairs within the distance.
     total: usize,
-    pairs: Vec<Duplicate>,
+    pairs: Vec<PairBody>,
 }
 
+/// An item of the gallery and the image nearest to it.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Duplicate {
+pub(crate) struct PairBody {
     a: Item,
+    /// Another item of the gallery, or an image of the training set.
     b: Item,
     distance: f32,
+}
+
+impl PairParams {
+    /// The answer for `pairs`, which are `None` until they are computed. A pair of which `find` no longer finds an
+    /// image is left out.
+    fn list(
+        &self,
+        state: &'static str,
+        pairs: Option<&Pairs>,
+        find: impl Fn(u64) -> Option<Item>,
+    ) -> Json<PairList> {
+        let distance = self.distance.unwrap_or_else(|| pairs.map_or(0.0, Pairs::near));
+        let within = pairs.map_or(&[][..], |pairs| pairs.within(distance));
+        let body = |pair: &Pair| {
+            Some(PairBody { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
+        };
+        Json(PairList {
+            state,
+            distance,
+            furthest: pairs.map_or(0.0, Pairs::furthest),
+            total: within.len(),
+            pairs: page(within, false, self.offset, self.limit).into_iter().filter_map(body).collect(),
+        })
+    }
 }
 
 /// Items with their nearest item, the closest pairs first.
 #[utoipa::path(
     get, path = "/api/v1/duplicates", tag = "analysis", params(PairParams),
-    responses((status = 200, body = DuplicateList), (status = 400, body = ErrorBody))
+    responses((status = 200, body = PairList), (status = 400, body = ErrorBody))
 )]
-pub(crate) async fn duplicates(
-    state: Shared,
-    Params(params): Params<PairParams>,
-) -> Answer<Json<DuplicateList>> {
+pub(crate) async fn duplicates(state: Shared, Params(params): Params<PairParams>) -> Json<PairList> {
     let slot = &state.analysis.duplicates;
-    let (within, distance, furthest) = params.of(slot.get());
     let inside = state.gallery.read();
-    let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair: &Pair| {
-        let find = |id| Item::find(&inside.catalog, id);
-        Some(Duplicate { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
-    });
-    let (state, total, pairs) = (slot.state(), within.len(), pairs.collect());
-    Ok(Json(DuplicateList { state, distance, furthest, total, pairs }))
-}
-
-#[derive(Serialize, ToSchema)]
-pub(crate) struct LeakList {
-    /// `ready`, `computing` or `none`.
-    state: &'static str,
-    /// The distance that the pairs are within.
-    distance: f32,
-    /// The largest distance of any pair.
-    furthest: f32,
-    /// Pairs within the distance.
-    total: usize,
-    pairs: Vec<Leak>,
-}
-
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Leak {
-    a: Item,
-    /// An image of the training set.
-    b: Item,
-    distance: f32,
+    params.list(slot.state(), slot.get(), |id| Item::find(&inside.catalog, id))
 }
 
 /// Items with the nearest image of the training set, the closest pairs first.
 #[utoipa::path(
     get, path = "/api/v1/leaks", tag = "analysis", params(PairParams),
-    responses((status = 200, body = LeakList), (status = 400, body = ErrorBody))
+    responses((status = 200, body = PairList), (status = 400, body = ErrorBody))
 )]
-pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<LeakList>> {
+pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Json<PairList> {
     let slot = &state.analysis.leaks;
-    let Some(leaks) = slot.get() else {
-        let (_, distance, furthest) = params.of(None);
-        return Ok(Json(LeakList { state: slot.state(), distance, furthest, total: 0, pairs: Vec::new() }));
-    };
-    let (within, distance, furthest) = params.of(Some(&leaks.pairs));
     let inside = state.gallery.read();
-    let pairs = page(within, false, params.offset, params.limit).into_iter().filter_map(|pair| {
-        let find = |id| Item::anywhere(&state, &inside.catalog, id);
-        Some(Leak { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
-    });
-    let (state, total, pairs) = (slot.state(), within.len(), pairs.collect());
-    Ok(Json(LeakList { state, distance, furthest, total, pairs }))
+    let find = |id| Item::anywhere(&state, &inside.catalog, id);
+    params.list(slot.state(), slot.get().map(|leaks| &leaks.pairs), find)
 }
 
 #[derive(Deserialize, IntoParams)]

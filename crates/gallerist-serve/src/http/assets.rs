@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
 use super::error::Answer;
@@ -20,8 +21,7 @@ fn etag() -> &'static str {
     ETAG.get_or_init(|| {
         let mut digest = Sha256::new();
         FILES.iter().for_each(|(_, bytes)| digest.update(bytes));
-        let digest: String = digest.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("\"{digest}\"")
+        format!("\"{}\"", hex::encode(&digest.finalize()[..8]))
     })
 }
 

@@ -23,30 +23,63 @@ use crate::embedder::Embedder;
 use crate::gallery::{Catalog, Gallery, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
 
-/// Which items a search may return, and how many.
-#[derive(Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SearchParams {
-    /// Results; 20 unless said otherwise.
-    k: Option<usize>,
-    /// Only items with one of these labels; may stand several times.
-    #[serde(default)]
-    label: Vec<String>,
-    /// No items with one of these labels.
-    #[serde(default)]
-    not_label: Vec<String>,
-    /// Only items from one of these cameras.
-    #[serde(default)]
-    camera: Vec<String>,
-    /// Whose embeddings are searched.
-    #[serde(default)]
-    #[param(inline)]
-    model: Model,
-    /// Which items are listed for a query of the query set.
-    #[serde(default)]
-    #[param(inline)]
-    view: View,
+/// A request that carries [`SearchParams`], with its own fields before them.
+///
+/// `serde(flatten)` would share the fields too, but it ignores unknown fields, which are refused here.
+macro_rules! search_request {
+    (
+        $(#[$meta:meta])*
+        struct $name:ident { $($(#[$own_meta:meta])* $own:ident: $own_type:ty,)* }
+        enums: $(#[$of_enum:meta])?
+    ) => {
+        $(#[$meta])*
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($(#[$own_meta])* $own: $own_type,)*
+            /// Results; 20 unless given.
+            k: Option<usize>,
+            /// Only items with one of these labels; may be repeated.
+            #[serde(default)]
+            label: Vec<String>,
+            /// No items with one of these labels.
+            #[serde(default)]
+            not_label: Vec<String>,
+            /// Only items from one of these cameras.
+            #[serde(default)]
+            camera: Vec<String>,
+            /// The network whose embeddings are searched.
+            #[serde(default)]
+            $(#[$of_enum])?
+            model: Model,
+            /// Which items are listed for a query of the query set.
+            #[serde(default)]
+            $(#[$of_enum])?
+            view: View,
+        }
+    };
+}
+
+search_request! {
+    /// Which items a search may return, and how many.
+    #[derive(Default, Deserialize, IntoParams)]
+    #[into_params(parameter_in = Query)]
+    struct SearchParams {}
+    enums: #[param(inline)]
+}
+
+search_request! {
+    /// A search by items and vectors together.
+    #[derive(Deserialize, ToSchema)]
+    struct SearchBody {
+        /// Items to search with: of the gallery, where they are not among the results, of the query set, or of the
+        /// training set.
+        #[serde(default)]
+        ids: Vec<Id>,
+        /// Embeddings to search with.
+        #[serde(default)]
+        vectors: Vec<Vec<f32>>,
+    }
+    enums:
 }
 
 /// What a query of the query set is answered with.
@@ -109,35 +142,6 @@ impl SearchParams {
     fn k(&self) -> usize {
         self.k.unwrap_or(20)
     }
-}
-
-/// A search by items and vectors together.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SearchBody {
-    /// Items of the gallery to search with, which are not among the results, queries, or training images.
-    #[serde(default)]
-    ids: Vec<Id>,
-    /// Embeddings to search with.
-    #[serde(default)]
-    vectors: Vec<Vec<f32>>,
-    /// Results; 20 unless said otherwise.
-    k: Option<usize>,
-    /// Only items with one of these labels.
-    #[serde(default)]
-    label: Vec<String>,
-    /// No items with one of these labels.
-    #[serde(default)]
-    not_label: Vec<String>,
-    /// Only items from one of these cameras.
-    #[serde(default)]
-    camera: Vec<String>,
-    /// Whose embeddings are searched.
-    #[serde(default)]
-    model: Model,
-    /// Which items are listed for a query of the query set.
-    #[serde(default)]
-    view: View,
 }
 
 /// The ranked list of a search.

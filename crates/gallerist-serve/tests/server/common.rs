@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use gallerist_data::Image;
 use gallerist_report::Picture;
+use gallerist_retrieval::index::{ExactIndex, Index, Items};
+use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, Stop};
 use serde_json::Value;
@@ -137,6 +139,21 @@ impl Fixture {
         path
     }
 
+    /// The embeddings as the file of an index.
+    pub(crate) fn index_file(&self) -> PathBuf {
+        let path = self.path("gallery.index");
+        exact_index(self.set.clone(), Metric::Cosine).save(&path).unwrap();
+        path
+    }
+
+    /// Gallery, images and network; the gallery is an index, which can be changed.
+    pub(crate) fn contents_in_index(&self) -> Contents {
+        let index = exact_index(self.set.clone(), Metric::Cosine);
+        let items = Items::from_set(self.set.clone()).unwrap();
+        let gallery = Gallery::from_index("i", Box::new(index), Default::default(), items.ids()).unwrap();
+        self.contents_of(gallery)
+    }
+
     pub(crate) fn images(&self) -> Images {
         Images::open(&self.path("images"), 1 << 20, None).unwrap()
     }
@@ -153,6 +170,13 @@ impl Fixture {
             ..gallery.into()
         }
     }
+}
+
+/// An index of some embeddings that compares all of them.
+pub(crate) fn exact_index(set: EmbeddingSet, metric: Metric) -> ExactIndex {
+    let mut index = ExactIndex::new(set.embeddings.cols(), metric).unwrap();
+    index.upsert(&Items::from_set(set).unwrap()).unwrap();
+    index
 }
 
 /// Options for a port that is free.

@@ -1,8 +1,7 @@
 //! A gallery with a set of queries, measured by a protocol.
 
-use crate::common::{Fixture, Running, ids, options, square};
+use crate::common::{Fixture, Running, exact_index, ids, options, square};
 use gallerist_retrieval::eval::{Labelled, Plan, Protocol};
-use gallerist_retrieval::index::{ExactIndex, Index, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
 use gallerist_serve::{Companion, Contents, Error, Gallery, Images, Server};
@@ -71,9 +70,7 @@ fn a_query_is_answered_by_the_protocol_in_every_kind_of_gallery() {
         (fixture.path("g.safetensors"), fixture.path("c.safetensors"), fixture.path("g.index"));
     gallery.save(&file).unwrap();
     gallery.save_compact(&compact, Code::Bf16).unwrap();
-    let mut exact = ExactIndex::new(2, Metric::Cosine).unwrap();
-    exact.upsert(&Items::from_set(gallery).unwrap()).unwrap();
-    exact.save(&index).unwrap();
+    exact_index(gallery, Metric::Cosine).save(&index).unwrap();
     for path in [file, compact, index] {
         let gallery = Gallery::open(&path, false).unwrap();
         let server = Running::start(contents(queries.clone(), gallery), options());

@@ -115,14 +115,9 @@ fn without_network_token_or_images_it_is_said_so() {
 
 #[test]
 fn only_who_knows_the_token_changes_the_gallery() {
-    use gallerist_retrieval::index::{ExactIndex, Index, Items};
     let fixture = Fixture::new();
-    let mut index = ExactIndex::new(4, gallerist_retrieval::search::Metric::Cosine).unwrap();
-    let items = Items::from_set(fixture.set.clone()).unwrap();
-    index.upsert(&items).unwrap();
-    let gallery = Gallery::from_index("i", Box::new(index), Default::default(), items.ids()).unwrap();
     let options = Options { token: Some("secret".to_owned()), ..options() };
-    let server = Running::start(fixture.contents_of(gallery), options);
+    let server = Running::start(fixture.contents_in_index(), options);
     let path = format!("/api/v1/items/{}", server.items()[0].0);
     for given in [None, Some("Bearer secre"), Some("Bearer secrets"), Some("secret"), Some("Basic secret")] {
         let headers: Vec<_> = given.map(|given| ("Authorization", given)).into_iter().collect();

@@ -1,9 +1,7 @@
 //! How a request must be made: its host, its origin, its size, its token.
 
 use crate::common::{Fixture, Response, Running, form, options, square};
-use gallerist_retrieval::index::{ExactIndex, Index, Items};
-use gallerist_retrieval::search::Metric;
-use gallerist_serve::{Gallery, Options};
+use gallerist_serve::Options;
 
 /// The answer to lines that are sent as they are.
 fn raw(server: &Running, lines: &str) -> Response {
@@ -92,12 +90,8 @@ const ORIGINS: [(&[(&str, &str)], bool); 11] = [
 #[test]
 fn a_page_of_another_site_can_make_the_server_do_nothing() {
     let fixture = Fixture::new();
-    let mut index = ExactIndex::new(4, Metric::Cosine).unwrap();
-    let items = Items::from_set(fixture.set.clone()).unwrap();
-    index.upsert(&items).unwrap();
-    let gallery = Gallery::from_index("i", Box::new(index), Default::default(), items.ids()).unwrap();
     let token = Some("secret".to_owned());
-    let server = Running::start(fixture.contents_of(gallery), Options { token, ..options() });
+    let server = Running::start(fixture.contents_in_index(), Options { token, ..options() });
     let id = server.items()[0].0.clone();
     let png = square([1, 2, 3], 2);
     let (multipart, upload) = form(&[("image", Some("a.png"), &png)]);
@@ -161,12 +155,8 @@ fn a_link_from_another_site_opens_the_page_and_loads_nothing_into_that_site() {
 #[test]
 fn the_name_of_the_scheme_of_a_token_has_no_case() {
     let fixture = Fixture::new();
-    let mut index = ExactIndex::new(4, Metric::Cosine).unwrap();
-    let items = Items::from_set(fixture.set.clone()).unwrap();
-    index.upsert(&items).unwrap();
-    let gallery = Gallery::from_index("i", Box::new(index), Default::default(), items.ids()).unwrap();
     let token = Some("secret".to_owned());
-    let server = Running::start(fixture.contents_of(gallery), Options { token, ..options() });
+    let server = Running::start(fixture.contents_in_index(), Options { token, ..options() });
     let ids = server.items();
     for (given, (id, _)) in ["bearer secret", "BEARER secret", "Bearer  secret"].into_iter().zip(&ids) {
         let path = format!("/api/v1/items/{id}");

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::common::{CLASSES, Colours, Fixture, PER_CLASS, Running, ids, options, shade, square};
-use gallerist_retrieval::index::{EmbeddedIndex, ExactIndex, Index, ItemFilter, Items, item_id};
+use crate::common::{CLASSES, Colours, Fixture, PER_CLASS, Running, exact_index, ids, options, shade, square};
+use gallerist_retrieval::index::{EmbeddedIndex, ItemFilter, item_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
 use gallerist_serve::{Contents, Error, Gallery, Images, Server};
@@ -25,12 +25,9 @@ fn ranking(set: &EmbeddingSet, names: &[(String, String)], query: usize) -> Vec<
 #[test]
 fn every_kind_of_gallery_ranks_as_the_distances_do() {
     let fixture = Fixture::new();
-    let (compact, index) = (fixture.path("compact.safetensors"), fixture.path("gallery.index"));
+    let (compact, index) = (fixture.path("compact.safetensors"), fixture.index_file());
     fixture.set.save_compact(&compact, Code::Bf16).unwrap();
     let decoded = EmbeddingSet::load(&compact).unwrap();
-    let mut exact = ExactIndex::new(4, Metric::Cosine).unwrap();
-    exact.upsert(&Items::from_set(fixture.set.clone()).unwrap()).unwrap();
-    exact.save(&index).unwrap();
     for (path, set, kind) in [
         (fixture.file(), &fixture.set, "exact"),
         (compact, &decoded, "compact"),
@@ -157,9 +154,7 @@ fn an_index_keeps_its_origin_when_the_server_changes_it() {
     set.source = Some(fixture.path("images").display().to_string());
     set.run = Some("/runs/one".to_owned());
     set.name_source("/photos");
-    let mut exact = ExactIndex::new(4, Metric::Cosine).unwrap();
-    exact.upsert(&Items::from_set(set).unwrap()).unwrap();
-    exact.save(&path).unwrap();
+    exact_index(set, Metric::Cosine).save(&path).unwrap();
     let origin = EmbeddedIndex::open(&path, true).unwrap().origin().clone();
     assert!(origin.run.is_some() && origin.source.is_some() && origin.model.is_some());
     let token = ("Authorization", "Bearer secret");
@@ -202,10 +197,7 @@ fn an_index_keeps_its_origin_when_the_server_changes_it() {
 #[test]
 fn items_come_and_go_in_an_index_and_outlive_the_server() {
     let fixture = Fixture::new();
-    let path = fixture.path("gallery.index");
-    let mut exact = ExactIndex::new(4, Metric::Cosine).unwrap();
-    exact.upsert(&Items::from_set(fixture.set.clone()).unwrap()).unwrap();
-    exact.save(&path).unwrap();
+    let path = fixture.index_file();
     let token = ("Authorization", "Bearer secret");
     let with_token = crate::common::options();
     let with_token = gallerist_serve::Options { token: Some("secret".to_owned()), ..with_token };
@@ -280,8 +272,7 @@ fn what_does_not_belong_together_is_refused_before_anything_is_served() {
     let with_token = gallerist_serve::Options { token: Some("secret".to_owned()), ..options() };
     assert!(refused(gallery().into(), with_token).contains("only an index can be changed"));
 
-    let mut index = ExactIndex::new(4, Metric::InnerProduct).unwrap();
-    index.upsert(&Items::from_set(fixture.set.clone()).unwrap()).unwrap();
+    let index = exact_index(fixture.set.clone(), Metric::InnerProduct);
     let refused = Gallery::from_index("i", Box::new(index), Default::default(), &[]).err().unwrap();
     assert!(matches!(refused, Error::Metric { .. }));
 

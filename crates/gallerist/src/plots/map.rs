@@ -4,7 +4,7 @@ use gallerist_data::Random;
 use gallerist_learn::{Error, Result};
 use gallerist_map::{MapError, MapMethod, Tsne, layout};
 use gallerist_report::Atlas;
-use gallerist_report::figure::{self, Figure, Map};
+use gallerist_report::figure::{self, Figure, MapFigure};
 
 use super::{Point, Points, Source, fault};
 use crate::pictures::sprite;
@@ -71,7 +71,7 @@ fn laid_out(
     points: &[Point],
     method: &MapMethod,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<(Map, Vec<String>)> {
+) -> Result<(MapFigure, Vec<String>)> {
     // As they are compared, but those of two dimensions as they are.
     let scaled = source.items().rows.embeddings.cols() <= 2;
     let layout = layout(&source.rows_of(points, !scaled), method, progress).map_err(|error| match error {
@@ -88,7 +88,7 @@ fn laid_out(
             format!("{} queries and {of_gallery} gallery images, no junk,", points.len() - of_gallery)
         }
     };
-    let map = Map {
+    let map = MapFigure {
         title: format!("Map of {}", source.name),
         note: format!("{which}{of_classes}: {}.", layout.method),
         scaled,
