@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
+use crate::metric::Metric;
 use crate::number::significant;
 use crate::picture::{Picture, PictureSheet};
-use crate::report::Metric;
 
 /// A picture of a query or of the gallery with what is known about it. A result without a picture is told by
 /// its path.

@@ -7,7 +7,8 @@ use maud::{Markup, html};
 use crate::atlas::{Atlas, atlas};
 use crate::chart::{Against, Chart, Scale, Series, figure};
 use crate::figure::{Figure, image};
-use crate::number::{count, percent, significant};
+use crate::metric::{Metric, Unit};
+use crate::number::count;
 use crate::page::{facts, head, page};
 use crate::picture::PictureSheet;
 use crate::ranked::{Detail, RankedSection, key, list, marks};
@@ -16,68 +17,6 @@ use crate::{Point, ReportError};
 
 /// The metrics in large figures at the top: as many as fit a phone in two rows.
 const HEADLINES: usize = 4;
-
-/// How a metric is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
-    /// A share in 0..=1, written in per cent with two decimals.
-    #[default]
-    Share,
-    /// A number, written with four significant digits.
-    Number,
-}
-
-/// A named result.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metric {
-    /// Its name, such as `recall@1` or `map@r`.
-    pub name: String,
-    /// Its value.
-    pub value: f64,
-    /// How it is written.
-    pub unit: Unit,
-    /// The bounds of its confidence interval.
-    pub interval: Option<(f64, f64)>,
-}
-
-impl Metric {
-    /// A metric in 0..=1.
-    pub fn share(name: impl Into<String>, value: f64) -> Self {
-        Self { name: name.into(), value, unit: Unit::Share, interval: None }
-    }
-
-    /// A metric that is no share.
-    pub fn number(name: impl Into<String>, value: f64) -> Self {
-        Self { name: name.into(), value, unit: Unit::Number, interval: None }
-    }
-
-    fn text(&self) -> String {
-        self.written(self.value)
-    }
-
-    fn written(&self, value: f64) -> String {
-        match self.unit {
-            Unit::Share => percent(value, 2),
-            Unit::Number => significant(value, 4),
-        }
-    }
-
-    fn text_with_interval(&self) -> Markup {
-        html! {
-            (self.text())
-            @if let Some((low, high)) = self.interval {
-                span.interval { (self.written(low)) "–" (self.written(high)) }
-            }
-        }
-    }
-
-    pub(crate) fn text_with_unit(&self) -> String {
-        match self.unit {
-            Unit::Share => format!("{} %", self.text()),
-            Unit::Number => self.text(),
-        }
-    }
-}
 
 /// The metrics of one embedding under one protocol.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -147,6 +147,16 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_series_without_a_point_leaves_the_remarks_of_the_others_alone() {
+    let empty = Series { name: "empty".into(), points: vec![] };
+    let repeated = Series::new("repeated", [(1, 0.5), (2, 0.4), (2, 0.3)]);
+    let chart = Chart { title: "Loss".into(), series: vec![empty, repeated], ..Chart::default() };
+    let svg = figure::curves("run", &[chart]).to_svg(None);
+    assert!(svg.contains(">repeated: steps logged more than once: 1;"), "{svg}");
+    assert!(!svg.contains("empty"), "{svg}");
+}
+
+#[test]
 fn nothing_to_draw_is_an_empty_figure() {
     let nothing = MapFigure::default();
     let figures = [

@@ -33,7 +33,8 @@ pub(super) struct Archive {
 impl Archive {
     pub(super) fn open(path: &Path) -> Result<Archive, Error> {
         let name = path.display().to_string();
-        let file = gallerist_util::files::open_regular(path).map_err(|e| Error::io("open", name.clone(), e))?;
+        let file =
+            gallerist_util::files::open_regular(path).map_err(|e| Error::io("open", name.clone(), e))?;
         let length = file.metadata().map_err(|e| Error::io("read", name.clone(), e))?.len();
         let window = Window { file: Arc::new(file), length, position: 0, buffer: Buffer::default() };
         let zip = ZipArchive::new(window).map_err(|e| problem(&name, None, e))?;

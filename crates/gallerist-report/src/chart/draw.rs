@@ -4,31 +4,20 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
+use super::data::{Chart, Point, Scale};
+use super::lines::{DOTTED, Line, Lines, drawable, remarks, thinned};
 use super::scale::Axis;
-use super::smooth;
-use super::{Chart, Point, Scale, Series};
-use crate::number::{count, percent, significant};
+use crate::number::{percent, significant};
 
 /// The drawing's own units; it is stretched to whatever place it is given.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 400.0;
 
-/// Lines of more values than this are drawn as the smallest and the largest
-/// value of each of [`BUCKETS`] stretches: the same picture at this size.
-const DRAWN: usize = 1000;
-const BUCKETS: usize = 400;
-
 /// Values that can be pointed at.
 const POINTED: usize = 400;
 
-/// Series up to this length have a dot at every value.
-const DOTTED: usize = 40;
-
 /// Rows of the table below a chart.
 const ROWS: usize = 12;
-
-/// Colours told apart before they repeat.
-const COLOURS: usize = 6;
 
 /// What runs along the horizontal axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,62 +28,17 @@ pub(crate) enum Against {
     K,
 }
 
-/// A series in ascending steps with its running mean.
-pub(crate) struct Line<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) points: Vec<Point>,
-    pub(crate) mean: Option<Vec<f64>>,
-    /// Its place among the series of the chart, which chooses its colour.
-    pub(crate) index: usize,
-    class: String,
-}
-
-impl<'a> Line<'a> {
-    pub(crate) fn new(series: &'a Series, index: usize, smooth: bool) -> Self {
-        let mut points: Vec<Point> = Vec::with_capacity(series.points.len());
-        let mut sorted = series.points.clone();
-        sorted.sort_by_key(|point| point.step);
-        for point in sorted {
-            match points.last_mut() {
-                Some(last) if last.step == point.step => *last = point,
-                _ => points.push(point),
-            }
-        }
-        let mean = smooth.then(|| smooth::window(points.len())).flatten().map(|window| {
-            let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-            smooth::centred_mean(&values, window)
-        });
-        Self { name: &series.name, points, mean, index, class: format!("s{}", index % COLOURS) }
-    }
-
-    fn at(&self, step: u64) -> Option<usize> {
-        self.points.binary_search_by_key(&step, |point| point.step).ok()
-    }
-}
-
 /// The figure of `chart`, or nothing if no series has a value.
 pub(crate) fn figure(chart: &Chart, against: Against) -> Markup {
-    let lines: Vec<Line<'_>> = (chart.series.iter().enumerate())
-        .map(|(index, series)| Line::new(series, index, chart.smooth))
-        .collect();
-    let mut steps: Vec<u64> =
-        (lines.iter()).flat_map(|line| line.points.iter().map(|point| point.step)).collect();
-    steps.sort_unstable();
-    steps.dedup();
-    let (Some(&first), Some(&last)) = (steps.first(), steps.last()) else {
+    let Some(drawn) = Lines::of(chart) else {
         return html! {};
     };
-
-    let scale = chart.scale;
-    let (low, high) = (lines.iter())
-        .flat_map(|line| line.points.iter().map(|point| point.value))
-        .filter(|&value| drawable(value, scale))
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-    let y = (low <= high).then(|| Axis::of_values(low, high, scale));
     let x = match against {
-        Against::Step => Axis::of_steps(first, last),
-        Against::K => Axis::of_ks(&steps),
+        Against::Step => drawn.step_axis(),
+        Against::K => Axis::of_ks(&drawn.steps),
     };
+    let Lines { lines, steps, y } = drawn;
+    let (scale, first, last) = (chart.scale, steps[0], steps[steps.len() - 1]);
     let shown = match against {
         Against::Step => last,
         Against::K => first,
@@ -157,10 +101,6 @@ pub(crate) fn figure(chart: &Chart, against: Against) -> Markup {
             (table(&chart.title, &lines, &steps, scale, x_name))
         }
     }
-}
-
-pub(crate) fn drawable(value: f64, scale: Scale) -> bool {
-    value.is_finite() && (scale != Scale::Log || value > 0.0)
 }
 
 fn text(value: f64, scale: Scale) -> String {
@@ -267,26 +207,6 @@ fn path(places: &[Option<(f64, f64)>]) -> String {
     path
 }
 
-/// The places themselves or, of more than [`DRAWN`], the highest and the lowest of each stretch.
-pub(crate) fn thinned(places: &[Option<(f64, f64)>]) -> Vec<Option<(f64, f64)>> {
-    if places.len() <= DRAWN {
-        return places.to_vec();
-    }
-    let mut thinned = Vec::with_capacity(2 * BUCKETS);
-    for bucket in 0..BUCKETS {
-        let stretch = &places[bucket * places.len() / BUCKETS..(bucket + 1) * places.len() / BUCKETS];
-        let heights = || (stretch.iter().enumerate()).filter_map(|(i, place)| place.map(|(_, y)| (i, y)));
-        let lowest = heights().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i);
-        let highest = heights().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i);
-        match (lowest, highest) {
-            (Some(a), Some(b)) if a != b => thinned.extend([stretch[a.min(b)], stretch[a.max(b)]]),
-            (Some(a), _) => thinned.push(stretch[a]),
-            (None, _) => thinned.push(None),
-        }
-    }
-    thinned
-}
-
 /// A dot at each place: a line of no length with round ends keeps its shape
 /// however the drawing is stretched.
 fn dots(places: &[Option<(f64, f64)>]) -> String {
@@ -309,45 +229,6 @@ fn faults(line: &Line<'_>, x: &Axis, scale: Scale) -> Markup {
         write!(path, "M{place} {HEIGHT}v-24").expect("a string takes every write");
     }
     html! { @if !places.is_empty() { path.fault d=(path) {} } }
-}
-
-/// What the reader must know to trust the drawing.
-pub(crate) fn remarks(chart: &Chart, lines: &[Line<'_>]) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let windows: Vec<usize> = (lines.iter())
-        .filter(|line| line.mean.is_some())
-        .filter_map(|line| smooth::window(line.points.len()))
-        .collect();
-    if let (Some(&least), Some(&most)) = (windows.iter().min(), windows.iter().max()) {
-        let width = if least == most { most.to_string() } else { format!("{least} to {most}") };
-        remarks.push(format!("Pale: all values. Strong: the mean of {width} around each."));
-    }
-    for (line, series) in lines.iter().zip(&chart.series) {
-        let mut remark = |what: &str, is_fault: &dyn Fn(f64) -> bool| {
-            let mut faults = line.points.iter().filter(|point| is_fault(point.value));
-            let Some(first) = faults.next() else { return };
-            remarks.push(format!(
-                "{}: {what} in {} of {} values, first at step {}.",
-                line.name,
-                count(1 + faults.count() as u64),
-                count(line.points.len() as u64),
-                first.step,
-            ));
-        };
-        remark("not finite", &|value| !value.is_finite());
-        if chart.scale == Scale::Log {
-            remark("not positive, so not on this scale,", &|value| value.is_finite() && value <= 0.0);
-        }
-        let repeated = series.points.len() - line.points.len();
-        if repeated > 0 {
-            remarks.push(format!(
-                "{}: steps logged more than once: {}; the last value of each is drawn.",
-                line.name,
-                count(repeated as u64),
-            ));
-        }
-    }
-    remarks
 }
 
 /// The values as a table, for readers without a pointer or without sight.
@@ -386,6 +267,7 @@ fn table(title: &str, lines: &[Line<'_>], steps: &[u64], scale: Scale, x_name: &
 
 #[cfg(test)]
 mod tests {
+    use super::super::data::Series;
     use super::*;
 
     fn chart(points: Vec<(u64, f64)>) -> Chart {

@@ -1,6 +1,6 @@
 //! Axes: the range that is shown, where its marks are and what they say.
 
-use super::Scale;
+use super::data::Scale;
 
 /// The most stretches between marks that a range is cut into; rounding leaves
 /// between two and this many, and one more where the ends are rounded out.

@@ -4,7 +4,7 @@ use super::axes::{Frame, LETTERS, LINE, Swatch, TITLE, legend, line_of};
 use super::scene::{Anchor, At, Scene, Segment, Stroke, Tone, polyline};
 use super::{Figure, INNER, MARGIN, font};
 use crate::Scale;
-use crate::chart::{Axis, Chart, Line, drawable, remarks, thinned};
+use crate::chart::{Chart, DOTTED, Line, Lines, drawable, remarks, thinned};
 
 const COLUMNS: usize = 2;
 const GAP: f64 = 36.0;
@@ -14,11 +14,11 @@ const PLOT_HEIGHT: f64 = 170.0;
 pub fn curves(title: &str, charts: &[Chart]) -> Figure {
     let (mut figure, mut top) = Figure::new(title, None);
     let width = (INNER - GAP) / COLUMNS as f64;
-    let drawn: Vec<&Chart> =
-        charts.iter().filter(|chart| chart.series.iter().any(|series| !series.points.is_empty())).collect();
+    let drawn: Vec<(&Chart, Lines<'_>)> =
+        charts.iter().filter_map(|chart| Some((chart, Lines::of(chart)?))).collect();
     for row in drawn.chunks(COLUMNS) {
-        let bottoms = row.iter().enumerate().map(|(column, chart)| {
-            panel(&mut figure.scene, (MARGIN + column as f64 * (width + GAP), top), width, chart)
+        let bottoms = row.iter().enumerate().map(|(column, (chart, drawn))| {
+            panel(&mut figure.scene, (MARGIN + column as f64 * (width + GAP), top), width, chart, drawn)
         });
         top = bottoms.fold(top, f64::max) + 28.0;
     }
@@ -26,40 +26,30 @@ pub fn curves(title: &str, charts: &[Chart]) -> Figure {
 }
 
 /// One chart below `at`; returns where it ends.
-fn panel(scene: &mut Scene, at: At, width: f64, chart: &Chart) -> f64 {
-    let lines: Vec<Line<'_>> = (chart.series.iter().enumerate())
-        .map(|(index, series)| Line::new(series, index, chart.smooth))
-        .filter(|line| !line.points.is_empty())
-        .collect();
+fn panel(scene: &mut Scene, at: At, width: f64, chart: &Chart, drawn: &Lines<'_>) -> f64 {
     let percent = if chart.scale == Scale::Share { ", %" } else { "" };
     let title = font::fitted(&format!("{}{percent}", chart.title), TITLE, width);
     scene.text((at.0, at.1 + TITLE), TITLE, Anchor::Start, Tone::Ink, title);
     let mut top = at.1 + TITLE + 6.0;
+    let named = drawn.lines.iter().filter(|line| !line.points.is_empty());
     let entries: Vec<(Swatch, String)> =
-        lines.iter().map(|line| (Swatch::Line(line_of(line.index)), line.name.to_owned())).collect();
+        named.map(|line| (Swatch::Line(line_of(line.index)), line.name.to_owned())).collect();
     if entries.len() > 1 {
         top += legend(scene, (at.0, top), width, &entries);
     }
     top += 12.0;
 
-    let steps = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.step));
-    let x = Axis::of_steps(steps().min().unwrap_or(0), steps().max().unwrap_or(0));
-    let values = || {
-        let points = lines.iter().flat_map(|line| line.points.iter());
-        points.map(|point| point.value).filter(|&value| drawable(value, chart.scale))
-    };
-    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    let x = drawn.step_axis();
     let mut bottom = top + PLOT_HEIGHT + 40.0;
-    if low <= high {
-        let y = Axis::of_values(low, high, chart.scale);
-        let left = Frame::left_of(&y);
-        let frame = Frame { at: (at.0 + left, top), size: (width - left - 8.0, PLOT_HEIGHT), x: &x, y: &y };
+    if let Some(y) = &drawn.y {
+        let left = Frame::left_of(y);
+        let frame = Frame { at: (at.0 + left, top), size: (width - left - 8.0, PLOT_HEIGHT), x: &x, y };
         frame.draw(scene, "step");
-        for line in &lines {
+        for line in &drawn.lines {
             strokes(scene, &frame, line, chart.scale);
         }
     }
-    for remark in remarks(chart, &lines) {
+    for remark in remarks(chart, &drawn.lines) {
         bottom += LINE;
         scene.text(
             (at.0, bottom - 4.0),
@@ -87,7 +77,7 @@ fn strokes(scene: &mut Scene, frame: &Frame<'_>, line: &Line<'_>, scale: Scale) 
             scene.stroke(polyline(&path(&mut mean.iter().copied())), stroke);
         }
         None => {
-            if line.points.len() <= 40 {
+            if line.points.len() <= DOTTED {
                 scene.dots(raw.iter().copied().flatten(), Stroke::new(stroke.tone, 5.0));
             }
             scene.stroke(polyline(&raw), stroke);

@@ -8,7 +8,7 @@ use tiny_skia::{
 };
 
 use super::font;
-use super::scene::{At, Scene, Segment, Shape, Stroke, Theme, Tone, start_of};
+use super::scene::{Anchor, At, Scene, Segment, Shape, Stroke, Theme, Tone};
 use crate::{Picture, ReportError};
 
 /// The most pixels a side, a bound on the memory taken.
@@ -129,4 +129,13 @@ fn decoded(bytes: &[u8]) -> Option<Pixmap> {
         )?;
     }
     Some(pixmap)
+}
+/// The start of a line of text.
+fn start_of(at: At, text: &str, size: f64, anchor: Anchor) -> At {
+    let width = font::width(text, size);
+    match anchor {
+        Anchor::Start => at,
+        Anchor::Middle => (at.0 - width / 2.0, at.1),
+        Anchor::End => (at.0 - width, at.1),
+    }
 }

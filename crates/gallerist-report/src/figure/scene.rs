@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::font;
 use crate::Picture;
+use crate::chart::COLOURS;
 
 /// A place: x to the right, y down.
 pub(super) type At = (f64, f64);
@@ -25,7 +25,7 @@ pub(super) enum Tone {
 }
 
 /// Colours of lines, told apart by most colour-blind readers; the page's own.
-pub(super) const SERIES: usize = 6;
+pub(super) const SERIES: usize = COLOURS;
 /// Colours of classes.
 pub(super) const HUES: usize = 10;
 
@@ -350,16 +350,6 @@ pub(super) fn polyline(places: &[Option<At>]) -> Vec<Segment> {
         down = place.is_some();
     }
     path
-}
-
-/// The start of a line of text.
-pub(super) fn start_of(at: At, text: &str, size: f64, anchor: Anchor) -> At {
-    let width = font::width(text, size);
-    match anchor {
-        Anchor::Start => at,
-        Anchor::Middle => (at.0 - width / 2.0, at.1),
-        Anchor::End => (at.0 - width, at.1),
-    }
 }
 
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {

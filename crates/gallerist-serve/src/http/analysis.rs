@@ -277,9 +277,8 @@ impl PairParams {
     ) -> Json<PairList> {
         let distance = self.distance.unwrap_or_else(|| pairs.map_or(0.0, Pairs::near));
         let within = pairs.map_or(&[][..], |pairs| pairs.within(distance));
-        let body = |pair: &Pair| {
-            Some(PairBody { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance })
-        };
+        let body =
+            |pair: &Pair| Some(PairBody { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance });
         Json(PairList {
             state,
             distance,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::common::{CLASSES, Colours, Fixture, PER_CLASS, Running, exact_index, ids, options, shade, square};
+use crate::common::{
+    CLASSES, Colours, Fixture, PER_CLASS, Running, exact_index, ids, options, shade, square,
+};
 use gallerist_retrieval::index::{EmbeddedIndex, ItemFilter, item_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
