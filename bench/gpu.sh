@@ -18,7 +18,7 @@ done
 target=${CARGO_TARGET_DIR:-target}/release
 if [ -z "${GALLERIST:-}" ] || [ -z "${GPU_CHECK:-}" ]; then
     cargo build --release ${feature:+--features $feature}
-    cargo build --release -p gallerist-learn --example gpu_check ${feature:+--features $feature}
+    cargo build --release -p gallerist-train --example gpu_check ${feature:+--features $feature}
 fi
 exec python3 bench/gpu/run.py --gallerist "${GALLERIST:-$target/gallerist}" \
     --gpu-check "${GPU_CHECK:-$target/examples/gpu_check}" "$@"

@@ -1,4 +1,4 @@
-"""Talks with the losses of this project: `cargo bench -p gallerist-learn --bench loss -- --serve`."""
+"""Talks with the losses of this project: `cargo bench -p gallerist-loss --bench loss -- --serve`."""
 
 import json
 import os
@@ -14,7 +14,7 @@ class Service:
     """The process that answers, and a folder for the files that go between."""
 
     def __init__(self, binary=None, threads=2):
-        command = [binary] if binary else ["cargo", "bench", "-q", "-p", "gallerist-learn", "--bench", "loss", "--"]
+        command = [binary] if binary else ["cargo", "bench", "-q", "-p", "gallerist-loss", "--bench", "loss", "--"]
         environment = dict(os.environ, RAYON_NUM_THREADS=str(threads))
         self.folder = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(

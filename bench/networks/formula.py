@@ -1,4 +1,4 @@
-"""Weights and inputs by a formula of (name, index), the same in `crates/gallerist-learn/tests/networks/`.
+"""Weights and inputs by a formula of (name, index), the same in `crates/gallerist-train/tests/networks/`.
 
 So a golden file holds names, shapes and results, and no weights.
 """

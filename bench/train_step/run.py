@@ -218,7 +218,7 @@ def main():
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     known = cases()
-    command = ["cargo", "run", "-q", "--release", "-p", "gallerist-learn", "--example", "train_step", "--"]
+    command = ["cargo", "run", "-q", "--release", "-p", "gallerist-train", "--example", "train_step", "--"]
     command = [str(pathlib.Path(options.binary).resolve())] if options.binary else command
 
     sides_of_table = ["Gallerist"]

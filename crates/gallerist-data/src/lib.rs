@@ -51,7 +51,7 @@ mod image;
 mod inspect;
 mod loader;
 mod positioned;
-mod random;
+pub(crate) use gallerist_util::random;
 mod sampler;
 mod source;
 mod store;
@@ -62,7 +62,6 @@ pub use crate::error::{Broken, Error};
 pub use crate::image::Image;
 pub use crate::inspect::{Bin, Inspection, Leak, LeftOut, Split, inspect};
 pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};
-pub use crate::random::Random;
 pub use crate::sampler::classes_images::{ClassesImages, ClassesImagesConfig};
 pub use crate::sampler::hard::{HardClasses, HardClassesConfig, HardIdentities, HardIdentitiesConfig};
 pub use crate::sampler::n_group::{NGroup, NGroupConfig};
@@ -77,3 +76,4 @@ pub use crate::transform::{
     AugmentConfig, Border, CropConfig, EraseConfig, EraseFill, Fit, ImageConfig, JitterConfig, Size,
     Transform, TrimConfig, View,
 };
+pub use gallerist_util::random::Random;

@@ -5,6 +5,7 @@
 pub mod files;
 pub mod hex;
 pub mod memory;
+pub mod random;
 pub mod registry;
 pub mod simd;
 pub mod text;

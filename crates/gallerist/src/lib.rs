@@ -41,6 +41,7 @@
 //! ```
 #![recursion_limit = "256"]
 
+pub mod cli;
 pub mod measured;
 pub mod pages;
 mod pictures;
@@ -49,14 +50,17 @@ mod projector;
 mod ranking;
 
 pub use gallerist_data as data;
-pub use gallerist_learn::{
-    Error, Result, checkpoint, device, loss, memory, miner, model, network, optim, pairwise, params, train,
-    weights,
-};
+pub use gallerist_loss as loss;
+pub use gallerist_loss::{memory, miner};
 pub use gallerist_map as map;
 #[cfg(feature = "milvus")]
 pub use gallerist_milvus as milvus;
+pub use gallerist_nn as network;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
 pub use gallerist_serve as serve;
+pub use gallerist_tensor::{Error as TensorError, burn, device, pairwise, params};
+pub use gallerist_train as train;
+pub use gallerist_train::{Error, Result, checkpoint, model, optim};
+pub use gallerist_weights as weights;
 pub use projector::write_projector;

@@ -17,11 +17,11 @@
 
 use std::path::Path;
 
-use gallerist_learn::Result;
-use gallerist_learn::train::{EvaluationConfig, RunConfig, RunDirectory};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{Labelled, Plan, Report, SideInfo};
 use gallerist_retrieval::search::Metric;
+use gallerist_train::Result;
+use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory};
 
 /// The embeddings that a run is measured on, and how.
 #[derive(Clone, Debug)]

@@ -18,20 +18,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gallerist_data::{ClassOverlap, ImageSet};
-use gallerist_learn::train::log::{self, Record};
-use gallerist_learn::train::{ReportConfig, RunConfig, RunDirectory};
-use gallerist_learn::{Error, Result};
 use gallerist_report::{Chart, Hit, Metric, RankedList, RankedSection, Report, Scale, SearchPage, Series};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Evaluation, Further, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
+use gallerist_train::log::{self, Record};
+use gallerist_train::{Error, Result};
+use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
 use serde::{Deserialize, Serialize};
 
 use crate::pictures::Pictures;
 use crate::plots::{self, Source, name_of};
 use crate::ranking::Ranking;
 
-pub use gallerist_learn::train::open_test;
+pub use gallerist_train::open_test;
 
 /// Ranks of the CMC curve.
 const RANKS: usize = 50;

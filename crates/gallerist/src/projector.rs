@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gallerist_learn::train::RunDirectory;
-use gallerist_learn::{Error, Result};
 use gallerist_retrieval::write_atomically;
+use gallerist_train::RunDirectory;
+use gallerist_train::{Error, Result};
 
 use crate::pictures::sprite;
 use crate::plots::{Point, Points, Side, Source};

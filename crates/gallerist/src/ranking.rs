@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use gallerist_data::Random;
-use gallerist_learn::Result;
 use gallerist_report::{Hit, Item, Metric, RankedList, RankedSection};
 use gallerist_retrieval::eval::{self, Measure, Measured};
+use gallerist_train::Result;
 
 use crate::plots::Source;
 
@@ -172,9 +172,9 @@ pub(crate) struct Confusion<'a> {
 
 #[cfg(test)]
 mod tests {
-    use gallerist_learn::train::EvaluationConfig;
     use gallerist_retrieval::search;
     use gallerist_retrieval::{EmbeddingSet, Matrix};
+    use gallerist_train::EvaluationConfig;
 
     use super::*;
     use crate::measured::Measured;

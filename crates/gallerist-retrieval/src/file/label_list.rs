@@ -25,7 +25,8 @@ pub fn load_labels(path: impl AsRef<Path>) -> Result<Vec<String>> {
         problem,
         hint: hint.map(str::to_owned),
     };
-    let bytes = gallerist_util::files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
+    let bytes =
+        gallerist_util::files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()

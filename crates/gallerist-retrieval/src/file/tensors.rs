@@ -121,7 +121,8 @@ pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(
 }
 
 pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
-    let bytes = gallerist_util::files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
+    let bytes =
+        gallerist_util::files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
     parse(path, &bytes)
 }
 

@@ -1,8 +1,8 @@
 //! Clusters as contact sheets.
 
-use gallerist_learn::Result;
 use gallerist_report::figure::{self, Cluster, Figure};
 use gallerist_retrieval::cluster::{KMeans, kmeans};
+use gallerist_train::Result;
 
 use super::{Points, Source, fault};
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use gallerist_learn::Result;
-use gallerist_learn::train::RunDirectory;
-use gallerist_learn::train::log::{self, Record};
 use gallerist_report::Chart;
 use gallerist_report::figure::{self, Figure};
+use gallerist_train::Result;
+use gallerist_train::RunDirectory;
+use gallerist_train::log::{self, Record};
 
 use super::{fault, name_of};
 use crate::pages::charts;

@@ -1,9 +1,9 @@
 //! Distances of positive and negative pairs.
 
 use gallerist_data::Random;
-use gallerist_learn::Result;
 use gallerist_report::figure::{self, Distances, Figure};
 use gallerist_retrieval::eval::Verdict;
+use gallerist_train::Result;
 
 use super::{Source, fault, joined, measure};
 
@@ -139,8 +139,8 @@ fn pair(i: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use gallerist_learn::train::EvaluationConfig;
     use gallerist_retrieval::{EmbeddingSet, Matrix};
+    use gallerist_train::EvaluationConfig;
 
     use super::*;
     use crate::measured::Measured;

@@ -1,7 +1,6 @@
 //! Maps of the embedding space.
 
 use gallerist_data::Random;
-use gallerist_learn::{Error, Result};
 use gallerist_map::{MapError, MapMethod, Tsne, layout};
 use gallerist_report::Atlas;
 use gallerist_report::figure::{self, Figure, MapFigure};

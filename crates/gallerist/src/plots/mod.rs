@@ -29,8 +29,8 @@ mod source;
 
 use std::path::Path;
 
-use gallerist_learn::Error;
 use gallerist_retrieval::search::Metric;
+use gallerist_train::Error;
 
 pub use clusters::clusters;
 pub(crate) use curves::charts_of_runs;

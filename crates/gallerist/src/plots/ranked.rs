@@ -1,7 +1,7 @@
 //! Ranked lists.
 
-use gallerist_learn::Result;
 use gallerist_report::figure::{self, Figure};
+use gallerist_train::Result;
 
 use super::{Source, fault};
 use crate::ranking::Ranking;

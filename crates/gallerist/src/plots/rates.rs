@@ -1,8 +1,8 @@
 //! Curves over ranks: CMC, precision against recall.
 
-use gallerist_learn::Result;
 use gallerist_report::figure::{self, Cmc, Figure, PrecisionRecall};
 use gallerist_retrieval::eval::{Evaluation, Measure};
+use gallerist_train::Result;
 
 use super::{Source, joined};
 

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use gallerist_data::ImageSet;
-use gallerist_learn::train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test};
-use gallerist_learn::{Error, Result};
 use gallerist_retrieval::eval::{
     self, EvalOptions, Evaluation, Labelled, Measure, Plan, Relevance, Report, Rules, Setting, SharedLabels,
 };
 use gallerist_retrieval::labels::{self, LabelSets};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
+use gallerist_train::{Error, Result};
+use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test};
 
 use super::fault;
 use crate::measured::Measured;

@@ -1,0 +1,159 @@
+//! The ranked lists a loss looks at: every sample of the batch is a query, and its list is the batch, itself
+//! left out, and behind it the memory of earlier batches.
+
+use burn::tensor::Tensor;
+
+use super::{Labels, LossOutput, Progress, RankingLoss};
+use gallerist_tensor::pairwise::distances;
+
+/// Embeddings of earlier batches that lengthen the ranked list of every query: cross-batch memory (Wang,
+/// Zhang, Huang, Scott, "Cross-Batch Memory for Embedding Learning", CVPR 2020).
+///
+/// The memory's rows are constants and no queries. A pair of two samples of the batch stands in two lists, a
+/// pair of a sample and the memory in one; means over pairs are over the lists' entries. The paper adds a
+/// second loss, of the batch against the memory alone; here there is one loss over one list, so that rankings,
+/// hardest pairs and normalised weights are those of the whole list.
+///
+/// Where a loss's memory and time are said to grow with `n^2` or `n^3`, it is with `n (n + m)` and `n (n + m)^2`.
+///
+/// [`crate::memory::CrossBatchMemory`] keeps one in the course of training.
+#[derive(Clone, Debug)]
+pub struct Memory<'a> {
+    /// `[m, d]`, in the form in which the loss gets the batch's embeddings (normalised if they are).
+    pub embeddings: Tensor<2>,
+    /// Labels of the `m` rows.
+    pub labels: Labels<'a>,
+}
+
+/// The queries of a loss and the gallery in which each has its ranked list: the batch's `n` samples, then
+/// the memory's `m`.
+#[derive(Clone, Debug)]
+pub struct Lists<'a> {
+    embeddings: Tensor<2>,
+    labels: Labels<'a>,
+    /// Absent if empty, so that an empty memory changes no bit.
+    memory: Option<Memory<'a>>,
+}
+
+impl<'a> Lists<'a> {
+    /// The lists of a batch; an empty memory is none.
+    ///
+    /// # Panics
+    ///
+    /// If embeddings and labels disagree about their number, or the memory's embeddings and the batch's about
+    /// their dimensions.
+    pub fn new(embeddings: Tensor<2>, labels: Labels<'a>, memory: Option<Memory<'a>>) -> Self {
+        let [n, d] = embeddings.dims();
+        assert_eq!(n, labels.len(), "{n} embeddings and {} labels", labels.len());
+        let memory = memory.filter(|memory| !memory.labels.is_empty()).map(|memory| {
+            let [m, memory_d] = memory.embeddings.dims();
+            assert_eq!(m, memory.labels.len(), "a memory of {m} rows and {} labels", memory.labels.len());
+            assert_eq!(d, memory_d, "embeddings are {n} x {d}, the memory is {m} x {memory_d}");
+            let rows = memory.embeddings.without_autodiff().cast(embeddings.dtype());
+            Memory { embeddings: rows, labels: memory.labels }
+        });
+        Lists { embeddings, labels, memory }
+    }
+
+    /// Number of queries and number of samples in the gallery, the query itself included.
+    pub fn dims(&self) -> [usize; 2] {
+        [self.labels.len(), self.labels.len() + self.memory.as_ref().map_or(0, |memory| memory.labels.len())]
+    }
+
+    /// The queries, `[n, d]`, tracked.
+    pub fn embeddings(&self) -> &Tensor<2> {
+        &self.embeddings
+    }
+
+    /// The labels of the queries.
+    pub fn labels(&self) -> Labels<'a> {
+        self.labels
+    }
+
+    /// The memory, if it holds anything; its embeddings are not tracked.
+    pub fn memory(&self) -> Option<&Memory<'a>> {
+        self.memory.as_ref()
+    }
+
+    /// The gallery, `[n + m, d]`: the queries, tracked, then the memory.
+    pub fn gallery(&self) -> Tensor<2> {
+        match &self.memory {
+            Some(memory) => Tensor::cat(vec![self.embeddings.clone(), memory.embeddings.clone()], 0),
+            None => self.embeddings.clone(),
+        }
+    }
+
+    /// Distances of the queries to the gallery, `[n, n + m]`, tracked on both sides; see [`distances`].
+    pub fn distances(&self) -> Tensor<2> {
+        distances(&self.embeddings, &self.gallery())
+    }
+
+    /// Inner products of the queries and the gallery, `[n, n + m]`, tracked on both sides.
+    pub fn similarities(&self) -> Tensor<2> {
+        self.embeddings.clone().matmul(self.gallery().transpose())
+    }
+
+    /// The labels of a sample of the gallery.
+    pub(crate) fn labels_of(&self, j: usize) -> &'a [u32] {
+        match &self.memory {
+            Some(memory) if j >= self.labels.len() => memory.labels.of(j - self.labels.len()),
+            _ => self.labels.of(j),
+        }
+    }
+
+    /// Whether query `i` and sample `j` of the gallery belong together.
+    pub fn related(&self, i: usize, j: usize) -> bool {
+        share_a_label(self.labels.of(i), self.labels_of(j))
+    }
+}
+
+pub(super) fn share_a_label(a: &[u32], b: &[u32]) -> bool {
+    a.iter().any(|label| b.contains(label))
+}
+
+/// A loss that compares samples with each other, and so takes a [`Memory`]: what it does with the lists of
+/// all queries. It is a [`RankingLoss`] by that.
+///
+/// # Example: a loss of one's own
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use gallerist_loss::{Labels, Lists, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+///
+/// /// The mean distance to everything in the lists.
+/// struct Nearness;
+///
+/// impl PairLoss for Nearness {
+///     fn forward_lists(&self, lists: &Lists<'_>, _: Progress) -> LossOutput {
+///         LossOutput { value: lists.distances().mean(), queries: Queries::default() }
+///     }
+/// }
+///
+/// let x = Tensor::<2>::from_floats([[0.0, 0.0], [3.0, 4.0]], &Device::flex());
+/// let output = Nearness.forward(x, Labels::Classes(&[0, 1]), Progress::default());
+/// assert_eq!(output.value.into_scalar::<f32>(), 2.5);
+/// ```
+pub trait PairLoss {
+    /// The loss of the lists, connected to [`Lists::embeddings`].
+    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput;
+}
+
+impl<L: PairLoss> RankingLoss for L {
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+        self.forward_against(embeddings, labels, None, progress)
+    }
+
+    fn forward_against(
+        &self,
+        embeddings: Tensor<2>,
+        labels: Labels<'_>,
+        memory: Option<Memory<'_>>,
+        progress: Progress,
+    ) -> LossOutput {
+        self.forward_lists(&Lists::new(embeddings, labels, memory), progress)
+    }
+
+    fn takes_memory() -> bool {
+        true
+    }
+}

@@ -1,0 +1,160 @@
+//! What the pair, triplet and list losses share: masks over pairs, extremes and log-sums of rows that
+//! are safe where a row is empty, and gradients that are written out instead of taken from the graph.
+//!
+//! "Absent" is a mask throughout. A safe value is put in before every function that has no finite
+//! value or derivative there, because no later mask removes a NaN.
+//!
+//! A division by a number is written as a product with its inverse: the engine's derivative of
+//! `div_scalar` rounds the inverse to f32, which costs f64 embeddings half of their digits.
+
+use std::ops::Range;
+
+use burn::tensor::{Bool, Tensor, TensorData};
+
+use super::{Lists, Queries};
+use gallerist_tensor::pairwise::host;
+
+/// The positives and the negatives of every query: `[n, n + m]` masks of 0 and 1.
+#[derive(Clone)]
+pub(crate) struct Pairs {
+    pub(crate) positives: Tensor<2>,
+    pub(crate) negatives: Tensor<2>,
+}
+
+impl Pairs {
+    /// 1 at the positives of each query (itself excluded), and 1 at its negatives.
+    pub(crate) fn new(lists: &Lists<'_>) -> Self {
+        let [n, g] = lists.dims();
+        let mut positives = vec![0f32; n * g];
+        let mut negatives = vec![0f32; n * g];
+        for i in 0..n {
+            for j in (0..g).filter(|&j| j != i) {
+                let mask = if lists.related(i, j) { &mut positives } else { &mut negatives };
+                mask[i * g + j] = 1.0;
+            }
+        }
+        let like = lists.embeddings();
+        let tensor =
+            |mask: Vec<f32>| Tensor::from_data(TensorData::new(mask, [n, g]), (&like.device(), like.dtype()));
+        Pairs { positives: tensor(positives), negatives: tensor(negatives) }
+    }
+
+    /// `[n, 1]`, 1 at the queries that have both a positive and a negative.
+    pub(crate) fn both(&self) -> Tensor<2> {
+        self.positives.clone().max_dim(1) * self.negatives.clone().max_dim(1)
+    }
+
+    /// What there is to see before anything is mined.
+    pub(crate) fn queries(&self) -> Queries {
+        let positives = counts(&self.positives);
+        let none = vec![0; positives.len()];
+        Queries {
+            loss: vec![0.0; positives.len()],
+            negatives: counts(&self.negatives),
+            positives,
+            mined_positives: none.clone(),
+            mined_negatives: none,
+            ..Queries::default()
+        }
+    }
+}
+
+/// Sum of each row of a mask.
+pub(crate) fn counts(mask: &Tensor<2>) -> Vec<u32> {
+    host(&mask.clone().sum_dim(1)).iter().map(|&count| count as u32).collect()
+}
+
+/// Sum of all entries of a mask, in f64: an f32 sum stops counting at 2^24.
+pub(crate) fn total(mask: &Tensor<2>) -> f64 {
+    host(&mask.clone().sum_dim(1)).iter().sum()
+}
+
+/// A column of per-query losses on the host.
+pub(crate) fn column(values: &Tensor<2>) -> Vec<f32> {
+    host(values).iter().map(|&v| v as f32).collect()
+}
+
+/// 1 where `condition` holds, as a number type of `like`.
+pub(crate) fn indicator(condition: Tensor<2, Bool>, like: &Tensor<2>) -> Tensor<2> {
+    condition.float().cast(like.dtype())
+}
+
+/// The largest value of each row inside `mask`, `[n, 1]`; 0 without a gradient where the mask is empty.
+/// Among ties one of them carries the gradient.
+pub(crate) fn row_max(values: &Tensor<2>, mask: &Tensor<2>) -> Tensor<2> {
+    let outside = mask.clone().equal_scalar(0.0);
+    let best = values.clone().mask_fill(outside, f32::NEG_INFINITY).max_dim(1);
+    let empty = mask.clone().max_dim(1).equal_scalar(0.0);
+    best.mask_fill(empty, 0.0)
+}
+
+/// The smallest value of each row inside `mask`; see [`row_max`].
+pub(crate) fn row_min(values: &Tensor<2>, mask: &Tensor<2>) -> Tensor<2> {
+    row_max(&values.clone().neg(), mask).neg()
+}
+
+/// `log sum exp(exponent)` over each row inside `mask`, `[n, 1]`; 0 without a gradient where the mask
+/// is empty. The largest exponent is taken out first.
+pub(crate) fn log_sum_exp(exponent: &Tensor<2>, mask: &Tensor<2>) -> Tensor<2> {
+    let (largest, sum) = scaled_sum_exp(exponent, mask);
+    let empty = mask.clone().max_dim(1).equal_scalar(0.0);
+    sum.mask_fill(empty, 1.0).log() + largest
+}
+
+/// `log(1 + sum exp(exponent))` over each row inside `mask`, `[n, 1]`; 0 where the mask is empty. Small
+/// sums keep their relative precision.
+pub(crate) fn log_one_plus_sum_exp(exponent: &Tensor<2>, mask: &Tensor<2>) -> Tensor<2> {
+    let outside = mask.clone().equal_scalar(0.0);
+    let largest = row_max(&exponent.clone().detach(), mask).clamp_min(0.0);
+    let sum = (exponent.clone() - largest.clone()).mask_fill(outside, f32::NEG_INFINITY).exp().sum_dim(1);
+    // 1 + sum = exp(largest) (1 + (exp(-largest) - 1) + sum exp(e - largest)).
+    (sum + largest.clone().neg().exp().sub_scalar(1.0)).log1p() + largest
+}
+
+/// The largest exponent of each row inside `mask` (held constant, 0 where it is empty), and the sum of
+/// `exp(exponent - largest)` inside it.
+pub(crate) fn scaled_sum_exp(exponent: &Tensor<2>, mask: &Tensor<2>) -> (Tensor<2>, Tensor<2>) {
+    let outside = mask.clone().equal_scalar(0.0);
+    let largest = row_max(&exponent.clone().detach(), mask);
+    let sum = (exponent.clone() - largest.clone()).mask_fill(outside, f32::NEG_INFINITY).exp().sum_dim(1);
+    (largest, sum)
+}
+
+/// Weights `exp(exponent) / sum exp(exponent)` over each row inside `mask`, 0 elsewhere.
+pub(crate) fn row_softmax(exponent: &Tensor<2>, mask: &Tensor<2>) -> Tensor<2> {
+    let outside = mask.clone().equal_scalar(0.0);
+    let largest = row_max(&exponent.clone().detach(), mask);
+    let weights = (exponent.clone() - largest).mask_fill(outside, f32::NEG_INFINITY).exp();
+    let empty = mask.clone().max_dim(1).equal_scalar(0.0);
+    let sum = weights.clone().sum_dim(1).mask_fill(empty, 1.0);
+    weights / sum
+}
+
+/// `log(1 + exp(x))`, for any finite `x`.
+pub(crate) fn softplus(x: Tensor<2>) -> Tensor<2> {
+    let largest = x.clone().detach().clamp_min(0.0);
+    ((x - largest.clone()).exp() + largest.clone().neg().exp().sub_scalar(1.0)).log1p() + largest
+}
+
+/// `[x]_+`, with slope 0 at 0.
+pub(crate) fn hinge<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    burn::tensor::activation::relu(x)
+}
+
+/// The mean of a column over the queries of `among`, `[1]`; 0 where there is none. The column is 0
+/// outside `among`.
+pub(crate) fn mean_among(per_query: &Tensor<2>, among: &Tensor<2>) -> Tensor<1> {
+    per_query.clone().sum().mul_scalar(1.0 / total(among).max(1.0))
+}
+
+/// `value`, connected to `x` so that its derivative with respect to `x` is `gradient`.
+pub(crate) fn with_gradient(value: Tensor<1>, x: &Tensor<2>, gradient: Tensor<2>) -> Tensor<1> {
+    let path = (x.clone() * gradient.detach()).sum();
+    value.detach() + (path.clone() - path.detach())
+}
+
+/// The rows `0..n` in blocks such that a block times `per_row` stays within some 16 MiB of f32.
+pub(crate) fn row_blocks(n: usize, per_row: usize) -> impl Iterator<Item = Range<usize>> {
+    let rows = ((1 << 22) / per_row.max(1)).max(1);
+    (0..n).step_by(rows).map(move |start| start..(start + rows).min(n))
+}

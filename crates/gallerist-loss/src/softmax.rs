@@ -1,0 +1,99 @@
+//! Softmax: cross entropy of a linear classifier over the embedding (CCE).
+//!
+//! The classification baseline of the ranking papers (Schall et al. 2019 call it CCE). With the
+//! classifier's weights `w_z` and biases `b_z`:
+//!
+//! ```text
+//! L_i = -log( exp(w_y.x_i + b_y) / sum over all z of exp(w_z.x_i + b_z) )
+//! L   = mean of L_i over the batch
+//! ```
+//!
+//! **Held constant**: nothing; embeddings, weights and biases learn.
+//!
+//! # Corner cases
+//!
+//! - With one class only the loss is 0.
+//! - The gradient's `1 - p` is computed from the other classes, not by subtraction, so that it keeps its
+//!   digits where `p` is near 1; no logit overflows.
+//! - A sample with a set of labels has the mean over them; for each, the others of the set are left out of the
+//!   sum.
+//!
+//! Memory and time: `O(n classes)` and `O(n classes d)`.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::classify::{Denominator, Targets, classification};
+use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, init};
+use crate::Result;
+
+/// Parameters of [`Softmax`].
+///
+/// # Example
+///
+/// ```
+/// # use burn::tensor::{Device, Distribution, Tensor};
+/// use gallerist_loss::{Labels, LossShape, Progress, RankingLoss, SoftmaxConfig};
+///
+/// # let device = Device::flex().autodiff();
+/// # let embeddings = Tensor::<2>::random([6, 8], Distribution::Default, &device).require_grad();
+/// let shape = LossShape { classes: 3, dimensions: 8 };
+/// let loss = SoftmaxConfig { bias: false }.init(shape, 1, &device);
+/// let output = loss.forward(embeddings.clone(), Labels::Classes(&[0, 0, 1, 1, 2, 2]), Progress::default());
+/// let gradients = output.value.backward();
+/// assert_eq!(embeddings.grad(&gradients).unwrap().dims(), [6, 8]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SoftmaxConfig {
+    /// Whether each class has a bias. True as usual for a classifier.
+    pub bias: bool,
+}
+
+impl Default for SoftmaxConfig {
+    fn default() -> Self {
+        SoftmaxConfig { bias: true }
+    }
+}
+
+impl SoftmaxConfig {
+    /// The loss; weights and biases uniform within `1 / sqrt(d)`, drawn from `seed`.
+    pub fn init(&self, shape: LossShape, seed: u64, device: &Device) -> Softmax {
+        let bound = 1.0 / (shape.dimensions.max(1) as f64).sqrt();
+        let weight = init::uniform(seed, "softmax.weight", [shape.classes, shape.dimensions], bound, device);
+        let bias = self.bias.then(|| init::uniform(seed, "softmax.bias", [shape.classes], bound, device));
+        Softmax { weight, bias }
+    }
+
+    /// Checks the ranges; there is none to check.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Softmax cross entropy; see [`SoftmaxConfig`] for its parameters.
+#[derive(Module, Debug)]
+pub struct Softmax {
+    /// `[classes, d]`.
+    pub weight: Param<Tensor<2>>,
+    /// `[classes]`.
+    pub bias: Option<Param<Tensor<1>>>,
+}
+
+impl RankingLoss for Softmax {
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+        let dtype = embeddings.dtype();
+        let weight = self.weight.val().cast(dtype);
+        let targets = Targets::new(labels, weight.dims()[0], "weight", &embeddings);
+        let mut logits = embeddings.matmul(weight.transpose());
+        if let Some(bias) = &self.bias {
+            logits = logits + bias.val().cast(dtype).reshape([1, targets.total]);
+        }
+        classification(targets.pick(&logits), logits, &targets, Denominator::WithOwn)
+    }
+}

@@ -1,0 +1,251 @@
+//! `[network]` of a run file.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+
+use super::{
+    BnInceptionConfig, ConvBlocksConfig, GoogLeNetConfig, Head, InputShape, MobileNetV2Config, Network,
+    ResNetConfig, Setting, TwoConvConfig,
+};
+use crate::Result;
+
+/// `[network]` of a run file: the architecture, and what all of them have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NetworkConfig {
+    /// The network's kind and its parameters.
+    #[serde(flatten)]
+    pub architecture: Architecture,
+    /// File with the weights that training starts from ([`gallerist_weights`]); absent: weights drawn from
+    /// the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<PathBuf>,
+    /// What of batch norm stays as it is in training.
+    #[serde(skip_serializing_if = "FreezeBatchNorm::is_none")]
+    pub freeze_batch_norm: FreezeBatchNorm,
+    /// How the last linear layers begin.
+    #[serde(skip_serializing_if = "HeadInit::is_random")]
+    pub head_init: HeadInit,
+    /// Mean distance between two training images' embeddings, before any normalisation, that the last linear
+    /// layers begin with; absent: what the loss declares ([`gallerist_loss::LossConfig::initial_distance`]) with
+    /// [`HeadInit::Lda`], else as drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_distance: Option<f64>,
+}
+
+/// How the linear layers that give the embeddings begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadInit {
+    /// Drawn from the seed.
+    #[default]
+    Random,
+    /// Linear discriminant analysis of what the layer is given for the training images: whitened by its
+    /// covariance within classes, then its principal components (Mikolajczyk & Matas 2007; Radenović,
+    /// Tolias & Chum 2019, section 3.4). For layers below that have learned already.
+    Lda,
+}
+
+impl HeadInit {
+    fn is_random(&self) -> bool {
+        *self == HeadInit::Random
+    }
+}
+
+/// The networks there are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Architecture {
+    /// A stack of convolution blocks for small images.
+    ConvBlocks(ConvBlocksConfig),
+    /// Two convolutions and a linear layer, for embeddings that are drawn.
+    TwoConv(TwoConvConfig),
+    /// Residual networks of 18, 34 and 50 layers.
+    #[serde(rename = "resnet")]
+    ResNet(ResNetConfig),
+    /// GoogLeNet V2.
+    BnInception(BnInceptionConfig),
+    /// GoogLeNet V1 with batch norm.
+    #[serde(rename = "googlenet")]
+    GoogLeNet(GoogLeNetConfig),
+    /// MobileNetV2.
+    #[serde(rename = "mobilenet_v2")]
+    MobileNetV2(MobileNetV2Config),
+}
+
+impl Default for Architecture {
+    fn default() -> Self {
+        Architecture::ConvBlocks(ConvBlocksConfig::default())
+    }
+}
+
+/// What of batch norm stays as it is in training. Batch norms of new layers are never frozen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FreezeBatchNorm {
+    /// Nothing: batches are normalised by their own statistics.
+    #[default]
+    None,
+    /// The statistics: batches are normalised by the running ones, which stay. Scale and shift learn.
+    Statistics,
+    /// The statistics, the scale and the shift.
+    All,
+}
+
+impl FreezeBatchNorm {
+    fn is_none(&self) -> bool {
+        *self == FreezeBatchNorm::None
+    }
+}
+
+macro_rules! architectures {
+    ($($variant:ident($config:ty)),* $(,)?) => {
+        $(
+            impl From<$config> for Architecture {
+                fn from(config: $config) -> Self {
+                    Architecture::$variant(config)
+                }
+            }
+
+            impl From<$config> for NetworkConfig {
+                fn from(config: $config) -> Self {
+                    Architecture::from(config).into()
+                }
+            }
+        )*
+
+        impl Architecture {
+            fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+                match self {
+                    $(Architecture::$variant(config) => config.describe(setting),)*
+                }
+            }
+        }
+    };
+}
+
+architectures!(
+    ConvBlocks(ConvBlocksConfig),
+    TwoConv(TwoConvConfig),
+    ResNet(ResNetConfig),
+    BnInception(BnInceptionConfig),
+    GoogLeNet(GoogLeNetConfig),
+    MobileNetV2(MobileNetV2Config),
+);
+
+impl From<Architecture> for NetworkConfig {
+    fn from(architecture: Architecture) -> Self {
+        NetworkConfig { architecture, ..Default::default() }
+    }
+}
+
+impl Architecture {
+    /// The network's embeddings, in the order in which [`Network::forward`] returns them.
+    pub fn heads(&self) -> Vec<Head> {
+        let head = |dimensions: usize, features: usize| {
+            vec![Head::only(if dimensions > 0 { dimensions } else { features })]
+        };
+        match self {
+            Architecture::ConvBlocks(config) => vec![Head::only(config.dimensions)],
+            Architecture::TwoConv(config) => vec![Head::only(config.dimensions)],
+            Architecture::ResNet(config) => head(config.dimensions, config.features()),
+            Architecture::GoogLeNet(config) => head(config.dimensions, 1024),
+            Architecture::MobileNetV2(config) => head(config.dimensions, 1280),
+            Architecture::BnInception(config) => config
+                .heads
+                .iter()
+                .map(|of| Head { name: of.name(), ..head(config.dimensions, 1024)[0] })
+                .collect(),
+        }
+    }
+
+    /// The name in the run file.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Architecture::ConvBlocks(_) => "conv_blocks",
+            Architecture::TwoConv(_) => "two_conv",
+            Architecture::ResNet(_) => "resnet",
+            Architecture::BnInception(_) => "bn_inception",
+            Architecture::GoogLeNet(_) => "googlenet",
+            Architecture::MobileNetV2(_) => "mobilenet_v2",
+        }
+    }
+}
+
+impl NetworkConfig {
+    /// Checks the ranges of the keys that all networks have.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Value`] where a number is not finite or out of its range.
+    pub fn validate(&self) -> Result<()> {
+        match self.head_distance {
+            Some(distance) => {
+                crate::Error::require("network.head_distance".into(), distance, distance > 0.0, "above 0")
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The network with fresh weights, drawn from `seed` alone: the same on every device and for
+    /// any number of threads. The file of [`NetworkConfig::weights`] is not read;
+    /// [`gallerist_weights::load`] does that.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Value`] where the configuration does not fit the input.
+    pub fn init(&self, input: InputShape, seed: u64, device: &Device) -> Result<Network> {
+        self.architecture.describe(Setting { input, seed, device, freeze: self.freeze_batch_norm })
+    }
+
+    /// The name in the run file.
+    pub fn name(&self) -> &'static str {
+        self.architecture.name()
+    }
+
+    /// The network's embeddings, in the order in which [`Network::forward`] returns them.
+    pub fn heads(&self) -> Vec<Head> {
+        self.architecture.heads()
+    }
+
+    /// Length of all its embeddings one after the other.
+    pub fn dimensions(&self) -> usize {
+        self.heads().iter().map(|head| head.dimensions).sum()
+    }
+}
+
+/// The keys that all networks have are taken out first, so that each network can refuse the keys it
+/// does not know.
+impl<'de> Deserialize<'de> for NetworkConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Common {
+            weights: Option<PathBuf>,
+            freeze_batch_norm: FreezeBatchNorm,
+            head_init: HeadInit,
+            head_distance: Option<f64>,
+        }
+        let mut table = toml::Table::deserialize(deserializer)?;
+        let common = ["weights", "freeze_batch_norm", "head_init", "head_distance"]
+            .into_iter()
+            .filter_map(|key| table.remove_entry(key))
+            .collect::<toml::Table>();
+        let Common { weights, freeze_batch_norm, head_init, head_distance } =
+            common.try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
+        let architecture =
+            table.try_into().map_err(|e: toml::de::Error| D::Error::custom(with_common(e.message())))?;
+        Ok(NetworkConfig { architecture, weights, freeze_batch_norm, head_init, head_distance })
+    }
+}
+
+/// The message of an unknown key, with the keys that all networks have among the known ones.
+fn with_common(message: &str) -> String {
+    match message.starts_with("unknown field") {
+        true => {
+            format!("{}, `weights`, `freeze_batch_norm`, `head_init`, `head_distance`", message.trim_end())
+        }
+        false => message.into(),
+    }
+}

@@ -1,0 +1,11 @@
+//! What every crate on the tensor engine shares: devices ([`device`]), parameters by name ([`params`]) and pairwise
+//! numerics ([`pairwise`]).
+#![recursion_limit = "256"]
+
+pub mod device;
+mod error;
+pub mod pairwise;
+pub mod params;
+
+pub use burn;
+pub use error::{Error, Result};

@@ -1,0 +1,267 @@
+//! Parameters by name: collecting them, loading them, changing them.
+//!
+//! A parameter's name is its dotted path in the module, the names of enum variants left out:
+//! `blocks.0.conv.weight`, `head.weight`. Running statistics of batch norm are among them.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{DType, Tensor, TensorData};
+use gallerist_retrieval::file::write_atomically;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
+
+use crate::{Error, Result};
+
+/// The dotted path of where a traversal stands.
+#[derive(Debug, Default)]
+pub struct Path(Vec<Option<String>>);
+
+impl Path {
+    /// Enters a field or an element of a module.
+    pub fn enter(&mut self, name: &str, container: &str) {
+        self.0.push((!container.starts_with("Enum:")).then(|| name.to_string()));
+    }
+
+    /// Leaves what was entered last.
+    pub fn exit(&mut self) {
+        self.0.pop();
+    }
+
+    /// The dotted name of the current place.
+    pub fn name(&self) -> String {
+        self.0.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".")
+    }
+}
+
+/// All tensors of a module by name, in f32.
+pub fn collect<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
+    struct Collect {
+        path: Path,
+        tensors: BTreeMap<String, TensorData>,
+    }
+    impl ModuleVisitor for Collect {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.exit();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let data = param.val().detach().into_data().convert_dtype(DType::F32);
+            self.tensors.insert(self.path.name(), data);
+        }
+    }
+    let mut visitor = Collect { path: Path::default(), tensors: BTreeMap::new() };
+    module.visit(&mut visitor);
+    visitor.tensors
+}
+
+/// What [`load`] did not find in its place.
+#[derive(Debug, Default)]
+pub struct Mismatch {
+    /// Names the module has and the tensors lack.
+    pub missing: Vec<String>,
+    /// Names the tensors have and the module lacks.
+    pub unexpected: Vec<String>,
+    /// Name, shape in the module, shape among the tensors.
+    pub shapes: Vec<(String, Vec<usize>, Vec<usize>)>,
+}
+
+impl Mismatch {
+    /// Whether everything was in its place.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty() && self.shapes.is_empty()
+    }
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut lines = Vec::new();
+        if let Some(name) = self.missing.first() {
+            lines.push(format!("{} parameters are missing, the first is `{name}`", self.missing.len()));
+        }
+        if let Some(name) = self.unexpected.first() {
+            lines.push(format!("{} tensors have no place, the first is `{name}`", self.unexpected.len()));
+        }
+        if let Some((name, wanted, found)) = self.shapes.first() {
+            lines.push(format!(
+                "{} shapes differ: `{name}` is {wanted:?} here and {found:?} in the file",
+                self.shapes.len()
+            ));
+        }
+        f.write_str(&lines.join("; "))
+    }
+}
+
+/// The module with its tensors replaced by those of the same name.
+pub fn load<M: Module>(module: M, tensors: BTreeMap<String, TensorData>) -> (M, Mismatch) {
+    struct Load {
+        path: Path,
+        tensors: BTreeMap<String, TensorData>,
+        mismatch: Mismatch,
+    }
+    impl ModuleMapper for Load {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.exit();
+        }
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let name = self.path.name();
+            let Some(data) = self.tensors.remove(&name) else {
+                self.mismatch.missing.push(name);
+                return param;
+            };
+            let (wanted, found) = (param.val().dims().to_vec(), data.shape().to_vec());
+            if wanted != found {
+                self.mismatch.shapes.push((name, wanted, found));
+                return param;
+            }
+            let requires_grad = param.is_require_grad();
+            param.map(|old| Tensor::from_data(data, &old.device()).set_require_grad(requires_grad))
+        }
+    }
+    let mut mapper = Load { path: Path::default(), tensors, mismatch: Mismatch::default() };
+    let module = module.map(&mut mapper);
+    mapper.mismatch.unexpected = mapper.tensors.into_keys().collect();
+    (module, mapper.mismatch)
+}
+
+/// A tensor as safetensors wants it: f32, little endian.
+pub struct Raw<'a>(&'a TensorData, Cow<'a, [u8]>);
+
+impl<'a> Raw<'a> {
+    /// The bytes of a tensor of f32.
+    pub fn new(data: &'a TensorData) -> Self {
+        let bytes = if cfg!(target_endian = "little") {
+            Cow::Borrowed(data.as_bytes())
+        } else {
+            Cow::Owned(data.as_slice::<f32>().expect("f32").iter().flat_map(|v| v.to_le_bytes()).collect())
+        };
+        Raw(data, bytes)
+    }
+}
+
+impl View for Raw<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+    fn shape(&self) -> &[usize] {
+        self.0.shape()
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.1)
+    }
+    fn data_len(&self) -> usize {
+        self.1.len()
+    }
+}
+
+/// The values of a tensor in a safetensors file; the reason if they are not f32.
+pub fn values(name: &str, view: &TensorView<'_>) -> Result<TensorData, String> {
+    if view.dtype() != Dtype::F32 {
+        return Err(format!("tensor `{name}` is {:?}, not F32", view.dtype()));
+    }
+    let values: Vec<f32> = view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    Ok(TensorData::new(values, view.shape().to_vec()))
+}
+
+/// Writes tensors by name (of f32, as [`collect`] gives them) to a safetensors file.
+///
+/// # Errors
+///
+/// When the file cannot be written; an older one is then untouched.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::Device;
+/// use burn::module::Param;
+/// use gallerist_tensor::params;
+///
+/// #[derive(burn::module::Module, Debug)]
+/// struct Layer {
+///     weight: Param<burn::tensor::Tensor<2>>,
+/// }
+///
+/// let layer = Layer { weight: Param::from_data([[1.0, 2.0]], &Device::flex()) };
+/// let file = std::env::temp_dir().join("gallerist-doc-layer.safetensors");
+/// params::write(&file, &params::collect(&layer))?;
+/// let (layer, mismatch) = params::load(layer, params::read(&file)?);
+/// assert!(mismatch.is_empty());
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), gallerist_tensor::Error>(())
+/// ```
+pub fn write(path: &std::path::Path, tensors: &BTreeMap<String, TensorData>) -> Result<()> {
+    write_with(path, tensors, None)
+}
+
+/// [`write`] with metadata in the file's header.
+pub fn write_with(
+    path: &std::path::Path,
+    tensors: &BTreeMap<String, TensorData>,
+    metadata: Option<HashMap<String, String>>,
+) -> Result<()> {
+    let views = tensors.iter().map(|(name, data)| (name, Raw::new(data)));
+    let bytes = safetensors::serialize(views, metadata)
+        .map_err(|e| bad(path, format!("they cannot be put together: {e}")))?;
+    write_atomically(path, |file| std::io::Write::write_all(file, &bytes))?;
+    Ok(())
+}
+
+/// Reads the tensors of a safetensors file by name.
+///
+/// # Errors
+///
+/// When the file is missing, cut short, not safetensors, or holds anything but f32.
+pub fn read(path: &std::path::Path) -> Result<BTreeMap<String, TensorData>> {
+    let bytes = gallerist_retrieval::file::read_regular(path).map_err(|source| Error::Io {
+        action: "read",
+        path: path.into(),
+        source,
+    })?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|e| bad(path, format!("it is no whole safetensors file: {e}")))?;
+    file.iter()
+        .map(|(name, view)| Ok((name.to_string(), values(name, &view).map_err(|e| bad(path, e))?)))
+        .collect()
+}
+
+fn bad(path: &std::path::Path, reason: String) -> Error {
+    Error::Parameters { path: path.into(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_come_back_from_a_file_and_a_damaged_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.safetensors");
+        let tensors = BTreeMap::from([
+            ("a.b".to_string(), TensorData::new(vec![1.5f32, -0.0, f32::MIN_POSITIVE], [3, 1])),
+            ("c".to_string(), TensorData::new(Vec::<f32>::new(), [0])),
+        ]);
+        write(&file, &tensors).unwrap();
+        assert_eq!(read(&file).unwrap(), tensors);
+        let whole = std::fs::read(&file).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(&file, &whole[..length]).unwrap();
+            let error = read(&file).unwrap_err().to_string();
+            assert!(error.contains("no whole safetensors file"), "{length}: {error}");
+        }
+        assert!(read(&folder.path().join("none")).unwrap_err().to_string().starts_with("cannot read"));
+    }
+
+    #[test]
+    fn tensors_that_are_not_f32_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.safetensors");
+        let view = TensorView::new(Dtype::F64, vec![1], &[0; 8]).unwrap();
+        std::fs::write(&file, safetensors::serialize([("p", view)], None).unwrap()).unwrap();
+        assert!(read(&file).unwrap_err().to_string().contains("`p` is F64, not F32"));
+    }
+}

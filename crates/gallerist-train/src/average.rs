@@ -1,0 +1,71 @@
+//! An exponential moving average of the network's weights.
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+use burn::tensor::TensorData;
+
+use gallerist_nn::Network;
+use gallerist_tensor::params;
+
+/// Prefix, among a checkpoint's state, of the weights that are trained while the average embeds.
+const TRAINED: &str = "trained.";
+
+/// The average of the weights over the steps, running statistics of batch norm included.
+///
+/// After step `s` (from 1) every number is `a average + (1 - a) weight`, with `a` the smaller of the
+/// decay and `(1 + s) / (10 + s)`, so that the first steps, which are far off, are soon forgotten.
+#[derive(Debug)]
+pub(super) struct Average {
+    decay: f64,
+    weights: BTreeMap<String, TensorData>,
+}
+
+impl Average {
+    /// Begins with the weights as they are.
+    pub(super) fn new(decay: f64, network: &Network) -> Self {
+        Average { decay, weights: params::collect(network) }
+    }
+
+    /// Takes in the weights after step `step`, counted from 1.
+    pub(super) fn update(&mut self, step: usize, network: &Network) {
+        let keep = self.decay.min((1.0 + step as f64) / (10.0 + step as f64)) as f32;
+        for (name, now) in params::collect(network) {
+            let average = self.weights.get_mut(&name).expect("the network keeps its parameters");
+            let average = average.as_mut_slice::<f32>().expect("collected in f32");
+            let now = now.as_slice::<f32>().expect("collected in f32");
+            average
+                .iter_mut()
+                .zip(now)
+                .for_each(|(average, now)| *average += (1.0 - keep) * (now - *average));
+        }
+    }
+
+    /// `network` with the average in the place of its weights.
+    pub(super) fn network(&self, network: &Network) -> Network {
+        params::load(network.valid(), self.weights.clone()).0
+    }
+
+    /// The average, for a checkpoint's network; the weights that are trained go to its `state`.
+    pub(super) fn save(
+        &self,
+        trained: BTreeMap<String, TensorData>,
+        state: &mut BTreeMap<String, TensorData>,
+    ) -> BTreeMap<String, TensorData> {
+        state.extend(trained.into_iter().map(|(name, data)| (format!("{TRAINED}{name}"), data)));
+        self.weights.clone()
+    }
+
+    /// Takes the average from a checkpoint's `network` and puts the trained weights from its `state` there.
+    pub(super) fn restore(
+        &mut self,
+        network: &mut BTreeMap<String, TensorData>,
+        state: &mut BTreeMap<String, TensorData>,
+    ) {
+        let trained = state
+            .extract_if(.., |name, _| name.starts_with(TRAINED))
+            .map(|(name, data)| (name[TRAINED.len()..].to_string(), data))
+            .collect();
+        self.weights = std::mem::replace(network, trained);
+    }
+}

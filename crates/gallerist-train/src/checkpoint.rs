@@ -1,0 +1,261 @@
+//! Checkpoints: one safetensors file with everything a run needs to go on.
+//!
+//! Tensors: `network.NAME`, `loss.NAME` (parameters the loss learns), `optimizer.NAME` (momentum
+//! and moments), `state.NAME` (what else the training loop remembers). The file's metadata has one entry, `gallerist`, a JSON object ([`Header`]) with the step, the resolved
+//! run file, the model's fingerprint and what the training loop remembers. Random numbers need no
+//! state: every draw is a function of (seed, purpose, epoch, index).
+//!
+//! Writing is atomic: a run killed at any moment leaves the old checkpoint or the new one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use burn::tensor::TensorData;
+use gallerist_retrieval::file::write_atomically;
+use safetensors::tensor::{SafeTensors, View};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::optim::OptimizerState;
+use crate::{LossScale, RankWatch};
+use gallerist_tensor::params;
+
+use crate::{Error, Result};
+
+const FORMAT: &str = "gallerist-checkpoint-1";
+
+/// Everything in a checkpoint that is not a tensor.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Header {
+    /// Format and version of the file.
+    pub format: String,
+    /// Version of the program that wrote it.
+    pub version: String,
+    /// Steps done.
+    pub step: usize,
+    /// The resolved run file, TOML.
+    pub config: String,
+    /// Fingerprint of network and preprocessing ([`crate::model::Model::fingerprint`]).
+    pub fingerprint: String,
+    /// Channels, height and width of the network's input.
+    pub input: [usize; 3],
+    /// The best validation so far.
+    pub best: Option<Best>,
+    /// Counters of the optimiser by name.
+    pub optimizer_counters: BTreeMap<String, i64>,
+    /// Ranks of the optimiser's states by parameter name.
+    pub optimizer_ranks: BTreeMap<String, usize>,
+    /// Seconds of training so far, over all its sessions.
+    pub seconds: f64,
+    /// The kind of device that trained: `cpu`, `cuda`, `wgpu`; empty in files of earlier versions: `cpu`.
+    #[serde(default)]
+    pub device: String,
+    /// The scale of the loss, where the network computes in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
+    /// What decides whether a loss of dimensions is warned of; absent in files of earlier versions.
+    #[serde(default)]
+    pub rank_watch: RankWatch,
+}
+
+/// The best validation of a run so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// The metric's name, e.g. `map@r`.
+    pub metric: String,
+    /// Its value.
+    pub value: f64,
+    /// Steps done when it was measured.
+    pub step: usize,
+}
+
+/// A checkpoint in memory.
+#[derive(Debug, Default)]
+pub struct Checkpoint {
+    /// Step, run file, fingerprint, …
+    pub header: Header,
+    /// The network's tensors by name.
+    pub network: BTreeMap<String, TensorData>,
+    /// The loss's tensors by name.
+    pub loss: BTreeMap<String, TensorData>,
+    /// The optimiser's tensors by name.
+    pub optimizer: BTreeMap<String, TensorData>,
+    /// What else the training loop remembers, by name: class means of the sampler, the memory.
+    pub state: BTreeMap<String, TensorData>,
+}
+
+impl Checkpoint {
+    /// Writes the checkpoint, replacing an older one only when this one is whole on disk.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be written or is full; the older file is then untouched.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let header = Header {
+            format: FORMAT.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..self.header.clone()
+        };
+        let groups = [
+            ("network", &self.network),
+            ("loss", &self.loss),
+            ("optimizer", &self.optimizer),
+            ("state", &self.state),
+        ];
+        let tensors = groups.iter().flat_map(|(group, tensors)| {
+            tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), params::Raw::new(data)))
+        });
+        // One metadata entry: the map's order is not fixed, and equal checkpoints have equal bytes.
+        let json = serde_json::to_string(&header).expect("a header is plain data");
+        let metadata = HashMap::from([("gallerist".to_string(), json)]);
+        let bytes = safetensors::serialize(tensors, Some(metadata))
+            .map_err(|e| bad(path, format!("cannot be put together: {e}"), None))?;
+        write_atomically(path, |file| std::io::Write::write_all(file, &bytes))?;
+        Ok(())
+    }
+
+    /// Reads a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// When the file is missing, cut short, not safetensors, or not one of ours.
+    pub fn load(path: &Path) -> Result<Self> {
+        let bytes = gallerist_retrieval::file::read_regular(path).map_err(|source| Error::Io {
+            action: "read",
+            path: path.into(),
+            source,
+        })?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
+            let hint = "the file is damaged; use the run's other checkpoint (checkpoints/best.safetensors)";
+            bad(path, format!("it is no whole safetensors file: {e}"), Some(hint))
+        })?;
+        let header = metadata.metadata().as_ref().and_then(|m| m.get("gallerist"));
+        let header: Header = match header {
+            None => {
+                return Err(bad(
+                    path,
+                    "it has no `gallerist` entry in its metadata".into(),
+                    Some("give a checkpoint written by `gallerist train`"),
+                ));
+            }
+            Some(json) => serde_json::from_str(json)
+                .map_err(|e| bad(path, format!("its metadata cannot be read: {e}"), None))?,
+        };
+        if header.format != FORMAT {
+            let reason = format!("its format is `{}`, this program reads `{FORMAT}`", header.format);
+            return Err(bad(path, reason, Some("use the version of the program that wrote it")));
+        }
+        let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(path, e.to_string(), None))?;
+        let mut checkpoint = Checkpoint { header, ..Default::default() };
+        for (name, view) in file.iter() {
+            let data = params::values(name, &view).map_err(|e| bad(path, e, None))?;
+            let (group, rest) = name.split_once('.').unwrap_or((name, ""));
+            match group {
+                "network" => checkpoint.network.insert(rest.into(), data),
+                "loss" => checkpoint.loss.insert(rest.into(), data),
+                "optimizer" => checkpoint.optimizer.insert(rest.into(), data),
+                "state" => checkpoint.state.insert(rest.into(), data),
+                _ => return Err(bad(path, format!("tensor `{name}` belongs to no known group"), None)),
+            };
+        }
+        Ok(checkpoint)
+    }
+
+    /// The optimiser's part.
+    pub fn take_optimizer(&mut self) -> OptimizerState {
+        OptimizerState {
+            tensors: std::mem::take(&mut self.optimizer),
+            counters: self.header.optimizer_counters.clone(),
+            ranks: self.header.optimizer_ranks.clone(),
+        }
+    }
+}
+
+fn bad(path: &Path, reason: String, hint: Option<&str>) -> Error {
+    Error::Checkpoint { path: path.into(), reason, hint: hint.map(str::to_string) }
+}
+
+/// SHA-256, in hexadecimal, of tensors (names, shapes and values in the order of their names) and a
+/// description of what happens to an image before and after them.
+pub fn fingerprint(tensors: &BTreeMap<String, TensorData>, description: &str) -> String {
+    let mut hasher = Sha256::new();
+    for (name, data) in tensors {
+        hasher.update((name.len() as u64).to_le_bytes());
+        hasher.update(name);
+        hasher.update((data.shape().len() as u64).to_le_bytes());
+        for &side in data.shape().iter() {
+            hasher.update((side as u64).to_le_bytes());
+        }
+        hasher.update(params::Raw::new(data).data());
+    }
+    hasher.update(description);
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint() -> Checkpoint {
+        let tensor = |values: Vec<f32>| TensorData::new(values, [2, 1]);
+        Checkpoint {
+            header: Header {
+                step: 7,
+                config: "seed = 1".into(),
+                optimizer_ranks: [("a".to_string(), 2)].into(),
+                ..Default::default()
+            },
+            network: [("a".to_string(), tensor(vec![1.0, -2.5]))].into(),
+            optimizer: [("a.momentum.velocity".to_string(), tensor(vec![f32::MIN_POSITIVE, 3.0]))].into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_comes_back_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.safetensors");
+        checkpoint().save(&path).unwrap();
+        let back = Checkpoint::load(&path).unwrap();
+        assert_eq!(back.header.step, 7);
+        assert_eq!(back.network["a"], checkpoint().network["a"]);
+        assert_eq!(back.optimizer["a.momentum.velocity"], checkpoint().optimizer["a.momentum.velocity"]);
+        let first = std::fs::read(&path).unwrap();
+        checkpoint().save(&path).unwrap();
+        assert_eq!(first, std::fs::read(&path).unwrap(), "equal checkpoints have equal bytes");
+    }
+
+    #[test]
+    fn a_cut_or_foreign_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.safetensors");
+        checkpoint().save(&path).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for cut in [0, 4, 9, whole.len() / 2, whole.len() - 1] {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            assert!(matches!(Checkpoint::load(&path), Err(Error::Checkpoint { .. })), "cut at {cut}");
+        }
+        let foreign = safetensors::serialize(Vec::<(String, params::Raw<'_>)>::new(), None).unwrap();
+        std::fs::write(&path, foreign).unwrap();
+        assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("no `gallerist` entry"));
+    }
+
+    #[test]
+    fn the_fingerprint_depends_on_names_shapes_values_and_description() {
+        let a = checkpoint().network;
+        let mut renamed = a.clone();
+        let data = renamed.remove("a").unwrap();
+        renamed.insert("b".into(), data.clone());
+        let reshaped = BTreeMap::from([("a".to_string(), TensorData::new(vec![1.0f32, -2.5], [1, 2]))]);
+        let mut prints = vec![
+            fingerprint(&a, "x"),
+            fingerprint(&a, "y"),
+            fingerprint(&renamed, "x"),
+            fingerprint(&reshaped, "x"),
+        ];
+        assert_eq!(prints[0].len(), 64);
+        prints.sort();
+        prints.dedup();
+        assert_eq!(prints.len(), 4);
+    }
+}

@@ -1,0 +1,131 @@
+//! Where the embeddings of a batch leave the device that computed them.
+//!
+//! The network computes on the device of the run. What comes behind its outputs (losses, their parameters, cross-batch
+//! memories, miners, what the log says of a batch) is on the processor: a batch of embeddings is small, all of it needs their
+//! values on the host, ranks and near distances want products that are not rounded to TF32, and the processor's losses
+//! need no `n x n` matrix. So one copy goes each way in a step: the outputs, and their gradient.
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::{DType, Device, Tensor};
+
+use gallerist_nn::Network;
+
+/// The outputs of a network, on its device and on the processor.
+pub(super) struct Crossing {
+    /// Tracked by the network's graph; empty where the processor is the device, and one graph is enough.
+    of_network: Vec<Tensor<2>>,
+    /// What the objective sees.
+    outputs: Vec<Tensor<2>>,
+}
+
+impl Crossing {
+    /// The outputs brought to `host`, a device with gradients, as f32.
+    pub(super) fn new(outputs: Vec<Tensor<2>>, host: &Device) -> Self {
+        if outputs.iter().all(|output| output.device() == *host) {
+            return Crossing { of_network: Vec::new(), outputs };
+        }
+        Self::copied(outputs, host)
+    }
+
+    /// The outputs copied to `host`, whatever their device.
+    fn copied(outputs: Vec<Tensor<2>>, host: &Device) -> Self {
+        let bring = |output: &Tensor<2>| {
+            let data = output.clone().detach().into_data().convert_dtype(DType::F32);
+            Tensor::from_data(data, host).require_grad()
+        };
+        Crossing { outputs: outputs.iter().map(bring).collect(), of_network: outputs }
+    }
+
+    /// What the objective sees: one `[n, d]` per head.
+    pub(super) fn outputs(&self) -> &[Tensor<2>] {
+        &self.outputs
+    }
+
+    /// The gradients of `value` with respect to the network, times `scale`, and to `objective`.
+    ///
+    /// Where the processor is the device there is no scale: its gradients are f32.
+    pub(super) fn backward<M: Module>(
+        self,
+        value: Tensor<1>,
+        network: &Network,
+        objective: &M,
+        scale: f64,
+    ) -> (GradientsParams, GradientsParams) {
+        let mut gradients = value.backward();
+        if self.of_network.is_empty() {
+            assert_eq!(scale, 1.0, "a scaled loss on the processor");
+            let of_network = GradientsParams::from_module(&mut gradients, network);
+            return (of_network, GradientsParams::from_module(&mut gradients, objective));
+        }
+        let of_objective = GradientsParams::from_module(&mut gradients, objective);
+        let mut seed: Option<Tensor<1>> = None;
+        for (output, seen) in self.of_network.into_iter().zip(&self.outputs) {
+            // A head that no loss looks at has none.
+            let Some(gradient) = seen.grad(&gradients) else { continue };
+            let gradient = Tensor::<2>::from_data(gradient.into_data(), &output.device().inner());
+            // The derivative of the sum of output times constant is the constant.
+            let term = (output.cast(DType::F32) * Tensor::from_inner(gradient.mul_scalar(scale))).sum();
+            seed = Some(match seed {
+                Some(sum) => sum + term,
+                None => term,
+            });
+        }
+        let of_network = match seed {
+            Some(seed) => GradientsParams::from_module(&mut seed.backward(), network),
+            None => GradientsParams::new(),
+        };
+        (of_network, of_objective)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::module::{ModuleVisitor, Param};
+    use burn::tensor::TensorData;
+
+    use super::*;
+    use gallerist_nn::{BnInceptionConfig, InceptionHead, InputShape, NetworkConfig};
+    use gallerist_tensor::pairwise::{host, l2_normalize};
+
+    /// Gradients of a loss of two of a network's three heads, by way of a crossing.
+    fn gradients(crossing: fn(Vec<Tensor<2>>, &Device) -> Crossing, scale: f64) -> Vec<Vec<f64>> {
+        struct Collect(GradientsParams, Vec<Vec<f64>>);
+        impl ModuleVisitor for Collect {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                self.1.extend(self.0.get::<D>(param.id).map(|gradient| host(&gradient)));
+            }
+        }
+        let device = Device::flex().autodiff();
+        let heads = vec![InceptionHead::L, InceptionHead::M, InceptionHead::H];
+        let config: NetworkConfig = BnInceptionConfig { dimensions: 4, heads, ..Default::default() }.into();
+        let shape = [2, 3, 160, 160];
+        let network = config.init(InputShape { channels: 3, height: 160, width: 160 }, 1, &device).unwrap();
+        let values = (0..shape.iter().product()).map(|i: usize| (i as f32).sin()).collect::<Vec<_>>();
+        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &device);
+        let crossing = crossing(network.forward(images), &device);
+        let [first, _, last] = crossing.outputs() else { panic!("three heads") };
+        let value = l2_normalize(first.clone()).mul(l2_normalize(last.clone())).sum().reshape([1]);
+        let (of_network, of_none) = crossing.backward(value, &network, &Vec::<Network>::new(), scale);
+        assert!(of_none.is_empty());
+        let mut visitor = Collect(of_network, Vec::new());
+        network.visit(&mut visitor);
+        assert!(!visitor.1.is_empty());
+        visitor.1
+    }
+
+    #[test]
+    fn gradients_that_crossed_are_those_of_one_graph() {
+        assert_eq!(gradients(Crossing::copied, 1.0), gradients(Crossing::new, 1.0));
+    }
+
+    #[test]
+    fn a_scale_is_in_every_gradient() {
+        let plain = gradients(Crossing::new, 1.0);
+        for (scaled, plain) in
+            gradients(Crossing::copied, 1024.0).iter().flatten().zip(plain.iter().flatten())
+        {
+            assert!((scaled / 1024.0 - plain).abs() <= 1e-6 * plain.abs() + 1e-12, "{scaled} and {plain}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The run directory: its files, and who may write into it.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
+
+use super::{RunConfig, Which};
+use crate::{Error, Result};
+
+/// A run directory.
+#[derive(Clone, Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    /// Held while a run is written, so that no other process writes into it.
+    _lock: Option<Arc<File>>,
+}
+
+/// What a directory holds, from the view of a run that wants to start or to resume there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is nothing at the path, or an empty folder.
+    Empty,
+    /// A run was started and stopped before its first checkpoint: nothing was learned yet. `configured` says whether
+    /// its run file is there.
+    Begun {
+        /// Whether the run file is whole, so that the run can also be resumed.
+        configured: bool,
+    },
+    /// A run with a checkpoint to resume from.
+    Started,
+    /// A run whose last checkpoint is gone.
+    Incomplete,
+    /// Anything else: files that are not a run's, or no folder.
+    Other,
+}
+
+impl State {
+    /// Looks at `path`; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// When a folder cannot be listed.
+    ///
+    /// ```
+    /// use gallerist_train::State;
+    /// let folder = tempfile::tempdir().unwrap();
+    /// assert_eq!(State::of(folder.path())?, State::Empty);
+    /// # Ok::<(), gallerist_train::Error>(())
+    /// ```
+    pub fn of(path: &Path) -> Result<State> {
+        if !path.exists() {
+            return Ok(State::Empty);
+        }
+        if !path.is_dir() {
+            return Ok(State::Other);
+        }
+        if path.join("checkpoints").join(Which::Last.file_name()).exists() {
+            return Ok(State::Started);
+        }
+        let names = names(path)?;
+        if names.is_empty() {
+            return Ok(State::Empty);
+        }
+        let config = names.iter().any(|name| name == CONFIG);
+        let begun = |name: &String| {
+            Ok::<_, Error>(match name.as_str() {
+                CONFIG => true,
+                // A step is logged after the first checkpoint.
+                LOG => fs::metadata(path.join(LOG)).map_err(|e| io("read", path, e))?.len() == 0,
+                "checkpoints" => self::names(&path.join(name))?.iter().all(|name| is_stray(name)),
+                "tensorboard" => true,
+                name => is_stray(name),
+            })
+        };
+        let mut all = true;
+        for name in &names {
+            all &= begun(name)?;
+        }
+        Ok(match (all, config) {
+            (true, _) => State::Begun { configured: config || whole_run_file(path)?.is_some() },
+            (false, true) => State::Incomplete,
+            (false, false) => State::Other,
+        })
+    }
+}
+
+const CONFIG: &str = "config.toml";
+const GIVE: &str = "give the directory that `gallerist train` named at its end";
+const LOG: &str = "log.jsonl";
+
+fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Io { action, path: path.into(), source }
+}
+
+/// The names of what a folder holds.
+fn names(path: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(path).map_err(|e| io("read", path, e))?;
+    entries
+        .map(|entry| Ok(entry.map_err(|e| io("read", path, e))?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
+/// The temporary file of a run file that was written completely and not renamed. A run file names every key, so a
+/// part of one does not read back as the same text.
+fn whole_run_file(path: &Path) -> Result<Option<PathBuf>> {
+    let candidates =
+        names(path)?.into_iter().filter(|name| is_stray(name) && name.starts_with(".config.toml."));
+    for name in candidates {
+        let file = path.join(name);
+        let Ok(text) = gallerist_retrieval::file::read_regular_to_string(&file) else { continue };
+        if RunConfig::parse(&text, "", &[]).is_ok_and(|config| config.to_toml() == text) {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+impl RunDirectory {
+    /// Refuses a directory in which no run can be started: one that holds a run with a checkpoint, or something else.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RunDirectory`] with the reason.
+    pub fn check(path: &Path) -> Result<()> {
+        let (reason, hint) = match State::of(path)? {
+            State::Empty | State::Begun { .. } => return Ok(()),
+            State::Started => (
+                "it holds another run",
+                format!("give another --out, or go on with that run: --resume {}", path.display()),
+            ),
+            State::Incomplete => {
+                ("it holds another run, whose last checkpoint is gone", "give another --out".into())
+            }
+            State::Other if !path.is_dir() => ("it is a file", "give another --out".into()),
+            State::Other => ("it is not empty", "give another --out".into()),
+        };
+        Err(Error::RunDirectory { path: path.into(), reason: reason.into(), hint: Some(hint) })
+    }
+
+    /// Makes a new run directory and writes the resolved run file into it. A directory in which a run was stopped
+    /// before its first checkpoint is taken over.
+    ///
+    /// # Errors
+    ///
+    /// When `path` already holds something else, another process writes into it, or it cannot be made or written.
+    pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
+        Self::check(path)?;
+        fs::create_dir_all(path.join("checkpoints")).map_err(|e| io("create", path, e))?;
+        let directory = RunDirectory { path: path.into(), _lock: None }.locked()?;
+        // Another process may have started a run here before this one had the lock.
+        Self::check(path)?;
+        directory.sweep()?;
+        let text = config.to_toml();
+        write_atomically(directory.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
+        Ok(directory)
+    }
+
+    /// Opens the directory of an earlier run and sweeps what an interrupted write left behind.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run in it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let directory = RunDirectory { path: path.into(), _lock: None };
+        if !directory.config().exists() {
+            let (reason, hint) = match State::of(path)? {
+                State::Begun { .. } => (
+                    "the run was stopped before its run file was written",
+                    format!("start it again with the same command, --out {}", path.display()),
+                ),
+                _ if path.exists() => ("there is no config.toml in it", GIVE.into()),
+                _ => ("no such directory", GIVE.into()),
+            };
+            return Err(Error::RunDirectory { path: path.into(), reason: reason.into(), hint: Some(hint) });
+        }
+        directory.sweep()?;
+        Ok(directory)
+    }
+
+    /// Opens the directory of an earlier run to go on with it: [`open`](Self::open), and no other process writes into
+    /// it as long as this value is alive. A run file that a killed start has written but not renamed is put in place.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run in it, or another process writes into it.
+    pub fn open_to_write(path: &Path) -> Result<Self> {
+        let waiting = RunDirectory { path: path.into(), _lock: None };
+        if path.is_dir() && !waiting.config().exists() {
+            let locked = waiting.clone().locked()?;
+            if let Some(file) = whole_run_file(path)? {
+                fs::rename(&file, locked.config()).map_err(|e| io("rename", &file, e))?;
+            }
+        }
+        Self::open(path)?.locked()
+    }
+
+    /// Why a run cannot be resumed whose last checkpoint is gone.
+    pub(super) fn without_checkpoint(&self) -> Error {
+        let best = self.checkpoint(Which::Best);
+        let hint = best
+            .exists()
+            .then(|| format!("to go on from its best validation copy `{}` to that name", best.display()));
+        Error::Checkpoint { path: self.checkpoint(Which::Last), reason: "no such file".into(), hint }
+    }
+
+    /// Holds the directory against other writers. Where the system cannot lock folders nothing is held.
+    fn locked(self) -> Result<Self> {
+        let Ok(folder) = File::open(&self.path) else { return Ok(self) };
+        match folder.try_lock() {
+            Ok(()) => Ok(RunDirectory { _lock: Some(Arc::new(folder)), ..self }),
+            Err(TryLockError::Error(_)) => Ok(self),
+            Err(TryLockError::WouldBlock) => Err(Error::RunDirectory {
+                path: self.path,
+                reason: "another process is training into it".into(),
+                hint: Some("wait for it, or give another --out".into()),
+            }),
+        }
+    }
+
+    fn sweep(&self) -> Result<()> {
+        sweep_stray_files(&self.path)?;
+        let checkpoints = self.path.join("checkpoints");
+        if checkpoints.is_dir() {
+            sweep_stray_files(checkpoints)?;
+        }
+        Ok(())
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The resolved run file.
+    pub fn config(&self) -> PathBuf {
+        self.path.join(CONFIG)
+    }
+
+    /// The log.
+    pub fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    /// A checkpoint.
+    pub fn checkpoint(&self, which: Which) -> PathBuf {
+        self.path.join("checkpoints").join(which.file_name())
+    }
+
+    /// The test images' embeddings, where every image is compared with the others.
+    pub fn embeddings(&self) -> PathBuf {
+        self.path.join("embeddings.safetensors")
+    }
+
+    /// The queries' embeddings, where queries are compared with a gallery.
+    pub fn query(&self) -> PathBuf {
+        self.path.join("query.safetensors")
+    }
+
+    /// The gallery's embeddings, where queries are compared with a gallery.
+    pub fn gallery(&self) -> PathBuf {
+        self.path.join("gallery.safetensors")
+    }
+
+    /// The test metrics.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join("metrics.json")
+    }
+
+    /// Where the time went ([`super::Profile`]), of the last call of the run.
+    pub fn profile(&self) -> PathBuf {
+        self.path.join("profile.json")
+    }
+
+    /// The folder for TensorBoard: events, and the Embedding Projector's files.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join("tensorboard")
+    }
+
+    /// The report.
+    pub fn report(&self) -> PathBuf {
+        self.path.join("report.html")
+    }
+}

@@ -1,0 +1,60 @@
+//! Training: from a run file to a run directory.
+//!
+//! A run directory holds
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `config.toml` | the run file, resolved: every key |
+//! | `log.jsonl` | one JSON object a line: steps, validations, warnings ([`log`]) |
+//! | `checkpoints/last.safetensors` | everything needed to go on ([`crate::checkpoint`]) |
+//! | `checkpoints/best.safetensors` | the same, at the best validation |
+//! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
+//! | `query.safetensors`, `gallery.safetensors` | the same, where queries are compared with a gallery |
+//! | `metrics.json` | the test metrics |
+//! | `profile.json` | where the time went, with `log.profile` ([`profile`]) |
+
+#![recursion_limit = "256"]
+
+mod average;
+pub mod checkpoint;
+pub mod config;
+mod crossing;
+mod diagnostics;
+mod directory;
+mod error;
+mod evaluation;
+mod events;
+mod explain;
+mod head_init;
+pub mod limits;
+pub mod log;
+mod means;
+pub mod model;
+mod notices;
+mod objective;
+pub mod optim;
+mod phase;
+mod places;
+mod precision;
+pub mod profile;
+mod rank_watch;
+mod test_images;
+mod trainer;
+mod validation;
+
+pub use config::{
+    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig,
+    ValidationConfig, Which,
+};
+pub use directory::{RunDirectory, State};
+pub use error::{Error, Result};
+pub use evaluation::{NO_PROTOCOL, measures, protocol, published_protocol};
+pub use gallerist_nn::MAX_PARAMETERS;
+pub use gallerist_util::text::nearest;
+pub use objective::{LossTerm, LossTerms};
+pub use phase::Phase;
+pub use precision::{LossScale, Precision};
+pub use profile::Profile;
+pub use rank_watch::RankWatch;
+pub use test_images::{TestImages, open_test};
+pub use trainer::{Observer, Outcome, Trainer};

@@ -1,0 +1,594 @@
+//! What a run leaves behind: a network with its preprocessing, ready to embed images.
+
+mod exchange;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_data::{
+    BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
+};
+use gallerist_retrieval::file::{Source, Sources};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
+use crate::{RunConfig, RunDirectory, Which, published_protocol};
+use gallerist_nn::{Combine, HeadChoice, InputShape, Network};
+use gallerist_tensor::device::on_device;
+use gallerist_tensor::params;
+
+use crate::{Error, Result};
+
+/// A trained network with its preprocessing.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::path::Path;
+/// use gallerist_data::ImageSet;
+/// use gallerist_train::model::Model;
+///
+/// let model = Model::load(Path::new("runs/omniglot/checkpoints/best.safetensors"))?;
+/// let gallery = model.embed(ImageSet::open("photos")?, 0, &mut |done, all| eprintln!("{done}/{all}"))?;
+/// gallery.set.save("photos.safetensors")?;
+/// # Ok::<(), gallerist_train::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Model {
+    config: RunConfig,
+    input: InputShape,
+    network: Network,
+    fingerprint: String,
+    step: usize,
+    /// Whether rows have length 1, where that was asked for; `None`: as the metric wants them.
+    normalize: Option<bool>,
+    /// The metric of the embeddings that this model gave, where it is not the run's.
+    declared: Option<Metric>,
+    heads: HeadChoice,
+    places: Vec<usize>,
+    device: Device,
+}
+
+/// Embeddings of an image set, and the images that could not be read.
+#[derive(Debug)]
+pub struct Embedded {
+    /// One row per image that could be read, in the set's order.
+    pub set: EmbeddingSet,
+    /// The others; they have no row.
+    pub broken: Vec<Broken>,
+    /// Why no further decoded images were kept in the folder for them, such as a full disk.
+    pub cache_problem: Option<String>,
+}
+
+/// What a network gives for one image.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The embedding.
+    pub embedding: Vec<f32>,
+    /// The last feature maps before they are pooled, `[height, width, channels]`: what the network sees at
+    /// each place of the image.
+    pub maps: Vec<f32>,
+    /// Height, width and channels of the maps.
+    pub shape: [usize; 3],
+}
+
+/// What the fingerprint covers beside the weights: network, input, preprocessing.
+pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
+    let input = [input.channels, input.height, input.width];
+    serde_json::to_string(&(&config.network.architecture, &config.image, input)).expect("plain data")
+}
+
+impl Model {
+    pub(crate) fn new(config: RunConfig, input: InputShape, network: Network) -> Self {
+        let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
+        let heads = HeadChoice::default();
+        let places = (0..config.network.heads().len()).collect();
+        let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
+        Model {
+            config,
+            input,
+            network,
+            fingerprint,
+            step: 0,
+            normalize: None,
+            declared: None,
+            heads,
+            places,
+            device,
+        }
+    }
+
+    /// The model with its network on another device; [`Model::load`] puts it on the processor.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use gallerist_train::{device::DeviceChoice, model::Model};
+    ///
+    /// let device = DeviceChoice::Auto.open()?;
+    /// let model = Model::load(Path::new("runs/omniglot/checkpoints/best.safetensors"))?.on(device.device());
+    /// # Ok::<(), gallerist_train::Error>(())
+    /// ```
+    pub fn on(self, device: &Device) -> Self {
+        if self.device == *device {
+            return self;
+        }
+        Model { network: self.network.to_device(device), device: device.clone(), ..self }
+    }
+
+    /// The model of a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// When the file is damaged or not one of ours, or its tensors do not fit its run file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let Checkpoint { header, network: tensors, .. } = Checkpoint::load(path)?;
+        let bad = |reason: String| Error::Checkpoint { path: path.into(), reason, hint: None };
+        let config = RunConfig::parse(&header.config, "in the checkpoint", &[])?;
+        let [channels, height, width] = header.input;
+        let input = InputShape { channels, height, width };
+        let network = config.network.init(input, 0, &Device::flex())?;
+        let (network, mismatch) = params::load(network, tensors);
+        if !mismatch.is_empty() {
+            return Err(bad(mismatch.to_string()));
+        }
+        let model = Model { step: header.step, ..Model::new(config, input, network.valid()) };
+        if model.fingerprint != header.fingerprint {
+            return Err(bad("its tensors do not give the fingerprint it names; the file is damaged".into()));
+        }
+        let heads = model.config.evaluation.head_choice();
+        model.with_heads(heads)
+    }
+
+    /// Embeddings made of these heads instead of those of the run file's `[evaluation.heads]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for a head that the network does not have.
+    pub fn with_heads(mut self, heads: HeadChoice) -> Result<Self> {
+        self.places = heads.places(&self.config.network.heads())?;
+        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
+        self.fingerprint = format!("{base}{}", heads.mark());
+        self.heads = heads;
+        Ok(self)
+    }
+
+    /// The model as it gave the embeddings that carry `fingerprint` and declare `metric`, if it is this model that
+    /// gave them: with the heads they were made of, and with rows of the same length. Embeddings that declare no
+    /// metric have length 1.
+    pub fn that_gave(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
+        let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
+        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
+        if base != wanted {
+            return None;
+        }
+        Some(Model { declared: Some(metric.unwrap_or_default()), ..self.with_heads(heads).ok()? })
+    }
+
+    /// The model of a run.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run in the directory, or as for [`Model::load`].
+    pub fn open(run: &Path, which: Which) -> Result<Self> {
+        let directory = RunDirectory::open(run)?;
+        let path = directory.checkpoint(which);
+        if !path.exists() {
+            let hint = match which {
+                Which::Best => "the run was not finished; go on with --resume, or use --checkpoint last",
+                Which::Last => "the run has not begun",
+            };
+            return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
+        }
+        let mut model = Model::load(&path)?;
+        // The run file finds its images after the run was moved; the checkpoint names their old place.
+        model.config.data = RunConfig::load(&directory.config(), &[])?.data;
+        Ok(model)
+    }
+
+    /// Rows of length 1 (`true`), or as the network gives them, whatever the run's [metric](Self::metric).
+    pub fn normalized(mut self, normalize: bool) -> Self {
+        self.normalize = Some(normalize);
+        self
+    }
+
+    /// How the embeddings are to be compared, which every file of them names: as the run
+    /// [declares](RunConfig::metric); rows that were [scaled](Self::normalized) on demand, by the cosine.
+    pub fn metric(&self) -> Metric {
+        let scaled = self.normalize == Some(true) || self.heads.combine == Combine::NormalizeThenConcat;
+        if scaled { Metric::Cosine } else { self.declared.unwrap_or_else(|| self.config.metric()) }
+    }
+
+    /// Whether rows have length 1.
+    fn normalizes(&self) -> bool {
+        self.normalize.unwrap_or_else(|| self.metric() == Metric::Cosine)
+    }
+
+    /// Decoded images kept and found again in this folder, which is made if it is not there, instead of in the run
+    /// file's `data.cache_folder`; `None`: nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the folder cannot be made.
+    pub fn with_cache(mut self, folder: Option<&Path>) -> Result<Self> {
+        if let Some(folder) = folder {
+            let failed = |source| Error::Io { action: "create", path: folder.into(), source };
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        self.config.data.cache_folder = folder.map(Path::to_owned);
+        Ok(self)
+    }
+
+    /// SHA-256 over weights, network and preprocessing, 64 hexadecimal digits, and a mark such as
+    /// `@L+M` where not all heads make the embedding: equal fingerprints mean comparable embeddings.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Steps the model was trained for.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The run file the model was trained with.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    /// Embeds a set of images, decoding on `threads` threads (0: one per core).
+    ///
+    /// `progress` is called with the images done and all images. An image that cannot be read is
+    /// reported in [`Embedded::broken`] and has no row.
+    ///
+    /// Decoded images are kept in the run file's `data.cache_folder`, where that folder is there, or in the one of
+    /// [`with_cache`](Self::with_cache); the embeddings are the same, to the bit. See
+    /// [`ImageStore::with_disk_cache`].
+    ///
+    /// # Errors
+    ///
+    /// When no image can be read, or the folder for decoded images cannot be used.
+    pub fn embed(
+        &self,
+        images: ImageSet,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Embedded> {
+        let transform = Transform::evaluation(&self.config.image)?;
+        let mut store = ImageStore::new(Arc::new(images), transform, 0);
+        // A run may have been copied from where its folder is.
+        if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
+            store = store.with_disk_cache(folder)?;
+        }
+        self.embed_store(&Arc::new(store), threads, &mut |done, all| {
+            progress(done, all);
+            Ok(())
+        })
+    }
+
+    /// The embedding of one decoded image, and the network's last feature maps.
+    ///
+    /// The embedding is the one [`embed`](Self::embed) gives, up to the rounding of a batch of one, where the
+    /// image was decoded at full size. The maps are of the image alone, also where the embedding is a mean
+    /// over views.
+    ///
+    /// # Errors
+    ///
+    /// When the run file's `[image]` is not valid.
+    pub fn see(&self, image: Image) -> Result<Seen> {
+        let transform = Transform::evaluation(&self.config.image)?;
+        let [channels, height, width] = transform.shape();
+        let mut values = vec![0.0; transform.views() * transform.tensor_len()];
+        // Evaluation draws nothing.
+        transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
+        let shape = [transform.views(), channels, height, width];
+        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
+        let (outputs, maps) = self.network.forward_with_maps(images);
+        let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
+        let embedding = self.heads.embed(outputs, &self.places, self.normalizes());
+        let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
+        let [_, height, width, channels] = maps.dims();
+        let host = |data: TensorData| data.try_into_vec::<f32>().expect("a network computes in f32");
+        Ok(Seen {
+            embedding: host(embedding.into_data()),
+            maps: host(maps.into_data()),
+            shape: [height, width, channels],
+        })
+    }
+
+    pub(crate) fn embed_store(
+        &self,
+        store: &Arc<ImageStore>,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize) -> Result<()>,
+    ) -> Result<Embedded> {
+        Ok(self.embed_with_items(store, threads, progress)?.0)
+    }
+
+    /// The same, with the index of the image of each row.
+    pub(crate) fn embed_with_items(
+        &self,
+        store: &Arc<ImageStore>,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize) -> Result<()>,
+    ) -> Result<(Embedded, Vec<u32>)> {
+        let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
+        let set = store.set();
+        let pick = |of: &dyn Fn(usize) -> String| items.iter().map(|&i| of(i as usize)).collect::<Vec<_>>();
+        let set = EmbeddingSet {
+            embeddings,
+            labels: set.labels().map(|ids| pick(&|i| set.class_names()[ids[i] as usize].clone())),
+            paths: Some(pick(&|i| set.path(i).to_string())),
+            cameras: set.cameras().map(|cameras| pick(&|i| cameras[i].clone())),
+            model: Some(self.fingerprint.clone()),
+            source: Some(set.name().to_string()),
+            sources: Some(sources(set, &items)),
+            run: None,
+            metric: Some(self.metric()),
+            protocol: set.layout().and_then(published_protocol).map(str::to_owned),
+        };
+        let cache_problem = store.disk_problem().map(ToString::to_string);
+        Ok((Embedded { set, broken, cache_problem }, items))
+    }
+
+    /// Images that are embedded at once, each of them `views` tensors: as many as the run file's `[evaluation]` says or
+    /// has memory for. For another number the embeddings differ by rounding only; the same number gives the same bits.
+    pub fn images_at_once(&self, views: usize) -> usize {
+        const MOST: usize = 256;
+        let EvaluationConfig { batch_size, memory_mib, .. } = self.config.evaluation;
+        let tensors = match (batch_size, memory_mib) {
+            (0, memory_mib) => {
+                let on_processor = self.device == Device::flex();
+                let memory_mib = match memory_mib {
+                    0 if on_processor => MEMORY_PER_THREAD_MIB.saturating_mul(rayon::current_num_threads()),
+                    0 => MEMORY_OF_GPU_MIB,
+                    given => given,
+                };
+                (memory_mib.saturating_mul(1 << 20) / self.network.bytes_per_image()).min(MOST)
+            }
+            (given, _) => given,
+        };
+        // As many tensors at once, whether an image is one or ten of them.
+        (tensors / views).max(1)
+    }
+
+    /// The embeddings alone, with the index of the image of each row. An error of `progress` ends it.
+    pub(crate) fn embed_items(
+        &self,
+        store: &Arc<ImageStore>,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize) -> Result<()>,
+    ) -> Result<EmbeddedItems> {
+        let set = store.set();
+        let device = self.device.clone();
+        let mut rows: Vec<f32> = Vec::new();
+        let mut items: Vec<u32> = Vec::with_capacity(set.len());
+        let mut broken = Vec::new();
+        let plan = BatchPlan::in_order(set.len(), self.images_at_once(store.transform().views()));
+        for batch in Loader::new(store.clone(), plan, LoaderOptions::evaluation(resolved(threads)))? {
+            let batch = batch?;
+            broken.extend(batch.broken.iter().cloned());
+            if !batch.items.is_empty() {
+                let shape = batch.shape();
+                let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
+                let outputs = on_device(&device, || self.network.forward(images));
+                let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
+                let embeddings = self.heads.embed(outputs, &self.places, self.normalizes());
+                rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
+                items.extend(&batch.items);
+            }
+            progress(items.len() + broken.len(), set.len())?;
+        }
+        if items.is_empty() {
+            let first = broken.first().map_or("there is none".into(), ToString::to_string);
+            return Err(Error::NoImages { count: set.len(), origin: set.name().into(), first });
+        }
+        let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
+        Ok(EmbeddedItems { embeddings, items, broken })
+    }
+}
+
+/// The source of each of these images.
+fn sources(set: &ImageSet, items: &[u32]) -> Sources {
+    let list = (0..set.sources()).map(|source| Source {
+        images: Some(Source::name_of(set.source_path(source))),
+        ..Source::at(set.source_root(source))
+    });
+    let places = items.iter().map(|&i| Some(set.source(i as usize)));
+    Sources::new(list.collect(), places).expect("every image is of a source of the set")
+}
+
+/// The mean of each image's rows, `[n * views, d]` to `[n, d]`.
+fn mean_of_views(rows: Tensor<2>, views: usize) -> Tensor<2> {
+    let [n, d] = rows.dims();
+    match views {
+        1 => rows,
+        views => rows.reshape([n / views, views, d]).mean_dim(1).reshape([n / views, d]),
+    }
+}
+
+/// Embeddings of the images of a store that could be read.
+pub(crate) struct EmbeddedItems {
+    pub(crate) embeddings: Matrix,
+    /// Per row the index of its image.
+    pub(crate) items: Vec<u32>,
+    pub(crate) broken: Vec<Broken>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A colour bitmap of 4 x 4 pixels, brighter to the right or to the left.
+    fn bitmap(mirrored: bool) -> Vec<u8> {
+        let mut file = b"BM".to_vec();
+        for word in [54 + 48u32, 0, 54, 40, 4, 4, 24 << 16 | 1, 0, 48, 0, 0, 0, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        for y in 0..4u8 {
+            for x in 0..4u8 {
+                let x = if mirrored { 3 - x } else { x };
+                file.extend([x * 60, y * 50, x * y * 20]);
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn an_image_that_is_seen_has_the_embedding_of_its_file() {
+        let text = "[image]\nsize = 4\nflip_average = true\n\
+                    [network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3";
+        let config = RunConfig::parse(text, "a test", &[]).unwrap();
+        let input = InputShape { channels: 3, height: 4, width: 4 };
+        let network = config.network.init(input, 1, &Device::flex()).unwrap();
+        let model = Model::new(config, input, network.valid());
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("1.bmp"), bitmap(false)).unwrap();
+        let images = ImageSet::open(folder.path()).unwrap();
+        let seen = model.see(images.decode(0).unwrap()).unwrap();
+        let [height, width, channels] = seen.shape;
+        assert_eq!((channels, seen.maps.len()), (6, height * width * channels));
+        let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
+        for (seen, embedded) in seen.embedding.iter().zip(embedded.row(0)) {
+            assert!((seen - embedded).abs() < 1e-6, "{seen} is seen, {embedded} is embedded");
+        }
+    }
+
+    #[test]
+    fn embeddings_with_kept_images_are_those_without_and_those_of_the_files_as_they_are() {
+        let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let cache = cache.path().join("new");
+        let model = |cache_folder: Option<&Path>| {
+            let text = "[image]\nsize = 4\n[network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3";
+            let mut config = RunConfig::parse(text, "a test", &[]).unwrap();
+            config.data.cache_folder = cache_folder.map(Path::to_owned);
+            let input = InputShape { channels: 3, height: 4, width: 4 };
+            let network = config.network.init(input, 1, &Device::flex()).unwrap();
+            Model::new(config, input, network.valid())
+        };
+        let embed = |model: &Model| {
+            let embedded = model.embed(ImageSet::open(folder.path()).unwrap(), 1, &mut |_, _| ()).unwrap();
+            assert!(embedded.cache_problem.is_none() && embedded.broken.is_empty());
+            embedded.set.embeddings.as_slice().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
+        let kept = || std::fs::read_dir(&cache).map_or(0, Iterator::count);
+        for (name, mirrored) in [("1.bmp", false), ("2.bmp", true)] {
+            std::fs::write(folder.path().join(name), bitmap(mirrored)).unwrap();
+        }
+        let wanted = embed(&model(None));
+        assert_eq!(embed(&model(Some(&cache))), wanted);
+        assert_eq!(kept(), 0, "the folder of a run that is not there is not made");
+        let chosen = model(None).with_cache(Some(&cache)).unwrap();
+        assert_eq!((embed(&chosen), kept()), (wanted.clone(), 1));
+        let of_run = model(Some(&cache));
+        assert_eq!(embed(&of_run), wanted);
+        // A file that has changed, and is as long as before, is not.
+        let file = folder.path().join("2.bmp");
+        std::fs::write(&file, bitmap(false)).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        let changed = embed(&of_run);
+        assert_eq!((&changed[..3], &changed[3..]), (&wanted[..3], &wanted[..3]));
+        let without = model(Some(&cache)).with_cache(None).unwrap();
+        assert_eq!(embed(&without), changed);
+        // A folder that cannot be made.
+        let error = model(None).with_cache(Some(&folder.path().join("1.bmp/below"))).unwrap_err();
+        assert!(error.to_string().contains("1.bmp"), "{error}");
+    }
+
+    #[test]
+    fn embeddings_differ_by_rounding_only_for_any_number_of_images_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for image in 0..9u8 {
+            let mut file = bitmap(image % 2 == 0);
+            file[54..]
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, v)| *v = v.wrapping_add(image.wrapping_mul(i as u8)));
+            std::fs::write(folder.path().join(format!("{image}.bmp")), file).unwrap();
+        }
+        for network in [
+            "kind = \"conv_blocks\"\nchannels = [6, 20]\ndimensions = 3",
+            "kind = \"mobilenet_v2\"\ndimensions = 8",
+            "kind = \"resnet\"\ndepth = 18\ndimensions = 8",
+        ] {
+            let rows = |setting: &str| {
+                let text = format!("[image]\nsize = 32\n[network]\n{network}\n[evaluation]\n{setting}");
+                let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+                let input = InputShape { channels: 3, height: 32, width: 32 };
+                let model = Model::new(
+                    config.clone(),
+                    input,
+                    config.network.init(input, 1, &Device::flex()).unwrap(),
+                );
+                let images = ImageSet::open(folder.path()).unwrap();
+                let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
+                embedded.as_slice().to_vec()
+            };
+            let chosen = rows("");
+            assert_eq!(rows(""), chosen, "{network}: the same number gives the same bits");
+            // A batch of one image is multiplied in another order. Rows have length 1.
+            for at_once in [1, 2, 4, 9] {
+                let found = rows(&format!("batch_size = {at_once}"));
+                let off = found.iter().zip(&chosen).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(found.len() == chosen.len() && off < 1e-5, "{at_once} at once: {off:e}, {network}");
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_images_are_embedded_at_once_as_memory_has_room_for() {
+        let model = |text: &str| {
+            let network = "[network]\nkind = \"mobilenet_v2\"\ndimensions = 8\n[evaluation]";
+            let config = RunConfig::parse(&format!("{network}\n{text}"), "a test", &[]).unwrap();
+            let input = InputShape { channels: 3, height: 224, width: 224 };
+            Model::new(config.clone(), input, config.network.init(input, 1, &Device::flex()).unwrap())
+        };
+        // An image, 96 maps of 112 x 112, and the 96 maps of 56 x 56 that are made of them.
+        let bytes = 4 * (3 * 224 * 224 + 96 * 112 * 112 + 96 * 56 * 56);
+        assert_eq!(model("").network.bytes_per_image(), bytes);
+        let at_once = |text: &str, views: usize| model(text).images_at_once(views);
+        assert_eq!(at_once("memory_mib = 128", 1), (128 << 20) / bytes);
+        assert_eq!(at_once("memory_mib = 128", 10), 2);
+        assert_eq!(at_once("memory_mib = 1", 1), 1);
+        assert_eq!(at_once("memory_mib = 1000000", 1), 256);
+        assert_eq!(at_once("batch_size = 64\nmemory_mib = 1", 1), 64);
+        let threads = rayon::current_num_threads();
+        assert_eq!(at_once("", 1), ((threads * MEMORY_PER_THREAD_MIB) << 20) / bytes);
+    }
+
+    #[test]
+    fn outputs_for_an_image_and_its_mirror_image_are_averaged() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mirrored) in [("1.bmp", false), ("2.bmp", true)] {
+            std::fs::write(folder.path().join(name), bitmap(mirrored)).unwrap();
+        }
+        let rows = |flip_average: bool| {
+            let text = format!(
+                "[image]\nsize = 4\nflip_average = {flip_average}\n\
+                 [network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3"
+            );
+            let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+            let input = InputShape { channels: 3, height: 4, width: 4 };
+            let network = config.network.init(input, 1, &Device::flex()).unwrap();
+            let model = Model::new(config, input, network).normalized(false);
+            let images = ImageSet::open(folder.path()).unwrap();
+            model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings
+        };
+        let (plain, averaged) = (rows(false), rows(true));
+        assert_eq!((averaged.rows(), averaged.cols()), (2, plain.cols()));
+        let mut apart = 0.0f32;
+        for j in 0..plain.cols() {
+            let mean = (plain.row(0)[j] + plain.row(1)[j]) / 2.0;
+            apart = apart.max((plain.row(0)[j] - plain.row(1)[j]).abs());
+            for i in 0..2 {
+                assert!((averaged.row(i)[j] - mean).abs() < 1e-5, "row {i}, dimension {j}");
+            }
+        }
+        assert!(apart > 1e-3, "the network tells the two apart");
+    }
+}

@@ -1,0 +1,99 @@
+//! A model from a file of weights, without training; a model for other programs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::tensor::Device;
+use gallerist_data::Transform;
+
+use super::{Model, description};
+use crate::checkpoint::{Checkpoint, Header};
+use crate::{RunConfig, RunDirectory, Which};
+use gallerist_nn::InputShape;
+use gallerist_tensor::params;
+use gallerist_weights::{self as weights, OnnxOptions, Report, Weights};
+
+use crate::Result;
+
+impl Model {
+    /// The network of a run file with the weights of a file, as it is before any training. New layers have
+    /// the weights of the run file's seed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`weights::load`], and where the run file does not fit its images' size.
+    pub fn from_weights(config: &RunConfig, weights: Weights) -> Result<(Self, Report)> {
+        let [channels, height, width] = Transform::evaluation(&config.image)?.shape();
+        let input = InputShape { channels, height, width };
+        let network = config.network.init(input, config.train.seed, &Device::flex())?;
+        let (network, report) = weights::load(network, weights)?;
+        let model = Model::new(config.clone(), input, network).with_heads(config.evaluation.head_choice())?;
+        Ok((model, report))
+    }
+
+    /// Makes a run directory of the model, so that everything that works on a run works on it. There
+    /// is nothing to go on with.
+    ///
+    /// # Errors
+    ///
+    /// When the directory holds something already or cannot be written.
+    pub fn save_run(&self, directory: &Path) -> Result<RunDirectory> {
+        let config = self.config.located_from(directory);
+        let directory = RunDirectory::create(directory, &config)?;
+        let network = params::collect(&self.network);
+        let header = Header {
+            step: self.step,
+            config: config.to_toml(),
+            fingerprint: crate::checkpoint::fingerprint(&network, &description(&self.config, self.input)),
+            input: [self.input.channels, self.input.height, self.input.width],
+            ..Header::default()
+        };
+        let checkpoint = Checkpoint { header, network, ..Default::default() };
+        for which in [Which::Last, Which::Best] {
+            checkpoint.save(&directory.checkpoint(which))?;
+        }
+        Ok(directory)
+    }
+
+    /// Writes the network's tensors with PyTorch's names, as safetensors.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn export_safetensors(&self, path: &Path) -> Result<()> {
+        Ok(weights::save_safetensors(&self.network, path, self.about())?)
+    }
+
+    /// Writes the model as ONNX: from prepared images to the embeddings that [`Model::embed`] gives.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn export_onnx(&self, path: &Path) -> Result<()> {
+        let options = OnnxOptions {
+            input: self.input,
+            heads: self.heads.clone(),
+            places: self.places.clone(),
+            normalize: self.normalizes(),
+            metadata: self.about(),
+        };
+        Ok(weights::save_onnx(&self.network, path, &options)?)
+    }
+
+    /// What a reader of an exported file needs to know beside the tensors.
+    fn about(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            ("format".into(), "gallerist-model".into()),
+            ("fingerprint".into(), self.fingerprint.clone()),
+            ("network".into(), json(&self.config.network.architecture)),
+            ("image".into(), json(&self.config.image)),
+            ("heads".into(), json(&self.heads)),
+            ("normalized".into(), self.normalizes().to_string()),
+            ("metric".into(), self.metric().name().into()),
+        ])
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("plain data")
+}

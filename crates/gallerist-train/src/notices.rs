@@ -1,0 +1,133 @@
+//! What a user should be told of a run file before the first step.
+
+use gallerist_data::{Image, ImageSet};
+
+use super::RunConfig;
+use gallerist_nn::Network;
+use gallerist_weights::Preprocessing;
+
+/// Images looked at for colours.
+const LOOKED_AT: usize = 8;
+
+/// The warnings, each with the key to change.
+pub(super) fn of_start(config: &RunConfig, network: &Network, images: &ImageSet) -> Vec<String> {
+    let mut notices = Vec::new();
+    let (size, stride) = (config.image.size, network.total_stride());
+    if size.height.min(size.width) < stride {
+        notices.push(format!(
+            "images of {size} pixels are smaller than the stride of {} ({stride} pixels): its last feature maps see \
+             nothing but borders; use an image.size of {} or more",
+            config.network.name(),
+            2 * stride
+        ));
+    }
+    let known = config.network.weights.as_ref().and_then(|path| {
+        Preprocessing::of_weights(path, config.network.name()).filter(|known| known.differs(&config.image))
+    });
+    if let Some(known) = known {
+        notices.push(format!(
+            "the weights were trained on other values of pixels: {known}; the run file has {}; leave image.channels, mean, \
+             std, range, bgr and invert out to take the weights'",
+            Preprocessing::from(&config.image)
+        ));
+    }
+    if config.image.channels == 1 {
+        let step = (images.len() / LOOKED_AT).max(1);
+        let drawn = (0..images.len()).step_by(step).take(LOOKED_AT);
+        let decoded: Vec<Image> = drawn.filter_map(|i| images.decode(i).ok()).collect();
+        let coloured = decoded.iter().filter(|image| is_coloured(image)).count();
+        if coloured > 0 {
+            notices.push(format!(
+                "{coloured} of {} training images looked at are in colour, and the network sees shades of grey \
+                 (image.channels = 1); use image.channels = 3",
+                decoded.len()
+            ));
+        }
+    }
+    notices
+}
+
+/// Whether at least one pixel in a hundred has a colour. Scans of drawings have a little of it.
+fn is_coloured(image: &Image) -> bool {
+    const APART: u8 = 24;
+    if image.channels() != 3 {
+        return false;
+    }
+    let coloured = |pixel: &&[u8]| {
+        let (least, most) = (pixel.iter().min(), pixel.iter().max());
+        most.zip(least).is_some_and(|(most, least)| most - least > APART)
+    };
+    let pixels = image.pixels();
+    100 * pixels.chunks_exact(3).filter(coloured).count() > pixels.len() / 3
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+    use gallerist_nn::InputShape;
+
+    /// Four images of 64 x 64, of this colour.
+    fn images(folder: &std::path::Path, colour: [u8; 3]) -> ImageSet {
+        for class in ["a", "b"] {
+            std::fs::create_dir_all(folder.join(class)).unwrap();
+            for number in 0..2 {
+                // A bitmap of 24 bits a pixel.
+                let mut file = b"BM".to_vec();
+                let bytes = 64 * 64 * 3;
+                for word in [54 + bytes, 0, 54, 40, 64, 64, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
+                    file.extend(word.to_le_bytes());
+                }
+                (0..64 * 64).for_each(|_| file.extend(colour));
+                std::fs::write(folder.join(class).join(format!("{number}.bmp")), file).unwrap();
+            }
+        }
+        ImageSet::open(folder).unwrap()
+    }
+
+    fn notices(settings: &[&str], images: &ImageSet) -> Vec<String> {
+        let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
+        let config = RunConfig::parse("", "a test", &settings).unwrap();
+        let size = config.image.size;
+        let input = InputShape { channels: config.image.channels, height: size.height, width: size.width };
+        let network = config.network.init(input, 1, &Device::flex()).unwrap();
+        of_start(&config, &network, images)
+    }
+
+    #[test]
+    fn images_smaller_than_the_networks_stride_are_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = images(folder.path(), [90, 90, 90]);
+        for (network, small, stride) in [("mobilenet_v2", 16, 32), ("googlenet", 31, 32), ("resnet", 16, 32)]
+        {
+            let kind = format!("network.kind={network}");
+            let warned = |side: usize| notices(&[&kind, &format!("image.size={side}")], &images);
+            let found = warned(small);
+            assert!(
+                found.len() == 1 && found[0].contains(&format!("({stride} pixels)")),
+                "{network}: {found:?}"
+            );
+            assert!(warned(64).is_empty(), "{network}");
+        }
+        assert_eq!(notices(&["network.kind=mobilenet_v2", "image.size=8"], &images).len(), 1);
+        // Blocks leave their pooling out on small images.
+        assert!(notices(&["network.channels=[4, 4, 4, 4]", "image.size=8"], &images).is_empty());
+    }
+
+    #[test]
+    fn a_network_of_one_channel_on_colour_photographs_is_warned_of() {
+        let (colour, grey) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let colour = images(colour.path(), [200, 90, 40]);
+        let grey = images(grey.path(), [90, 92, 91]);
+        let small = |channels: &str| ["network.channels=[4]", "image.size=16", channels].map(str::to_string);
+        let of = |channels: &str, images: &ImageSet| {
+            let settings = small(channels);
+            notices(&settings.each_ref().map(|s| s.as_str()), images)
+        };
+        let found = of("image.channels=1", &colour);
+        assert!(found.len() == 1 && found[0].contains("image.channels = 3"), "{found:?}");
+        assert!(of("image.channels=1", &grey).is_empty());
+        assert!(of("image.channels=3", &colour).is_empty());
+    }
+}

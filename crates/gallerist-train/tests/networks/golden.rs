@@ -1,0 +1,245 @@
+//! Outputs and gradients equal PyTorch's in f64, for weights by a formula.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_nn::{
+    BnInceptionConfig, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
+    MobileNetV2Config, Network, NetworkConfig, ResNetConfig,
+};
+use gallerist_weights::{self as weights, Report, Weights};
+use serde::Deserialize;
+
+use crate::formula;
+
+#[derive(Deserialize)]
+pub(crate) struct Golden {
+    tensors: BTreeMap<String, Vec<usize>>,
+    input: [usize; 4],
+    evaluation: Vec<Vec<f64>>,
+    #[serde(default)]
+    training: Vec<Vec<f64>>,
+    #[serde(default)]
+    gradient_norms: BTreeMap<String, f64>,
+    /// How far the outputs move with the tensors by a part in a million, of the largest.
+    #[serde(default)]
+    off: f64,
+    /// How far the norms of the gradients move then, at most, of each.
+    #[serde(default)]
+    gradients_off: f64,
+}
+
+impl Golden {
+    pub(crate) fn read(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/networks/{name}.json"));
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    pub(crate) fn network(&self, config: impl Into<NetworkConfig>, device: &Device) -> (Network, Report) {
+        let [_, channels, height, width] = self.input;
+        let network = config.into().init(InputShape { channels, height, width }, 7, device).unwrap();
+        let tensors = self.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));
+        let (network, report) =
+            weights::load(network, Weights { tensors: tensors.collect(), ..Default::default() }).unwrap();
+        assert_eq!(report.refused, []);
+        assert_eq!(report.missing, []);
+        assert_eq!(report.loaded.len() + report.folded.len(), self.tensors.len());
+        (network, report)
+    }
+
+    fn images(&self, device: &Device) -> Tensor<4> {
+        let values = formula::unit("input", self.input.iter().product());
+        let values: Vec<f32> = values.into_iter().map(|u| (2.0 * u - 1.0) as f32).collect();
+        Tensor::from_data(TensorData::new(values, self.input), device)
+    }
+}
+
+fn assert_close(found: &Tensor<2>, wanted: &[f64], tolerance: f64, what: &str) {
+    let found = found.clone().detach().into_data().convert::<f64>().try_into_vec::<f64>().unwrap();
+    assert_eq!(found.len(), wanted.len(), "{what}");
+    let scale = wanted.iter().fold(0.0, |max: f64, w| max.max(w.abs()));
+    let worst = found.iter().zip(wanted).map(|(f, w)| (f - w).abs()).fold(0.0, f64::max) / scale;
+    assert!(worst <= tolerance, "{what}: off by {worst:.1e} of the largest value");
+}
+
+/// Norm of every gradient by the parameter's name in PyTorch.
+fn gradient_norms(network: &Network, gradients: &GradientsParams) -> BTreeMap<String, f64> {
+    struct Norms<'a> {
+        path: Vec<String>,
+        gradients: &'a GradientsParams,
+        norms: BTreeMap<String, f64>,
+    }
+    impl ModuleVisitor for Norms<'_> {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.push(if container.starts_with("Enum:") { String::new() } else { name.into() });
+        }
+        fn exit_module(&mut self, _: &str, _: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(gradient) = self.gradients.get::<D>(param.id) {
+                let path: Vec<&str> =
+                    self.path.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+                let name = path.join(".").replace("gamma", "weight").replace("beta", "bias");
+                self.norms.insert(name, gradient.square().sum().into_scalar::<f64>().sqrt());
+            }
+        }
+    }
+    let mut visitor = Norms { path: Vec::new(), gradients, norms: BTreeMap::new() };
+    network.visit(&mut visitor);
+    visitor.norms
+}
+
+fn check(name: &str, config: impl Into<NetworkConfig>) {
+    let golden = Golden::read(name);
+    let device = Device::flex().autodiff();
+    let config = config.into();
+    let (network, _) = golden.network(config.clone(), &device);
+    let images = golden.images(&device);
+
+    let outputs = network.valid().forward(golden.images(&Device::flex()));
+    assert_eq!(outputs.len(), config.heads().len());
+    for (i, (found, wanted)) in outputs.iter().zip(&golden.evaluation).enumerate() {
+        assert_eq!(found.dims(), [golden.input[0], config.heads()[i].dimensions]);
+        assert_close(found, wanted, 1e-5, &format!("{name}, head {i}, evaluation"));
+    }
+    let outputs = network.forward(images);
+    let mut loss = Tensor::<1>::zeros([1], &device);
+    for (i, (found, wanted)) in outputs.iter().zip(&golden.training).enumerate() {
+        let tolerance = 1e-5 + 2.0 * golden.off;
+        assert_close(found, wanted, tolerance, &format!("{name}, head {i}, training"));
+        let [n, d] = found.dims();
+        let cotangent = formula::unit("cotangent", n * d).into_iter().map(|u| (2.0 * u - 1.0) as f32);
+        let cotangent = TensorData::new(cotangent.collect::<Vec<_>>(), [n, d]);
+        loss = loss + (found.clone() * Tensor::from_data(cotangent, &device)).sum();
+    }
+    let gradients = GradientsParams::from_grads(loss.backward(), &network);
+    let found = gradient_norms(&network, &gradients);
+    assert_eq!(found.keys().collect::<Vec<_>>(), golden.gradient_norms.keys().collect::<Vec<_>>());
+    let largest = golden.gradient_norms.values().fold(0.0, |max: f64, v| max.max(*v));
+    // A value that rounding carries across 0 before a ReLU, or past its neighbour in a window, moves a
+    // gradient by a step: hence the floor.
+    let tolerance = 2e-3 + 2.0 * golden.gradients_off;
+    for (parameter, wanted) in &golden.gradient_norms {
+        let off = (found[parameter] - wanted).abs();
+        assert!(
+            off <= tolerance * wanted + 1e-6 * largest,
+            "{name}, gradient of {parameter}: {} instead of {wanted}",
+            found[parameter]
+        );
+    }
+}
+
+#[test]
+fn resnet_18_equals_torchvisions() {
+    check("resnet18", ResNetConfig { depth: 18, dimensions: 32, ..Default::default() });
+}
+
+#[test]
+fn resnet_34_with_generalised_mean_equals_pytorchs() {
+    check(
+        "resnet34-gem",
+        ResNetConfig { depth: 34, pool: GlobalPool::Gem, dimensions: 16, ..Default::default() },
+    );
+}
+
+#[test]
+fn resnet_50_with_the_head_of_the_soft_ranking_threshold_equals_pytorchs() {
+    check("resnet50-srt", resnet_50_srt());
+}
+
+#[test]
+fn resnet_50_with_a_normalised_hidden_layer_equals_pytorchs() {
+    let config = ResNetConfig {
+        depth: 50,
+        pool: GlobalPool::Max,
+        hidden: 64,
+        hidden_norm: true,
+        dimensions: 32,
+        ..Default::default()
+    };
+    check("resnet50-trinet", config);
+}
+
+#[test]
+fn mobilenet_v2_equals_torchvisions() {
+    check("mobilenet_v2", MobileNetV2Config { dimensions: 32, ..Default::default() });
+}
+
+#[test]
+fn googlenet_equals_torchvisions() {
+    check("googlenet", GoogLeNetConfig { dimensions: 32, ..Default::default() });
+}
+
+pub(crate) fn resnet_50_srt() -> ResNetConfig {
+    ResNetConfig { depth: 50, pool: GlobalPool::Max, hidden: 1024, dimensions: 128, ..Default::default() }
+}
+
+const HEADS: [InceptionHead; 3] = [InceptionHead::L, InceptionHead::M, InceptionHead::H];
+
+pub(crate) fn inception(dimensions: usize) -> BnInceptionConfig {
+    BnInceptionConfig { heads: HEADS.to_vec(), dimensions, ..Default::default() }
+}
+
+#[test]
+fn bn_inception_with_three_heads_equals_pytorchs() {
+    check("bn_inception", inception(32));
+}
+
+#[test]
+fn biases_of_convolutions_are_folded_into_the_running_means() {
+    let golden = Golden::read("bn_inception-biases");
+    let device = Device::flex();
+    let (network, report) = golden.network(inception(16), &device);
+    assert_eq!(report.folded.len(), 69);
+    assert!(report.folded.contains(&"inception_3a_1x1.bias".to_string()));
+    let outputs = network.forward(golden.images(&device));
+    for (found, wanted) in outputs.iter().zip(&golden.evaluation) {
+        assert_close(found, wanted, 1e-5, "with biases");
+    }
+}
+
+#[test]
+fn a_network_of_one_head_gives_what_the_network_of_three_gives_there() {
+    let golden = Golden::read("bn_inception");
+    let device = Device::flex();
+    for (i, head) in HEADS.into_iter().enumerate() {
+        let [_, channels, height, width] = golden.input;
+        let config = NetworkConfig::from(BnInceptionConfig { heads: vec![head], ..inception(32) });
+        let network = config.init(InputShape { channels, height, width }, 7, &device).unwrap();
+        let tensors = golden.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));
+        let weights = Weights { tensors: tensors.collect(), ..Default::default() };
+        let (network, report) = weights::load(network, weights).unwrap();
+        assert!(report.missing.is_empty() && !report.refused.is_empty());
+        let output = network.forward(golden.images(&device)).remove(0);
+        assert_close(&output, &golden.evaluation[i], 1e-5, head.name());
+    }
+}
+
+#[test]
+fn frozen_batch_norm_gives_the_outputs_of_evaluation_and_keeps_its_statistics() {
+    let golden = Golden::read("resnet18");
+    let device = Device::flex().autodiff();
+    for (freeze, moving) in [(FreezeBatchNorm::Statistics, true), (FreezeBatchNorm::All, false)] {
+        let config = NetworkConfig {
+            freeze_batch_norm: freeze,
+            ..ResNetConfig { depth: 18, dimensions: 32, ..Default::default() }.into()
+        };
+        let (network, _) = golden.network(config, &device);
+        let before = gallerist_tensor::params::collect(&network);
+        let output = network.forward(golden.images(&device)).remove(0);
+        assert_close(&output, &golden.evaluation[0], 1e-5, "frozen");
+        let gradients = GradientsParams::from_grads(output.square().sum().backward(), &network);
+        let norms = gradient_norms(&network, &gradients);
+        assert_eq!(norms.contains_key("bn1.weight"), moving);
+        assert_eq!(norms.contains_key("layer4.1.bn2.bias"), moving);
+        assert!(norms["conv1.weight"] > 0.0);
+        let after = gallerist_tensor::params::collect(&network);
+        for name in ["bn1.running_mean", "bn1.running_var"] {
+            assert_eq!(before[name], after[name], "{name}");
+        }
+    }
+}

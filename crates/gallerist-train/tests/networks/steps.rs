@@ -1,0 +1,72 @@
+//! Ten training steps give PyTorch's losses (fixtures/networks/steps.json, written by bench/networks/steps.py).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_nn::{MobileNetV2Config, NetworkConfig};
+use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
+use serde::Deserialize;
+
+use crate::formula;
+use crate::golden::{Golden, inception, resnet_50_srt};
+
+#[derive(Deserialize)]
+struct Steps {
+    input: [usize; 4],
+    learning_rate: f64,
+    losses: Vec<f64>,
+    /// How far each loss moves, relative to itself, when the weights move by a part in ten million.
+    off: Vec<f64>,
+}
+
+fn symmetric<const D: usize>(name: &str, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let values = formula::unit(name, shape.iter().product()).into_iter().map(|u| (2.0 * u - 1.0) as f32);
+    Tensor::from_data(TensorData::new(values.collect::<Vec<f32>>(), shape), device)
+}
+
+fn check(name: &str, config: impl Into<NetworkConfig>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/networks/steps.json");
+    let mut all: BTreeMap<String, Steps> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let golden = all.remove(name).unwrap();
+    let device = Device::flex().autodiff();
+    let (mut network, _) = Golden::read(name).network(config, &device);
+    let mut optimizer = Optimizer::new(&OptimizerConfig { momentum: 0.9, ..Default::default() });
+    let mut found = Vec::new();
+    for step in 0..golden.losses.len() {
+        let outputs = network.forward(symmetric(&format!("input {step}"), golden.input, &device));
+        let distances = outputs.into_iter().map(|y| {
+            let target = symmetric("target", y.dims(), &device);
+            (y - target).powi_scalar(2).mean()
+        });
+        let loss = distances.reduce(|sum, loss| sum + loss).unwrap();
+        let gradients = GradientsParams::from_grads(loss.backward(), &network);
+        network = optimizer.step(golden.learning_rate, Part::Network, network, gradients);
+        found.push(loss.into_scalar::<f64>());
+    }
+    for (step, ((found, wanted), off)) in found.iter().zip(&golden.losses).zip(&golden.off).enumerate() {
+        // A step rounds a few dozen times where the fixture's trials move the weights once.
+        let tolerance = 1e-5 + 30.0 * off;
+        assert!(
+            (found - wanted).abs() <= tolerance * wanted,
+            "{name}, step {}: a loss of {found} instead of {wanted}, more than {tolerance:.0e} off",
+            step + 1
+        );
+    }
+}
+
+#[test]
+fn resnet_50_takes_pytorchs_steps() {
+    check("resnet50-srt", resnet_50_srt());
+}
+
+#[test]
+fn mobilenet_v2_takes_pytorchs_steps() {
+    check("mobilenet_v2", MobileNetV2Config { dimensions: 32, ..Default::default() });
+}
+
+#[test]
+fn bn_inception_takes_pytorchs_steps() {
+    check("bn_inception", inception(32));
+}

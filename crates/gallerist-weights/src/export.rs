@@ -1,0 +1,39 @@
+//! A network's tensors with PyTorch's names.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use burn::tensor::TensorData;
+
+use super::{Names, transposed};
+use gallerist_nn::Network;
+use gallerist_tensor::params;
+
+use crate::Result;
+
+/// All tensors of a network with PyTorch's names and shapes: what `load_state_dict` takes there.
+///
+/// Linear weights are `[outputs, inputs]`. The running variance is the biased one.
+pub fn to_pytorch(network: &Network) -> BTreeMap<String, TensorData> {
+    let mut tensors = params::collect(network);
+    let slots = network.slots();
+    let named = slots.iter().map(|slot| {
+        let data = tensors.remove(&slot.path()).expect("slots and parameters have the same names");
+        let data = match slot.shape[..] {
+            [inputs, outputs] if slot.linear => transposed(&data, inputs, outputs),
+            _ => data,
+        };
+        (Names::PyTorch.of(slot), data)
+    });
+    named.collect()
+}
+
+/// Writes a network as safetensors with PyTorch's names; `metadata` goes into the file's header.
+///
+/// # Errors
+///
+/// When the file cannot be written; an older one is then untouched.
+pub fn save_safetensors(network: &Network, path: &Path, metadata: BTreeMap<String, String>) -> Result<()> {
+    let metadata: HashMap<String, String> = metadata.into_iter().collect();
+    Ok(params::write_with(path, &to_pytorch(network), (!metadata.is_empty()).then_some(metadata))?)
+}

@@ -1,0 +1,247 @@
+//! Weights from files, and into files for other programs.
+//!
+//! [`read`] takes safetensors, PyTorch's `.pth` and `.pt` (without executing what is in them) and our own
+//! checkpoints. [`load`] puts their tensors into a network and says what became of each. Names are
+//! torchvision's, those of the `bn_inception` and MXNet `mobilenetv2` weights in circulation, and our own;
+//! what stands before all of them (`module.`, `backbone.`) is ignored.
+//!
+//! [`save_safetensors`] and [`save_onnx`] write a network for other programs, [`fetch`] gets the public
+//! weights of [`SOURCES`].
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use burn::tensor::Device;
+//! use gallerist_nn::{InputShape, NetworkConfig, ResNetConfig};
+//! use gallerist_weights;
+//!
+//! let config = NetworkConfig::from(ResNetConfig::default());
+//! let network = config.init(InputShape { channels: 3, height: 224, width: 224 }, 1, &Device::flex())?;
+//! let (network, report) = weights::load(network, weights::read(Path::new("resnet50-11ad3fa6.pth"))?)?;
+//! println!("{report}");
+//! # Ok::<(), gallerist_weights::Error>(())
+//! ```
+
+#![recursion_limit = "256"]
+
+mod error;
+mod export;
+mod fetch;
+mod file;
+mod http;
+mod names;
+mod onnx;
+mod pickle;
+mod preprocessing;
+mod protobuf;
+mod pytorch;
+mod sources;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use burn::tensor::TensorData;
+
+pub use export::{save_safetensors, to_pytorch};
+pub use fetch::{Fetched, fetch};
+pub use file::{CHECKPOINT_FORMAT, read};
+pub use names::Names;
+pub use onnx::{OnnxOptions, save_onnx};
+pub use preprocessing::{Preprocessing, layout_of};
+pub use sources::{BN_INCEPTION, Images, SOURCES, Source};
+
+use gallerist_nn::Network;
+use gallerist_nn::graph::{Op, Slot};
+use gallerist_tensor::params;
+
+pub use error::{Error, Result};
+
+/// The tensors of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Weights {
+    /// Where they come from.
+    pub path: PathBuf,
+    /// Floating-point tensors by name, in f32.
+    pub tensors: BTreeMap<String, TensorData>,
+    /// Other tensors (counters): name, type and shape.
+    pub others: Vec<(String, String, Vec<usize>)>,
+    /// Whether they are of our own checkpoint, with our own names.
+    pub ours: bool,
+}
+
+/// What became of the tensors of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Tensors of the network that have their values from the file: name in the network, name in the file.
+    pub loaded: Vec<(String, String)>,
+    /// Tensors of new layers that the file lacks; they keep their fresh values.
+    pub missing: Vec<(String, Vec<usize>)>,
+    /// Tensors of the file that the network does not take: name, shape, reason.
+    pub refused: Vec<(String, Vec<usize>, &'static str)>,
+    /// Biases of convolutions that were folded into the running mean of the batch norm behind them.
+    pub folded: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tensors loaded", self.loaded.len())?;
+        if !self.folded.is_empty() {
+            write!(f, ", {} biases folded into running means", self.folded.len())?;
+        }
+        let list = |names: &mut dyn Iterator<Item = &String>| {
+            let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+            match names.len() {
+                0..=4 => names.join(", "),
+                n => format!("{}, … and {} more", names[..3].join(", "), n - 3),
+            }
+        };
+        if !self.missing.is_empty() {
+            let names = list(&mut self.missing.iter().map(|(name, _)| name));
+            write!(f, ", {} new ({names})", self.missing.len())?;
+        }
+        if !self.refused.is_empty() {
+            let names = list(&mut self.refused.iter().map(|(name, ..)| name));
+            write!(f, ", {} not taken ({names})", self.refused.len())?;
+        }
+        Ok(())
+    }
+}
+
+fn bad(path: &Path, reason: String, hint: Option<String>) -> Error {
+    Error::Weights { path: path.into(), reason, hint }
+}
+
+/// The network with the tensors of a file.
+///
+/// Embedding heads, and auxiliary classifiers on the way to them, may be absent or of another shape; they
+/// then keep their fresh values. A bias of a convolution that has none here is folded into the running
+/// mean of the batch norm behind it, which gives the same outputs.
+///
+/// # Errors
+///
+/// [`Error::Weights`] where a tensor of the network's body is not in the file (weights of another network), or
+/// has another shape there, naming both.
+pub fn load(network: Network, weights: Weights) -> Result<(Network, Report)> {
+    let Weights { path, mut tensors, ours, .. } = weights;
+    let keys: BTreeSet<&str> = tensors.keys().map(String::as_str).collect();
+    let (naming, names) = names::in_file(&network, &keys, ours);
+    let mut report = Report::default();
+    let mut found: BTreeMap<String, TensorData> = BTreeMap::new();
+    let mut absent: Vec<String> = Vec::new();
+    let slots = network.slots();
+    for (slot, name) in slots.iter().zip(&names) {
+        let here = slot.path();
+        let Some(data) = tensors.remove(name) else {
+            match Network::may_be_new(&here) {
+                true => report.missing.push((here, slot.shape.clone())),
+                false => absent.push(name.clone()),
+            }
+            continue;
+        };
+        let shape = data.shape().to_vec();
+        match fit(data, slot, naming) {
+            Some(data) => {
+                found.insert(here.clone(), data);
+                report.loaded.push((here, name.clone()));
+            }
+            None if Network::may_be_new(&here) => {
+                report.missing.push((here, slot.shape.clone()));
+                report.refused.push((name.clone(), shape, "a new layer has another shape"));
+            }
+            None => {
+                let wanted = if slot.linear && naming.transposes() {
+                    slot.shape.iter().rev().copied().collect()
+                } else {
+                    slot.shape.clone()
+                };
+                let reason = format!("`{name}` is {shape:?} in the file, the network's is {wanted:?}");
+                return Err(bad(&path, reason, Some("choose the [network] that the weights are of".into())));
+            }
+        }
+    }
+    if let Some(first) = absent.first() {
+        let reason = format!(
+            "{} of the network's {} tensors are not in the file, the first is `{first}`",
+            absent.len(),
+            slots.len()
+        );
+        let keys: Vec<&str> = tensors.keys().map(String::as_str).collect();
+        let hint = match tensors.keys().next() {
+            _ if 2 * absent.len() < slots.len() => {
+                "the others are there: the file is incomplete, or of a variant of this network".into()
+            }
+            _ if let Some((whose, network)) = preprocessing::identify(&keys) => {
+                format!("its names are {whose}: use the [network] {network}")
+            }
+            Some(key) => {
+                format!(
+                    "it has `{key}`, {:?}: these are weights of another network",
+                    tensors[key].shape().to_vec()
+                )
+            }
+            None => "these are weights of another network".into(),
+        };
+        return Err(bad(&path, reason, Some(hint)));
+    }
+    fold_biases(&network, &slots, &names, &mut tensors, &mut found, &mut report);
+    let others = tensors
+        .into_iter()
+        .map(|(name, data)| (name, data.shape().to_vec(), "the network has no such tensor"));
+    report.refused.extend(others);
+    drop(slots);
+    let (network, mismatch) = params::load(network, found);
+    assert!(
+        mismatch.shapes.is_empty() && mismatch.unexpected.is_empty(),
+        "slots and parameters have the same names and shapes: {mismatch}"
+    );
+    Ok((network, report))
+}
+
+/// The tensor as the network has it, where its shape can be that.
+fn fit(data: TensorData, slot: &Slot<'_>, naming: Names) -> Option<TensorData> {
+    let shape = data.shape().to_vec();
+    if slot.linear && slot.field == "weight" && naming.transposes() {
+        let [outputs, inputs] = shape[..] else { return None };
+        return (slot.shape == [inputs, outputs]).then(|| transposed(&data, outputs, inputs));
+    }
+    // Old PyTorch files have `[1, c]` for the vectors of a batch norm.
+    let squeezed = shape.len() == 2 && shape[0] == 1 && slot.shape == shape[1..];
+    (shape == slot.shape || squeezed).then(|| TensorData::new(values(&data).to_vec(), slot.shape.clone()))
+}
+
+pub(crate) fn values(data: &TensorData) -> &[f32] {
+    data.as_slice::<f32>().expect("weights are f32")
+}
+
+/// `[rows, columns]` to `[columns, rows]`.
+pub(crate) fn transposed(data: &TensorData, rows: usize, columns: usize) -> TensorData {
+    let from = values(data);
+    let to: Vec<f32> = (0..rows * columns).map(|i| from[i % rows * columns + i / rows]).collect();
+    TensorData::new(to, [columns, rows])
+}
+
+/// Folds the biases that the file has and the network lacks: `(x + b) - m = x - (m - b)`.
+fn fold_biases(
+    network: &Network,
+    slots: &[Slot<'_>],
+    names: &[String],
+    tensors: &mut BTreeMap<String, TensorData>,
+    found: &mut BTreeMap<String, TensorData>,
+    report: &mut Report,
+) {
+    for (slot, name) in slots.iter().zip(names) {
+        let Op::Conv(conv) = &network.steps[slot.step].op else { continue };
+        let Some(bias) = name.strip_suffix("weight").map(|layer| format!("{layer}bias")) else { continue };
+        if conv.bias.is_some() || tensors.get(&bias).is_none_or(|data| data.shape()[..] != slot.shape[..1]) {
+            continue;
+        }
+        let behind = network.steps.iter().find(|step| step.inputs == [slot.step]);
+        let Some(norm) = behind.filter(|step| matches!(step.op, Op::Norm(_))) else { continue };
+        let Some(mean) = found.get_mut(&format!("{}.running_mean", norm.name)) else { continue };
+        let data = tensors.remove(&bias).expect("looked at above");
+        let folded = values(mean).iter().zip(values(&data)).map(|(mean, bias)| mean - bias).collect();
+        *mean = TensorData::new(folded, slot.shape[..1].to_vec());
+        report.folded.push(bias);
+    }
+}

@@ -1,0 +1,292 @@
+//! A network as an ONNX model (operator set 13), for any program that runs such models.
+//!
+//! Input `images`, `[batch, channels, height, width]`, prepared as the run file's `[image]` says; output
+//! `embedding`, `[batch, dimensions]`. Batch norm works with its running statistics.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::tensor::TensorData;
+use gallerist_retrieval::file::write_atomically;
+
+use super::protobuf::Message;
+use super::values;
+use gallerist_nn::graph::{FixedKind, Op};
+use gallerist_nn::layers::{Activation, Gem, Pool};
+use gallerist_nn::{Combine, HeadChoice, InputShape, Network};
+use gallerist_tensor::params;
+
+use crate::Result;
+
+const OPERATORS: i64 = 13;
+/// The version of the file format that came with these operators.
+const FORMAT: i64 = 7;
+const FLOAT: i64 = 1;
+
+/// What an ONNX model gives, and what is said about it.
+#[derive(Clone, Debug)]
+pub struct OnnxOptions {
+    /// Size of the images it is made for.
+    pub input: InputShape,
+    /// How the heads become one row.
+    pub heads: HeadChoice,
+    /// Their places among the network's ([`HeadChoice::places`]).
+    pub places: Vec<usize>,
+    /// Whether rows are scaled to length 1.
+    pub normalize: bool,
+    /// Entries of the model's metadata.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Writes a network as an ONNX model.
+///
+/// # Errors
+///
+/// When the file cannot be written; an older one is then untouched.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::Device;
+/// use gallerist_nn::{HeadChoice, InputShape, NetworkConfig, ResNetConfig};
+/// use gallerist_weights::{OnnxOptions, save_onnx};
+///
+/// let config = NetworkConfig::from(ResNetConfig { depth: 18, ..Default::default() });
+/// let input = InputShape { channels: 3, height: 64, width: 64 };
+/// let network = config.init(input, 1, &Device::flex())?;
+/// let heads = HeadChoice::default();
+/// let places = heads.places(&config.heads())?;
+/// let options = OnnxOptions { input, heads, places, normalize: true, metadata: Default::default() };
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("model.onnx");
+/// save_onnx(&network, &path, &options)?;
+/// # Ok::<(), gallerist_weights::Error>(())
+/// ```
+pub fn save_onnx(network: &Network, path: &Path, options: &OnnxOptions) -> Result<()> {
+    let bytes = model(network, options).into_bytes();
+    write_atomically(path, |file| file.write_all(&bytes))?;
+    Ok(())
+}
+
+/// An attribute of an operation.
+enum Attribute<'a> {
+    Int(&'a str, i64),
+    Ints(&'a str, Vec<i64>),
+    Float(&'a str, f64),
+}
+
+impl Attribute<'_> {
+    fn message(self) -> Message {
+        let named = |name: &str, kind: i64| Message::default().text(1, name).int(20, kind);
+        match self {
+            Attribute::Float(name, value) => named(name, 1).float(2, value as f32),
+            Attribute::Int(name, value) => named(name, 2).int(3, value),
+            Attribute::Ints(name, all) => named(name, 7).all(all, |message, value| message.int(8, value)),
+        }
+    }
+}
+
+/// Sides of square windows.
+fn windows(size: usize, stride: usize, padding: usize) -> Vec<Attribute<'static>> {
+    vec![
+        Attribute::Ints("kernel_shape", vec![size as i64; 2]),
+        Attribute::Ints("strides", vec![stride as i64; 2]),
+        Attribute::Ints("pads", vec![padding as i64; 4]),
+    ]
+}
+
+struct Graph {
+    nodes: Vec<Message>,
+    constants: Vec<Message>,
+    tensors: BTreeMap<String, TensorData>,
+}
+
+impl Graph {
+    fn node(&mut self, kind: &str, inputs: &[&str], output: &str, attributes: Vec<Attribute<'_>>) -> String {
+        let message = Message::default()
+            .all(inputs, |message, input| message.text(1, input))
+            .text(2, output)
+            .text(3, output)
+            .text(4, kind)
+            .all(attributes, |message, attribute| message.message(5, attribute.message()));
+        self.nodes.push(message);
+        output.to_string()
+    }
+
+    fn constant(&mut self, name: &str, shape: &[usize], values: &[f32]) -> String {
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensor = Message::default()
+            .all(shape, |message, &side| message.int(1, side as i64))
+            .int(2, FLOAT)
+            .text(8, name)
+            .bytes(9, &raw);
+        self.constants.push(tensor);
+        name.to_string()
+    }
+
+    /// A parameter of the network as a constant of its name.
+    fn parameter(&mut self, layer: &str, field: &str) -> String {
+        let name = format!("{layer}.{field}");
+        let data = self.tensors.remove(&name).expect("the step has the parameter");
+        self.constant(&name, &data.shape().to_vec(), values(&data))
+    }
+
+    fn activation(&mut self, kind: Activation, x: &str, output: &str) -> String {
+        match kind {
+            Activation::None => x.to_string(),
+            Activation::Relu => self.node("Relu", &[x], output, vec![]),
+            Activation::Relu6 => {
+                let low = self.constant(&format!("{output}.low"), &[], &[0.0]);
+                let high = self.constant(&format!("{output}.high"), &[], &[6.0]);
+                self.node("Clip", &[x, &low, &high], output, vec![])
+            }
+        }
+    }
+
+    fn max_pool(&mut self, pool: Pool, x: &str, output: &str) -> String {
+        let mut attributes = windows(pool.size, pool.stride, pool.padding);
+        attributes.push(Attribute::Int("ceil_mode", pool.ceil.into()));
+        self.node("MaxPool", &[x], output, attributes)
+    }
+
+    fn average_pool(&mut self, pool: Pool, x: &str, output: &str) -> String {
+        let mut attributes = windows(pool.size, pool.stride, pool.padding);
+        attributes.push(Attribute::Int("ceil_mode", pool.ceil.into()));
+        // Zeros of the padding count. What a last window lacks beyond it does not: where there is no padding,
+        // counting what is inside says just that, and programs agree on it.
+        attributes.push(Attribute::Int("count_include_pad", (pool.padding > 0).into()));
+        self.node("AveragePool", &[x], output, attributes)
+    }
+
+    fn flat(&mut self, x: &str, output: &str) -> String {
+        self.node("Flatten", &[x], output, vec![Attribute::Int("axis", 1)])
+    }
+}
+
+fn model(network: &Network, options: &OnnxOptions) -> Message {
+    let mut graph = Graph { nodes: vec![], constants: vec![], tensors: params::collect(network) };
+    let mut outputs: Vec<String> = Vec::with_capacity(network.steps.len());
+    for (i, step) in network.steps.iter().enumerate() {
+        let inputs: Vec<String> = step.inputs.iter().map(|&j| outputs[j].clone()).collect();
+        let x = inputs.first().map_or("", String::as_str);
+        let name = if step.name.is_empty() { format!("step{i}") } else { step.name.clone() };
+        let before = format!("{name}.before");
+        let g = &mut graph;
+        outputs.push(match &step.op {
+            Op::Conv(conv) => {
+                let mut parts = vec![x.to_string(), g.parameter(&step.name, "weight")];
+                if conv.bias.is_some() {
+                    parts.push(g.parameter(&step.name, "bias"));
+                }
+                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+                let mut attributes = windows(conv.weight.dims()[2], conv.stride, conv.padding);
+                attributes.push(Attribute::Int("group", conv.groups as i64));
+                g.node("Conv", &parts, &name, attributes)
+            }
+            Op::Norm(norm) => {
+                let fields = ["gamma", "beta", "running_mean", "running_var"];
+                let [gamma, beta, mean, variance] = fields.map(|field| g.parameter(&step.name, field));
+                let parts = [x, &gamma, &beta, &mean, &variance];
+                let epsilon = vec![Attribute::Float("epsilon", norm.epsilon)];
+                let first = if norm.then == Activation::None { &name } else { &before };
+                let y = g.node("BatchNormalization", &parts, first, epsilon);
+                let last = if norm.max_pool2 { format!("{name}.maps") } else { name.clone() };
+                let y = g.activation(norm.then, &y, &last);
+                if norm.max_pool2 { g.max_pool(Pool::new(2, 2), &y, &name) } else { y }
+            }
+            Op::Linear(linear) => {
+                let mut parts = vec![x.to_string(), g.parameter(&step.name, "weight")];
+                if linear.bias.is_some() {
+                    parts.push(g.parameter(&step.name, "bias"));
+                }
+                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+                g.node("Gemm", &parts, &name, vec![])
+            }
+            Op::Gem(_) => {
+                let p = g.parameter(&step.name, "p");
+                let one = g.constant(&format!("{name}.one"), &[1], &[1.0]);
+                let least = g.constant(&format!("{name}.least"), &[], &[Gem::LEAST as f32]);
+                let y = g.node("Clip", &[x, &least], &format!("{name}.clipped"), vec![]);
+                let y = g.node("Pow", &[&y, &p], &format!("{name}.powers"), vec![]);
+                let y = g.node("GlobalAveragePool", &[&y], &format!("{name}.mean"), vec![]);
+                let y = g.flat(&y, &format!("{name}.row"));
+                let root = g.node("Div", &[&one, &p], &format!("{name}.root"), vec![]);
+                g.node("Pow", &[&y, &root], &name, vec![])
+            }
+            Op::Fixed(fixed) => match fixed.kind {
+                FixedKind::Input => name,
+                FixedKind::Activation(kind) => g.activation(kind, x, &name),
+                FixedKind::MaxPool(pool) => g.max_pool(pool, x, &name),
+                FixedKind::AveragePool(pool) => g.average_pool(pool, x, &name),
+                FixedKind::GlobalAverage => {
+                    let y = g.node("GlobalAveragePool", &[x], &before, vec![]);
+                    g.flat(&y, &name)
+                }
+                FixedKind::GlobalMax => {
+                    let y = g.node("GlobalMaxPool", &[x], &before, vec![]);
+                    g.flat(&y, &name)
+                }
+                FixedKind::Add => g.node("Add", &[x, &inputs[1]], &name, vec![]),
+                FixedKind::Concat => {
+                    let parts: Vec<&str> = inputs.iter().map(String::as_str).collect();
+                    g.node("Concat", &parts, &name, vec![Attribute::Int("axis", 1)])
+                }
+                FixedKind::Flatten => g.flat(x, &name),
+            },
+        });
+    }
+    let heads: Vec<String> = options.places.iter().map(|&i| outputs[network.heads[i]].clone()).collect();
+    embedding(&mut graph, heads, options);
+    let InputShape { channels, height, width } = options.input;
+    let graph = Message::default()
+        .all(graph.nodes, |message, node| message.message(1, node))
+        .text(2, "gallerist")
+        .all(graph.constants, |message, constant| message.message(5, constant))
+        .message(11, described("images", &[channels, height, width]))
+        .message(12, described("embedding", &[dimensions(network, options)]));
+    Message::default()
+        .int(1, FORMAT)
+        .text(2, "gallerist")
+        .text(3, env!("CARGO_PKG_VERSION"))
+        .message(7, graph)
+        .message(8, Message::default().text(1, "").int(2, OPERATORS))
+        .all(&options.metadata, |message, (key, value)| {
+            message.message(14, Message::default().text(1, key).text(2, value))
+        })
+}
+
+/// One row `embedding` of the heads' outputs.
+fn embedding(graph: &mut Graph, mut heads: Vec<String>, options: &OnnxOptions) {
+    let unit = || vec![Attribute::Int("axis", 1), Attribute::Int("p", 2)];
+    if options.normalize && options.heads.combine == Combine::NormalizeThenConcat {
+        for head in &mut heads {
+            *head = graph.node("LpNormalization", &[head], &format!("{head}.unit"), unit());
+        }
+    }
+    let row = match &heads[..] {
+        [head] => head.clone(),
+        _ => {
+            let parts: Vec<&str> = heads.iter().map(String::as_str).collect();
+            graph.node("Concat", &parts, "heads", vec![Attribute::Int("axis", 1)])
+        }
+    };
+    match options.normalize {
+        true => graph.node("LpNormalization", &[&row], "embedding", unit()),
+        false => graph.node("Identity", &[&row], "embedding", vec![]),
+    };
+}
+
+/// Length of the rows.
+fn dimensions(network: &Network, options: &OnnxOptions) -> usize {
+    options.places.iter().map(|&i| network.dimensions[i]).sum()
+}
+
+/// A tensor of floats with its name and the sides of one image; the first side is `batch`.
+fn described(name: &str, sides: &[usize]) -> Message {
+    let batch = Message::default().text(2, "batch");
+    let shape = Message::default()
+        .message(1, batch)
+        .all(sides, |message, &side| message.message(1, Message::default().int(1, side as i64)));
+    let tensor = Message::default().int(1, FLOAT).message(2, shape);
+    Message::default().text(1, name).message(2, Message::default().message(1, tensor))
+}

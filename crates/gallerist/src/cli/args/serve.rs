@@ -1,0 +1,95 @@
+//! `gallerist serve`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::train::limits::MAX_THREADS;
+use clap::Args;
+
+use super::limits::count;
+use super::{DeviceArgs, Which};
+
+/// Serve a gallery as a web page and an HTTP API.
+///
+/// The page searches by uploaded image and by item, and shows the map, failed queries, confused classes and
+/// near-duplicates. The API offers the same; the path /api shows examples. Ctrl-C stops the server after the
+/// requests in progress are finished. docs/serve.md describes the limits and the use with a reverse proxy.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index,
+    /// milvus://HOST[:PORT]/COLLECTION, or a run directory: its test images, and its queries if there are any
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gallery: PathBuf,
+    /// Embeddings of queries: failures, confusions and metrics are computed for them against the gallery
+    #[arg(long, value_name = "FILE")]
+    pub(crate) queries: Option<PathBuf>,
+    /// Protocol, as in `evaluate`, or none [default: the one named in queries and gallery; without one, images with
+    /// the query's label from its own camera are skipped]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) protocol: Option<String>,
+    /// Run directory of the network [default: the one that embedded the gallery]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run: Option<PathBuf>,
+    /// Which of the run's checkpoints [default: the one that embedded the gallery]
+    #[arg(long, value_enum)]
+    pub(crate) checkpoint: Option<Which>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Images of the gallery: a folder, a zip archive or a data set [default: the path they were embedded from]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) images: Option<PathBuf>,
+    /// Images of the queries [default: the path they were embedded from]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) query_images: Option<PathBuf>,
+    /// The same images embedded by another network, or its run directory: compares the results of both per query
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
+    /// The queries embedded by the other network
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    pub(crate) compare_queries: Option<PathBuf>,
+    /// Training images embedded by the gallery's network: reports near-duplicates of them in the gallery
+    #[arg(long, value_name = "FILE")]
+    pub(crate) training: Option<PathBuf>,
+    /// Training images [default: the path they were embedded from]
+    #[arg(long, value_name = "PATH", requires = "training")]
+    pub(crate) training_images: Option<PathBuf>,
+
+    /// Address to listen on; 0.0.0.0 accepts connections from other machines
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = SERVER)]
+    pub(crate) host: IpAddr,
+    /// Port to listen on; 0: any free port
+    #[arg(long, value_name = "N", default_value_t = 8080, help_heading = SERVER)]
+    pub(crate) port: u16,
+    /// Additional host name to accept in requests; localhost and the address are always accepted (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = SERVER)]
+    pub(crate) host_name: Vec<String>,
+    /// Images decoded and embedded concurrently, and threads of a search; 0: one per core
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count::<MAX_THREADS>, help_heading = SERVER)]
+    pub(crate) threads: usize,
+    /// Folder that caches thumbnails between starts
+    #[arg(long, value_name = "DIR", help_heading = SERVER)]
+    pub(crate) thumbnails: Option<PathBuf>,
+
+    /// Allow clients with the token to add and remove items; the gallery must be an index
+    #[arg(long, help_heading = LIMITS)]
+    pub(crate) writable: bool,
+    /// The token; prefer the environment variable GALLERIST_TOKEN, which other users cannot see
+    #[arg(long, value_name = "TOKEN", requires = "writable", help_heading = LIMITS)]
+    pub(crate) token: Option<String>,
+    /// Maximum number of results of a search
+    #[arg(long, value_name = "K", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
+    pub(crate) k_max: u32,
+    /// Maximum size of an upload in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
+    pub(crate) upload_limit: u32,
+    /// Maximum time to decode an uploaded image in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
+    pub(crate) decode_limit: u32,
+    /// Maximum number of items for which failures, confusions and near-duplicates are computed after the start; the
+    /// time is quadratic in this number
+    #[arg(long, value_name = "N", default_value_t = 200_000, help_heading = LIMITS)]
+    pub(crate) analysis_limit: usize,
+}
+
+const SERVER: &str = "Server";
+const LIMITS: &str = "Limits";

@@ -1,0 +1,16 @@
+//! `gallerist completions SHELL`.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use super::Outcome;
+use crate::cli::args::{Cli, Completions};
+use crate::cli::printer;
+
+pub(super) fn run(args: Completions) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gallerist", &mut script);
+    printer::out(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,22 @@
+//! `gallerist config`.
+
+use std::process::ExitCode;
+
+use crate::train::{DEFAULTS, RunConfig};
+
+use super::Outcome;
+use crate::cli::args::Config;
+use crate::cli::printer;
+
+pub(super) fn run(args: Config) -> Outcome {
+    let config = match &args.check {
+        Some(path) => RunConfig::load(path, &args.set)?,
+        None => RunConfig::default(),
+    };
+    match (args.json, &args.check) {
+        (true, _) => printer::json(&config)?,
+        (false, Some(_)) => printer::out(&config.to_toml())?,
+        (false, None) => printer::out(DEFAULTS)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

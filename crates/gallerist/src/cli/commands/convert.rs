@@ -1,0 +1,72 @@
+//! `gallerist convert`.
+
+use std::process::ExitCode;
+
+use crate::retrieval::search::Metric;
+use crate::retrieval::{EmbeddingSet, Error};
+use serde::Serialize;
+
+use super::{Failure, Outcome, check_embeddings_file, save_embeddings};
+use crate::cli::args::Convert;
+use crate::cli::printer;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Summary {
+    file: String,
+    embeddings: usize,
+    dimensions: usize,
+    bytes: u64,
+    labels: bool,
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<Metric>,
+}
+
+pub(super) fn run(args: Convert) -> Outcome {
+    check_embeddings_file(&args.out, args.precision)?;
+    let mut sets = Vec::with_capacity(args.files.len());
+    for file in &args.files {
+        let set = EmbeddingSet::load(file)?;
+        set.embeddings.check_finite("embeddings").map_err(|error| {
+            Failure::new(format!("cannot use `{}`\n  {error}", file.display()), error.hint().as_deref())
+        })?;
+        sets.push(set);
+    }
+    let set = EmbeddingSet::concat(sets, args.mix_models).map_err(|error| match error {
+        Error::Models { .. } => {
+            let hint = "embed all of them with one network, or join them all the same: --mix-models";
+            Failure::new(format!("cannot join the files\n  {error}"), Some(hint))
+        }
+        Error::Metrics { .. } => {
+            let hint = "embed all of them with the same `embed --normalize`, or join them all the same: --mix-models";
+            Failure::new(format!("cannot join the files\n  {error}"), Some(hint))
+        }
+        Error::Dimensions { queries, gallery } => {
+            Failure::new(format!("cannot join files of {gallery} and of {queries} dimensions"), None)
+        }
+        error => error.into(),
+    })?;
+    save_embeddings(&set, &args.out, args.precision)?;
+    let bytes = std::fs::metadata(&args.out).map_or(0, |file| file.len());
+    let summary = Summary {
+        file: args.out.display().to_string(),
+        embeddings: set.embeddings.rows(),
+        dimensions: set.embeddings.cols(),
+        bytes,
+        labels: set.labels.is_some(),
+        model: set.model,
+        metric: set.metric,
+    };
+    if args.json {
+        printer::json(&summary)?;
+    } else {
+        printer::note(&format!(
+            "{} x {} embeddings written to {}",
+            printer::grouped(summary.embeddings),
+            summary.dimensions,
+            summary.file
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

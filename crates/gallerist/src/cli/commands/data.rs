@@ -1,0 +1,128 @@
+//! `gallerist data`.
+
+use std::process::ExitCode;
+
+use crate::data::{ImageSet, Inspection, inspect};
+
+use super::{Outcome, bar, working};
+use crate::cli::args::{Data, DataCommand, DataInfo};
+use crate::cli::printer::{self, Table, count, grouped};
+
+/// Broken files, missing images and leaks that are named in the text; JSON has all.
+const SHOWN: usize = 5;
+
+pub(super) const DECODING: &str = "decoding {wide_bar} {pos}/{len} images, {eta} left";
+
+pub(super) fn run(args: Data) -> Outcome {
+    match args.command {
+        DataCommand::Info(args) => info(args),
+    }
+}
+
+fn info(args: DataInfo) -> Outcome {
+    let options = args.part.options();
+    let (set, test) = working("reading the images' names", || {
+        let set = ImageSet::open_with(&args.path, &options)?;
+        let test = match &args.test[..] {
+            [] => None,
+            test => Some(ImageSet::open_with(test, &options)?),
+        };
+        Ok::<_, crate::data::Error>((set, test))
+    })?;
+    let threads = match args.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let total = set.len() + test.as_ref().map_or(0, ImageSet::len);
+    let bar = bar(total, DECODING);
+    let found = inspect(&set, test.as_ref(), threads, &|done| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    match args.json {
+        true => printer::json(&found)?,
+        false => printer::out(&text(&found))?,
+    }
+    for note in &found.notes {
+        printer::warning(note);
+    }
+    let shown = found.broken.iter().take(SHOWN).map(ToString::to_string);
+    warn_of(shown, found.broken.len(), "broken image");
+    let leaks = found.leaks.iter().take(SHOWN).map(|leak| {
+        format!("`{}` ({}) is the same picture as `{}` (train)", leak.other, leak.split, leak.training)
+    });
+    warn_of(leaks, found.leaks.len(), "leak");
+    Ok(ExitCode::from(u8::from(!found.is_clean())))
+}
+
+/// The first few, and how many there are in all.
+fn warn_of(shown: impl Iterator<Item = String>, total: usize, what: &str) {
+    for line in shown {
+        printer::warning(&line);
+    }
+    if total > SHOWN {
+        printer::warning(&format!("{} in all; --json names them", count(total, what)));
+    }
+}
+
+fn text(found: &Inspection) -> String {
+    let layout = found.layout.map_or(String::new(), |layout| {
+        let protocol = layout.protocol().map_or(String::new(), |name| format!(" (protocol {name})"));
+        format!(": {}{protocol}", layout.title())
+    });
+    let mut text = format!("{}{layout}\n\n", printer::shown(&found.source));
+    let range = |[least, most]: [usize; 2]| match (least, most) {
+        (0, _) => "-".to_owned(),
+        (a, b) if a == b => grouped(a),
+        (a, b) => format!("{} to {}", grouped(a), grouped(b)),
+    };
+    let mut table =
+        Table::new(&["split", "images", "classes", "images per class"], &[false, true, true, true]);
+    for split in &found.splits {
+        let classes = grouped(split.classes);
+        table.row(vec![split.name.clone(), grouped(split.images), classes, range(split.images_per_class)]);
+    }
+    table.row(vec!["all".into(), grouped(found.images), grouped(found.classes), String::new()]);
+    text += &format!("{table}\n");
+    for split in &found.splits {
+        if let Some(trained) = split.trained_classes.filter(|&trained| trained > 0) {
+            text += &format!(
+                "{} of {} of `{}` have training images, too\n",
+                grouped(trained),
+                count(split.classes, "class"),
+                split.name
+            );
+        }
+    }
+    if found.splits.iter().any(|split| split.trained_classes.is_some_and(|trained| trained > 0)) {
+        text += "\n";
+    }
+    if !found.histogram.is_empty() {
+        let mut table = Table::new(&["images per class", "classes"], &[true, true]);
+        for bin in &found.histogram {
+            table.row(vec![range(bin.images), grouped(bin.classes)]);
+        }
+        text += &format!("{table}\n");
+    }
+    let mut table = Table::new(&["", "count"], &[false, true]);
+    let optional = [
+        ("labels (an image may have several)", found.labels),
+        ("cameras", found.cameras),
+        ("images with a bounding box", Some(found.bounding_boxes).filter(|&n| n > 0)),
+        ("classes both in training and elsewhere", found.shared_classes),
+    ];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            table.row(vec![name.into(), grouped(value)]);
+        }
+    }
+    for (name, value) in [
+        ("broken images", found.broken.len()),
+        ("annotated images that are missing", found.missing.len()),
+        ("images with the same pixels as one before", found.duplicates),
+        ("pictures that occur in several classes", found.conflicts),
+        ("leaks: training pictures elsewhere", found.leaks.len()),
+        ("other files", found.skipped_files),
+    ] {
+        table.row(vec![name.into(), grouped(value)]);
+    }
+    text + &table.to_string()
+}

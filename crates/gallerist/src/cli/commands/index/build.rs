@@ -1,0 +1,213 @@
+//! `gallerist index build` and `add`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::retrieval::file::load_labels;
+use crate::retrieval::index::{
+    Added, Addition, EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, ItemFilter, Items,
+};
+use crate::retrieval::search::Metric;
+use crate::retrieval::{EmbeddingSet, Error};
+
+use super::super::{Failure, Outcome, bar, check_output, set_threads, working};
+use super::{open, report};
+use crate::cli::args::index::{Add, Build, Ids, ItemArgs, Kind};
+use crate::cli::printer::{self, count, grouped};
+
+pub(super) fn build(args: Build) -> Outcome {
+    check_output(&args.out)?;
+    set_threads(args.common.threads);
+    let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
+    let dimensions = sets[0].embeddings.cols();
+    let metric = metric_of(args.metric, &sets);
+    let mut index: EmbeddedIndex = match args.kind {
+        Kind::Exact => ExactIndex::new(dimensions, metric)?.into(),
+        Kind::Hnsw => {
+            let graph = &args.graph;
+            let (m, ef_construction, ef, seed) = (graph.m, graph.ef_construction, graph.ef, graph.seed);
+            HnswIndex::new(dimensions, metric, HnswOptions { m, ef_construction, ef, seed })?.into()
+        }
+    };
+    let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
+    let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    working("writing the index", || index.save(&args.out))?;
+    let mut done = format!("{} read", count(given, "embedding"));
+    if added.unchanged > 0 {
+        done += &format!(", {} of them twice", grouped(added.unchanged));
+    }
+    if added.replaced > 0 {
+        done += &format!(", {} replaced by a later one", grouped(added.replaced));
+    }
+    report(&args.out, &index, args.common.json, (&done, None))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn add(args: Add) -> Outcome {
+    check_output(&args.index)?;
+    set_threads(args.common.threads);
+    let mut index = working("reading the index", || open(&args.index, false))?;
+    let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
+    let given = sets.iter().map(|set| set.embeddings.rows()).sum();
+    let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    if args.compact || added.new + added.replaced > 0 {
+        finish(&args.index, &mut index, args.compact)?;
+    }
+    let Added { new, unchanged, replaced } = added;
+    let mut done = format!("{} read, {} of them new", count(given, "embedding"), grouped(new));
+    if unchanged > 0 {
+        done += &format!(", {} there unchanged", grouped(unchanged));
+    }
+    if replaced > 0 {
+        done += &format!(", {} replaced", grouped(replaced));
+    }
+    report(&args.index, &index, args.common.json, (&done, Some(added)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The metric asked for, else the one that the files declare, else the cosine.
+pub(in crate::cli::commands) fn metric_of(
+    asked: Option<crate::cli::args::Metric>,
+    sets: &[EmbeddingSet],
+) -> Metric {
+    let declared = sets.iter().find_map(|set| set.metric).unwrap_or_default();
+    let metric = asked.map_or(declared, Metric::from);
+    if metric != declared {
+        printer::note(&format!("rows are compared by {metric}, and their file declares {declared}"));
+    }
+    metric
+}
+
+/// Compacts on demand, and writes.
+pub(super) fn finish(path: &Path, index: &mut EmbeddedIndex, compact: bool) -> Result<(), Failure> {
+    if compact && let EmbeddedIndex::Hnsw(graph) = index {
+        let bar = bar(0, LINKING);
+        graph.compact(&mut |done, all| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        })?;
+        bar.finish_and_clear();
+    }
+    Ok(working("writing the index", || index.save(path))?)
+}
+
+pub(in crate::cli::commands) const LINKING: &str = "linking {wide_bar} {pos}/{len} items, {eta} left";
+
+/// The sets, with --labels cut up among them.
+pub(in crate::cli::commands) fn load(
+    files: &[PathBuf],
+    args: &ItemArgs,
+) -> Result<Vec<EmbeddingSet>, Failure> {
+    let mut sets = files.iter().map(EmbeddingSet::load).collect::<Result<Vec<_>, _>>()?;
+    let rows: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
+    if rows == 0 {
+        return Err(Error::Empty { what: "the gallery" }.into());
+    }
+    if let Some(file) = &args.labels {
+        let labels = load_labels(file)?;
+        if labels.len() != rows {
+            let (what, rows_are) = ("labels", "embeddings");
+            return Err(Error::Count { what, rows: rows_are, wanted: rows, found: labels.len() }.into());
+        }
+        let mut labels = labels.into_iter();
+        for set in &mut sets {
+            set.labels = Some(labels.by_ref().take(set.embeddings.rows()).collect());
+        }
+    }
+    Ok(sets)
+}
+
+/// The items of each file with its name, under the ids that were asked for; rows are numbered from
+/// `next` on.
+pub(in crate::cli::commands) fn items(
+    sets: Vec<EmbeddingSet>,
+    args: &ItemArgs,
+    files: &[PathBuf],
+    mut next: u64,
+) -> Result<Vec<(String, Items)>, Failure> {
+    let ids =
+        args.ids.unwrap_or(if sets.iter().all(|set| set.paths.is_some()) { Ids::Paths } else { Ids::Rows });
+    let mut parts = Vec::with_capacity(sets.len());
+    for (set, file) in sets.into_iter().zip(files) {
+        let name = file.display().to_string();
+        let rows = set.embeddings.rows();
+        let items = match (ids, &set.paths) {
+            (Ids::Paths, Some(_)) => Items::from_set(set).map_err(|error| of_file(&name, error))?,
+            (Ids::Paths, None) => {
+                return Err(Failure::new(
+                    format!("`{name}` names no paths to take ids from"),
+                    Some("give --ids rows"),
+                ));
+            }
+            (Ids::Rows, _) => Items::numbered(set, next)?,
+        };
+        next += rows as u64;
+        parts.push((name, if args.force { items.of_any_model() } else { items }));
+    }
+    Ok(parts)
+}
+
+/// The error with the file that it is about.
+pub(in crate::cli::commands) fn of_file(name: &str, error: Error) -> Failure {
+    match error {
+        Error::Models { .. } => Failure::new(
+            format!("`{name}`: {error}"),
+            Some("embed it with the model of the index, build an index of its own, or mix them with --force"),
+        ),
+        Error::Metrics { .. } => Failure::new(
+            format!("`{name}`: {error}"),
+            Some(
+                "embed it as the other items of the index were (`embed --normalize`), or mix them with --force",
+            ),
+        ),
+        Error::DuplicateId { path: Some(_), .. } => Failure::new(
+            format!("`{name}`: {error}"),
+            Some(
+                "images of one path need sources of their own: embed them with this version, or give --ids rows",
+            ),
+        ),
+        other => Failure { message: format!("`{name}`: {other}"), hint: other.hint() },
+    }
+}
+
+/// Adds the items of all files. Where one would replace another, of the index or of an earlier file,
+/// nothing is written.
+fn upsert(
+    index: &mut EmbeddedIndex,
+    sets: Vec<EmbeddingSet>,
+    args: &ItemArgs,
+    files: &[PathBuf],
+) -> Result<Added, Failure> {
+    let next = index.ids(&ItemFilter::default()).last().map_or(0, |id| id + 1);
+    let mut all = Added::default();
+    for (name, items) in items(sets, args, files, next)? {
+        let added = add_file(index, &items, args.replace).map_err(|error| of_file(&name, error))?;
+        all.new += added.new;
+        all.unchanged += added.unchanged;
+        all.replaced += added.replaced;
+    }
+    Ok(all)
+}
+
+fn add_file(index: &mut EmbeddedIndex, items: &Items, replace: bool) -> Result<Added, Error> {
+    // Rows that do not belong together are more to say than that one would replace another.
+    index.origin().check_metric(items, index.index().info()?.count == 0)?;
+    let addition = Addition::of(index.index(), items)?;
+    if !replace {
+        addition.check(items)?;
+    }
+    let (gone, written) = addition.changes(items);
+    if !gone.is_empty() {
+        index.index_mut().remove(&gone)?;
+    }
+    let bar = bar(written.len(), LINKING);
+    let done = match index {
+        _ if written.is_empty() => Ok(()),
+        EmbeddedIndex::Exact(_) => index.index_mut().upsert(&written),
+        EmbeddedIndex::Hnsw(graph) => {
+            graph.upsert_with(&written, &mut |done, _| bar.set_position(done as u64))
+        }
+    };
+    bar.finish_and_clear();
+    done.map(|()| addition.added())
+}

@@ -1,0 +1,122 @@
+//! Labels of a filter as a user writes them: whole, as a branch (`Fruit` or `Fruit/*`), or misspelt.
+
+use crate::train::nearest;
+
+use crate::cli::args::index::FilterArgs;
+
+/// Labels named in a suggestion.
+const SUGGESTED: usize = 4;
+
+/// A label that no item has, and what may have been meant.
+#[derive(Debug, PartialEq)]
+pub(super) struct Unknown {
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+impl FilterArgs {
+    /// Whether the filter asks for labels.
+    pub(super) fn has_labels(&self) -> bool {
+        !self.label.is_empty() || !self.not_label.is_empty()
+    }
+
+    /// Puts the labels of the index in the place of branches. Labels that no item has stay, and are returned.
+    pub(super) fn select(&mut self, known: impl IntoIterator<Item = Option<String>>) -> Vec<Unknown> {
+        let mut known: Vec<String> = known.into_iter().flatten().collect();
+        known.sort_unstable();
+        known.dedup();
+        let mut unknown = Vec::new();
+        for list in [&mut self.label, &mut self.not_label] {
+            *list = list
+                .iter()
+                .flat_map(|wanted| {
+                    let found = selected(wanted, &known);
+                    if found.is_empty() {
+                        unknown.push(suggestion(wanted, &known));
+                        return vec![wanted.clone()];
+                    }
+                    found
+                })
+                .collect();
+        }
+        unknown
+    }
+}
+
+/// The label of that name, else the labels of that branch.
+fn selected(wanted: &str, known: &[String]) -> Vec<String> {
+    if known.iter().any(|label| label == wanted) {
+        return vec![wanted.into()];
+    }
+    let start = match wanted.strip_suffix('*') {
+        Some(start) => start.to_string(),
+        None => format!("{}/", wanted.trim_end_matches('/')),
+    };
+    known.iter().filter(|label| label.starts_with(&start)).cloned().collect()
+}
+
+fn suggestion(wanted: &str, known: &[String]) -> Unknown {
+    let part = wanted.trim_end_matches('*').trim_end_matches('/').to_lowercase();
+    let mut near: Vec<&str> =
+        known.iter().map(String::as_str).filter(|label| label.to_lowercase().contains(&part)).collect();
+    if near.is_empty() {
+        let all: Vec<&str> = known.iter().map(String::as_str).collect();
+        let last = |label: &str| label.rsplit('/').next().unwrap_or(label).to_lowercase();
+        let lasts: Vec<String> = all.iter().map(|label| last(label)).collect();
+        let lasts: Vec<&str> = lasts.iter().map(String::as_str).collect();
+        near = match nearest(wanted, &all) {
+            Some(label) => vec![label],
+            None => nearest(&last(wanted), &lasts)
+                .and_then(|found| lasts.iter().position(|last| *last == found))
+                .map(|at| all[at])
+                .into_iter()
+                .collect(),
+        };
+    }
+    let hint = match &near[..] {
+        [] => None,
+        near => {
+            let named: Vec<String> = near.iter().take(SUGGESTED).map(|label| format!("`{label}`")).collect();
+            let more = match near.len().saturating_sub(SUGGESTED) {
+                0 => String::new(),
+                more => format!(" or one of {more} more with that in their name"),
+            };
+            Some(format!("did you mean {}{more}?", named.join(", ")))
+        }
+    };
+    Unknown { message: format!("no item has the label `{wanted}`"), hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> Vec<String> {
+        ["Fruit/Apple/Golden", "Fruit/Apple/Royal-Gala", "Fruit/Pear", "Milk", "Fruits of the forest"]
+            .map(String::from)
+            .to_vec()
+    }
+
+    #[test]
+    fn a_branch_selects_the_labels_below_it() {
+        let of = |wanted: &str| selected(wanted, &known());
+        assert_eq!(of("Milk"), ["Milk"]);
+        assert_eq!(of("Fruit/*").len(), 3);
+        assert_eq!(of("Fruit"), of("Fruit/*"));
+        assert_eq!(of("Fruit/Apple/"), ["Fruit/Apple/Golden", "Fruit/Apple/Royal-Gala"]);
+        assert_eq!(of("Fruit*").len(), 4);
+        assert!(of("Apple").is_empty());
+    }
+
+    #[test]
+    fn a_label_that_does_not_exist_brings_near_ones() {
+        let hint = |wanted: &str| suggestion(wanted, &known()).hint.unwrap_or_default();
+        assert_eq!(hint("apple"), "did you mean `Fruit/Apple/Golden`, `Fruit/Apple/Royal-Gala`?");
+        assert_eq!(hint("Mlik"), "did you mean `Milk`?");
+        assert_eq!(hint("Paer"), "did you mean `Fruit/Pear`?");
+        assert_eq!(
+            suggestion("zzz", &known()),
+            Unknown { message: "no item has the label `zzz`".into(), hint: None }
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! `gallerist index search`.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use crate::retrieval::index::{EmbeddedIndex, Index, Item, ItemFilter};
+use crate::retrieval::search::Metric;
+use crate::retrieval::{EmbeddingSet, Error};
+use serde::Serialize;
+
+use super::super::remote::{self, is_remote};
+use super::super::{Failure, Outcome, set_threads, working};
+use super::{name_of, open};
+use crate::cli::args::index::Search;
+use crate::cli::printer::{self, Table, shown};
+
+/// What `--json` prints per query.
+#[derive(Serialize)]
+struct Listed {
+    query: usize,
+    path: Option<String>,
+    results: Vec<Found>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    rank: usize,
+    id: u64,
+    score: f32,
+    label: Option<String>,
+    path: Option<String>,
+    camera: Option<String>,
+    source: Option<String>,
+}
+
+pub(super) fn run(mut args: Search) -> Outcome {
+    set_threads(args.common.threads);
+    let all = ItemFilter::default();
+    let (index, of_rows, known): (Box<dyn Index>, _, _) = if is_remote(&args.index) {
+        let remote = remote::open(&args.index, args.ef)?;
+        let known = if args.filter.has_labels() { remote::labels(&args.index, &all)? } else { Vec::new() };
+        (remote.index, remote.origin.metric, known)
+    } else {
+        let mut index = working("reading the index", || open(&args.index, args.mapped))?;
+        set_ef(&mut index, args.ef)?;
+        let of_rows = index.origin().metric;
+        let known = if args.filter.has_labels() { index.labels(&all) } else { Vec::new() };
+        (index.into(), of_rows, known)
+    };
+    if let Some(unknown) = args.filter.select(known.into_iter().map(|(_, label)| label)).pop() {
+        return Err(Failure { message: unknown.message, hint: unknown.hint });
+    }
+    let queries = EmbeddingSet::load(&args.queries)?;
+    let info = index.info()?;
+    if !args.force
+        && let (Some(of_index), Some(of_queries)) = (&info.model, &queries.model)
+        && of_index != of_queries
+    {
+        let models = Error::Models { first: Some(of_index.clone()), other: Some(of_queries.clone()) };
+        return Err(Failure::new(
+            format!("the queries were not embedded with the model of the index: {models}"),
+            Some("embed the queries with the model of the index, or go on with --force"),
+        ));
+    }
+    // The cosine compares rows of any length.
+    if !args.force && info.metric != Metric::Cosine {
+        let [first, other] = [of_rows, queries.metric].map(Option::unwrap_or_default);
+        if first != other {
+            return Err(Failure::new(
+                format!(
+                    "the queries are to be compared by {other}, the items of the index by {first}: their lengths differ"
+                ),
+                Some("embed the queries as the items were (`embed --normalize`), or go on with --force"),
+            ));
+        }
+    }
+    let lists = index.search(queries.embeddings.view(), args.k, &args.filter.filter())?;
+    // Every item is asked for once: a remote index takes its time for each question.
+    let mut ids: Vec<u64> = lists.iter().flat_map(|(ids, _)| ids).copied().collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let items: HashMap<u64, Item> =
+        index.get(&ids)?.into_iter().flatten().map(|item| (item.id, item)).collect();
+    let listed: Vec<Listed> = (0..lists.len())
+        .map(|query| Listed {
+            query,
+            path: queries.paths.as_ref().map(|paths| paths[query].clone()),
+            results: results(&items, lists.ids(query), lists.scores(query)),
+        })
+        .collect();
+    if args.common.json {
+        printer::json(&listed)?;
+    } else {
+        printer::out(&tables(&listed, name_of(info.metric)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sets --ef; an exact index has none.
+pub(super) fn set_ef(index: &mut EmbeddedIndex, ef: Option<usize>) -> Result<(), Failure> {
+    match (index, ef) {
+        (_, None) => Ok(()),
+        (EmbeddedIndex::Hnsw(index), Some(ef)) => Ok(index.set_ef(ef)?),
+        (EmbeddedIndex::Exact(_), Some(_)) => Err(Failure::new(
+            "--ef is for an index of kind hnsw, and this one is exact",
+            Some("leave --ef out"),
+        )),
+    }
+}
+
+fn results(items: &HashMap<u64, Item>, ids: &[u64], scores: &[f32]) -> Vec<Found> {
+    let found = ids.iter().zip(scores).enumerate();
+    found
+        .filter_map(|(at, (id, &score))| {
+            let item = items.get(id)?;
+            Some(Found {
+                rank: at + 1,
+                id: item.id,
+                score,
+                label: item.label.clone(),
+                path: item.path.clone(),
+                camera: item.camera.clone(),
+                source: item.source.clone(),
+            })
+        })
+        .collect()
+}
+
+fn tables(lists: &[Listed], score: &str) -> String {
+    let mut text = String::new();
+    for list in lists {
+        let mut table =
+            Table::new(&["rank", score, "id", "label", "path"], &[true, true, true, false, false]);
+        for found in &list.results {
+            table.row(vec![
+                found.rank.to_string(),
+                format!("{:.4}", found.score),
+                found.id.to_string(),
+                found.label.clone().unwrap_or_default(),
+                found.path.clone().unwrap_or_default(),
+            ]);
+        }
+        let name = list
+            .path
+            .as_deref()
+            .map_or_else(|| format!("row {}", list.query), |path| shown(path).into_owned());
+        text += &format!("{name}\n{table}\n");
+    }
+    text
+}

@@ -1,0 +1,183 @@
+//! `gallerist plot`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::pages;
+use crate::plots::{self, File, MapMethod, Queries, Source, Tsne};
+use crate::report::figure::{Figure, Format};
+use crate::train::{EvaluationConfig, RunDirectory};
+
+use super::{Failure, Outcome, bar, working};
+use crate::cli::args::plot::{Kind, Map, Method, One, Out, Ranked, Several, Split, Which};
+use crate::cli::printer;
+
+pub(super) const MAPPING: &str = "mapping {wide_bar} {pos}/{len} steps, {eta} left";
+
+pub(super) fn run(kind: Kind) -> Outcome {
+    match kind {
+        Kind::Curves(args) => draw(&args.out, || {
+            let runs: Vec<&Path> = args.runs.iter().map(PathBuf::as_path).collect();
+            Ok(plots::curves(&runs)?)
+        }),
+        Kind::Ranked(args) => draw(&args.out, || working(DRAWING, || ranked(&args))),
+        Kind::Map(args) => draw(&args.out, || map(&args)),
+        Kind::Cmc(args) => {
+            draw(&args.out, || working(DRAWING, || Ok(plots::cmc(&several(&args.of)?, args.ranks)?)))
+        }
+        Kind::Pr(args) => draw(&args.out, || working(DRAWING, || Ok(plots::pr(&several(&args.of)?)?))),
+        Kind::Distances(args) => {
+            draw(&args.out, || working(DRAWING, || Ok(plots::distances(&several(&args.of)?, args.seed)?)))
+        }
+        Kind::Clusters(args) => draw(&args.out, || {
+            working(DRAWING, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
+        }),
+        Kind::Report(args) => {
+            super::check_output(&args.out)?;
+            let runs = args.runs.iter().map(|run| RunDirectory::open(run));
+            let runs = runs.collect::<crate::Result<Vec<_>>>()?;
+            working("drawing the report", || pages::comparison(&runs))?.write(&args.out)?;
+            written(&args.out)
+        }
+    }
+}
+
+const DRAWING: &str = "comparing and drawing";
+
+/// Checks the figure's name before the work, and writes the figure after it.
+fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> Outcome {
+    Format::of(&out.out)?;
+    super::check_output(&out.out)?;
+    figure()?.write(&out.out, out.theme.map(Into::into))?;
+    written(&out.out)
+}
+
+fn written(path: &Path) -> Outcome {
+    printer::note(&format!("written to {}", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(of: &One) -> Result<Source, Failure> {
+    if of.split.query.len() > 1 {
+        return Err(Failure::new(
+            format!("{} --query, and this figure shows one set of queries", of.split.query.len()),
+            Some("draw them one after the other"),
+        ));
+    }
+    let file = of.embeddings.as_deref().map(|file| (file, of.labels.as_deref()));
+    let mut sources = files(&of.split, file.into_iter())?;
+    match &of.run {
+        Some(_) if of.split.protocol.is_some() => Err(rules_of_a_run()),
+        Some(run) => Ok(Source::of_run(run)?),
+        None => Ok(sources.pop().expect("clap asks for one of them")),
+    }
+}
+
+fn several(of: &Several) -> Result<Vec<Source>, Failure> {
+    check_counts("--embeddings", of.embeddings.len(), [("--labels", of.labels.len())])?;
+    let labels = of.labels.iter().map(|path| Some(path.as_path())).chain(std::iter::repeat(None));
+    let given = of.embeddings.iter().map(PathBuf::as_path).zip(labels);
+    if of.split.protocol.is_some() && of.embeddings.is_empty() && of.split.query.is_empty() {
+        return Err(rules_of_a_run());
+    }
+    let mut sources: Vec<Source> =
+        of.runs.iter().map(|run| Source::of_run(run)).collect::<crate::Result<_>>()?;
+    sources.extend(files(&of.split, given)?);
+    Ok(sources)
+}
+
+fn rules_of_a_run() -> Failure {
+    Failure::new(
+        "--protocol is for files: a run is drawn by the rules of its own evaluation",
+        Some("give its embeddings as --query and --gallery, or as --embeddings"),
+    )
+}
+
+/// Files of embeddings: each compared with itself, then queries with their gallery.
+fn files<'a>(
+    split: &'a Split,
+    alone: impl Iterator<Item = (&'a Path, Option<&'a Path>)>,
+) -> Result<Vec<Source>, Failure> {
+    let pairs = split.query.len();
+    if split.gallery.len() != pairs {
+        return Err(Failure::new(
+            format!("{pairs} --query and {} --gallery", split.gallery.len()),
+            Some("give one --gallery for each --query, in the same order"),
+        ));
+    }
+    check_counts(
+        "--query",
+        pairs,
+        [("--query-labels", split.query_labels.len()), ("--query-cameras", split.query_cameras.len())],
+    )?;
+    check_counts(
+        "--gallery",
+        pairs,
+        [
+            ("--gallery-labels", split.gallery_labels.len()),
+            ("--gallery-cameras", split.gallery_cameras.len()),
+        ],
+    )?;
+    let by = EvaluationConfig { protocol: split.protocol.clone(), ..EvaluationConfig::default() };
+    let mut sources = Vec::new();
+    for (embeddings, labels) in alone {
+        sources.push(Source::of_file(File { embeddings, labels, cameras: None }, &by)?);
+    }
+    for (at, (query, gallery)) in split.query.iter().zip(&split.gallery).enumerate() {
+        let given = |list: &'a [PathBuf]| list.get(at).map(PathBuf::as_path);
+        let query = File {
+            embeddings: query,
+            labels: given(&split.query_labels),
+            cameras: given(&split.query_cameras),
+        };
+        let gallery = File {
+            embeddings: gallery,
+            labels: given(&split.gallery_labels),
+            cameras: given(&split.gallery_cameras),
+        };
+        sources.push(Source::of_files(query, gallery, &by)?);
+    }
+    Ok(sources)
+}
+
+/// Refuses lists that are not one for each file, and not none.
+fn check_counts<const N: usize>(
+    option: &str,
+    files: usize,
+    lists: [(&str, usize); N],
+) -> Result<(), Failure> {
+    match lists.into_iter().find(|&(_, count)| count > 0 && count != files) {
+        None => Ok(()),
+        Some((list, count)) => Err(Failure::new(
+            format!("{files} {option} and {count} {list}"),
+            Some(&format!("give one {list} for each {option}, in the same order, or none")),
+        )),
+    }
+}
+
+fn ranked(args: &Ranked) -> Result<Figure, Failure> {
+    let queries = match args.queries {
+        _ if !args.named.is_empty() => Queries::Named(args.named.clone()),
+        Which::Worst => Queries::Worst(args.count),
+        Which::Best => Queries::Best(args.count),
+        Which::Random => Queries::Random(args.count, args.seed),
+        Which::Confused => Queries::Confused(args.count),
+    };
+    Ok(plots::ranked(&one(&args.of)?, &queries, args.k)?)
+}
+
+fn map(args: &Map) -> Result<Figure, Failure> {
+    let method = match args.method {
+        Method::Tsne => MapMethod::Tsne(Tsne { perplexity: args.perplexity, steps: args.steps }),
+        Method::Pca => MapMethod::Pca,
+    };
+    let source = one(&args.of)?;
+    let bar = bar(args.steps, MAPPING);
+    let (figure, notes) = plots::map(&source, &method, !args.no_thumbnails, &mut |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    notes.iter().for_each(|note| printer::warning(note));
+    Ok(figure)
+}

@@ -1,0 +1,226 @@
+//! `gallerist weights`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::model::Model;
+use crate::train::RunConfig;
+use crate::weights::{self, Fetched, Preprocessing, Report, SOURCES, Source, Weights};
+use serde::Serialize;
+
+use super::{Failure, Outcome, bar, model_of, with_heads};
+use crate::cli::args::{self, WeightsCommand};
+use crate::cli::printer::{self, Table, count, grouped};
+
+pub(super) fn run(args: args::Weights) -> Outcome {
+    match args.command {
+        WeightsCommand::List(args) => list(args),
+        WeightsCommand::Fetch(args) => fetch(args),
+        WeightsCommand::Inspect(args) => inspect(args),
+        WeightsCommand::Import(args) => import(args),
+        WeightsCommand::Export(args) => export(args),
+    }
+}
+
+pub(super) const FETCHING: &str = "fetching {wide_bar} {bytes}/{total_bytes}, {eta} left";
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    url: &'static str,
+    sha256: &'static str,
+    network: &'static str,
+    about: String,
+}
+
+fn list(args: args::WeightsList) -> Outcome {
+    if args.json {
+        let entry = |source: &Source| {
+            let Source { name, url, sha256, network, .. } = *source;
+            Listed { name, url, sha256, network, about: about(source) }
+        };
+        printer::json(&SOURCES.iter().map(entry).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for source in SOURCES {
+        text += &format!(
+            "{}\n    {}\n    SHA-256 {}\n    [network] {}\n    {}\n",
+            source.name,
+            source.url,
+            source.sha256,
+            source.network,
+            about(source)
+        );
+    }
+    printer::out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ImageNet-1k; RGB 224, mean …`.
+fn about(source: &Source) -> String {
+    format!("{}; {}", source.about, Preprocessing::from(source.images))
+}
+
+/// The settings of a run file that takes these weights.
+fn with_weights(set: &[String], file: &Path) -> Vec<String> {
+    let file = toml::Value::from(file.to_string_lossy().into_owned());
+    set.iter().cloned().chain([format!("network.weights={file}")]).collect()
+}
+
+fn fetch(args: args::WeightsFetch) -> Outcome {
+    let (url, sha256) = match (Source::find(&args.source), &args.sha256) {
+        (Some(source), None) => (source.url, source.sha256),
+        (Some(source), Some(sha256)) => (source.url, sha256.as_str()),
+        (None, Some(sha256)) if args.source.contains("://") => (args.source.as_str(), sha256.as_str()),
+        (None, None) if args.source.contains("://") => {
+            let hint = "give it with --sha256; without it nobody knows what came";
+            return Err(Failure::new(format!("the SHA-256 of {} is needed", args.source), Some(hint)));
+        }
+        (None, _) => {
+            let names: Vec<&str> = SOURCES.iter().map(|source| source.name).collect();
+            let hint = match crate::train::nearest(&args.source, &names) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "`gallerist weights list` shows the names; or give an address and --sha256".into(),
+            };
+            return Err(Failure::new(format!("no weights are known as `{}`", args.source), Some(&hint)));
+        }
+    };
+    let bar = bar(0, FETCHING);
+    let fetched = weights::fetch(url, sha256, &args.out, &mut |done, all| {
+        bar.set_length(all.unwrap_or(done));
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let Fetched { path, bytes, sha256, kept } = fetched?;
+    if args.json {
+        #[derive(Serialize)]
+        struct Summary<'a> {
+            file: &'a Path,
+            bytes: u64,
+            sha256: &'a str,
+            kept: u64,
+        }
+        printer::json(&Summary { file: &path, bytes, sha256: &sha256, kept })?;
+    } else {
+        let state = if kept == bytes { "is there already" } else { "fetched" };
+        printer::note(&format!(
+            "{} {state}, {} bytes, SHA-256 {sha256}",
+            path.display(),
+            grouped(bytes as usize)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A tensor, for the reader.
+#[derive(Serialize)]
+struct Tensor<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    shape: Vec<usize>,
+}
+
+/// What became of the tensors of a file, for the reader.
+#[derive(Serialize)]
+struct Taken<'a> {
+    loaded: &'a [(String, String)],
+    folded: &'a [String],
+    missing: &'a [(String, Vec<usize>)],
+    refused: &'a [(String, Vec<usize>, &'static str)],
+}
+
+impl<'a> From<&'a Report> for Taken<'a> {
+    fn from(Report { loaded, missing, refused, folded }: &'a Report) -> Self {
+        Taken { loaded, missing, refused, folded }
+    }
+}
+
+fn inspect(args: args::WeightsInspect) -> Outcome {
+    let file = weights::read(&args.file)?;
+    if let Some(config) = &args.config {
+        let (_, report) =
+            Model::from_weights(&RunConfig::load(config, &with_weights(&args.set, &args.file))?, file)?;
+        match args.json {
+            true => printer::json(&Taken::from(&report))?,
+            false => printer::out(&taken(&report))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut tensors: Vec<Tensor<'_>> = file
+        .tensors
+        .iter()
+        .map(|(name, data)| Tensor { name, kind: "float", shape: data.shape().to_vec() })
+        .collect();
+    tensors.extend(file.others.iter().map(|(name, kind, shape)| Tensor { name, kind, shape: shape.clone() }));
+    match args.json {
+        true => printer::json(&tensors)?,
+        false => printer::out(&tensor_table(&file, &tensors))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tensor_table(file: &Weights, tensors: &[Tensor<'_>]) -> String {
+    let mut table = Table::new(&["tensor", "shape", "type"], &[false, false, false]);
+    for tensor in tensors {
+        table.row(vec![tensor.name.into(), shape(&tensor.shape), tensor.kind.into()]);
+    }
+    let numbers: usize = file.tensors.values().map(|data| data.shape().iter().product::<usize>()).sum();
+    format!("{table}{}, {} numbers\n", count(tensors.len(), "tensor"), grouped(numbers))
+}
+
+fn shape(sides: &[usize]) -> String {
+    match sides {
+        [] => "scalar".into(),
+        _ => sides.iter().map(ToString::to_string).collect::<Vec<_>>().join(" x "),
+    }
+}
+
+fn taken(report: &Report) -> String {
+    let mut table = Table::new(&["tensor", "shape", ""], &[false, false, false]);
+    for (name, sides) in &report.missing {
+        table.row(vec![name.clone(), shape(sides), "new, not in the file".into()]);
+    }
+    for (name, sides, reason) in &report.refused {
+        table.row(vec![name.clone(), shape(sides), format!("not taken: {reason}")]);
+    }
+    let summary = format!(
+        "{} loaded, {} folded into running means, {} new, {} not taken\n",
+        count(report.loaded.len(), "tensor"),
+        report.folded.len(),
+        report.missing.len(),
+        report.refused.len()
+    );
+    if report.missing.is_empty() && report.refused.is_empty() { summary } else { format!("{table}{summary}") }
+}
+
+fn import(args: args::WeightsImport) -> Outcome {
+    let config = RunConfig::load(&args.config, &with_weights(&args.set, &args.file))?;
+    let (model, report) = Model::from_weights(&config, weights::read(&args.file)?)?;
+    model.save_run(&args.out)?;
+    match args.json {
+        true => printer::json(&Taken::from(&report))?,
+        false => {
+            printer::note(&report);
+            printer::note(&format!("model: {}", args.out.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn export(args: args::WeightsExport) -> Outcome {
+    super::check_output(&args.out)?;
+    let model = model_of(&args.model.run, args.model.checkpoint.into())?;
+    let model = args.rows.of(with_heads(model, args.head, args.combine)?);
+    match args.out.extension().and_then(|extension| extension.to_str()) {
+        Some("safetensors") => model.export_safetensors(&args.out)?,
+        Some("onnx") => model.export_onnx(&args.out)?,
+        _ => {
+            let message = format!("`{}` ends neither in .safetensors nor in .onnx", args.out.display());
+            return Err(Failure::new(message, Some("the ending says what is written")));
+        }
+    }
+    printer::note(&format!("{} written", args.out.display()));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,23 @@
+//! The command line: arguments in, one library call, one print.
+
+mod args;
+mod commands;
+mod printer;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Parses the arguments of the process and runs the command.
+///
+/// Exit codes: 0 done, 1 ran and found what the user asked to be warned of, 2 could not run.
+pub fn run() -> ExitCode {
+    let cli = args::Cli::parse();
+    match commands::run(cli.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            printer::error(&failure.message, failure.hint);
+            ExitCode::from(2)
+        }
+    }
+}
