@@ -4,6 +4,7 @@ use gallerist_data::Random;
 use gallerist_map::{MapError, MapMethod, Tsne, layout};
 use gallerist_report::Atlas;
 use gallerist_report::figure::{self, Figure, MapFigure};
+use gallerist_train::{Error, Result};
 
 use super::{Point, Points, Source, fault};
 use crate::pictures::sprite;
