@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gallerist_retrieval as retrieval;
-use gallerist_retrieval::index::{
-    IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, check_items, check_queries,
-};
+use gallerist_retrieval::index::{IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, check_queries};
 use gallerist_retrieval::{Error as Fault, MatrixView};
 use prost::Message;
 
@@ -127,14 +125,6 @@ impl MilvusIndex {
         &self.layout
     }
 
-    /// Candidates that a search of a graph looks at, at least as many as it returns: more find more
-    /// of the nearest and take longer. 128 by default; an exact collection has no use for it.
-    #[must_use]
-    pub fn with_ef(mut self, ef: usize) -> Self {
-        self.ef = ef.clamp(1, 32_768);
-        self
-    }
-
     /// Items that Milvus has not put into its graph yet. They are found all the same, by comparison
     /// with every one of them.
     ///
@@ -182,12 +172,26 @@ impl MilvusIndex {
         Ok(Self { client, layout, sources, ef: DEFAULT_EF, seen })
     }
 
-    /// Where the embeddings come from, as it stands in the collection now.
-    ///
-    /// # Errors
-    /// [`Error::Unreachable`] and [`Error::Missing`].
-    pub fn origin(&self) -> Result<Origin> {
+    /// Where the embeddings come from, as the collection says now.
+    pub(crate) fn read_origin(&self) -> Result<Origin> {
         Ok(layout::origin(&self.client.describe()?))
+    }
+
+    /// What the collection says of itself, with this number of items.
+    pub(crate) fn described(&self, count: usize) -> Result<IndexInfo> {
+        let origin = self.read_origin()?;
+        Ok(IndexInfo {
+            kind: self.layout.search.kind(),
+            place: "Milvus",
+            metric: self.layout.metric,
+            dimensions: self.layout.dimensions,
+            count,
+            // The origin is noted with the first items that name a model.
+            metric_of_rows: origin.model.as_ref().map(|_| origin.metric_of_rows()),
+            model: origin.model,
+            settings: Vec::new(),
+            dead: None,
+        })
     }
 
     /// The items as the collection keeps them: one of version 1 has no sources, and so the ids of
@@ -199,15 +203,19 @@ impl MilvusIndex {
         Ok(Cow::Owned(items.without_sources()?))
     }
 
-    /// Refuses what no gallery of this layout takes, and remembers where the first items come from.
-    pub(crate) fn admit(&self, items: &Items) -> Result<()> {
-        let origin = self.origin()?;
-        check_items(items, self.layout.metric, self.layout.dimensions, origin.model.as_deref())?;
-        // The origin is noted with the first items that name a model.
-        origin.check_metric(items, origin.model.is_none())?;
+    /// Refuses items that do not belong into this gallery.
+    pub(crate) fn check(&self, items: &Items) -> Result<IndexInfo> {
+        let info = self.described(0)?;
+        info.check_items(items)?;
         layout::check_texts(items)?;
+        Ok(info)
+    }
+
+    /// Refuses items that do not belong into this gallery, and notes where the first items come from.
+    pub(crate) fn admit(&self, items: &Items) -> Result<()> {
+        let info = self.check(items)?;
         let properties = layout::origin_properties(items.set());
-        if origin.model.is_none() && items.set().model.is_some() && !items.is_empty() {
+        if info.model.is_none() && items.set().model.is_some() && !items.is_empty() {
             let request =
                 wire::AlterCollectionRequest { collection_name: self.client.collection(), properties };
             let _: wire::Status = self.client.call("AlterCollection", &request, "note the model")?;
@@ -245,10 +253,7 @@ impl MilvusIndex {
     }
 
     /// Id and label of every item that `filter` admits, in the order of ids.
-    ///
-    /// # Errors
-    /// [`Error::Unreachable`] and [`Error::Refused`].
-    pub fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
+    fn read_labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
         let expr = filter::expression(filter);
         let params = [
             KeyValuePair::new("limit", SCANNED),
@@ -353,14 +358,16 @@ impl Client {
 
 impl Index for MilvusIndex {
     fn info(&self) -> retrieval::Result<IndexInfo> {
-        Ok(IndexInfo {
-            kind: self.layout.search.kind(),
-            place: "Milvus",
-            metric: self.layout.metric,
-            dimensions: self.layout.dimensions,
-            count: self.count()?,
-            model: self.origin()?.model,
-        })
+        Ok(self.described(self.count()?)?)
+    }
+
+    /// Where the embeddings come from, as the collection says now.
+    fn origin(&self) -> retrieval::Result<Origin> {
+        Ok(self.read_origin()?)
+    }
+
+    fn labels(&self, filter: &ItemFilter) -> retrieval::Result<Vec<(u64, Option<String>)>> {
+        Ok(self.read_labels(filter)?)
     }
 
     /// Sends the items in batches. When a call fails, the batches before it are in: the same call
@@ -408,6 +415,15 @@ impl Index for MilvusIndex {
             Some(())
         })?;
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// At least as many candidates are kept as a search returns. 128 by default, at most 32,768.
+    fn set_ef(&mut self, ef: usize) -> retrieval::Result<()> {
+        if self.layout.search.kind().is_exact {
+            return Err(Fault::Unsupported { what: "`ef`", index: "an exact collection".to_owned() });
+        }
+        self.ef = ef.clamp(1, 32_768);
+        Ok(())
     }
 
     /// Has Milvus write what it holds in memory to its storage; waits for it.

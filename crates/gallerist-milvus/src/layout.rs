@@ -12,7 +12,7 @@
 //! `gallerist.version`, `.model`, `.run` and `.source` say that it is a gallery, and of what.
 
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::index::{IndexKind, Item, Items, MAX_ID, Origin};
+use gallerist_retrieval::index::{ExactIndex, HnswIndex, IndexKind, Item, Items, MAX_ID, Origin};
 use gallerist_retrieval::search::Metric;
 use sha2::{Digest, Sha256};
 
@@ -87,8 +87,8 @@ impl Search {
     /// The kind of index this is.
     pub fn kind(self) -> IndexKind {
         match self {
-            Self::Flat => IndexKind::Exact,
-            Self::Hnsw { .. } => IndexKind::Hnsw,
+            Self::Flat => ExactIndex::KIND,
+            Self::Hnsw { .. } => HnswIndex::KIND,
         }
     }
 }

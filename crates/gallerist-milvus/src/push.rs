@@ -32,7 +32,7 @@ impl MilvusIndex {
     /// `progress` is told after every batch; the batch is acknowledged then.
     ///
     /// # Errors
-    /// What [`check_items`](gallerist_retrieval::index::check_items) refuses,
+    /// What [`IndexInfo::check_items`](gallerist_retrieval::index::IndexInfo::check_items) refuses,
     /// [`Replaces`](gallerist_retrieval::Error::Replaces), [`Error::Text`](crate::Error::Text),
     /// [`Error::Unreachable`](crate::Error::Unreachable) when the server was away for longer than
     /// [`patience`](crate::ConnectOptions::patience), and [`Error::Refused`](crate::Error::Refused).
@@ -43,6 +43,8 @@ impl MilvusIndex {
         progress: &mut dyn FnMut(&Pushed),
     ) -> Result<Pushed> {
         let items = &*self.kept(items)?;
+        // Rows that do not belong together are more important than one that would replace another.
+        self.check(items)?;
         let there = if self.count()? == 0 { HashMap::new() } else { self.there(items)? };
         let differ: Vec<usize> = there.iter().filter(|(_, one)| !one.same).map(|(&row, _)| row).collect();
         if !replace && !differ.is_empty() {

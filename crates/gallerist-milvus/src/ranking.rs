@@ -9,14 +9,15 @@
 
 use std::collections::HashMap;
 
-use gallerist_retrieval::index::{IdLists, IndexKind, ItemFilter};
+use gallerist_retrieval::index::{IdLists, ItemFilter};
 use gallerist_retrieval::search::{Metric, SearchOptions, search};
 use gallerist_retrieval::{Error as Fault, Matrix, MatrixView};
 use prost::Message;
 
 use crate::index::{MAX_RESULTS, MilvusIndex};
+use crate::layout::{self, Search};
 use crate::wire::messages::{self as wire, KeyValuePair};
-use crate::{Result, filter, layout};
+use crate::{Result, filter};
 
 /// Candidates beyond the k that are wanted.
 const MARGIN: usize = 16;
@@ -109,9 +110,9 @@ impl MilvusIndex {
             kind: wire::FLOAT_VECTORS,
             values: rows.iter().map(bytes).collect(),
         };
-        let params = match self.layout.search.kind() {
-            IndexKind::Exact => "{}".to_owned(),
-            IndexKind::Hnsw => serde_json::json!({ "ef": self.ef.max(limit) }).to_string(),
+        let params = match self.layout.search {
+            Search::Flat => "{}".to_owned(),
+            Search::Hnsw { .. } => serde_json::json!({ "ef": self.ef.max(limit) }).to_string(),
         };
         let request = wire::SearchRequest {
             collection_name: self.client.collection(),
@@ -209,7 +210,7 @@ impl MilvusIndex {
         let list =
             ranked.indices(0).iter().zip(scores).map(|(&at, &score)| (ids[at as usize], score)).collect();
         let clear = candidates.all
-            || self.layout.search.kind() == IndexKind::Hnsw
+            || !self.layout.search.kind().is_exact
             || scores.get(k - 1).is_some_and(|&kth| self.is_clear(query, &rows, kth, candidates.last));
         Ok((list, clear))
     }

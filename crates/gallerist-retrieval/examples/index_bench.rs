@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let seconds = start.elapsed().as_secs_f64();
             drop(items);
             let start = Instant::now();
-            index.save(out)?;
+            index.save(out.as_ref())?;
             let saved = start.elapsed().as_secs_f64();
             println!("{}", json!({"seconds": seconds, "save_seconds": saved, "peak_mib": peak_mib()}));
         }

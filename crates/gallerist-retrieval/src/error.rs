@@ -171,6 +171,14 @@ pub enum Error {
         /// Its file.
         path: PathBuf,
     },
+    /// Something that an index of its kind, or in its place, cannot do.
+    #[error("{index} has no support for {what}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// The kind or the place of the index.
+        index: String,
+    },
     /// A file that was changed or cut short while it was mapped.
     #[error("`{}` was changed while it was in use", path.display())]
     Changed {
@@ -308,6 +316,7 @@ impl Error {
             | Self::Count { .. }
             | Self::Empty { .. }
             | Self::TooManyRows { .. }
+            | Self::Unsupported { .. }
             | Self::Option { .. } => None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::file::{MappedCompact, MappedMatrix, load_labels, npy};
-use gallerist_retrieval::index::{EmbeddedIndex, is_index};
+use gallerist_retrieval::index::{is_index, open_index};
 
 /// The error of `read` for a named pipe of this name; a panic where it waits for good.
 fn error_of<T>(
@@ -35,8 +35,8 @@ fn every_reader_refuses_a_named_pipe_without_waiting() {
         error_of("x.npy", MappedMatrix::open),
         error_of("x.safetensors", MappedMatrix::open),
         error_of("x.safetensors", MappedCompact::open),
-        error_of("x.index", |path| EmbeddedIndex::open(path, false)),
-        error_of("x.index", |path| EmbeddedIndex::open(path, true)),
+        error_of("x.index", |path| open_index(path, false)),
+        error_of("x.index", |path| open_index(path, true)),
         error_of("x.npy", |path| {
             assert!(!is_index(&path), "a named pipe is no index");
             EmbeddingSet::load(path)

@@ -1,12 +1,12 @@
-//! Every embedded index keeps the promises of the door.
+//! Every index on this machine keeps the promises of `Index`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::file::{MappedCompact, Source, Sources};
 use gallerist_retrieval::index::{
-    EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, IdLists, Index, IndexInfo, Item, ItemFilter, Items,
-    is_index, stable_id,
+    ExactIndex, HnswIndex, HnswOptions, IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, is_index,
+    open_index, stable_id,
 };
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, CompactMatrix, EmbeddingSet, Error, Matrix, MatrixView, Result};
@@ -30,13 +30,13 @@ fn the_graph_keeps_every_promise() {
 
 /// An index that is written and read again before every search, mapped for it.
 struct Reread {
-    index: EmbeddedIndex,
+    index: Box<dyn Index>,
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Reread {
-    fn new(mut index: EmbeddedIndex) -> Self {
+    fn new(mut index: Box<dyn Index>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gallery.index");
         index.save(&path).unwrap();
@@ -44,45 +44,52 @@ impl Reread {
     }
 
     /// What another process would see.
-    fn mapped(&self) -> EmbeddedIndex {
-        EmbeddedIndex::open(&self.path, true).unwrap()
+    fn mapped(&self) -> Box<dyn Index> {
+        open_index(&self.path, true).unwrap()
     }
 }
 
 impl Index for Reread {
     fn info(&self) -> Result<IndexInfo> {
-        self.mapped().index().info()
+        self.mapped().info()
+    }
+    fn origin(&self) -> Result<Origin> {
+        self.mapped().origin()
+    }
+    fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
+        self.mapped().labels(filter)
     }
     fn upsert(&mut self, items: &Items) -> Result<()> {
-        self.index.index_mut().upsert(items)?;
+        self.index.upsert(items)?;
         self.flush()
     }
     fn remove(&mut self, ids: &[u64]) -> Result<usize> {
-        self.index = EmbeddedIndex::open(&self.path, false)?;
-        let removed = self.index.index_mut().remove(ids)?;
+        self.index = open_index(&self.path, false)?;
+        let removed = self.index.remove(ids)?;
         self.flush()?;
         Ok(removed)
     }
     fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
         let mapped = self.mapped();
-        let lists = mapped.index().search(queries, k, filter)?;
-        assert_eq!(lists, self.index.index().search(queries, k, filter)?, "mapped and in memory");
+        let lists = mapped.search(queries, k, filter)?;
+        assert_eq!(lists, self.index.search(queries, k, filter)?, "mapped and in memory");
         Ok(lists)
     }
     fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
-        self.mapped().index().get(ids)
+        self.mapped().get(ids)
     }
     fn flush(&mut self) -> Result<()> {
-        self.index.index_mut().flush()
+        self.index.flush()
     }
 }
 
 #[test]
 fn what_is_written_keeps_every_promise_when_it_is_read_again() {
-    let exact = |metric, dimensions| -> EmbeddedIndex { ExactIndex::new(dimensions, metric).unwrap().into() };
+    let exact =
+        |metric, dimensions| -> Box<dyn Index> { Box::new(ExactIndex::new(dimensions, metric).unwrap()) };
     run(|metric, dimensions| Box::new(Reread::new(exact(metric, dimensions))), &Promises::EXACT);
     let graph = |metric, dimensions| HnswIndex::new(dimensions, metric, NARROW).unwrap();
-    run(|metric, dimensions| Box::new(Reread::new(graph(metric, dimensions).into())), &APPROXIMATE);
+    run(|metric, dimensions| Box::new(Reread::new(Box::new(graph(metric, dimensions)))), &APPROXIMATE);
 }
 
 /// Rows in clusters, from a fixed sequence.
@@ -239,14 +246,14 @@ fn an_index_comes_back_with_all_it_knew() {
     for graph in [false, true] {
         let path = saved(folder.path(), graph);
         assert!(is_index(&path));
-        let index = EmbeddedIndex::open(&path, false).unwrap();
-        assert_eq!(matches!(index, EmbeddedIndex::Hnsw(_)), graph);
-        let origin = index.origin();
+        let index = open_index(&path, false).unwrap();
+        assert_eq!(index.info().unwrap().kind == HnswIndex::KIND, graph);
+        let origin = index.origin().unwrap();
         assert_eq!(origin.model.as_deref(), Some("sha256:one"));
         assert_eq!((origin.source.as_deref(), origin.run.as_deref()), (Some("photos"), Some("runs/one")));
         let items = Items::from_set(example()).unwrap();
         let wanted: Vec<_> = (0..6).map(|row| Some(items.item(row))).collect();
-        assert_eq!(index.index().get(items.ids()).unwrap(), wanted);
+        assert_eq!(index.get(items.ids()).unwrap(), wanted);
     }
 }
 
@@ -259,7 +266,7 @@ fn cuts_and_every_flipped_bit_are_refused() {
         // Mapped or not, the file is checked by the same code before anything is taken from it.
         let refused = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            let opened = EmbeddedIndex::open(&path, bytes.len().is_multiple_of(2));
+            let opened = open_index(&path, bytes.len().is_multiple_of(2));
             matches!(opened, Err(Error::Format { .. } | Error::Io { .. }))
         };
         for length in (0..whole.len()).step_by(5).chain(whole.len() - 9..whole.len()) {
@@ -283,7 +290,7 @@ fn other_files_and_the_other_kind_are_refused() {
     let embeddings = folder.path().join("e.safetensors");
     example().save(&embeddings).unwrap();
     assert!(!is_index(&embeddings) && !is_index(folder.path().join("nothing")));
-    let error = EmbeddedIndex::open(&embeddings, false).err().unwrap();
+    let error = open_index(&embeddings, false).err().unwrap();
     assert!(error.hint().unwrap().contains("index build"));
 }
 
@@ -292,12 +299,12 @@ fn a_mapped_index_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     for graph in [false, true] {
         let path = saved(folder.path(), graph);
-        let mut mapped = EmbeddedIndex::open(&path, true).unwrap();
+        let mut mapped = open_index(&path, true).unwrap();
         let items = Items::from_set(example()).unwrap();
         let before = std::fs::read(&path).unwrap();
-        assert!(matches!(mapped.index_mut().upsert(&items), Err(Error::ReadOnly { .. })));
-        assert!(matches!(mapped.index_mut().remove(&[1]), Err(Error::ReadOnly { .. })));
-        mapped.index_mut().flush().unwrap();
+        assert!(matches!(mapped.upsert(&items), Err(Error::ReadOnly { .. })));
+        assert!(matches!(mapped.remove(&[1]), Err(Error::ReadOnly { .. })));
+        mapped.flush().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }
@@ -315,7 +322,7 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
     };
     for graph in [false, true] {
         let path = saved(folder.path(), graph);
-        let wanted = EmbeddedIndex::open(&path, false).unwrap().origin().clone();
+        let wanted = open_index(&path, false).unwrap().origin().unwrap();
         assert_eq!(wanted.run.as_deref(), Some("runs/one"));
         let source = Source { name: "/photos".into(), images: Some("photos".into()) };
         type Change<'a> = (&'a str, &'a dyn Fn(&mut dyn Index));
@@ -328,22 +335,26 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
             ("add again", &|index| assert_eq!(index.add(&item(8, "new.jpg"), false).unwrap().new, 1)),
         ];
         for (what, change) in changes {
-            let mut index = EmbeddedIndex::open(&path, false).unwrap();
-            change(index.index_mut());
-            assert_eq!(*index.origin(), wanted, "{what}");
-            index.index_mut().flush().unwrap();
-            let read = EmbeddedIndex::open(&path, true).unwrap();
-            assert_eq!((read.origin(), &read.sources()[..]), (&wanted, &[source.clone()][..]), "{what}");
+            let mut index = open_index(&path, false).unwrap();
+            change(index.as_mut());
+            assert_eq!(index.origin().unwrap(), wanted, "{what}");
+            index.flush().unwrap();
+            let read = open_index(&path, true).unwrap();
+            assert_eq!(
+                (&read.origin().unwrap(), &read.sources().unwrap()[..]),
+                (&wanted, &[source.clone()][..]),
+                "{what}"
+            );
         }
         // Emptied, it still is of that run; filled from elsewhere, its images are elsewhere.
-        let mut index = EmbeddedIndex::open(&path, false).unwrap();
-        let all = index.ids(&ItemFilter::default());
-        index.index_mut().remove(&all).unwrap();
-        index.index_mut().upsert(&item(1, "a.jpg")).unwrap();
-        assert_eq!(*index.origin(), wanted);
+        let mut index = open_index(&path, false).unwrap();
+        let all = index.ids(&ItemFilter::default()).unwrap();
+        index.remove(&all).unwrap();
+        index.upsert(&item(1, "a.jpg")).unwrap();
+        assert_eq!(index.origin().unwrap(), wanted);
         let elsewhere = EmbeddingSet { source: Some("others".into()), ..item(2, "b.jpg").set().clone() };
-        index.index_mut().upsert(&Items::new(vec![2], elsewhere).unwrap()).unwrap();
-        assert_eq!((&index.origin().source, &index.origin().run), (&None, &wanted.run));
+        index.upsert(&Items::new(vec![2], elsewhere).unwrap()).unwrap();
+        assert_eq!((&index.origin().unwrap().source, &index.origin().unwrap().run), (&None, &wanted.run));
     }
 }
 
@@ -395,34 +406,33 @@ fn indices_of_version_1_are_read_changed_and_written_anew() {
     let items = Items::from_set(of_version_1()).unwrap();
     for (name, count) in [("exact", 5), ("hnsw", 4)] {
         for mapped in [false, true] {
-            let index = EmbeddedIndex::open(version_1(&format!("{name}.index")), mapped).unwrap();
+            let index = open_index(version_1(&format!("{name}.index")), mapped).unwrap();
             let wanted: Vec<_> = (0..count).map(|row| Some(items.item(row))).collect();
-            assert_eq!(index.index().get(&items.ids()[..count]).unwrap(), wanted, "{name}");
-            assert_eq!(index.origin().run.as_deref(), Some("/work/runs/one"));
-            let found =
-                index.index().search(items.set().embeddings.select(&[2]).view(), 1, &ItemFilter::default());
+            assert_eq!(index.get(&items.ids()[..count]).unwrap(), wanted, "{name}");
+            assert_eq!(index.origin().unwrap().run.as_deref(), Some("/work/runs/one"));
+            let found = index.search(items.set().embeddings.select(&[2]).view(), 1, &ItemFilter::default());
             assert_eq!(found.unwrap().ids(0), [items.ids()[2]], "{name}");
         }
         let path = folder.path().join(name);
         std::fs::copy(version_1(&format!("{name}.index")), &path).unwrap();
-        let mut index = EmbeddedIndex::open(&path, false).unwrap();
-        assert_eq!(index.index_mut().add(&items.select(&[0, 1]), false).unwrap().unchanged, 2);
+        let mut index = open_index(&path, false).unwrap();
+        assert_eq!(index.add(&items.select(&[0, 1]), false).unwrap().unchanged, 2);
         let mut set = of_version_1().select(&[1]);
         set.name_source("/photos/train");
         let new = Items::from_set(EmbeddingSet { labels: Some(vec!["wren".into()]), ..set }).unwrap();
-        let error = index.index_mut().add(&new, false).unwrap_err();
+        let error = index.add(&new, false).unwrap_err();
         assert!(
             error.to_string().starts_with(
                 "`heron/2.jpg` of `/photos/train` would replace `heron/2.jpg` of an unknown source"
             ),
             "{error}"
         );
-        assert_eq!(index.index_mut().add(&new, true).unwrap().replaced, 1);
-        index.index_mut().flush().unwrap();
-        let read = EmbeddedIndex::open(&path, true).unwrap();
-        assert_eq!(read.index().info().unwrap().count, count);
-        assert_eq!(read.index().get(new.ids()).unwrap(), [Some(new.item(0))]);
-        assert_eq!(read.index().get(&items.ids()[..2]).unwrap(), [Some(items.item(0)), None]);
+        assert_eq!(index.add(&new, true).unwrap().replaced, 1);
+        index.flush().unwrap();
+        let read = open_index(&path, true).unwrap();
+        assert_eq!(read.info().unwrap().count, count);
+        assert_eq!(read.get(new.ids()).unwrap(), [Some(new.item(0))]);
+        assert_eq!(read.get(&items.ids()[..2]).unwrap(), [Some(items.item(0)), None]);
     }
 }
 
@@ -434,13 +444,13 @@ fn an_index_that_is_cut_short_or_overwritten_in_place_is_an_error_and_no_signal(
     let queries = rows.select(&[1, 2000, 4999]);
     for graph in [false, true] {
         let path = folder.path().join("mapped.index");
-        let build = || -> EmbeddedIndex {
+        let build = || -> Box<dyn Index> {
             let items = Items::numbered(rows.clone().into(), 0).unwrap();
-            let mut index: EmbeddedIndex = match graph {
-                false => ExactIndex::new(16, Metric::Cosine).unwrap().into(),
-                true => HnswIndex::new(16, Metric::Cosine, NARROW).unwrap().into(),
+            let mut index: Box<dyn Index> = match graph {
+                false => Box::new(ExactIndex::new(16, Metric::Cosine).unwrap()),
+                true => Box::new(HnswIndex::new(16, Metric::Cosine, NARROW).unwrap()),
             };
-            index.index_mut().upsert(&items).unwrap();
+            index.upsert(&items).unwrap();
             index
         };
         let length = {
@@ -473,25 +483,25 @@ fn an_index_that_is_cut_short_or_overwritten_in_place_is_an_error_and_no_signal(
         ];
         for (what, damage) in damages {
             build().save(&path).unwrap();
-            let mapped = EmbeddedIndex::open(&path, true).unwrap();
-            let search = || mapped.index().search(queries.view(), 10, &ItemFilter::default());
+            let mapped = open_index(&path, true).unwrap();
+            let search = || mapped.search(queries.view(), 10, &ItemFilter::default());
             assert_eq!(search().unwrap().ids(1)[0], 2000);
             damage();
             for _ in 0..2 {
                 let error = search().unwrap_err();
                 assert!(matches!(error, Error::Changed { .. }), "{what}: {error}");
             }
-            assert!(matches!(mapped.index().get(&[4999]), Err(Error::Changed { .. })), "{what}");
-            assert!(EmbeddedIndex::open(&path, true).is_err(), "{what}");
+            assert!(matches!(mapped.get(&[4999]), Err(Error::Changed { .. })), "{what}");
+            assert!(open_index(&path, true).is_err(), "{what}");
             let mut copy = mapped;
             let other = folder.path().join("copy.index");
             assert!(copy.save(&other).is_err() && !other.exists(), "{what}: nothing is copied from it");
         }
         // What replaces the file changes nothing for who has it open.
         build().save(&path).unwrap();
-        let mapped = EmbeddedIndex::open(&path, true).unwrap();
+        let mapped = open_index(&path, true).unwrap();
         build().save(&path).unwrap();
-        assert_eq!(mapped.index().search(queries.view(), 1, &ItemFilter::default()).unwrap().ids(0), [1]);
+        assert_eq!(mapped.search(queries.view(), 1, &ItemFilter::default()).unwrap().ids(0), [1]);
     }
 }
 
@@ -552,14 +562,14 @@ fn an_index_remembers_the_metric_of_its_rows_and_takes_no_rows_of_another_length
         index.upsert(&items(Some(Metric::Euclidean), 0)).unwrap();
         index.save(&file).unwrap();
         let mut index = ExactIndex::open(&file).unwrap();
-        assert_eq!(index.origin().metric, Some(Metric::Euclidean));
+        assert_eq!(index.origin().unwrap().metric, Some(Metric::Euclidean));
         let refused = index.upsert(&items(Some(Metric::Cosine), 100)).unwrap_err();
         assert!(matches!(refused, Error::Metrics { .. }) && refused.hint().is_some(), "{refused}");
         assert_eq!(index.info().unwrap().count, 40, "nothing has changed");
         index.upsert(&items(None, 100)).unwrap();
         index.upsert(&items(Some(Metric::Cosine), 200).of_any_model()).unwrap();
         assert_eq!(index.info().unwrap().count, 120);
-        assert_eq!(index.origin().metric, Some(Metric::Euclidean));
+        assert_eq!(index.origin().unwrap().metric, Some(Metric::Euclidean));
     }
     // Files that name no metric have rows of length 1.
     let mut old = filled(&clustered(40, 4, 12), Metric::Cosine, NARROW);

@@ -10,7 +10,7 @@ use super::ranks::{PerQuery, Query};
 use super::task::measured;
 use super::ties::Extremes;
 use super::{EvalOptions, Measure, Measured, RelevantRanks};
-use crate::index::{Index, IndexKind, ItemFilter};
+use crate::index::{Index, ItemFilter};
 use crate::search::Metric;
 use crate::{Error, MatrixView, Result};
 
@@ -110,10 +110,7 @@ pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions)
             }
         }
     }
-    let kind = match info.kind {
-        IndexKind::Exact => "exact",
-        IndexKind::Hnsw => "approximate",
-    };
+    let kind = if info.kind.is_exact { "exact" } else { "approximate" };
     let who =
         if listed.own.is_some() { "every item against the others" } else { "queries against a gallery" };
     let protocol = format!("{who}, by the {kind} lists of an index ({})", info.place);

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Among, Item, ItemFilter, Items};
+use super::filter::{Among, ItemFilter};
+use super::items::{Item, Items};
 use crate::file::{NO_SOURCE, Source, Sources};
 
 /// One value per row, each distinct one kept once.

@@ -15,6 +15,7 @@
 //!   version `1`, without `sources`, is read too;
 //! - metadata `sha256`: as in an embeddings file, of the header and of the tensor bytes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
@@ -24,9 +25,10 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
 use super::catalog::Catalog;
-use super::hnsw::{Graph, HnswOptions};
+use super::info::{Origin, check_dimensions};
+use super::items::MAX_ID;
+use super::store::Store;
 use super::values::{Plain, Values};
-use super::{IndexKind, MAX_ID, Origin};
 use crate::file::Sources;
 use crate::file::map::FileMap;
 use crate::file::tensors::{
@@ -43,15 +45,22 @@ const VERSIONS: [&str; 2] = ["1", VERSION];
 /// The longest header that is read.
 const MAX_HEADER: u64 = 1 << 20;
 
-/// What a file holds.
-pub(super) struct Contents {
-    pub(super) metric: Metric,
-    pub(super) dimensions: usize,
-    pub(super) origin: Origin,
-    pub(super) rows: Values<f32>,
-    pub(super) catalog: Catalog,
-    /// With a graph: its options, which slots are items, and the graph.
-    pub(super) graph: Option<(HnswOptions, Vec<bool>, Graph)>,
+/// What a kind of index adds to a file: notes in the metadata, and tensors.
+#[derive(Default)]
+pub(crate) struct Parts<'a> {
+    pub(super) notes: Vec<(&'static str, String)>,
+    pub(super) tensors: Vec<(&'static str, Vec<usize>, TensorValues<'a>)>,
+}
+
+impl TensorValues<'_> {
+    fn borrowed(&self) -> TensorValues<'_> {
+        match self {
+            Self::F32(values) => TensorValues::F32(values),
+            Self::U32(values) => TensorValues::U32(values),
+            Self::U64(values) => TensorValues::U64(values),
+            Self::U8(values) => TensorValues::U8(Cow::Borrowed(values)),
+        }
+    }
 }
 
 pub(super) fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>) -> Error {
@@ -78,29 +87,26 @@ pub fn is_index(path: impl AsRef<Path>) -> bool {
     header.is_some_and(|header| header["__metadata__"]["format"] == FORMAT)
 }
 
-/// One tensor to be written.
-enum Tensor<'a> {
+/// The values of a tensor that is written.
+pub(crate) enum TensorValues<'a> {
     F32(&'a [f32]),
     U32(&'a [u32]),
     U64(&'a [u64]),
-    U8(Vec<u8>),
+    U8(Cow<'a, [u8]>),
 }
 
-pub(super) fn write(
-    path: &Path,
-    (metric, dimensions, origin): (Metric, usize, &Origin),
-    (rows, catalog): (&Values<f32>, &Catalog),
-    graph: Option<(&HnswOptions, &[bool], &Graph)>,
-) -> Result<()> {
+/// Writes an index of the kind of this name.
+pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Result<()> {
+    let Store { rows, catalog, origin, .. } = store;
     let slots = catalog.len();
     let mut tensors = vec![
-        ("rows", vec![slots, dimensions], Tensor::F32(rows.as_slice())),
-        ("ids", vec![slots], Tensor::U64(catalog.ids())),
+        ("rows", vec![slots, store.dimensions], TensorValues::F32(rows.as_slice())),
+        ("ids", vec![slots], TensorValues::U64(catalog.ids())),
     ];
     for (name, list) in catalog.lists() {
         if list.iter().any(Option::is_some) {
             let text = serde_json::to_vec(&list).expect("a list of strings is valid JSON");
-            tensors.push((name, vec![text.len()], Tensor::U8(text)));
+            tensors.push((name, vec![text.len()], TensorValues::U8(text.into())));
         }
     }
     let sources = catalog.sources();
@@ -111,10 +117,10 @@ pub(super) fn write(
     note("sha256", &"0".repeat(CHECKSUM_DIGITS));
     if let Some(sources) = &sources {
         note("sources", &sources_text(sources.list()));
-        tensors.push(("sources", vec![slots], Tensor::U32(sources.places())));
+        tensors.push(("sources", vec![slots], TensorValues::U32(sources.places())));
     }
-    note("metric", json!(metric).as_str().expect("a metric is a word"));
-    note("kind", if graph.is_some() { "hnsw" } else { "exact" });
+    note("metric", json!(store.metric).as_str().expect("a metric is a word"));
+    note("kind", kind);
     for (key, value) in [("model", &origin.model), ("source", &origin.source), ("run", &origin.run)] {
         if let Some(value) = value {
             note(key, value);
@@ -123,36 +129,24 @@ pub(super) fn write(
     if let Some(metric) = origin.metric {
         note("metric_of_rows", metric.name());
     }
-    if let Some((options, alive, graph)) = graph {
-        note("hnsw", &json!(options).to_string());
-        if let Some(entry) = graph.entry {
-            note("entry", &entry.to_string());
-        }
-        let (base, upper) = (graph.base.as_slice(), graph.upper.as_slice());
-        tensors.push((
-            "alive",
-            vec![slots],
-            Tensor::U8(alive.iter().map(|&alive| u8::from(alive)).collect()),
-        ));
-        tensors.push(("levels", vec![slots], Tensor::U8(graph.levels.clone())));
-        tensors.push(("links", vec![slots, 2 * graph.m], Tensor::U32(base)));
-        tensors.push(("upper_links", vec![upper.len() / graph.m, graph.m], Tensor::U32(upper)));
-    }
+    parts.notes.iter().for_each(|(key, value)| drop(note(key, value)));
+    tensors
+        .extend(parts.tensors.iter().map(|(name, shape, values)| (*name, shape.clone(), values.borrowed())));
     // Numbers first, the widest in front: every tensor starts at a multiple of its values' size.
     tensors.sort_by_key(|(_, _, tensor)| match tensor {
-        Tensor::U64(_) => 0,
-        Tensor::F32(_) | Tensor::U32(_) => 1,
-        Tensor::U8(_) => 2,
+        TensorValues::U64(_) => 0,
+        TensorValues::F32(_) | TensorValues::U32(_) => 1,
+        TensorValues::U8(_) => 2,
     });
 
     let mut header = Map::new();
     let mut end = 0;
     for (name, shape, tensor) in &tensors {
         let (dtype, bytes) = match tensor {
-            Tensor::F32(values) => ("F32", size_of_val(*values)),
-            Tensor::U32(values) => ("U32", size_of_val(*values)),
-            Tensor::U64(values) => ("U64", size_of_val(*values)),
-            Tensor::U8(values) => ("U8", values.len()),
+            TensorValues::F32(values) => ("F32", size_of_val(*values)),
+            TensorValues::U32(values) => ("U32", size_of_val(*values)),
+            TensorValues::U64(values) => ("U64", size_of_val(*values)),
+            TensorValues::U8(values) => ("U8", values.len()),
         };
         let offsets = [end, end + bytes];
         end += bytes;
@@ -161,25 +155,30 @@ pub(super) fn write(
     header.insert("__metadata__".to_owned(), Value::Object(metadata));
     write_sealed(path, &header, |take| {
         tensors.iter().try_for_each(|(_, _, tensor)| match tensor {
-            Tensor::F32(values) => encode(values, f32::to_le_bytes, take),
-            Tensor::U32(values) => encode(values, u32::to_le_bytes, take),
-            Tensor::U64(values) => encode(values, u64::to_le_bytes, take),
-            Tensor::U8(values) => take(values),
+            TensorValues::F32(values) => encode(values, f32::to_le_bytes, take),
+            TensorValues::U32(values) => encode(values, u32::to_le_bytes, take),
+            TensorValues::U64(values) => encode(values, u64::to_le_bytes, take),
+            TensorValues::U8(values) => take(values),
         })?;
         // Before the file takes its place: what was copied from a mapped index must be the index.
         rows.check().map_err(std::io::Error::other)
     })
 }
 
-/// Reads and checks an index; with `mapped` its rows and links stay in the file.
-pub(super) fn read(path: &Path, mapped: bool) -> Result<Contents> {
+/// Reads and checks an index; with `mapped` its rows, and the numbers of its kind, stay in the file.
+/// `build` makes the index from the name of its kind, its store and what else the file has.
+pub(super) fn read<T>(
+    path: &Path,
+    mapped: bool,
+    build: impl FnOnce(&str, Store, &Reader) -> Result<T>,
+) -> Result<T> {
     let map = Arc::new(FileMap::open(path)?);
-    let contents = parse(path, &map, mapped);
+    let index = parse(path, &map, mapped).and_then(|file| build(file.note("kind")?, file.store()?, &file));
     map.check()?;
-    contents
+    index
 }
 
-fn parse(path: &Path, map: &Arc<FileMap>, mapped: bool) -> Result<Contents> {
+fn parse<'a>(path: &'a Path, map: &'a Arc<FileMap>, mapped: bool) -> Result<Reader<'a>> {
     let bytes: &[u8] = map;
     let damaged = |what| refuse(path, format!("it is cut short or damaged ({what})"), Some(AGAIN));
     let tensors = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
@@ -199,10 +198,11 @@ fn parse(path: &Path, map: &Arc<FileMap>, mapped: bool) -> Result<Contents> {
         let problem = format!("wanted format version {}, found {found}", VERSIONS.join(" or "));
         return Err(refuse(path, problem, Some("read it with the program that wrote it, or a newer one")));
     }
-    Reader { path, map, tensors, metadata, mapped }.contents()
+    Ok(Reader { path, map, tensors, metadata, mapped })
 }
 
-struct Reader<'a> {
+/// An opened file whose checksum holds.
+pub(crate) struct Reader<'a> {
     path: &'a Path,
     map: &'a Arc<FileMap>,
     tensors: SafeTensors<'a>,
@@ -211,12 +211,12 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn contents(&self) -> Result<Contents> {
+    fn store(&self) -> Result<Store> {
         let metric = serde_json::from_value(Value::from(self.note("metric")?))
             .map_err(|_| self.refuse("its metric is unknown"))?;
         let (shape, rows) = self.numbers("rows", Dtype::F32, f32::from_le_bytes)?;
         let (slots, dimensions) = (shape[0], shape[1]);
-        super::check_dimensions(dimensions).map_err(|error| self.refuse(&error.to_string()))?;
+        check_dimensions(dimensions).map_err(|error| self.refuse(&error.to_string()))?;
         crate::search::check_count(slots, "the index").map_err(|error| self.refuse(&error.to_string()))?;
         let ids = self.bytes("ids", Dtype::U64, &[slots])?;
         let ids: Vec<u64> = ids.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect();
@@ -225,13 +225,6 @@ impl<'a> Reader<'a> {
         }
         let [labels, paths, cameras] = ["labels", "paths", "cameras"].map(|name| self.list(name, slots));
         let catalog = Catalog::from_lists(ids, [labels?, paths?, cameras?], self.sources(slots)?.as_ref());
-        let kind = match self.note("kind")? {
-            "exact" => IndexKind::Exact,
-            "hnsw" => IndexKind::Hnsw,
-            _ => return Err(self.refuse("its kind is unknown")),
-        };
-        let graph = if kind == IndexKind::Hnsw { Some(self.graph(slots)?) } else { None };
-        self.check_ids(catalog.ids(), graph.as_ref().map(|(_, alive, _)| &alive[..]))?;
         let text = |key: &str| self.metadata.get(key).cloned();
         let of_rows = |name: &String| {
             Metric::named(name).ok_or_else(|| self.refuse("the metric of its rows is unknown"))
@@ -239,10 +232,11 @@ impl<'a> Reader<'a> {
         let of_rows = self.metadata.get("metric_of_rows").map(of_rows).transpose()?;
         let origin =
             Origin { model: text("model"), source: text("source"), run: text("run"), metric: of_rows };
-        let contents = Contents { metric, dimensions, origin, rows, catalog, graph };
-        let view = crate::MatrixView::new(slots, dimensions, contents.rows.as_slice())?;
-        metric.check(view, 0..slots, "rows").map_err(|error| self.refuse(&error.to_string()))?;
-        Ok(contents)
+        let path = Some(self.path.to_owned());
+        let store = Store { metric, dimensions, origin, rows, catalog, path, changed: false };
+        let checked = metric.check(store.view(), 0..slots, "rows");
+        checked.map_err(|error| self.refuse(&error.to_string()))?;
+        Ok(store)
     }
 
     fn sources(&self, slots: usize) -> Result<Option<Sources>> {
@@ -252,49 +246,25 @@ impl<'a> Reader<'a> {
         parse_sources(text, Some(places), slots).map(Some).map_err(|problem| self.refuse(&problem))
     }
 
-    fn graph(&self, slots: usize) -> Result<(HnswOptions, Vec<bool>, Graph)> {
-        let options: HnswOptions = serde_json::from_str(self.note("hnsw")?)
-            .map_err(|error| self.refuse(&format!("its options are not readable: {error}")))?;
-        let alive = self.bytes("alive", Dtype::U8, &[slots])?.iter().map(|&byte| byte != 0).collect();
-        let levels = self.bytes("levels", Dtype::U8, &[slots])?.to_vec();
-        let (shape, base) = self.numbers("links", Dtype::U32, u32::from_le_bytes)?;
-        let (_, upper) = self.numbers("upper_links", Dtype::U32, u32::from_le_bytes)?;
-        if options.m < 2 || shape != [slots, options.m.saturating_mul(2)] {
-            return Err(self.refuse("its links are not twice `m` per slot"));
-        }
-        let entry = match self.metadata.get("entry") {
-            None => None,
-            Some(entry) => Some(entry.parse().map_err(|_| self.refuse("its entry is no number"))?),
-        };
-        let graph = Graph::from_parts(options.m, levels, base, upper, entry);
-        Ok((options, alive, graph.map_err(|problem: String| self.refuse(&problem))?))
+    /// Ids that are not all different, or not in the order of the kind.
+    pub(super) fn refuse_ids(&self) -> Error {
+        self.refuse("its ids are not all different and in order")
     }
 
-    /// An exact index is in the order of ids; with a graph the items' ids are all different.
-    fn check_ids(&self, ids: &[u64], alive: Option<&[bool]>) -> Result<()> {
-        let rising = |ids: &[u64]| ids.is_sorted_by(|a, b| a < b);
-        let holds = match alive {
-            None => rising(ids),
-            Some(alive) => {
-                let mut living: Vec<u64> =
-                    ids.iter().zip(alive).filter(|&(_, &alive)| alive).map(|(&id, _)| id).collect();
-                living.sort_unstable();
-                rising(&living)
-            }
-        };
-        if holds { Ok(()) } else { Err(self.refuse("its ids are not all different and in order")) }
-    }
-
-    fn refuse(&self, problem: &str) -> Error {
+    pub(super) fn refuse(&self, problem: &str) -> Error {
         refuse(self.path, problem, Some("build the index again"))
     }
 
-    fn note(&self, key: &str) -> Result<&str> {
-        let note = self.metadata.get(key).map(String::as_str);
-        note.ok_or_else(|| self.refuse(&format!("wanted `{key}` in its header, found none")))
+    pub(super) fn optional_note(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
     }
 
-    fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&'a [u8]> {
+    pub(super) fn note(&self, key: &str) -> Result<&str> {
+        self.optional_note(key)
+            .ok_or_else(|| self.refuse(&format!("wanted `{key}` in its header, found none")))
+    }
+
+    pub(super) fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&'a [u8]> {
         let tensor = self.tensor(name)?;
         if tensor.dtype() != dtype || tensor.shape() != shape {
             let found = format!("{} {:?}", tensor.dtype(), tensor.shape());
@@ -308,7 +278,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A tensor of two dimensions, read or left where it is.
-    fn numbers<T: Plain>(
+    pub(super) fn numbers<T: Plain>(
         &self,
         name: &str,
         dtype: Dtype,

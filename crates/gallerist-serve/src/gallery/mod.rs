@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use gallerist_retrieval::file::{MappedCompact, Source};
-use gallerist_retrieval::index::{
-    Added, Addition, EmbeddedIndex, Index, IndexKind, ItemFilter, Items, Origin, is_index,
-};
+use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin, is_index, open_index};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
@@ -95,10 +93,7 @@ impl Gallery {
                 // Of a server that was killed while it wrote.
                 gallerist_retrieval::prepare_to_write(path)?;
             }
-            let index = EmbeddedIndex::open(path, !writable)?;
-            let (origin, ids) = (index.origin().clone(), index.ids(&ItemFilter::default()));
-            let sources = index.sources();
-            return Ok(Self { sources, ..Self::from_index(name, index.into(), origin, &ids)? });
+            return Self::from_index(name, open_index(path, !writable)?);
         }
         if let Ok(compact) = MappedCompact::open(path) {
             return Self::from_compact(name, path, compact);
@@ -151,19 +146,14 @@ impl Gallery {
         Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside }
     }
 
-    /// A gallery behind the door of an [`Index`], with the ids of all its items.
+    /// A gallery that is kept in an [`Index`].
     ///
     /// # Errors
     /// When the index compares by the inner product, or by the Euclidean distance without saying whether its rows have
     /// length 1; and those of a place that is asked over a network.
-    pub fn from_index(
-        name: impl Into<String>,
-        index: Box<dyn Index>,
-        origin: Origin,
-        ids: &[u64],
-    ) -> Result<Self> {
+    pub fn from_index(name: impl Into<String>, index: Box<dyn Index>) -> Result<Self> {
         let name = name.into();
-        let info = index.info()?;
+        let (info, origin) = (index.info()?, index.origin()?);
         check_metric(&name, info.metric)?;
         if info.metric == Metric::Euclidean && origin.metric.is_none() {
             return Err(Error::Option {
@@ -174,19 +164,16 @@ impl Gallery {
             });
         }
         let mut catalog = Catalog::default();
-        for ids in ids.chunks(ITEMS_AT_A_TIME) {
+        for ids in index.ids(&ItemFilter::default())?.chunks(ITEMS_AT_A_TIME) {
             for item in index.get(ids)?.into_iter().flatten() {
                 catalog.push(item.id, Entry::from(&item));
             }
         }
-        let kind = match (info.place, info.kind) {
-            ("embedded", IndexKind::Exact) => "exact",
-            ("embedded", IndexKind::Hnsw) => "hnsw",
-            _ => "milvus",
-        };
+        let kind = if info.place == "embedded" { info.kind.name } else { "milvus" };
+        let sources = index.sources()?;
         let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index, info.metric) });
         let (metric, dimensions) = (info.metric, info.dimensions);
-        let (protocol, sources) = (None, vec![]);
+        let protocol = None;
         Ok(Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside })
     }
 

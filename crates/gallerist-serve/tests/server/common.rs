@@ -149,8 +149,7 @@ impl Fixture {
     /// Gallery, images and network; the gallery is an index, which can be changed.
     pub(crate) fn contents_in_index(&self) -> Contents {
         let index = exact_index(self.set.clone(), Metric::Cosine);
-        let items = Items::from_set(self.set.clone()).unwrap();
-        let gallery = Gallery::from_index("i", Box::new(index), Default::default(), items.ids()).unwrap();
+        let gallery = Gallery::from_index("i", Box::new(index)).unwrap();
         self.contents_of(gallery)
     }
 

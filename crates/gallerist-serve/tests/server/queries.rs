@@ -2,6 +2,7 @@
 
 use crate::common::{Fixture, Running, exact_index, ids, options, square};
 use gallerist_retrieval::eval::{Labelled, Plan, Protocol};
+use gallerist_retrieval::index::Index;
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
 use gallerist_serve::{Companion, Contents, Error, Gallery, Images, Server};

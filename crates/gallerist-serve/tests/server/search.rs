@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::{
     CLASSES, Colours, Fixture, PER_CLASS, Running, exact_index, ids, options, shade, square,
 };
-use gallerist_retrieval::index::{EmbeddedIndex, ItemFilter, item_id};
+use gallerist_retrieval::index::{Index, ItemFilter, item_id, open_index};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
 use gallerist_serve::{Contents, Error, Gallery, Images, Server};
@@ -157,7 +157,7 @@ fn an_index_keeps_its_origin_when_the_server_changes_it() {
     set.run = Some("/runs/one".to_owned());
     set.name_source("/photos");
     exact_index(set, Metric::Cosine).save(&path).unwrap();
-    let origin = EmbeddedIndex::open(&path, true).unwrap().origin().clone();
+    let origin = open_index(&path, true).unwrap().origin().unwrap();
     assert!(origin.run.is_some() && origin.source.is_some() && origin.model.is_some());
     let token = ("Authorization", "Bearer secret");
     let options = || gallerist_serve::Options { token: Some("secret".to_owned()), ..options() };
@@ -172,9 +172,9 @@ fn an_index_keeps_its_origin_when_the_server_changes_it() {
         answer.json()["id"].as_str().unwrap().to_owned()
     };
     let same = |what: &str| {
-        let read = EmbeddedIndex::open(&path, true).unwrap();
-        assert_eq!(*read.origin(), origin, "{what}");
-        read.sources().into_iter().map(|source| source.name).collect::<Vec<_>>()
+        let read = open_index(&path, true).unwrap();
+        assert_eq!(read.origin().unwrap(), origin, "{what}");
+        read.sources().unwrap().into_iter().map(|source| source.name).collect::<Vec<_>>()
     };
     for round in 0..2 {
         let server = served();
@@ -238,7 +238,7 @@ fn items_come_and_go_in_an_index_and_outlive_the_server() {
         assert_eq!(server.send("DELETE", &format!("/api/v1/items/{first}"), &[token], b"").status, status);
     }
     drop(server);
-    let kept = EmbeddedIndex::open(&path, true).unwrap().ids(&ItemFilter::default());
+    let kept = open_index(&path, true).unwrap().ids(&ItemFilter::default()).unwrap();
     assert!(kept.contains(&id.parse().unwrap()) && !kept.contains(&first.parse().unwrap()));
     assert_eq!(kept.len(), 12);
 }
@@ -275,7 +275,7 @@ fn what_does_not_belong_together_is_refused_before_anything_is_served() {
     assert!(refused(gallery().into(), with_token).contains("only an index can be changed"));
 
     let index = exact_index(fixture.set.clone(), Metric::InnerProduct);
-    let refused = Gallery::from_index("i", Box::new(index), Default::default(), &[]).err().unwrap();
+    let refused = Gallery::from_index("i", Box::new(index)).err().unwrap();
     assert!(matches!(refused, Error::Metric { .. }));
 
     let taken = Running::start(gallery().into(), options());

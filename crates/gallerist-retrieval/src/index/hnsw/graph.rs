@@ -11,18 +11,18 @@ pub(super) const TOP: u8 = 15;
 /// Lists of neighbours: `2 m` per node on level 0, `m` on each of the levels above that the node
 /// is on.
 #[derive(Default)]
-pub(in crate::index) struct Graph {
-    pub(in crate::index) m: usize,
+pub(super) struct Graph {
+    pub(super) m: usize,
     /// The highest level of each node.
-    pub(in crate::index) levels: Vec<u8>,
+    pub(super) levels: Vec<u8>,
     /// `2 m` entries a node.
-    pub(in crate::index) base: Values<u32>,
+    pub(super) base: Values<u32>,
     /// `m` entries for each level above 0 of each node, the nodes in order.
-    pub(in crate::index) upper: Values<u32>,
+    pub(super) upper: Values<u32>,
     /// Where the lists of a node start in `upper`, in lists.
     starts: Vec<u32>,
     /// Where every walk starts: a node on the highest level.
-    pub(in crate::index) entry: Option<u32>,
+    pub(super) entry: Option<u32>,
 }
 
 /// A graph to walk in.
@@ -42,7 +42,7 @@ impl Graph {
     }
 
     /// A graph of its parts, or what is wrong with them.
-    pub(in crate::index) fn from_parts(
+    pub(super) fn from_parts(
         m: usize,
         levels: Vec<u8>,
         base: Values<u32>,

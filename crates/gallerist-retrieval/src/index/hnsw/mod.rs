@@ -23,24 +23,24 @@ mod space;
 mod walk;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rayon::prelude::*;
+use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-use super::catalog::Catalog;
-use super::file::{self, Contents};
-use super::values::Values;
-use super::{
-    IdLists, Index, IndexInfo, IndexKind, Item, ItemFilter, Items, Origin, check_items, check_queries,
-};
-use crate::file::Source;
+use super::file::{Parts, Reader, TensorValues};
+use super::filter::ItemFilter;
+use super::info::IndexKind;
+use super::items::Items;
+use super::lists::IdLists;
+use super::local::{LocalIndex, empty_store};
+use super::store::Store;
 use crate::matrix::normalize;
 use crate::search::{Metric, SearchOptions, pair_scores, search};
 use crate::{Error, Matrix, MatrixView, Result};
 use gallerist_util::memory::prefer_large_pages;
-pub(in crate::index) use graph::Graph;
+use graph::Graph;
 use space::{Kernel, Space, inverse_length};
 use walk::{Near, Quest, Walk, closeness_of, node_of};
 
@@ -99,22 +99,16 @@ impl HnswOptions {
 /// # Ok::<(), gallerist_retrieval::Error>(())
 /// ```
 pub struct HnswIndex {
-    metric: Metric,
-    dimensions: usize,
+    /// A slot per node of the graph; a slot keeps its number.
+    store: Store,
     options: HnswOptions,
-    origin: Origin,
-    /// A slot per node of the graph; a slot stays where it is.
-    rows: Values<f32>,
     /// One over the length of each row, for the cosine.
     inverse: Vec<f32>,
-    catalog: Catalog,
     /// False: removed, or replaced by a later slot.
     alive: Vec<bool>,
     slots: HashMap<u64, u32>,
     graph: Graph,
     walks: Mutex<Vec<Walk>>,
-    path: Option<PathBuf>,
-    changed: bool,
 }
 
 /// A search compares all items when the square of their number is at most this times `ef` times
@@ -124,77 +118,31 @@ pub struct HnswIndex {
 const SCAN_BELOW: usize = 64;
 
 impl HnswIndex {
+    /// Approximate search in a graph.
+    pub const KIND: IndexKind = IndexKind {
+        name: "hnsw",
+        help: "Approximate search on a graph of neighbours",
+        noun: "a graph of neighbours",
+        is_exact: false,
+    };
+
     /// An empty index in memory.
     ///
     /// # Errors
     /// [`Error::Option`] for 0 dimensions and for options out of range.
     pub fn new(dimensions: usize, metric: Metric, options: HnswOptions) -> Result<Self> {
         options.check()?;
-        super::check_dimensions(dimensions)?;
-        Self::from_contents(Contents {
-            metric,
-            dimensions,
-            origin: Origin::default(),
-            rows: Values::default(),
-            catalog: Catalog::default(),
-            graph: Some((options, vec![], Graph::new(options.m))),
-        })
+        Ok(Self::from_parts(empty_store(dimensions, metric)?, options, vec![], Graph::new(options.m)))
     }
 
-    /// Reads an index that [`save`](Self::save) wrote.
-    ///
-    /// # Errors
-    /// [`Error::Io`], and [`Error::Format`] for a file that is cut short, damaged or no such index.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(path.as_ref(), false)
-    }
-
-    /// Reads an index whose rows and links stay in the file, which may be larger than memory. It
-    /// cannot be changed. All of the file is read once, to check it.
-    ///
-    /// Changes to the file are treated as by [`ExactIndex::map`](super::ExactIndex::map).
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn map(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(path.as_ref(), true)
-    }
-
-    fn read(path: &Path, mapped: bool) -> Result<Self> {
-        let contents = file::read(path, mapped)?;
-        if contents.graph.is_none() {
-            return Err(file::refuse(path, "wanted a graph of neighbours, found an exact index", None));
-        }
-        Ok(Self::from_contents(contents)?.at(path))
-    }
-
-    pub(super) fn at(self, path: &Path) -> Self {
-        Self { path: Some(path.to_owned()), ..self }
-    }
-
-    pub(super) fn from_contents(contents: Contents) -> Result<Self> {
-        let (options, alive, graph) = contents.graph.expect("the contents of an index with a graph");
-        options.check()?;
-        let ids = contents.catalog.ids();
+    fn from_parts(store: Store, options: HnswOptions, alive: Vec<bool>, graph: Graph) -> Self {
+        let ids = store.catalog.ids();
         let living = (0..ids.len()).filter(|&slot| alive[slot]);
         let slots = living.map(|slot| (ids[slot], slot as u32)).collect();
-        let mut index = Self {
-            metric: contents.metric,
-            dimensions: contents.dimensions,
-            options,
-            origin: contents.origin,
-            rows: contents.rows,
-            inverse: Vec::new(),
-            catalog: contents.catalog,
-            alive,
-            slots,
-            graph,
-            walks: Mutex::default(),
-            path: None,
-            changed: false,
-        };
+        let (inverse, walks) = (Vec::new(), Mutex::default());
+        let mut index = Self { store, options, inverse, alive, slots, graph, walks };
         index.measure_rows();
-        Ok(index)
+        index
     }
 
     /// How the graph was built and is searched.
@@ -202,154 +150,16 @@ impl HnswIndex {
         self.options
     }
 
-    /// Sets the candidates that a search keeps, [`HnswOptions::ef`].
-    ///
-    /// # Errors
-    /// [`Error::Option`] for 0.
-    pub fn set_ef(&mut self, ef: usize) -> Result<()> {
-        let options = HnswOptions { ef, ..self.options };
-        options.check()?;
-        self.options = options;
-        Ok(())
-    }
-
-    /// Where the embeddings come from.
-    pub fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    /// The sources of the items, in the order of their first item.
-    pub fn sources(&self) -> Vec<Source> {
-        let living: Vec<usize> = (0..self.alive.len()).filter(|&slot| self.alive[slot]).collect();
-        let sources = self.catalog.sources().map(|sources| sources.select(&living));
-        sources.map_or(vec![], |sources| sources.list().to_vec())
-    }
-
-    /// The ids of all items that `filter` admits, rising.
-    pub fn ids(&self, filter: &ItemFilter) -> Vec<u64> {
-        self.catalog.admitted(filter, |slot| self.alive[slot]).into_iter().map(|(id, _)| id).collect()
-    }
-
-    /// Id and label of every item that `filter` admits, in the order of ids.
-    pub fn labels(&self, filter: &ItemFilter) -> Vec<(u64, Option<String>)> {
-        self.catalog.labelled(self.catalog.admitted(filter, |slot| self.alive[slot]))
-    }
-
-    /// As [`Index::search`], comparing every item: what the walk's lists are measured by.
-    ///
-    /// # Errors
-    /// As [`Index::search`].
-    pub fn search_all(&self, queries: MatrixView<'_>, k: usize) -> Result<IdLists> {
-        check_queries(queries, k, self.metric, self.dimensions)?;
-        if self.slots.is_empty() {
-            return Err(Error::Empty { what: "the index" });
-        }
-        let found = self.scan(
-            queries,
-            k,
-            (0..self.alive.len() as u32).filter(|&slot| self.alive[slot as usize]).collect(),
-        );
-        self.rows.check()?;
-        found
-    }
-
-    /// Nodes of the graph that are no items any more: removed or replaced.
+    /// Nodes of the graph that hold no item any more: removed or replaced.
     pub fn dead(&self) -> usize {
         self.alive.len() - self.slots.len()
     }
 
-    /// As [`Index::upsert`]; tells `progress` how many of how many items are linked.
-    ///
-    /// # Errors
-    /// As [`Index::upsert`].
-    pub fn upsert_with(&mut self, items: &Items, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
-        self.check_writable()?;
-        check_items(items, self.metric, self.dimensions, self.origin.model.as_deref())?;
-        self.origin.check_metric(items, self.slots.is_empty())?;
-        crate::search::check_count(self.alive.len() + items.len(), "the index")?;
-        self.origin.add(items, self.slots.is_empty());
-        self.changed |= !items.is_empty();
-        let first = self.alive.len();
-        let rows = self.rows.owned();
-        rows.reserve(items.len() * self.dimensions);
-        prefer_large_pages(rows);
-        for row in 0..items.len() {
-            let embedding = items.set().embeddings.row(row);
-            let id = items.ids()[row];
-            if let Some(&slot) = self.slots.get(&id) {
-                if self.rows_view().row(slot as usize) == embedding {
-                    self.catalog.replace(slot as usize, items, row);
-                    continue;
-                }
-                self.alive[slot as usize] = false;
-            }
-            self.slots.insert(id, self.alive.len() as u32);
-            self.catalog.push(items, row);
-            self.rows.owned().extend_from_slice(embedding);
-            self.alive.push(true);
-        }
-        self.measure_rows();
-        self.link_from(first, progress);
-        Ok(())
-    }
-
-    /// Builds the graph anew from the items that are left, and gives back the memory of the
-    /// others.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`] for a mapped index.
-    pub fn compact(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
-        self.check_writable()?;
-        let kept: Vec<usize> = (0..self.alive.len()).filter(|&slot| self.alive[slot]).collect();
-        let mut rows = Vec::with_capacity(kept.len() * self.dimensions);
-        kept.iter().for_each(|&slot| rows.extend_from_slice(self.rows_view().row(slot)));
-        self.rows = Values::Owned(rows);
-        self.catalog = self.catalog.select(&kept);
-        self.alive = vec![true; kept.len()];
-        self.slots = self.catalog.ids().iter().copied().zip(0..).collect();
-        self.inverse.clear();
-        self.measure_rows();
-        self.graph = Graph::new(self.options.m);
-        self.changed = true;
-        self.link_from(0, progress);
-        Ok(())
-    }
-
-    /// Writes the index, atomically; [`Index::flush`] writes there from now on.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        file::write(
-            path,
-            (self.metric, self.dimensions, &self.origin),
-            (&self.rows, &self.catalog),
-            Some((&self.options, &self.alive, &self.graph)),
-        )?;
-        self.path = Some(path.to_owned());
-        self.changed = false;
-        Ok(())
-    }
-
-    fn check_writable(&self) -> Result<()> {
-        match &self.path {
-            Some(path) if matches!(self.rows, Values::Mapped(..)) => {
-                Err(Error::ReadOnly { path: path.clone() })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn rows_view(&self) -> MatrixView<'_> {
-        MatrixView::new(self.alive.len(), self.dimensions, self.rows.as_slice()).expect("a row per slot")
-    }
-
     fn space(&self) -> Space<'_> {
         Space {
-            metric: self.metric,
-            dimensions: self.dimensions,
-            rows: self.rows.as_slice(),
+            metric: self.store.metric,
+            dimensions: self.store.dimensions,
+            rows: self.store.rows.as_slice(),
             inverse: &self.inverse,
             kernel: Kernel::best(),
         }
@@ -357,10 +167,10 @@ impl HnswIndex {
 
     /// Measures the rows that have not been.
     fn measure_rows(&mut self) {
-        if self.metric == Metric::Cosine {
+        if self.store.metric == Metric::Cosine {
             let from = self.inverse.len();
-            let rows = &self.rows.as_slice()[from * self.dimensions..];
-            let inverse: Vec<f32> = rows.par_chunks(self.dimensions).map(inverse_length).collect();
+            let rows = &self.store.rows.as_slice()[from * self.store.dimensions..];
+            let inverse: Vec<f32> = rows.par_chunks(self.store.dimensions).map(inverse_length).collect();
             self.inverse.extend(inverse);
         }
     }
@@ -375,27 +185,24 @@ impl HnswIndex {
         self.graph = graph;
     }
 
-    /// The lists of exact search over the slots named.
+    /// The lists of exact search over these slots.
     fn scan(&self, queries: MatrixView<'_>, k: usize, mut slots: Vec<u32>) -> Result<IdLists> {
-        let ids = self.catalog.ids();
+        let Store { metric, dimensions, catalog, .. } = &self.store;
+        let ids = catalog.ids();
         // Equal scores come in the order of rows: of ids.
         slots.sort_unstable_by_key(|&slot| ids[slot as usize]);
-        let mut rows = Vec::with_capacity(slots.len() * self.dimensions);
-        slots.iter().for_each(|&slot| rows.extend_from_slice(self.rows_view().row(slot as usize)));
-        let rows = Matrix::new(slots.len(), self.dimensions, rows)?;
-        let found = search(queries, &rows, &SearchOptions { metric: self.metric, ..SearchOptions::new(k) })?;
-        let mut lists = IdLists::default();
-        for (rows, scores) in found.iter() {
-            let found = rows.iter().map(|&row| ids[slots[row as usize] as usize]);
-            lists.push(found.zip(scores.iter().copied()));
-        }
-        Ok(lists)
+        let mut rows = Vec::with_capacity(slots.len() * dimensions);
+        let all = self.store.view();
+        slots.iter().for_each(|&slot| rows.extend_from_slice(all.row(slot as usize)));
+        let rows = Matrix::new(slots.len(), *dimensions, rows)?;
+        let found = search(queries, &rows, &SearchOptions { metric: *metric, ..SearchOptions::new(k) })?;
+        Ok(self.store.named(&found, |row| slots[row as usize] as usize))
     }
 
     /// What a walk towards one query finds: more candidates than are wanted, with their scores.
     fn walk(&self, query: &[f32], k: usize, admits: &(impl Fn(u32) -> bool + Sync)) -> Vec<(u64, f32)> {
         let mut row = query.to_vec();
-        if self.metric == Metric::Cosine {
+        if self.store.metric == Metric::Cosine {
             normalize(&mut row);
         }
         let graph = self.graph.view();
@@ -410,8 +217,8 @@ impl HnswIndex {
         self.walks.lock().expect("no walk panics").push(walk);
 
         let slots = self.contenders(found, k);
-        let scores = pair_scores(query, self.rows_view(), &slots, self.metric);
-        let ids = slots.iter().map(|&slot| self.catalog.ids()[slot as usize]);
+        let scores = pair_scores(query, self.store.view(), &slots, self.store.metric);
+        let ids = slots.iter().map(|&slot| self.store.catalog.ids()[slot as usize]);
         ids.zip(scores).collect()
     }
 
@@ -421,9 +228,9 @@ impl HnswIndex {
     /// two ways: each is within `(d + 5) 2^-24` of the true cosine, so that they differ by at most
     /// `(d + 5) 2^-23`. The bound does not hold for rows so short that products underflow.
     fn contenders(&self, found: Vec<Near>, k: usize) -> Vec<u32> {
-        let floor = match (self.metric, found.get(k - 1)) {
+        let floor = match (self.store.metric, found.get(k - 1)) {
             (Metric::Cosine, Some(&last)) => {
-                closeness_of(last) - 2.0 * (self.dimensions + 5) as f32 * f32::EPSILON
+                closeness_of(last) - 2.0 * (self.store.dimensions + 5) as f32 * f32::EPSILON
             }
             _ => f32::MIN,
         };
@@ -434,60 +241,63 @@ impl HnswIndex {
     }
 }
 
-impl Index for HnswIndex {
-    fn info(&self) -> Result<IndexInfo> {
-        Ok(IndexInfo {
-            kind: IndexKind::Hnsw,
-            place: "embedded",
-            metric: self.metric,
-            dimensions: self.dimensions,
-            count: self.slots.len(),
-            model: self.origin.model.clone(),
-        })
+impl LocalIndex for HnswIndex {
+    const INDEX_KIND: IndexKind = Self::KIND;
+
+    fn store(&self) -> &Store {
+        &self.store
     }
 
-    fn upsert(&mut self, items: &Items) -> Result<()> {
-        self.upsert_with(items, &mut |_, _| {})
+    fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
     }
 
-    fn remove(&mut self, ids: &[u64]) -> Result<usize> {
-        self.check_writable()?;
+    fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn slot_of(&self, id: u64) -> Option<usize> {
+        self.slots.get(&id).map(|&slot| slot as usize)
+    }
+
+    fn is_item(&self, slot: usize) -> bool {
+        self.alive[slot]
+    }
+
+    fn insert(&mut self, items: &Items, progress: &mut dyn FnMut(usize, usize)) {
+        let first = self.alive.len();
+        let rows = self.store.rows.owned();
+        rows.reserve(items.len() * self.store.dimensions);
+        prefer_large_pages(rows);
+        for row in 0..items.len() {
+            let embedding = items.set().embeddings.row(row);
+            let id = items.ids()[row];
+            if let Some(&slot) = self.slots.get(&id) {
+                if self.store.view().row(slot as usize) == embedding {
+                    self.store.catalog.replace(slot as usize, items, row);
+                    continue;
+                }
+                self.alive[slot as usize] = false;
+            }
+            self.slots.insert(id, self.alive.len() as u32);
+            self.store.catalog.push(items, row);
+            self.store.rows.owned().extend_from_slice(embedding);
+            self.alive.push(true);
+        }
+        self.measure_rows();
+        self.link_from(first, progress);
+    }
+
+    fn delete(&mut self, ids: &[u64]) -> usize {
         let before = self.slots.len();
         for slot in ids.iter().filter_map(|id| self.slots.remove(id)) {
             self.alive[slot as usize] = false;
         }
-        self.changed |= self.slots.len() < before;
-        Ok(before - self.slots.len())
+        before - self.slots.len()
     }
 
-    fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
-        let found = self.find(queries, k, filter);
-        self.rows.check()?;
-        found
-    }
-
-    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
-        let item = |&slot: &u32| self.catalog.item(slot as usize, self.rows_view().row(slot as usize));
-        let items = ids.iter().map(|id| self.slots.get(id).map(item)).collect();
-        self.rows.check()?;
-        Ok(items)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        match self.path.clone() {
-            Some(path) if self.changed => self.save(path),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl HnswIndex {
     fn find(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
-        check_queries(queries, k, self.metric, self.dimensions)?;
-        if self.slots.is_empty() {
-            return Err(Error::Empty { what: "the index" });
-        }
-        let admission = self.catalog.admission(filter);
+        let admission = self.store.catalog.admission(filter);
         let every = filter.is_empty() && self.dead() == 0;
         let admits = |slot: u32| every || self.alive[slot as usize] && admission.admits(slot as usize);
         let nodes = self.alive.len();
@@ -501,7 +311,7 @@ impl HnswIndex {
         let breadth = self.options.ef.max(k);
         if admitted.saturating_mul(admitted) <= SCAN_BELOW.saturating_mul(breadth).saturating_mul(nodes) {
             return if admitted == 0 {
-                Ok(IdLists::from_candidates(k, self.metric, vec![vec![]; queries.rows()]))
+                Ok(IdLists::from_candidates(k, self.store.metric, vec![vec![]; queries.rows()]))
             } else {
                 self.scan(queries, k, all())
             };
@@ -513,11 +323,90 @@ impl HnswIndex {
         // A part of the graph that no walk reaches makes a list too short: then all are compared.
         for (query, list) in found.iter_mut().enumerate() {
             if list.len() < k {
-                let row = MatrixView::new(1, self.dimensions, queries.row(query))?;
+                let row = MatrixView::new(1, self.store.dimensions, queries.row(query))?;
                 let lists = self.scan(row, k, all())?;
                 *list = lists.ids(0).iter().copied().zip(lists.scores(0).iter().copied()).collect();
             }
         }
-        Ok(IdLists::from_candidates(k, self.metric, found))
+        Ok(IdLists::from_candidates(k, self.store.metric, found))
+    }
+
+    fn find_all(&self, queries: MatrixView<'_>, k: usize) -> Result<IdLists> {
+        self.scan(
+            queries,
+            k,
+            (0..self.alive.len() as u32).filter(|&slot| self.alive[slot as usize]).collect(),
+        )
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        let (slots, Graph { m, base, upper, levels, entry, .. }) = (self.alive.len(), &self.graph);
+        let (base, upper) = (base.as_slice(), upper.as_slice());
+        let options = serde_json::to_string(&self.options).expect("options are valid JSON");
+        let entry = entry.map(|entry| ("entry", entry.to_string()));
+        let alive = self.alive.iter().map(|&alive| u8::from(alive)).collect();
+        Parts {
+            notes: [("hnsw", options)].into_iter().chain(entry).collect(),
+            tensors: vec![
+                ("alive", vec![slots], TensorValues::U8(alive)),
+                ("levels", vec![slots], TensorValues::U8(levels.into())),
+                ("links", vec![slots, 2 * m], TensorValues::U32(base)),
+                ("upper_links", vec![upper.len() / m, *m], TensorValues::U32(upper)),
+            ],
+        }
+    }
+
+    fn restore(store: Store, file: &Reader) -> Result<Self> {
+        let slots = store.catalog.len();
+        let options: HnswOptions = serde_json::from_str(file.note("hnsw")?)
+            .map_err(|error| file.refuse(&format!("its options are not readable: {error}")))?;
+        let alive: Vec<bool> =
+            file.bytes("alive", Dtype::U8, &[slots])?.iter().map(|&byte| byte != 0).collect();
+        let levels = file.bytes("levels", Dtype::U8, &[slots])?.to_vec();
+        let (shape, base) = file.numbers("links", Dtype::U32, u32::from_le_bytes)?;
+        let (_, upper) = file.numbers("upper_links", Dtype::U32, u32::from_le_bytes)?;
+        if options.m < 2 || shape != [slots, options.m.saturating_mul(2)] {
+            return Err(file.refuse("its links are not twice `m` per slot"));
+        }
+        let entry = file.optional_note("entry").map(str::parse).transpose();
+        let entry = entry.map_err(|_| file.refuse("its entry is no number"))?;
+        let graph = Graph::from_parts(options.m, levels, base, upper, entry);
+        let graph = graph.map_err(|problem: String| file.refuse(&problem))?;
+        let ids = store.catalog.ids().iter().zip(&alive);
+        let mut living: Vec<u64> = ids.filter(|&(_, &alive)| alive).map(|(&id, _)| id).collect();
+        living.sort_unstable();
+        if !living.is_sorted_by(|a, b| a < b) {
+            return Err(file.refuse_ids());
+        }
+        options.check()?;
+        Ok(Self::from_parts(store, options, alive, graph))
+    }
+
+    fn settings(&self) -> Vec<(&'static str, u64)> {
+        let HnswOptions { m, ef_construction, ef, seed } = self.options;
+        vec![("m", m as u64), ("ef_construction", ef_construction as u64), ("ef", ef as u64), ("seed", seed)]
+    }
+
+    fn dead_slots(&self) -> Option<usize> {
+        Some(self.dead())
+    }
+
+    fn keep_candidates(&mut self, ef: usize) -> Result<()> {
+        let options = HnswOptions { ef, ..self.options };
+        options.check()?;
+        self.options = options;
+        Ok(())
+    }
+
+    fn rebuild(&mut self, progress: &mut dyn FnMut(usize, usize)) {
+        let kept: Vec<usize> = (0..self.alive.len()).filter(|&slot| self.alive[slot]).collect();
+        self.store.keep(&kept);
+        self.store.changed = true;
+        self.alive = vec![true; kept.len()];
+        self.slots = self.store.catalog.ids().iter().copied().zip(0..).collect();
+        self.inverse.clear();
+        self.measure_rows();
+        self.graph = Graph::new(self.options.m);
+        self.link_from(0, progress);
     }
 }

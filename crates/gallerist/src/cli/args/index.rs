@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
+use gallerist_retrieval::index::{HnswIndex, IndexKind, index_kinds};
 
 use crate::train::limits::{MAX_REPEATS, MAX_THREADS};
 
@@ -45,8 +47,8 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Kind of index
-    #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
-    pub(crate) kind: Kind,
+    #[arg(long, value_name = "KIND", default_value = HnswIndex::KIND.name, value_parser = kinds())]
+    pub(crate) kind: IndexKind,
     /// Distance or similarity of two rows [default: from the file, else cosine]
     #[arg(long, value_enum)]
     pub(crate) metric: Option<Metric>,
@@ -198,8 +200,8 @@ pub(crate) struct Push {
     #[command(flatten)]
     pub(crate) items: ItemArgs,
     /// New collections: kind of index (FLAT or HNSW of Milvus)
-    #[arg(long, value_enum, default_value_t = Kind::Hnsw)]
-    pub(crate) kind: Kind,
+    #[arg(long, value_name = "KIND", default_value = HnswIndex::KIND.name, value_parser = kinds())]
+    pub(crate) kind: IndexKind,
     /// New collections: distance or similarity of two rows [default: from the file, else cosine]
     #[arg(long, value_enum)]
     pub(crate) metric: Option<Metric>,
@@ -274,12 +276,10 @@ pub(crate) struct Common {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Kind {
-    /// Exact search: compares every item
-    Exact,
-    /// Approximate search on a graph of neighbours
-    Hnsw,
+/// The kinds of index on this machine, by name.
+fn kinds() -> impl TypedValueParser<Value = IndexKind> {
+    PossibleValuesParser::new(index_kinds().map(|kind| PossibleValue::new(kind.name).help(kind.help)))
+        .map(|name| index_kinds().find(|kind| kind.name == name).expect("the parser admits only kinds"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]

@@ -4,21 +4,17 @@
 
 use std::path::Path;
 
-use crate::retrieval::index::{Index, ItemFilter, Origin};
+use crate::retrieval::index::Index;
 
 use super::Failure;
 
 /// A gallery in a database, opened.
 pub(super) struct Remote {
     pub(super) index: Box<dyn Index>,
-    pub(super) origin: Origin,
     /// Items that are not in its graph yet.
     #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
     pub(super) pending: usize,
 }
-
-/// Id and label of an item.
-pub(super) type Labelled = (u64, Option<String>);
 
 /// Whether this is the address of a database and no file.
 pub(super) fn is_remote(path: &Path) -> bool {
@@ -27,7 +23,7 @@ pub(super) fn is_remote(path: &Path) -> bool {
 
 #[cfg(not(feature = "milvus"))]
 mod imp {
-    use super::{Failure, ItemFilter, Labelled, Path, Remote};
+    use super::{Failure, Path, Remote};
     use crate::cli::args::index::Push;
     use crate::cli::commands::Outcome;
 
@@ -39,10 +35,6 @@ mod imp {
     }
 
     pub(crate) fn open(address: &Path, _ef: Option<usize>) -> Result<Remote, Failure> {
-        Err(not_built(address))
-    }
-
-    pub(crate) fn labels(address: &Path, _filter: &ItemFilter) -> Result<Vec<Labelled>, Failure> {
         Err(not_built(address))
     }
 
@@ -58,10 +50,10 @@ mod imp {
     use std::time::Duration;
 
     use crate::milvus::{Address, ConnectOptions, Error, Layout, MilvusIndex, Pushed, Search};
-    use crate::retrieval::index::Index;
+    use crate::retrieval::index::{ExactIndex, HnswIndex, Index};
 
-    use super::{Failure, ItemFilter, Labelled, Path, Remote};
-    use crate::cli::args::index::{Kind, Push};
+    use super::{Failure, Path, Remote};
+    use crate::cli::args::index::Push;
     use crate::cli::commands::index::build;
     use crate::cli::commands::{Outcome, bar};
     use crate::cli::printer::{self, count};
@@ -93,14 +85,10 @@ mod imp {
                     Some("leave --ef out"),
                 ));
             }
-            index = index.with_ef(ef);
+            index.set_ef(ef)?;
         }
-        let (origin, pending) = (index.origin()?, index.rows_to_index()?);
-        Ok(Remote { index: Box::new(index), origin, pending })
-    }
-
-    pub(crate) fn labels(path: &Path, filter: &ItemFilter) -> Result<Vec<Labelled>, Failure> {
-        Ok(MilvusIndex::open(&address(path)?, options())?.labels(filter)?)
+        let pending = index.rows_to_index()?;
+        Ok(Remote { index: Box::new(index), pending })
     }
 
     pub(crate) fn push(args: &Push) -> Outcome {
@@ -110,8 +98,16 @@ mod imp {
             dimensions: sets[0].embeddings.cols(),
             metric: build::metric_of(args.metric, &sets),
             search: match args.kind {
-                Kind::Exact => Search::Flat,
-                Kind::Hnsw => Search::Hnsw { m: args.m, ef_construction: args.ef_construction },
+                kind if kind == ExactIndex::KIND => Search::Flat,
+                kind if kind == HnswIndex::KIND => {
+                    Search::Hnsw { m: args.m, ef_construction: args.ef_construction }
+                }
+                kind => {
+                    return Err(Failure::new(
+                        format!("Milvus has no index of kind {}", kind.name),
+                        Some("give --kind exact or --kind hnsw"),
+                    ));
+                }
             },
         };
         let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..options() };
@@ -148,4 +144,4 @@ mod imp {
     }
 }
 
-pub(super) use imp::{labels, open, push};
+pub(super) use imp::{open, push};

@@ -7,7 +7,7 @@ use crate::data::{ImageSet, OpenOptions};
 use crate::model::Model;
 use crate::pages;
 use crate::retrieval::file::MappedCompact;
-use crate::retrieval::index::{EmbeddedIndex, Index, Item, ItemFilter, Origin, is_index};
+use crate::retrieval::index::{Index, Item, ItemFilter, Origin, is_index, open_index};
 use crate::retrieval::search::{CompactGallery, Metric, RankedLists, SearchOptions, search};
 use crate::retrieval::{EmbeddingSet, Matrix};
 use crate::train::{RunDirectory, Which};
@@ -111,13 +111,10 @@ enum Names {
 
 impl Searched {
     fn open(path: &Path) -> Result<Self, Failure> {
-        let (index, origin) = if is_remote(path) {
-            let remote = remote::open(path, None)?;
-            (remote.index, remote.origin)
+        let index = if is_remote(path) {
+            remote::open(path, None)?.index
         } else if is_index(path) {
-            let index = EmbeddedIndex::open(path, true)?;
-            let origin = index.origin().clone();
-            (index.into(), origin)
+            open_index(path, true)?
         } else if let Ok(compact) = MappedCompact::open(path) {
             compact.verify()?;
             let origin = Origin::from(&compact.select(&[])?);
@@ -125,6 +122,7 @@ impl Searched {
         } else {
             return Ok(Self::Embeddings(EmbeddingSet::load(path)?));
         };
+        let origin = index.origin()?;
         if index.info()?.metric == Metric::Euclidean && origin.metric.is_none() {
             return Err(Failure::new(
                 format!(

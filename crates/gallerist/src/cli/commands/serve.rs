@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::data::Image;
 use crate::model::{Model, Seen};
-use crate::retrieval::index::ItemFilter;
 use crate::serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
 use crate::train::RunDirectory;
 
@@ -155,9 +154,7 @@ fn open(args: &Serve) -> Result<Gallery, Failure> {
     if !is_remote(path) {
         return Ok(Gallery::open(path, args.writable)?);
     }
-    let remote = remote::open(path, None)?;
-    let ids: Vec<u64> = remote::labels(path, &ItemFilter::default())?.into_iter().map(|(id, _)| id).collect();
-    Ok(Gallery::from_index(path.display().to_string(), remote.index, remote.origin, &ids)?)
+    Ok(Gallery::from_index(path.display().to_string(), remote::open(path, None)?.index)?)
 }
 
 /// The images asked for; without `--images` those that were embedded, where they are still there.

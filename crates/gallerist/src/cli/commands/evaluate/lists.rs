@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::retrieval::EmbeddingSet;
 use crate::retrieval::eval::{self, Further, Listed, Plan, Report};
-use crate::retrieval::index::{EmbeddedIndex, Index, ItemFilter, Items, stable_id};
+use crate::retrieval::index::{Index, ItemFilter, Items, open_index, stable_id};
 use crate::retrieval::search::Metric;
 
 use super::super::remote::{self, is_remote};
@@ -73,21 +73,16 @@ pub(super) fn run(args: &Evaluate, gallery: &Path, plan: Plan) -> Outcome {
 struct Opened {
     index: Box<dyn Index>,
     /// Id and label of each of its items.
-    items: Vec<remote::Labelled>,
+    items: Vec<(u64, Option<String>)>,
     /// The metric that its rows were made for.
     metric: Option<Metric>,
 }
 
 fn open(gallery: &Path) -> Result<Opened, Failure> {
-    let all = ItemFilter::default();
-    if is_remote(gallery) {
-        let remote = remote::open(gallery, None)?;
-        let items = remote::labels(gallery, &all)?;
-        return Ok(Opened { index: remote.index, items, metric: remote.origin.metric });
-    }
-    let index = EmbeddedIndex::open(gallery, true)?;
-    let (items, metric) = (index.labels(&all), index.origin().metric);
-    Ok(Opened { index: index.into(), items, metric })
+    let index =
+        if is_remote(gallery) { remote::open(gallery, None)?.index } else { open_index(gallery, true)? };
+    let (items, metric) = (index.labels(&ItemFilter::default())?, index.origin()?.metric);
+    Ok(Opened { index, items, metric })
 }
 
 /// The ids under which the rows of `set` were added: by their sources and paths, by their paths alone

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::retrieval::EmbeddingSet;
-use crate::retrieval::index::{EmbeddedIndex, IdLists, Index, ItemFilter};
+use crate::retrieval::index::{IdLists, Index, ItemFilter};
 use serde::Serialize;
 
 use super::super::{Failure, Outcome, set_threads};
@@ -35,23 +35,19 @@ pub(super) fn run(args: Bench) -> Outcome {
     let search = |index: &dyn Index| {
         timed(rows, repeats, || Ok(index.search(queries.view(), k, &ItemFilter::default())?))
     };
-    let measured = match &mut index {
-        EmbeddedIndex::Exact(index) => {
-            let (_, queries_per_second) = search(index.as_ref())?;
-            vec![Measured { ef: None, recall: 1.0, queries_per_second }]
+    let mut measured = Vec::new();
+    if index.info()?.kind.is_exact {
+        let (_, queries_per_second) = search(index.as_ref())?;
+        measured.push(Measured { ef: None, recall: 1.0, queries_per_second });
+    } else {
+        let (truth, exact) = timed(rows, 1, || Ok(index.search_all(queries.view(), k)?))?;
+        for &ef in &args.ef {
+            index.set_ef(ef)?;
+            let (lists, queries_per_second) = search(index.as_ref())?;
+            measured.push(Measured { ef: Some(ef), recall: recall(&lists, &truth), queries_per_second });
         }
-        EmbeddedIndex::Hnsw(index) => {
-            let (truth, exact) = timed(rows, 1, || Ok(index.search_all(queries.view(), k)?))?;
-            let mut measured = Vec::new();
-            for &ef in &args.ef {
-                index.set_ef(ef)?;
-                let (lists, queries_per_second) = search(index.as_ref())?;
-                measured.push(Measured { ef: Some(ef), recall: recall(&lists, &truth), queries_per_second });
-            }
-            measured.push(Measured { ef: None, recall: 1.0, queries_per_second: exact });
-            measured
-        }
-    };
+        measured.push(Measured { ef: None, recall: 1.0, queries_per_second: exact });
+    }
     if args.common.json {
         printer::json(&measured)?;
         return Ok(ExitCode::SUCCESS);

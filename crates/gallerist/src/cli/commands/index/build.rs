@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use crate::retrieval::file::load_labels;
 use crate::retrieval::index::{
-    Added, Addition, EmbeddedIndex, ExactIndex, HnswIndex, HnswOptions, ItemFilter, Items,
+    Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index,
 };
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 
 use super::super::{Failure, Outcome, bar, check_output, set_threads, working};
 use super::{open, report};
-use crate::cli::args::index::{Add, Build, Ids, ItemArgs, Kind};
+use crate::cli::args::index::{Add, Build, GraphArgs, Ids, ItemArgs};
 use crate::cli::printer::{self, count, grouped};
 
 pub(super) fn build(args: Build) -> Outcome {
@@ -21,16 +21,11 @@ pub(super) fn build(args: Build) -> Outcome {
     let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let dimensions = sets[0].embeddings.cols();
     let metric = metric_of(args.metric, &sets);
-    let mut index: EmbeddedIndex = match args.kind {
-        Kind::Exact => ExactIndex::new(dimensions, metric)?.into(),
-        Kind::Hnsw => {
-            let graph = &args.graph;
-            let (m, ef_construction, ef, seed) = (graph.m, graph.ef_construction, graph.ef, graph.seed);
-            HnswIndex::new(dimensions, metric, HnswOptions { m, ef_construction, ef, seed })?.into()
-        }
-    };
+    let GraphArgs { m, ef_construction, ef, seed } = args.graph;
+    let settings = IndexSettings { hnsw: HnswOptions { m, ef_construction, ef, seed } };
+    let mut index = create_index(args.kind, dimensions, metric, &settings)?;
     let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
-    let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
     working("writing the index", || index.save(&args.out))?;
     let mut done = format!("{} read", count(given, "embedding"));
     if added.unchanged > 0 {
@@ -39,7 +34,7 @@ pub(super) fn build(args: Build) -> Outcome {
     if added.replaced > 0 {
         done += &format!(", {} replaced by a later one", grouped(added.replaced));
     }
-    report(&args.out, &index, args.common.json, (&done, None))?;
+    report(&args.out, index.as_ref(), args.common.json, (&done, None))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,9 +44,9 @@ pub(super) fn add(args: Add) -> Outcome {
     let mut index = working("reading the index", || open(&args.index, false))?;
     let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let given = sets.iter().map(|set| set.embeddings.rows()).sum();
-    let added = upsert(&mut index, sets, &args.items, &args.embeddings)?;
+    let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
     if args.compact || added.new + added.replaced > 0 {
-        finish(&args.index, &mut index, args.compact)?;
+        finish(&args.index, index.as_mut(), args.compact)?;
     }
     let Added { new, unchanged, replaced } = added;
     let mut done = format!("{} read, {} of them new", count(given, "embedding"), grouped(new));
@@ -61,7 +56,7 @@ pub(super) fn add(args: Add) -> Outcome {
     if replaced > 0 {
         done += &format!(", {} replaced", grouped(replaced));
     }
-    report(&args.index, &index, args.common.json, (&done, Some(added)))?;
+    report(&args.index, index.as_ref(), args.common.json, (&done, Some(added)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,10 +74,10 @@ pub(in crate::cli::commands) fn metric_of(
 }
 
 /// Compacts on demand, and writes.
-pub(super) fn finish(path: &Path, index: &mut EmbeddedIndex, compact: bool) -> Result<(), Failure> {
-    if compact && let EmbeddedIndex::Hnsw(graph) = index {
+pub(super) fn finish(path: &Path, index: &mut dyn Index, compact: bool) -> Result<(), Failure> {
+    if compact {
         let bar = bar(0, LINKING);
-        graph.compact(&mut |done, all| {
+        index.compact(&mut |done, all| {
             bar.set_length(all as u64);
             bar.set_position(done as u64);
         })?;
@@ -173,12 +168,12 @@ pub(in crate::cli::commands) fn of_file(name: &str, error: Error) -> Failure {
 /// Adds the items of all files. Where one would replace another, of the index or of an earlier file,
 /// nothing is written.
 fn upsert(
-    index: &mut EmbeddedIndex,
+    index: &mut dyn Index,
     sets: Vec<EmbeddingSet>,
     args: &ItemArgs,
     files: &[PathBuf],
 ) -> Result<Added, Failure> {
-    let next = index.ids(&ItemFilter::default()).last().map_or(0, |id| id + 1);
+    let next = index.ids(&ItemFilter::default())?.last().map_or(0, |id| id + 1);
     let mut all = Added::default();
     for (name, items) in items(sets, args, files, next)? {
         let added = add_file(index, &items, args.replace).map_err(|error| of_file(&name, error))?;
@@ -189,25 +184,12 @@ fn upsert(
     Ok(all)
 }
 
-fn add_file(index: &mut EmbeddedIndex, items: &Items, replace: bool) -> Result<Added, Error> {
-    // Rows that do not belong together are more to say than that one would replace another.
-    index.origin().check_metric(items, index.index().info()?.count == 0)?;
-    let addition = Addition::of(index.index(), items)?;
-    if !replace {
-        addition.check(items)?;
-    }
-    let (gone, written) = addition.changes(items);
-    if !gone.is_empty() {
-        index.index_mut().remove(&gone)?;
-    }
-    let bar = bar(written.len(), LINKING);
-    let done = match index {
-        _ if written.is_empty() => Ok(()),
-        EmbeddedIndex::Exact(_) => index.index_mut().upsert(&written),
-        EmbeddedIndex::Hnsw(graph) => {
-            graph.upsert_with(&written, &mut |done, _| bar.set_position(done as u64))
-        }
-    };
+fn add_file(index: &mut dyn Index, items: &Items, replace: bool) -> Result<Added, Error> {
+    let bar = bar(0, LINKING);
+    let added = index.add_with(items, replace, &mut |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
     bar.finish_and_clear();
-    done.map(|()| addition.added())
+    added
 }

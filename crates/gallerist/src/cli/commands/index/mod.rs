@@ -8,11 +8,9 @@ mod search;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::retrieval::index::{
-    Added, EmbeddedIndex, HnswOptions, IndexInfo, IndexKind, ItemFilter, is_index,
-};
+use crate::retrieval::index::{Added, Index, IndexInfo, ItemFilter, is_index, open_index};
 use crate::retrieval::search::Metric;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::remote::{self, is_remote};
 use super::{Failure, Outcome};
@@ -32,14 +30,14 @@ pub(super) fn run(command: Command) -> Outcome {
 }
 
 /// Opens an index; a file of embeddings is told apart from a damaged index.
-pub(super) fn open(path: &Path, mapped: bool) -> Result<EmbeddedIndex, Failure> {
+pub(super) fn open(path: &Path, mapped: bool) -> Result<Box<dyn Index>, Failure> {
     if path.exists() && !is_index(path) && crate::retrieval::EmbeddingSet::load(path).is_ok() {
         return Err(Failure::new(
             format!("`{}` holds embeddings and is no index", path.display()),
             Some("make one of it with `gallerist index build`"),
         ));
     }
-    Ok(EmbeddedIndex::open(path, mapped)?)
+    Ok(open_index(path, mapped)?)
 }
 
 /// What a user calls the scores of a metric.
@@ -90,8 +88,9 @@ struct Summary {
     metric: Metric,
     items: usize,
     dimensions: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hnsw: Option<HnswOptions>,
+    /// The options of its kind, under the name of the kind.
+    #[serde(flatten)]
+    settings: KindSettings,
     /// Replaced and removed items that are still in the graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     dead: Option<usize>,
@@ -106,25 +105,40 @@ struct Summary {
     added: Option<Added>,
 }
 
-fn summary(path: &Path, index: &EmbeddedIndex) -> Result<Summary, Failure> {
-    let info = index.index().info()?;
-    let (kind, hnsw, dead) = match index {
-        EmbeddedIndex::Exact(_) => ("exact", None, None),
-        EmbeddedIndex::Hnsw(index) => ("hnsw", Some(index.options()), Some(index.dead())),
-    };
-    let origin = index.origin().clone();
+/// The options of a kind that has any.
+struct KindSettings {
+    kind: &'static str,
+    settings: Vec<(&'static str, u64)>,
+}
+
+impl Serialize for KindSettings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// In their order, which a map would not keep.
+        struct InOrder<'a>(&'a [(&'static str, u64)]);
+        impl Serialize for InOrder<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().copied())
+            }
+        }
+        let kind = (!self.settings.is_empty()).then(|| (self.kind, InOrder(&self.settings)));
+        serializer.collect_map(kind)
+    }
+}
+
+fn summary(path: &Path, index: &dyn Index) -> Result<Summary, Failure> {
+    let (info, origin) = (index.info()?, index.origin()?);
     Ok(Summary {
         file: path.display().to_string(),
-        kind,
+        kind: info.kind.name,
         metric: info.metric,
         items: info.count,
         dimensions: info.dimensions,
-        hnsw,
-        dead,
+        settings: KindSettings { kind: info.kind.name, settings: info.settings },
+        dead: info.dead,
         model: origin.model,
         run: origin.run,
         source: origin.source,
-        sources: index.sources().into_iter().map(|source| source.name).collect(),
+        sources: index.sources()?.into_iter().map(|source| source.name).collect(),
         added: None,
         bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
     })
@@ -144,26 +158,23 @@ struct Collection {
 
 fn info_of_collection(args: &Info) -> Outcome {
     let remote = remote::open(&args.index, None)?;
+    let origin = remote.index.origin()?;
     let collection = Collection {
         gallery: args.index.display().to_string(),
         info: remote.index.info()?,
         to_index: remote.pending,
-        run: remote.origin.run,
-        source: remote.origin.source,
+        run: origin.run,
+        source: origin.source,
     };
     if args.json {
         printer::json(&collection)?;
         return Ok(ExitCode::SUCCESS);
     }
     let info = collection.info;
-    let kind = match info.kind {
-        IndexKind::Exact => "exact",
-        IndexKind::Hnsw => "hnsw",
-    };
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     print_facts(&[
         ("kept in", info.place.to_owned()),
-        ("kind", kind.to_owned()),
+        ("kind", info.kind.name.to_owned()),
         ("compared by", name_of(info.metric).to_owned()),
         ("items", grouped(info.count)),
         ("not indexed yet", grouped(collection.to_index)),
@@ -191,26 +202,22 @@ fn info(args: Info) -> Outcome {
         return info_of_collection(&args);
     }
     let index = open(&args.index, true)?;
-    let summary = summary(&args.index, &index)?;
+    let summary = summary(&args.index, index.as_ref())?;
     if args.json {
         printer::json(&summary)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let settings: Vec<(String, String)> = (summary.settings.settings.iter())
+        .map(|(name, value)| (name.replace('_', " "), value.to_string()))
+        .collect();
     let mut facts = vec![
         ("kind", summary.kind.to_owned()),
         ("compared by", name_of(summary.metric).to_owned()),
         ("items", grouped(summary.items)),
         ("dimensions", summary.dimensions.to_string()),
     ];
-    if let Some(options) = summary.hnsw {
-        facts.extend([
-            ("m", options.m.to_string()),
-            ("ef construction", options.ef_construction.to_string()),
-            ("ef", options.ef.to_string()),
-            ("seed", options.seed.to_string()),
-            ("dead in the graph", grouped(summary.dead.unwrap_or(0))),
-        ]);
-    }
+    facts.extend(settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    facts.extend(summary.dead.map(|dead| ("dead in the graph", grouped(dead))));
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     let source = match summary.source {
         None if !summary.sources.is_empty() => summary.sources.join(", "),
@@ -231,10 +238,11 @@ fn remove(mut args: Remove) -> Outcome {
         super::check_output(&args.index)?;
     }
     if args.filter.has_labels() {
-        let known = match is_remote(&args.index) {
-            true => remote::labels(&args.index, &ItemFilter::default())?,
-            false => open(&args.index, true)?.labels(&ItemFilter::default()),
+        let index = match is_remote(&args.index) {
+            true => remote::open(&args.index, None)?.index,
+            false => open(&args.index, true)?,
         };
+        let known = index.labels(&ItemFilter::default())?;
         for unknown in args.filter.select(known.into_iter().map(|(_, label)| label)) {
             let hint = unknown.hint.map_or(String::new(), |hint| format!("; {hint}"));
             printer::warning(&format!("{}{hint}", unknown.message));
@@ -252,11 +260,11 @@ fn remove(mut args: Remove) -> Outcome {
     }
     super::check_output(&args.index)?;
     let mut index = open(&args.index, false)?;
-    let ids = if filter.is_empty() { Vec::new() } else { index.ids(&filter) };
-    let removed = index.index_mut().remove(&ids)?;
-    build::finish(&args.index, &mut index, args.compact)?;
+    let ids = if filter.is_empty() { Vec::new() } else { index.ids(&filter)? };
+    let removed = index.remove(&ids)?;
+    build::finish(&args.index, index.as_mut(), args.compact)?;
     let done = format!("{} removed", count(removed, "item"));
-    report(&args.index, &index, args.common.json, (&done, None))?;
+    report(&args.index, index.as_ref(), args.common.json, (&done, None))?;
     // Nothing removed is something to look at.
     Ok(ExitCode::from(u8::from(removed == 0 && !filter.is_empty())))
 }
@@ -265,8 +273,8 @@ fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> Outcome {
     if args.compact {
         return Err(Failure::new("Milvus compacts its collections itself", Some("leave --compact out")));
     }
-    let ids: Vec<u64> = remote::labels(&args.index, filter)?.into_iter().map(|(id, _)| id).collect();
     let mut index = remote::open(&args.index, None)?.index;
+    let ids = index.ids(filter)?;
     let removed = index.remove(&ids)?;
     index.flush()?;
     let held = index.info()?.count;
@@ -284,7 +292,7 @@ fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> Outcome {
 /// Says what was done, and what the index holds now.
 fn report(
     path: &Path,
-    index: &EmbeddedIndex,
+    index: &dyn Index,
     json: bool,
     (done, added): (&str, Option<Added>),
 ) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use crate::retrieval::index::{EmbeddedIndex, Index, Item, ItemFilter};
+use crate::retrieval::index::{Index, Item, ItemFilter};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
@@ -35,18 +35,14 @@ struct Found {
 
 pub(super) fn run(mut args: Search) -> Outcome {
     set_threads(args.common.threads);
-    let all = ItemFilter::default();
-    let (index, of_rows, known): (Box<dyn Index>, _, _) = if is_remote(&args.index) {
-        let remote = remote::open(&args.index, args.ef)?;
-        let known = if args.filter.has_labels() { remote::labels(&args.index, &all)? } else { Vec::new() };
-        (remote.index, remote.origin.metric, known)
+    let index = if is_remote(&args.index) {
+        remote::open(&args.index, args.ef)?.index
     } else {
         let mut index = working("reading the index", || open(&args.index, args.mapped))?;
-        set_ef(&mut index, args.ef)?;
-        let of_rows = index.origin().metric;
-        let known = if args.filter.has_labels() { index.labels(&all) } else { Vec::new() };
-        (index.into(), of_rows, known)
+        set_ef(index.as_mut(), args.ef)?;
+        index
     };
+    let known = if args.filter.has_labels() { index.labels(&ItemFilter::default())? } else { Vec::new() };
     if let Some(unknown) = args.filter.select(known.into_iter().map(|(_, label)| label)).pop() {
         return Err(Failure { message: unknown.message, hint: unknown.hint });
     }
@@ -64,7 +60,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
     }
     // The cosine compares rows of any length.
     if !args.force && info.metric != Metric::Cosine {
-        let [first, other] = [of_rows, queries.metric].map(Option::unwrap_or_default);
+        let (first, other) = (index.origin()?.metric_of_rows(), queries.metric.unwrap_or_default());
         if first != other {
             return Err(Failure::new(
                 format!(
@@ -97,11 +93,11 @@ pub(super) fn run(mut args: Search) -> Outcome {
 }
 
 /// Sets --ef; an exact index has none.
-pub(super) fn set_ef(index: &mut EmbeddedIndex, ef: Option<usize>) -> Result<(), Failure> {
-    match (index, ef) {
-        (_, None) => Ok(()),
-        (EmbeddedIndex::Hnsw(index), Some(ef)) => Ok(index.set_ef(ef)?),
-        (EmbeddedIndex::Exact(_), Some(_)) => Err(Failure::new(
+fn set_ef(index: &mut dyn Index, ef: Option<usize>) -> Result<(), Failure> {
+    match ef {
+        None => Ok(()),
+        Some(ef) if !index.info()?.kind.is_exact => Ok(index.set_ef(ef)?),
+        Some(_) => Err(Failure::new(
             "--ef is for an index of kind hnsw, and this one is exact",
             Some("leave --ef out"),
         )),

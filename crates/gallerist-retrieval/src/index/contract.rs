@@ -1,0 +1,334 @@
+//! The interface of every index, and what adding items changes.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::filter::ItemFilter;
+use super::info::{IndexInfo, Origin};
+use super::items::{Item, Items, stable_id};
+use super::lists::IdLists;
+use crate::file::Source;
+use crate::{Error, MatrixView, Result};
+
+/// A gallery whose items have ids: search, add, replace, remove.
+///
+/// The next search sees what was added or removed. Changes outlive the process once
+/// [`flush`](Self::flush) has returned.
+///
+/// Errors of a database that is reached over a network are [`Error::Remote`]; every method of such an
+/// index can return them.
+pub trait Index: Send + Sync {
+    /// Its kind and what it contains.
+    ///
+    /// # Errors
+    /// Only those of a database.
+    fn info(&self) -> Result<IndexInfo>;
+
+    /// Where the embeddings come from.
+    ///
+    /// # Errors
+    /// Only those of a database.
+    fn origin(&self) -> Result<Origin>;
+
+    /// The sources of the items, in the order of their first item, where the index keeps them.
+    ///
+    /// # Errors
+    /// Only those of a database.
+    fn sources(&self) -> Result<Vec<Source>> {
+        Ok(Vec::new())
+    }
+
+    /// Id and label of every item that `filter` admits, in the order of ids.
+    ///
+    /// # Errors
+    /// Only those of a database.
+    fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>>;
+
+    /// The ids of all items that `filter` admits, rising.
+    ///
+    /// # Errors
+    /// Only those of a database.
+    fn ids(&self, filter: &ItemFilter) -> Result<Vec<u64>> {
+        Ok(self.labels(filter)?.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Adds items. An item whose id exists already replaces the item of that id.
+    ///
+    /// The first items that name a model give the index their [model](IndexInfo::model).
+    ///
+    /// # Errors
+    /// As [`IndexInfo::check_items`]; then nothing has changed. [`Error::ReadOnly`] for an index that
+    /// cannot be changed.
+    fn upsert(&mut self, items: &Items) -> Result<()>;
+
+    /// [`upsert`](Self::upsert) that tells `progress` how many of how many items are in, where the
+    /// index takes them one after the other.
+    ///
+    /// # Errors
+    /// As [`upsert`](Self::upsert).
+    fn upsert_with(&mut self, items: &Items, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+        let _ = progress;
+        self.upsert(items)
+    }
+
+    /// Adds new items. Items that the index has unchanged are left as they are. An item that differs
+    /// from the item of its id is refused, unless `replace`.
+    ///
+    /// ```
+    /// use gallerist_retrieval::index::{ExactIndex, Index, Items};
+    /// use gallerist_retrieval::{Matrix, search::Metric};
+    ///
+    /// let item = |value| Items::new(vec![7], Matrix::new(1, 1, vec![value])?.into());
+    /// let mut index = ExactIndex::new(1, Metric::Euclidean)?;
+    /// index.add(&item(0.5)?, false)?;
+    /// assert_eq!(index.add(&item(0.5)?, false)?.unchanged, 1);
+    /// assert!(index.add(&item(0.6)?, false).is_err());
+    /// assert_eq!(index.add(&item(0.6)?, true)?.replaced, 1);
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Replaces`], and as [`upsert`](Self::upsert); then nothing has changed.
+    fn add(&mut self, items: &Items, replace: bool) -> Result<Added> {
+        self.add_with(items, replace, &mut |_, _| {})
+    }
+
+    /// [`add`](Self::add) with the progress of [`upsert_with`](Self::upsert_with).
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    fn add_with(
+        &mut self,
+        items: &Items,
+        replace: bool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Added> {
+        let addition = Addition::of(self, items)?;
+        if !replace {
+            addition.check(items)?;
+        }
+        let (gone, written) = addition.changes(items);
+        if !gone.is_empty() {
+            self.remove(&gone)?;
+        }
+        if !written.is_empty() {
+            self.upsert_with(&written, progress)?;
+        }
+        Ok(addition.added())
+    }
+
+    /// Removes the items with these ids, and returns how many there were. Ids that name no item are
+    /// ignored.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for an index that cannot be changed.
+    fn remove(&mut self, ids: &[u64]) -> Result<usize>;
+
+    /// For each row of `queries` the best `k` items that `filter` admits. A list is shorter than
+    /// `k` when there are fewer.
+    ///
+    /// # Errors
+    /// As [`IndexInfo::check_queries`], and [`Error::Empty`] for an index without items.
+    fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists>;
+
+    /// [`search`](Self::search) of all items that compares the query with every one: the lists by
+    /// which the recall of an approximate index is measured.
+    ///
+    /// # Errors
+    /// As [`search`](Self::search), and [`Error::Unsupported`] for an approximate index that cannot.
+    fn search_all(&self, queries: MatrixView<'_>, k: usize) -> Result<IdLists> {
+        let kind = self.info()?.kind;
+        match kind.is_exact {
+            true => self.search(queries, k, &ItemFilter::default()),
+            false => Err(Error::Unsupported { what: "an exact search", index: kind.noun.to_owned() }),
+        }
+    }
+
+    /// The items with these ids, in that order; `None` for an id that names no item.
+    ///
+    /// # Errors
+    /// Only those of a database, and [`Error::Changed`] for a mapped index whose file was changed.
+    fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>>;
+
+    /// Sets how many candidates an approximate search keeps, at least 1: more candidates find more of
+    /// the nearest items and take longer.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for 0, [`Error::Unsupported`] for an index that keeps none.
+    fn set_ef(&mut self, ef: usize) -> Result<()> {
+        let _ = ef;
+        Err(Error::Unsupported { what: "`ef`", index: self.info()?.kind.noun.to_owned() })
+    }
+
+    /// Frees what removed and replaced items still occupy. Tells `progress` how many of how many
+    /// items are done.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for an index that cannot be changed.
+    fn compact(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {
+        let _ = progress;
+        Ok(())
+    }
+
+    /// Makes all that was acknowledged so far durable. An index in memory has nothing to do.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and those of a database.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Writes the index to a file, atomically; [`flush`](Self::flush) writes there from now on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and [`Error::Unsupported`] for an index that is kept in a database.
+    fn save(&mut self, path: &Path) -> Result<()> {
+        let _ = path;
+        Err(Error::Unsupported { what: "saving to a file", index: self.info()?.place.to_owned() })
+    }
+}
+
+/// Items that are looked up in one call: each comes with its embedding.
+const ITEMS_AT_A_TIME: usize = 4096;
+
+/// What [adding](Index::add) items did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Added {
+    /// Items that did not exist.
+    pub new: usize,
+    /// Items that existed, the same to the last bit.
+    pub unchanged: usize,
+    /// Items that replaced others.
+    pub replaced: usize,
+}
+
+/// How items compare with the items of an index: which are new, which exist unchanged, which would
+/// replace another.
+#[derive(Clone, Debug, Default)]
+pub struct Addition {
+    /// Rows that are not in the index.
+    pub new: Vec<usize>,
+    /// Rows that exist unchanged.
+    pub unchanged: Vec<usize>,
+    /// Rows that would replace an item.
+    pub replaced: Vec<Replaced>,
+}
+
+/// A row and the item that it would replace.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// The row.
+    pub row: usize,
+    /// The existing item. Its id differs from the row's when it has the row's path and no known
+    /// source.
+    pub there: Item,
+}
+
+impl Addition {
+    /// Compares `items` with what is in `index`.
+    ///
+    /// An item without a source, from a file that was written before sources were kept, is treated
+    /// as the item of the same path from any source: whether it is the same image cannot be known.
+    ///
+    /// # Errors
+    /// As [`IndexInfo::check_items`], and those of a database.
+    pub fn of(index: &(impl Index + ?Sized), items: &Items) -> Result<Self> {
+        let info = index.info()?;
+        info.check_items(items)?;
+        let mut addition = Self::default();
+        if info.count == 0 {
+            addition.new = (0..items.len()).collect();
+            return Ok(addition);
+        }
+        for start in (0..items.len()).step_by(ITEMS_AT_A_TIME) {
+            let rows = start..items.len().min(start + ITEMS_AT_A_TIME);
+            let by_id = index.get(&items.ids()[rows.clone()])?;
+            let by_path = without_source(index, items, rows.clone())?;
+            for ((row, by_id), by_path) in rows.zip(by_id).zip(by_path) {
+                let there = by_id.or(by_path);
+                match there {
+                    None => addition.new.push(row),
+                    Some(there) if is_same(items, row, &there) => addition.unchanged.push(row),
+                    Some(there) => addition.replaced.push(Replaced { row, there }),
+                }
+            }
+        }
+        Ok(addition)
+    }
+
+    /// Refuses items that would replace others.
+    ///
+    /// # Errors
+    /// [`Error::Replaces`].
+    pub fn check(&self, items: &Items) -> Result<()> {
+        let Some(Replaced { row, there }) = self.replaced.first() else { return Ok(()) };
+        let new = items.item(*row);
+        Err(Error::Replaces {
+            count: self.replaced.len(),
+            difference: difference(&new, there),
+            new: Box::new(new.name()),
+            old: Box::new(there.name()),
+        })
+    }
+
+    /// The ids of items that are removed because an item with another id replaces them, and the items
+    /// that are written.
+    pub fn changes(&self, items: &Items) -> (Vec<u64>, Items) {
+        let mut rows: Vec<usize> = self.replaced.iter().map(|one| one.row).chain(self.new.clone()).collect();
+        rows.sort_unstable();
+        let moved = self.replaced.iter().filter(|one| one.there.id != items.ids()[one.row]);
+        (moved.map(|one| one.there.id).collect(), items.select(&rows))
+    }
+
+    /// How many of each there are.
+    pub fn added(&self) -> Added {
+        Added { new: self.new.len(), unchanged: self.unchanged.len(), replaced: self.replaced.len() }
+    }
+}
+
+/// For each of `rows` that has a source the item of its path that has none.
+fn without_source(
+    index: &(impl Index + ?Sized),
+    items: &Items,
+    rows: std::ops::Range<usize>,
+) -> Result<Vec<Option<Item>>> {
+    let set = items.set();
+    let mut found = vec![None; rows.len()];
+    let Some(paths) = set.paths.as_ref().filter(|_| set.sources.is_some()) else { return Ok(found) };
+    let start = rows.start;
+    let asked: Vec<usize> = rows.filter(|&row| set.source_of(row).is_some()).collect();
+    let ids: Vec<u64> = asked.iter().map(|&row| stable_id(&paths[row])).collect();
+    for (row, item) in asked.into_iter().zip(index.get(&ids)?) {
+        found[row - start] =
+            item.filter(|item| item.source.is_none() && item.path.as_ref() == Some(&paths[row]));
+    }
+    Ok(found)
+}
+
+/// Whether an item exists already: everything known of it is the same, except a source that was not
+/// kept.
+fn is_same(items: &Items, row: usize, there: &Item) -> bool {
+    let new = items.item(row);
+    let same_bits = new
+        .embedding
+        .iter()
+        .map(|value| value.to_bits())
+        .eq(there.embedding.iter().map(|value| value.to_bits()));
+    let same_source = new.source == there.source || there.source.is_none();
+    same_bits
+        && same_source
+        && (&new.label, &new.path, &new.camera) == (&there.label, &there.path, &there.camera)
+}
+
+/// What the existing item has and the new one has not.
+fn difference(new: &Item, there: &Item) -> String {
+    let differs = |what: &str, new: &Option<String>, there: &Option<String>| {
+        let value =
+            |text: &Option<String>| text.as_ref().map_or("none".to_owned(), |text| format!("`{text}`"));
+        (new != there).then(|| format!("the {what} {}, not {}", value(there), value(new)))
+    };
+    let source = differs("source", &new.source, &there.source).filter(|_| there.source.is_some());
+    let path = differs("path", &new.path, &there.path);
+    let label = differs("label", &new.label, &there.label);
+    let camera = differs("camera", &new.camera, &there.camera);
+    source.or(path).or(label).or(camera).unwrap_or_else(|| "another embedding".to_owned())
+}

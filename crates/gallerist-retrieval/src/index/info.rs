@@ -1,0 +1,183 @@
+//! What an index says of itself: its kind, its contents and where they come from.
+
+use serde::{Serialize, Serializer};
+
+use super::items::Items;
+use crate::search::Metric;
+use crate::{EmbeddingSet, Error, MatrixView, Result};
+
+/// How an index finds the nearest items.
+///
+/// The kinds of this crate are [`ExactIndex::KIND`](super::ExactIndex::KIND) and
+/// [`HnswIndex::KIND`](super::HnswIndex::KIND); [`index_kinds`](super::index_kinds) lists them. An
+/// [`Index`](super::Index) of another crate may have a kind of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexKind {
+    /// The name in files, JSON and options; it identifies the kind.
+    pub name: &'static str,
+    /// What it does, as the help of an option says it.
+    pub help: &'static str,
+    /// What messages call an index of this kind, with its article.
+    pub noun: &'static str,
+    /// Whether a search compares the query with every item.
+    pub is_exact: bool,
+}
+
+impl PartialEq for IndexKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for IndexKind {}
+
+impl Serialize for IndexKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+/// What an index contains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IndexInfo {
+    /// How it finds the nearest items.
+    pub kind: IndexKind,
+    /// Where it is stored: `embedded`, or the name of a database.
+    pub place: &'static str,
+    /// How rows are compared.
+    pub metric: Metric,
+    /// Values per embedding.
+    pub dimensions: usize,
+    /// Items that a search can find.
+    pub count: usize,
+    /// The fingerprint of the model that made the embeddings, where it is known.
+    pub model: Option<String>,
+    /// The metric that the rows of the items were made for; `None` where there are no items yet.
+    #[serde(skip)]
+    pub metric_of_rows: Option<Metric>,
+    /// The options of its kind with their values.
+    #[serde(skip)]
+    pub settings: Vec<(&'static str, u64)>,
+    /// Entries of removed and replaced items that searches still pass through; `None` for a kind
+    /// that keeps none.
+    #[serde(skip)]
+    pub dead: Option<usize>,
+}
+
+impl IndexInfo {
+    /// Refuses items that do not belong into this index.
+    ///
+    /// Rows that declare another metric than the rows of the index have other lengths: 1 for the
+    /// cosine, as a network gives them for the Euclidean distance. Items that declare no metric, or
+    /// no model, are taken by any index: that is how two models are mixed on purpose.
+    ///
+    /// # Errors
+    /// [`Error::Metrics`], [`Error::ItemDimensions`], [`Error::Models`], [`Error::NonFinite`] and
+    /// [`Error::TooLong`], in this order.
+    pub fn check_items(&self, items: &Items) -> Result<()> {
+        let set = items.set();
+        if let (Some(first), Some(other)) = (self.metric_of_rows, set.metric)
+            && first != other
+        {
+            return Err(Error::Metrics { first, other });
+        }
+        if set.embeddings.cols() != self.dimensions {
+            return Err(Error::ItemDimensions { items: set.embeddings.cols(), index: self.dimensions });
+        }
+        if let (Some(index), Some(items)) = (&self.model, &set.model)
+            && index != items
+        {
+            return Err(Error::Models { first: Some(index.clone()), other: Some(items.clone()) });
+        }
+        self.metric.check(set.embeddings.view(), 0..items.len(), "items")
+    }
+
+    /// Refuses queries that this index cannot rank.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for `k` = 0, [`Error::Dimensions`], [`Error::NonFinite`], [`Error::TooLong`]
+    /// and [`Error::TooManyRows`].
+    pub fn check_queries(&self, queries: MatrixView<'_>, k: usize) -> Result<()> {
+        check_queries(queries, k, self.metric, self.dimensions)
+    }
+}
+
+/// [`IndexInfo::check_queries`] for an index of this metric and dimension.
+///
+/// # Errors
+/// As [`IndexInfo::check_queries`].
+pub fn check_queries(queries: MatrixView<'_>, k: usize, metric: Metric, dimensions: usize) -> Result<()> {
+    crate::search::check_query(queries, dimensions, k)?;
+    crate::search::check_count(queries.rows(), "queries")?;
+    metric.check(queries, 0..queries.rows(), "queries")
+}
+
+/// Refuses embeddings of no values.
+pub(super) fn check_dimensions(dimensions: usize) -> Result<()> {
+    match dimensions {
+        0 => Err(Error::Option { option: "dimensions", wanted: "at least 1", found: "0".to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// Where the embeddings of an index come from.
+///
+/// The first items that name a value set it. Items that name none change nothing. Items of another
+/// run change nothing either: [`IndexInfo::check_items`] makes sure that the model is the same. When
+/// items of another place are added, there is no common place any more; the
+/// [source](super::Item::source) of each item then tells where its image is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The fingerprint of the model that made the embeddings.
+    pub model: Option<String>,
+    /// Where the images were read from.
+    pub source: Option<String>,
+    /// The run directory of the model, where it was at the time.
+    pub run: Option<String>,
+    /// How the model's run compares its embeddings. It also determines the length of the rows: length 1 for the
+    /// cosine, as the network gives them for the Euclidean distance. `None` in indices made before files named it.
+    pub metric: Option<Metric>,
+}
+
+impl From<&EmbeddingSet> for Origin {
+    fn from(set: &EmbeddingSet) -> Self {
+        Self {
+            model: set.model.clone(),
+            source: set.source.clone(),
+            run: set.run.clone(),
+            metric: set.metric,
+        }
+    }
+}
+
+impl Origin {
+    /// The metric that the rows were made for: files that name none have rows of length 1.
+    pub fn metric_of_rows(&self) -> Metric {
+        self.metric.unwrap_or_default()
+    }
+
+    /// Takes note of items that are added; `first` when there are no others.
+    pub(super) fn add(&mut self, items: &Items, first: bool) {
+        if items.is_empty() {
+            return;
+        }
+        let set = items.set();
+        let places = set.sources.as_ref().map_or(0, |sources| sources.list().len());
+        match &set.source {
+            Some(source) if first => self.source = Some(source.clone()),
+            Some(source) => drop(self.source.take_if(|known| known != source)),
+            // Items of several places have none in common.
+            None if places > 1 => self.source = None,
+            None => {}
+        }
+        if first && set.run.is_some() || self.run.is_none() {
+            self.run.clone_from(&set.run);
+        }
+        if first && set.metric.is_some() {
+            self.metric = set.metric;
+        }
+        if self.model.is_none() {
+            self.model.clone_from(&set.model);
+        }
+    }
+}

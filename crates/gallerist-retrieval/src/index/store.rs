@@ -1,0 +1,59 @@
+//! What every kind of index on this machine keeps.
+
+use std::path::PathBuf;
+
+use super::catalog::Catalog;
+use super::info::Origin;
+use super::lists::IdLists;
+use super::values::Values;
+use crate::search::{Metric, RankedLists};
+use crate::{Error, MatrixView, Result};
+
+/// Rows with what is known about each, in memory or in a mapped file.
+pub(crate) struct Store {
+    pub(super) metric: Metric,
+    pub(super) dimensions: usize,
+    pub(super) origin: Origin,
+    /// A row per slot.
+    pub(super) rows: Values<f32>,
+    pub(super) catalog: Catalog,
+    /// The file it was read from or saved to.
+    pub(super) path: Option<PathBuf>,
+    /// Whether it differs from its file.
+    pub(super) changed: bool,
+}
+
+impl Store {
+    pub(super) fn is_mapped(&self) -> bool {
+        matches!(self.rows, Values::Mapped(..))
+    }
+
+    pub(super) fn check_writable(&self) -> Result<()> {
+        match &self.path {
+            Some(path) if self.is_mapped() => Err(Error::ReadOnly { path: path.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn view(&self) -> MatrixView<'_> {
+        MatrixView::new(self.catalog.len(), self.dimensions, self.rows.as_slice()).expect("a row per slot")
+    }
+
+    /// Keeps these slots, in this order.
+    pub(super) fn keep(&mut self, slots: &[usize]) {
+        let mut rows = Vec::with_capacity(slots.len() * self.dimensions);
+        slots.iter().for_each(|&slot| rows.extend_from_slice(self.view().row(slot)));
+        self.rows = Values::Owned(rows);
+        self.catalog = self.catalog.select(slots);
+    }
+
+    /// Lists of rows as lists of ids; `slot` is the slot of each row.
+    pub(super) fn named(&self, lists: &RankedLists, slot: impl Fn(u32) -> usize) -> IdLists {
+        let mut named = IdLists::default();
+        for (rows, scores) in lists.iter() {
+            let ids = rows.iter().map(|&row| self.catalog.ids()[slot(row)]);
+            named.push(ids.zip(scores.iter().copied()));
+        }
+        named
+    }
+}
