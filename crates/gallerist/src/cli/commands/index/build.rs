@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::retrieval::file::load_labels;
-use crate::retrieval::index::{
-    Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index,
-};
+use crate::retrieval::index::{Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 
