@@ -1,8 +1,9 @@
-//! What every crate on the tensor engine shares: devices ([`device`]), parameters by name ([`params`]) and pairwise
-//! numerics ([`pairwise`]).
+//! What every crate on the tensor engine shares: devices ([`device`]), boxed modules ([`dynamic`]), parameters by name
+//! ([`params`]) and pairwise numerics ([`pairwise`]).
 #![recursion_limit = "256"]
 
 pub mod device;
+pub mod dynamic;
 mod error;
 pub mod pairwise;
 pub mod params;
