@@ -19,6 +19,7 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
@@ -108,5 +109,5 @@ fn name(set: &ImageSet, transform: &Transform) -> String {
     for i in 0..set.len() {
         set.describe(i, &mut |bytes| digest.update(bytes));
     }
-    digest.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&digest.finalize()[..16])
 }

@@ -69,6 +69,16 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// An image source of the user's own that cannot be used.
+    #[error("image source `{name}`: {problem}")]
+    Source {
+        /// The source.
+        name: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// A layout that is not known by this name.
     #[error("there is no layout `{name}`; there are {known}")]
     UnknownLayout {
@@ -194,7 +204,9 @@ impl Error {
                  with the header `path,label`"
                     .to_owned(),
             ),
-            Error::Selection { hint, .. } | Error::Batches { hint, .. } => hint.clone(),
+            Error::Selection { hint, .. } | Error::Batches { hint, .. } | Error::Source { hint, .. } => {
+                hint.clone()
+            }
             Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),
             Error::Shared(inner) => inner.hint(),
             Error::Annotation { .. } => {

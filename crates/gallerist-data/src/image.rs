@@ -6,7 +6,7 @@ use fast_image_resize as fir;
 use fir::images::{TypedImage, TypedImageRef};
 use fir::pixels::{U8, U8x3};
 
-use crate::transform::Size;
+use crate::size::Size;
 
 /// An 8-bit image: grey (1 channel) or RGB (3 channels).
 ///

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::source::ImageSet;
-use crate::source::layout::Layout;
+use crate::source::{DatasetLayout, ImageSet};
 
 /// What [`inspect`] found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,7 +15,7 @@ pub struct Inspection {
     /// What the set was opened from.
     pub source: String,
     /// How it is laid out, where all sources are laid out alike.
-    pub layout: Option<Layout>,
+    pub layout: Option<DatasetLayout>,
     /// Images, broken ones among them.
     pub images: usize,
     /// Classes; where images have several labels, the different sets of labels.
@@ -220,15 +219,14 @@ fn fingerprint(entry: &Entry) -> Result<Print, String> {
         let digest = hash.finalize();
         u128::from_le_bytes(digest[..16].try_into().expect("16 of 32 bytes"))
     };
-    let bytes = entry.set.read(entry.index).map_err(|e| e.to_string())?;
-    let image = entry.set.decode_bytes(entry.index, &bytes).map_err(|e| e.to_string())?;
+    let content = entry.set.load(entry.index).map_err(|e| e.to_string())?;
+    let file = Sha256::new_with_prefix(content.bytes());
+    let image = entry.set.decode_loaded(entry.index, content, None).map_err(|e| e.to_string())?;
     let mut hash = Sha256::new();
     for side in [image.width(), image.height(), image.channels()] {
         hash.update((side as u64).to_le_bytes());
     }
     hash.update(image.pixels());
-    let mut file = Sha256::new();
-    file.update(&bytes);
     Ok(Print { pixels: short(hash), file: short(file) })
 }
 

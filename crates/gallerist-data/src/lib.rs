@@ -53,8 +53,10 @@ mod loader;
 mod positioned;
 pub(crate) use gallerist_util::random;
 mod sampler;
+mod size;
 mod source;
 mod store;
+mod text;
 mod transform;
 
 pub use crate::decode::{DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with};
@@ -67,13 +69,14 @@ pub use crate::sampler::hard::{HardClasses, HardClassesConfig, HardIdentities, H
 pub use crate::sampler::n_group::{NGroup, NGroupConfig};
 pub use crate::sampler::random::{RandomBatches, RandomBatchesConfig};
 pub use crate::sampler::{BatchSampler, ClassMeans, Labels, Refresh, SamplerConfig, SmallClasses};
-pub use crate::source::layout::Layout;
-pub use crate::source::open::OpenOptions;
-pub use crate::source::window::BoundingBox;
-pub use crate::source::{ClassOverlap, ImageSet, LabelFrom, OneShotRun, OneShotRuns};
+pub use crate::size::Size;
+pub use crate::source::{
+    BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord, ImageSet, ImageSource,
+    LabelFrom, OneShotRun, OneShotRuns, OpenOptions,
+};
 pub use crate::store::ImageStore;
 pub use crate::transform::{
-    AugmentConfig, Border, CropConfig, EraseConfig, EraseFill, Fit, ImageConfig, JitterConfig, Size,
-    Transform, TrimConfig, View,
+    AugmentConfig, Border, CropConfig, EraseConfig, EraseFill, Fit, ImageConfig, JitterConfig, Transform,
+    TrimConfig, View,
 };
 pub use gallerist_util::random::Random;

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BatchSampler, Labels, at_least_one, counted, draw};
+use super::{BatchSampler, Labels, at_least_one, draw};
 use crate::error::Error;
 use crate::random::Random;
+use crate::text::counted;
 
 /// Configuration of [`NGroup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

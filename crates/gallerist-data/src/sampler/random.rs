@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BatchSampler, at_least_one, counted};
+use super::{BatchSampler, at_least_one};
 use crate::error::Error;
 use crate::random::Random;
+use crate::text::counted;
 
 /// Configuration of [`RandomBatches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

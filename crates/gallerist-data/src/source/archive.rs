@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::{extension, is_ignored};
+use super::names::{extension, has_ignored_part};
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
 use crate::positioned::read_at;
@@ -55,7 +55,7 @@ impl Archive {
             let Some(normal) = normal(path) else {
                 return Err(fault(format!("entry `{path}` has a path that leads outside"), None));
             };
-            if entry.is_dir() || is_ignored(&normal) {
+            if entry.is_dir() || has_ignored_part(&normal) {
                 continue;
             }
             if let Some(other) = numbers.insert(normal, number) {

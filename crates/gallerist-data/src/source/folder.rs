@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::is_ignored_name;
+use super::names::is_ignored;
 use crate::error::Error;
 
 /// All files below `root` as paths relative to it, with `/` between the parts,
@@ -33,7 +33,7 @@ fn walk(
                 hint: "rename the file",
             });
         };
-        if is_ignored_name(&name) {
+        if is_ignored(&name) {
             continue;
         }
         let mut kind = entry.file_type().map_err(failed)?;

@@ -91,10 +91,6 @@ impl Pictures {
         (group, &group.pixels[start..start + area])
     }
 
-    pub(super) fn pixels(&self, path: &str) -> &[u8] {
-        self.find(path).1
-    }
-
     pub(super) fn image(&self, path: &str) -> Image {
         let (group, pixels) = self.find(path);
         Image::new(group.width, group.height, 1, pixels.to_vec())

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use super::ImageSet;
+use super::set::ImageSet;
+use super::tree::Tree;
 use crate::error::Error;
 
 /// The file of a run that says which training image each test image belongs to.
@@ -79,8 +80,13 @@ impl OneShotRuns {
                 hint: Some("give Omniglot's `all_runs.zip`, or the folder of its contents".to_owned()),
             });
         }
+        let root = images.source_root(0);
+        let tree = match root.is_dir() {
+            true => Tree::unlisted(root.to_owned(), root),
+            false => Tree::zip(root)?,
+        };
         let runs = folders.into_iter().map(|(folder, [training, tests])| {
-            let answers = answers(&images, folder, &training, &tests)?;
+            let answers = answers(&images, &tree, folder, &training, &tests)?;
             let name = folder.rsplit_once('/').map_or(folder, |(_, name)| name).to_owned();
             Ok(OneShotRun { name, training, tests, answers })
         });
@@ -90,9 +96,15 @@ impl OneShotRuns {
 }
 
 /// For each test image the place of its class's training image.
-fn answers(images: &ImageSet, folder: &str, training: &[u32], tests: &[u32]) -> Result<Vec<usize>, Error> {
+fn answers(
+    images: &ImageSet,
+    tree: &Tree,
+    folder: &str,
+    training: &[u32],
+    tests: &[u32],
+) -> Result<Vec<usize>, Error> {
     let file = format!("{folder}/{ANSWERS}");
-    let bytes = images.roots[0].read(&file)?;
+    let bytes = tree.read(&file)?;
     let origin = format!("{}/{file}", images.name());
     let fault = |line: Option<usize>, problem: String| Error::Answers {
         path: origin.clone(),

@@ -1,25 +1,27 @@
 //! Opening sources.
 
-use std::collections::HashMap;
-use std::fs;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::files::FileSource;
+use super::image_source::ImageSource;
 use super::labels::{self, LabelFrom, LabelSets};
-use super::layout::{self, Choice, Found, Layout, Record};
-use super::tree::{Root, Tree};
-use super::{ImageSet, Item, extension};
+use super::layout::DatasetLayout;
+use super::record::{ImageListing, ImageRecord};
+use super::set::{ImageSet, Item};
 use crate::error::Error;
 
 /// What to take from a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// The layout of the files; `None`: told by the content.
-    pub layout: Option<Layout>,
+    pub layout: Option<DatasetLayout>,
     /// Only the images of this split: `train`, `test`, `query`, `gallery`, as the
-    /// [layout](Layout::split_names), the column `split` of a manifest or the names of folders have it.
+    /// [layout](DatasetLayout::split_names), the column `split` of a manifest or the names of folders have it.
     pub split: Option<String>,
-    /// Where `split` is `None` and the layout has [splits of its own](Layout::split_names), only the
+    /// Where `split` is `None` and the layout has [splits of its own](DatasetLayout::split_names), only the
     /// images of this one, unless the source has none of them.
     pub default_split: Option<String>,
     /// Which part of a label counts.
@@ -73,88 +75,36 @@ impl ImageSet {
     /// ```
     pub fn open_with(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<ImageSet, Error> {
         assert!(!paths.is_empty(), "no path to open an image set from");
-        let mut roots = Vec::new();
-        let mut layouts = Vec::new();
-        let mut records: Vec<(u32, Record)> = Vec::new();
-        let (mut skipped, mut notes, mut missing, mut left_out) = (0, Vec::new(), Vec::new(), Vec::new());
-        for path in paths {
-            let (root, found) = open_one(path.as_ref(), options)?;
-            let number = roots.len() as u32;
-            roots.push(root);
-            layouts.push(found.layout);
-            let mut listing = found.listing;
-            skipped += listing.skipped;
-            notes.append(&mut listing.notes);
-            missing.extend(found.missing);
-            left_out.append(&mut listing.left_out);
-            records.extend(listing.records.into_iter().map(|record| (number, record)));
-        }
-        let mut name = paths[0].as_ref().display().to_string();
-        if paths.len() > 1 {
-            name.push_str(&format!(" and {} more", paths.len() - 1));
-        }
-        u32::try_from(records.len()).map_err(|_| Error::Selection {
-            path: name.clone(),
-            problem: format!("{} images are more than 2^32", records.len()),
-            hint: None,
-        })?;
-        if options.crop_boxes && records.iter().all(|(_, r)| r.window.is_none()) {
-            return Err(Error::Selection {
-                path: name,
-                problem: "images cut to their bounding boxes were asked for, and there are no boxes"
-                    .to_owned(),
-                hint: Some(
-                    "of the known layouts, CUB-200-2011, Cars196 and DeepFashion have boxes".to_owned(),
-                ),
-            });
-        }
-        let labels = all_or_none(&name, "labels", records.iter_mut().map(|(_, r)| r.label.take()))?;
-        let labels = labels.map(|labels| options.label_from.apply(labels, &mut notes));
-        let cameras = all_or_none(&name, "cameras", records.iter_mut().map(|(_, r)| r.camera.take()))?;
-        let (labels, class_names, label_sets) = match labels {
-            None => (None, Vec::new(), None),
-            Some(mut labels) => {
-                let sets = LabelSets::parse(&mut labels, &name)?;
-                let (ids, names) = labels::encode(&labels);
-                (Some(ids), names, sets)
-            }
+        let open = |path: &Path| -> Result<Box<dyn ImageSource>, Error> {
+            Ok(Box::new(FileSource::open(path, options.layout)?))
         };
-        let mut splits = HashMap::new();
-        let mut split_names = Vec::new();
-        let items = records
-            .into_iter()
-            .map(|(root, record)| Item {
-                root,
-                path: record.path.into(),
-                turn: 0,
-                split: record.split.map(|split| {
-                    *splits.entry(split).or_insert_with_key(|split| {
-                        split_names.push(split.to_string());
-                        split_names.len() as u32 - 1
-                    })
-                }),
-                window: record.window,
-            })
-            .collect();
-        let set = ImageSet {
-            name: name.into(),
-            roots: Arc::new(roots),
-            given: paths.iter().map(|path| path.as_ref().to_owned()).collect(),
-            layout: layouts.iter().all(|l| *l == layouts[0]).then_some(layouts[0]),
-            items,
-            labels,
-            class_names,
-            label_sets,
-            cameras,
-            split_names: split_names.into(),
-            cropped: options.crop_boxes,
-            skipped,
-            notes: notes.into(),
-            missing: missing.into(),
-            left_out: left_out.into(),
-            turned: false,
-        };
-        set.limited(options)
+        Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?.into_set(options)
+    }
+
+    /// The images of a source of your own, see [`ImageSource`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ImageSource::list`], and [`Error::NoImages`] where there are none.
+    pub fn from_source(source: impl ImageSource + 'static) -> Result<ImageSet, Error> {
+        ImageSet::from_sources(vec![Box::new(source)], &OpenOptions::default())
+    }
+
+    /// The images of several sources as one set, whole or in part, as [`ImageSet::open_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ImageSet::from_source`] and [`ImageSet::open_with`].
+    ///
+    /// # Panics
+    ///
+    /// If `sources` is empty.
+    pub fn from_sources(
+        sources: Vec<Box<dyn ImageSource>>,
+        options: &OpenOptions,
+    ) -> Result<ImageSet, Error> {
+        assert!(!sources.is_empty(), "no source to make an image set of");
+        Sources::list(sources.into_iter().map(Ok), options)?.into_set(options)
     }
 
     fn limited(self, options: &OpenOptions) -> Result<ImageSet, Error> {
@@ -187,40 +137,184 @@ impl ImageSet {
     }
 }
 
-/// Lists one source and says where its bytes are.
-fn open_one(path: &Path, options: &OpenOptions) -> Result<(Root, Found), Error> {
-    let failed = |e| Error::io("open", path.display().to_string(), e);
-    let kind = fs::metadata(path).map_err(failed)?;
-    if !kind.is_dir() {
-        gallerist_util::files::open_regular(path).map_err(failed)?;
+/// Sources with their images, before these make a set.
+#[derive(Default)]
+struct Sources {
+    sources: Vec<Arc<dyn ImageSource>>,
+    /// The images, each with the number of its source.
+    records: Vec<(u32, ImageRecord)>,
+    skipped: usize,
+    notes: Vec<String>,
+    missing: Vec<String>,
+    left_out: Vec<(String, usize)>,
+}
+
+impl Sources {
+    /// Lists the images of the chosen split.
+    fn list(
+        sources: impl Iterator<Item = Result<Box<dyn ImageSource>, Error>>,
+        options: &OpenOptions,
+    ) -> Result<Sources, Error> {
+        let mut all = Sources::default();
+        for source in sources {
+            let mut source = source?;
+            let mut listing = list_split(&mut *source, options)?;
+            let number = all.sources.len() as u32;
+            all.sources.push(Arc::from(source));
+            all.skipped += listing.skipped;
+            all.notes.append(&mut listing.notes);
+            all.missing.append(&mut listing.missing);
+            all.left_out.append(&mut listing.left_out);
+            all.records.extend(listing.records.into_iter().map(|record| (number, record)));
+        }
+        Ok(all)
     }
-    let split = Choice { split: options.split.as_deref(), default: options.default_split.as_deref() };
-    let (tree, mut found) = if kind.is_dir() {
-        let tree = Tree::folder(path)?;
-        let found = layout::read(&tree, options.layout, split)?;
-        (tree, found)
-    } else if extension(&path.display().to_string()) == "zip" {
-        let tree = Tree::zip(path)?;
-        let found = layout::read(&tree, options.layout, split)?;
-        (tree, found)
-    } else {
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let Some(file) = path.file_name().and_then(|f| f.to_str()) else {
-            return Err(Error::Layout {
-                path: path.display().to_string(),
-                problem: "its name is not UTF-8".to_owned(),
-                hint: "rename the file",
+
+    /// The first source and the number of the others, for messages.
+    fn name(&self) -> String {
+        let mut name = self.sources[0].name().to_owned();
+        if self.sources.len() > 1 {
+            name.push_str(&format!(" and {} more", self.sources.len() - 1));
+        }
+        name
+    }
+
+    fn into_set(mut self, options: &OpenOptions) -> Result<ImageSet, Error> {
+        let name = self.name();
+        check_count(&name, self.records.len())?;
+        if options.crop_boxes && self.records.iter().all(|(_, r)| r.bounding_box.is_none()) {
+            return Err(Error::Selection {
+                path: name,
+                problem: "images cut to their bounding boxes were asked for, and there are no boxes"
+                    .to_owned(),
+                hint: Some(
+                    "of the known layouts, CUB-200-2011, Cars196 and DeepFashion have boxes".to_owned(),
+                ),
             });
+        }
+        let labels = all_or_none(&name, "labels", self.records.iter_mut().map(|(_, r)| r.label.take()))?;
+        let cameras = all_or_none(&name, "cameras", self.records.iter_mut().map(|(_, r)| r.camera.take()))?;
+        let labels = labels.map(|labels| options.label_from.apply(labels, &mut self.notes));
+        let (labels, class_names, label_sets) = match labels {
+            None => (None, Vec::new(), None),
+            Some(mut labels) => {
+                let sets = LabelSets::parse(&mut labels, &name)?;
+                let (ids, names) = labels::encode(&labels);
+                (Some(ids), names, sets)
+            }
         };
-        let tree = Tree::unlisted(folder, path);
-        let found = layout::read_file(&tree, file, options.layout, split)?;
-        (tree, found)
+        let (items, split_names) = items(self.records);
+        let layout = self.sources[0].layout();
+        let set = ImageSet {
+            name: name.into(),
+            layout: layout.filter(|_| self.sources.iter().all(|source| source.layout() == layout)),
+            sources: self.sources.into(),
+            items,
+            labels,
+            class_names,
+            label_sets,
+            cameras,
+            split_names: split_names.into(),
+            cropped: options.crop_boxes,
+            skipped: self.skipped,
+            notes: self.notes.into(),
+            missing: self.missing.into(),
+            left_out: self.left_out.into(),
+            turned: false,
+        };
+        set.limited(options)
+    }
+}
+
+/// The images of a set, and the names of their splits.
+fn items(records: Vec<(u32, ImageRecord)>) -> (Vec<Item>, Vec<String>) {
+    let mut splits = HashMap::new();
+    let mut split_names = Vec::new();
+    let mut number_of = |split: Cow<'static, str>| {
+        *splits.entry(split).or_insert_with_key(|split| {
+            split_names.push(split.to_string());
+            split_names.len() as u32 - 1
+        })
     };
-    let root = match found.listing.pictures.take() {
-        Some(pictures) => Root::Pictures(pictures, path.to_owned()),
-        None => tree.root,
-    };
-    Ok((root, found))
+    let items = records
+        .into_iter()
+        .map(|(source, record)| Item {
+            source,
+            number: record.number,
+            path: record.path.into(),
+            turn: 0,
+            split: record.split.map(&mut number_of),
+            bounding_box: record.bounding_box,
+        })
+        .collect();
+    (items, split_names)
+}
+
+/// Lists a source and keeps the images of the split that `options` choose.
+fn list_split(source: &mut dyn ImageSource, options: &OpenOptions) -> Result<ImageListing, Error> {
+    let mut listing = source.list()?;
+    check_count(source.name(), listing.records.len())?;
+    for (number, record) in (0..).zip(&mut listing.records) {
+        record.number = number;
+    }
+    let members = |split| source.layout().map_or(vec![split], |layout| layout.members(split));
+    let by_default = options.default_split.as_deref().filter(|split| {
+        source.layout().is_none_or(|layout| layout.has_own_splits())
+            && has_split(&listing.records, &members(split))
+    });
+    let split = options.split.as_deref().or(by_default);
+    if let Some(split) = split {
+        let members = members(split);
+        if !has_split(&listing.records, &members) {
+            return Err(no_such_split(source.name(), &listing.records, split));
+        }
+        listing.records.retain(|record| is_of(record, &members));
+    }
+    source.check(&mut listing, split)?;
+    if listing.records.is_empty() {
+        return Err(Error::NoImages { path: source.name().to_owned(), skipped: listing.skipped });
+    }
+    Ok(listing)
+}
+
+/// Whether an image belongs to one of these splits.
+fn is_of(record: &ImageRecord, splits: &[&str]) -> bool {
+    record.split.as_deref().is_some_and(|split| splits.contains(&split))
+}
+
+fn has_split(records: &[ImageRecord], splits: &[&str]) -> bool {
+    records.iter().any(|record| is_of(record, splits))
+}
+
+fn no_such_split(source: &str, records: &[ImageRecord], split: &str) -> Error {
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    for record in records {
+        *known.entry(record.split.as_deref().unwrap_or("")).or_default() += 1;
+    }
+    let none = known.remove("").is_some() && known.is_empty();
+    let known: Vec<String> = known.iter().map(|(s, n)| format!("`{s}` ({n})")).collect();
+    Error::Selection {
+        path: source.to_owned(),
+        problem: if none {
+            format!("the split `{split}` was asked for, and there are no splits")
+        } else {
+            format!("no image has the split `{split}`; there are {}", known.join(", "))
+        },
+        hint: none.then(|| {
+            "a manifest has splits in its column `split`, class folders below `train`, `test` and \
+             the like, and published data sets by their layout"
+                .to_owned()
+        }),
+    }
+}
+
+/// Images are numbered with 32 bits.
+fn check_count(name: &str, images: usize) -> Result<(), Error> {
+    u32::try_from(images).map(drop).map_err(|_| Error::Selection {
+        path: name.to_owned(),
+        problem: format!("{images} images are more than 2^32"),
+        hint: None,
+    })
 }
 
 /// A value for every image, or for none.

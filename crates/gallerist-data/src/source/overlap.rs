@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ImageSet;
+use super::set::ImageSet;
 
 /// How many classes of a test set take part in training, see [`ImageSet::overlap_with`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{ImageSet, Item};
+use super::set::{ImageSet, Item};
 use crate::error::Error;
 use crate::random::Random;
 
@@ -147,8 +147,7 @@ impl ImageSet {
     fn share(&self) -> ImageSet {
         ImageSet {
             name: self.name.clone(),
-            roots: self.roots.clone(),
-            given: self.given.clone(),
+            sources: self.sources.clone(),
             layout: self.layout,
             items: Vec::new(),
             labels: None,

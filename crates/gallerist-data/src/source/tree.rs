@@ -5,19 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use super::archive::Archive;
+use super::content::ImageContent;
+use super::folder;
 use super::idx::Pictures;
-use super::{extension, folder};
+use super::names::is_image;
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
-use crate::image::Image;
-
-/// Files that are taken for images when a folder or an archive is listed.
-const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"];
-
-/// True for a name that has an image's extension.
-pub(super) fn is_image_name(name: &str) -> bool {
-    EXTENSIONS.contains(&extension(name).as_str())
-}
 
 /// Where the bytes of images are.
 pub(super) enum Root {
@@ -28,20 +21,12 @@ pub(super) enum Root {
 }
 
 impl Root {
-    pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
-        match self {
-            Root::Folder(root) => read_limited(&root.join(path)),
-            Root::Zip(archive, _) => archive.read(path),
-            Root::Pictures(pictures, _) => Ok(pictures.pixels(path).to_vec()),
-        }
-    }
-
-    /// The picture at `path` where it is no file and needs no decoding.
-    pub(super) fn picture(&self, path: &str) -> Option<Image> {
-        match self {
-            Root::Pictures(pictures, _) => Some(pictures.image(path)),
-            _ => None,
-        }
+    pub(super) fn read(&self, path: &str) -> Result<ImageContent, Error> {
+        Ok(match self {
+            Root::Folder(root) => ImageContent::Encoded(read_limited(&root.join(path))?),
+            Root::Zip(archive, _) => ImageContent::Encoded(archive.read(path)?),
+            Root::Pictures(pictures, _) => ImageContent::Decoded(pictures.image(path)),
+        })
     }
 
     /// What changes when the file at `path` does: in a folder length and time of change, in an archive
@@ -86,6 +71,11 @@ pub(super) struct Tree {
 }
 
 impl Tree {
+    /// The tree of a folder or a zip archive.
+    pub(super) fn open(path: &Path) -> Result<Tree, Error> {
+        if path.is_dir() { Tree::folder(path) } else { Tree::zip(path) }
+    }
+
     pub(super) fn folder(path: &Path) -> Result<Tree, Error> {
         Ok(Tree::new(Root::Folder(path.to_owned()), path, folder::list(path)?))
     }
@@ -104,6 +94,11 @@ impl Tree {
     fn new(root: Root, name: &Path, mut files: Vec<String>) -> Tree {
         files.sort_unstable();
         Tree { root, name: name.display().to_string(), files }
+    }
+
+    /// Forgets the list of files, which only opening needs.
+    pub(super) fn forget_files(&mut self) {
+        self.files = Vec::new();
     }
 
     pub(super) fn files(&self) -> &[String] {
@@ -130,7 +125,7 @@ impl Tree {
     }
 
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
-        self.root.read(path)
+        self.root.read(path).map(ImageContent::into_bytes)
     }
 
     pub(super) fn location(&self, path: &str) -> String {
@@ -173,7 +168,7 @@ impl Tree {
 
     /// The images below a folder, by their extension.
     pub(super) fn images<'a>(&'a self, prefix: &str) -> impl Iterator<Item = &'a str> {
-        self.below(prefix).iter().map(String::as_str).filter(|f| is_image_name(f))
+        self.below(prefix).iter().map(String::as_str).filter(|f| is_image(f))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ImageConfig, Size, in_order, require, shown};
+use super::{ImageConfig, in_order, require, shown};
 use crate::error::Error;
 use crate::random::Random;
+use crate::size::Size;
 
 /// Which window of the stored image training sees, before the warp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

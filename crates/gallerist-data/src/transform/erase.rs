@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Size, in_order, require, shown};
+use super::{in_order, require, shown};
 use crate::error::Error;
 use crate::random::Random;
+use crate::size::Size;
 
 /// A rectangle of the training image wiped out, as torchvision's `RandomErasing` after normalisation.
 ///

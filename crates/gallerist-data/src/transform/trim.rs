@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Size;
 use crate::image::Image;
+use crate::size::Size;
 
 /// White borders cut off before an image is fitted, for pictures of products on white.
 ///

@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 
+use super::Border;
 use super::planes::separate;
-use super::{Border, Size};
 use crate::image::Image;
+use crate::size::Size;
 use gallerist_util::vectorized;
 
 /// Pixel (column, row) of the output looks at `x + dx . (column, row)`,

@@ -8,14 +8,15 @@
 //! The split of metric learning: classes 1 to 98 for training, 99 to 196 for test, whichever part of
 //! the original split an image belongs to.
 
-use super::{Layout, Listing, Published, Record, Spec};
+use super::missing;
+use super::spec::{Published, Spec};
 use crate::error::Error;
+use crate::source::bounding_box::BoundingBox;
 use crate::source::mat::{MatFile, Structs, Value};
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
-use crate::source::window::BoundingBox;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::Cars196,
     name: "cars196",
     title: "Cars196",
     wants: "`cars_annos.mat`, nor a devkit with `cars_train_annos.mat`",
@@ -24,6 +25,7 @@ pub(super) static SPEC: Spec = Spec {
         single.or_else(|| Some(format!("{}{TRAIN}", tree.folder_with(TRAIN)?)))
     },
     read,
+    check_files: missing::leave_out,
     splits: &["train", "test"],
     unions: &[],
     protocol: Some("cars196"),
@@ -35,9 +37,9 @@ const TRAIN: &str = "cars_train_annos.mat";
 const TEST: &str = "cars_test_annos.mat";
 const TEST_LABELED: &str = "cars_test_annos_withlabels.mat";
 
-fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let (folder, file) = at.rsplit_once('/').map_or(("", at), |(folder, file)| (&at[..=folder.len()], file));
-    let mut listing = Listing::default();
+    let mut listing = ImageListing::default();
     if file == SINGLE {
         let file = Annotations::open(tree, at)?;
         let names = file.class_names()?;
@@ -97,7 +99,7 @@ impl Annotations {
         field: &str,
         folder: &str,
         names: &[String],
-        out: &mut Vec<Record>,
+        out: &mut Vec<ImageRecord>,
     ) -> Result<(), Error> {
         let annotations = self.structs()?;
         let column = |field: &str| {
@@ -117,12 +119,12 @@ impl Annotations {
                 return Err(fault("its bounding box is not of four numbers"));
             };
             let name = names.get(class - 1).map_or(String::new(), |name| format!(".{name}"));
-            out.push(Record {
+            out.push(ImageRecord {
                 path: format!("{folder}{path}"),
                 label: Some(format!("{class:03}{name}")),
                 split: Some(if class <= 98 { "train" } else { "test" }.into()),
-                window: Some(BoundingBox::inclusive([x1, y1, x2, y2], 1.0)),
-                ..Record::default()
+                bounding_box: Some(BoundingBox::inclusive([x1, y1, x2, y2], 1.0)),
+                ..ImageRecord::default()
             });
         }
         Ok(())

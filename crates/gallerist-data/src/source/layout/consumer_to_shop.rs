@@ -9,18 +9,20 @@
 
 use std::collections::HashSet;
 
-use super::{Layout, Listing, Record, Spec, deepfashion};
+use super::spec::Spec;
+use super::{deepfashion, missing};
 use crate::error::Error;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::table::Table;
 use crate::source::tree::Tree;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::ConsumerToShop,
     name: "consumer_to_shop",
     title: "DeepFashion Consumer-to-shop",
     wants: "`list_eval_partition.txt` with a column `image_pair_name_1`",
     find: |tree| deepfashion::find(tree, "image_pair_name_1"),
     read,
+    check_files: missing::leave_out,
     splits: &["train_consumer", "train_shop", "val_consumer", "val_shop", "query", "gallery_test"],
     unions: &[
         ("train", &["train_consumer", "train_shop"]),
@@ -32,7 +34,7 @@ pub(super) static SPEC: Spec = Spec {
     published: &[],
 };
 
-fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let bytes = tree.read(at)?;
     let boxes = deepfashion::boxes(tree, "list_bbox_consumer2shop.txt")?;
     let table = Table::new(&bytes, tree.location(at))?;
@@ -51,15 +53,15 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
         };
         for (path, split) in [consumer, shop].into_iter().zip(splits) {
             if seen.insert(path) {
-                records.push(Record {
+                records.push(ImageRecord {
                     path: format!("{base}{path}"),
                     label: Some(item.to_owned()),
                     split: Some(split.into()),
-                    window: boxes.get(path).copied(),
-                    ..Record::default()
+                    bounding_box: boxes.get(path).copied(),
+                    ..ImageRecord::default()
                 });
             }
         }
     }
-    Ok(Listing { records, ..Listing::default() })
+    Ok(ImageListing { records, ..ImageListing::default() })
 }

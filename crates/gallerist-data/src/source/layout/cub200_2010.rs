@@ -8,14 +8,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Layout, Listing, Published, Record, Spec, cub200_2011};
+use super::spec::{Published, Spec};
+use super::{cub200_2011, missing};
 use crate::error::Error;
+use crate::source::bounding_box::BoundingBox;
 use crate::source::mat::MatFile;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
-use crate::source::window::BoundingBox;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::Cub200Of2010,
     name: "cub200_2010",
     title: "CUB-200 (2010)",
     wants: "folder for each of the classes 001 to 200, such as `001.Black_footed_Albatross`",
@@ -25,6 +26,7 @@ pub(super) static SPEC: Spec = Spec {
         (complete && tree.images("").count() < FEWER_THAN).then(String::new)
     },
     read,
+    check_files: missing::leave_out,
     splits: &["train", "test"],
     unions: &[],
     protocol: None,
@@ -48,21 +50,21 @@ fn place(path: &str) -> Option<(&str, &str)> {
     Some((folder.rsplit('/').next()?, name.rsplit_once('.')?.0))
 }
 
-fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     let annotations = tree.files().iter().filter(|path| path.ends_with(".mat"));
     let annotations: HashMap<_, _> = annotations.filter_map(|path| Some((place(path)?, path))).collect();
-    let mut listing = Listing::default();
+    let mut listing = ImageListing::default();
     let mut used = 0;
     for path in tree.images("") {
         let Some((number, name)) = class(path) else { continue };
         let annotation = place(path).and_then(|place| annotations.get(&place));
         used += 1 + usize::from(annotation.is_some());
-        listing.records.push(Record {
+        listing.records.push(ImageRecord {
             path: path.to_owned(),
             label: Some(name.to_owned()),
             split: Some(cub200_2011::split(number).into()),
-            window: annotation.map(|path| bounding_box(tree, path)).transpose()?,
-            ..Record::default()
+            bounding_box: annotation.map(|path| bounding_box(tree, path)).transpose()?,
+            ..ImageRecord::default()
         });
     }
     listing.skipped = tree.files().len() - used;

@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 
-use super::{Layout, Listing, Published, Record, Spec};
+use super::missing;
+use super::spec::{Published, Spec};
 use crate::error::Error;
+use crate::source::bounding_box::BoundingBox;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::table::Table;
 use crate::source::tree::Tree;
-use crate::source::window::BoundingBox;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::Cub200Of2011,
     name: "cub200_2011",
     title: "CUB-200-2011",
     wants: "`images.txt` beside `image_class_labels.txt`",
@@ -21,6 +22,7 @@ pub(super) static SPEC: Spec = Spec {
         folders.into_iter().find(|f| tree.contains(&format!("{f}images.txt"))).map(str::to_owned)
     },
     read,
+    check_files: missing::leave_out,
     splits: &["train", "test"],
     unions: &[],
     protocol: Some("cub200"),
@@ -32,7 +34,7 @@ pub(super) fn split(number: u32) -> &'static str {
     if number <= 100 { "train" } else { "test" }
 }
 
-fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let file = |name: &str| format!("{at}{name}");
     let (images, labels) = (file("images.txt"), file("image_class_labels.txt"));
     let bytes = tree.read(&labels)?;
@@ -53,7 +55,7 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
             names.insert(line.parse::<u32>(class, "the class")?, name.to_owned());
         }
     }
-    let mut windows = HashMap::new();
+    let mut boxes = HashMap::new();
     if tree.contains(&file("bounding_boxes.txt")) {
         let bytes = tree.read(&file("bounding_boxes.txt"))?;
         for line in Table::new(&bytes, tree.location(&file("bounding_boxes.txt")))?.lines() {
@@ -65,7 +67,7 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
                 width: number(width)?,
                 height: number(height)?,
             };
-            windows.insert(id.to_owned(), window);
+            boxes.insert(id.to_owned(), window);
         }
     }
     let bytes = tree.read(&images)?;
@@ -75,13 +77,13 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
         let class = *class_of
             .get(id)
             .ok_or_else(|| line.fault(format!("image {id} has no class in `image_class_labels.txt`")))?;
-        records.push(Record {
+        records.push(ImageRecord {
             path: format!("{at}images/{path}"),
             label: Some(names.get(&class).cloned().unwrap_or_else(|| format!("{class:03}"))),
             split: Some(split(class).into()),
-            window: windows.get(id).copied(),
-            ..Record::default()
+            bounding_box: boxes.get(id).copied(),
+            ..ImageRecord::default()
         });
     }
-    Ok(Listing { records, ..Listing::default() })
+    Ok(ImageListing { records, ..ImageListing::default() })
 }

@@ -3,16 +3,17 @@
 //!
 //! A folder that holds both is read as `cuhk03_np_detected` unless the other is named.
 
-use super::{Layout, Published, Spec, person};
+use super::spec::{Published, Spec};
+use super::{missing, person};
 use crate::source::tree::Tree;
 
 pub(super) static DETECTED: Spec = Spec {
-    layout: Layout::Cuhk03Detected,
     name: "cuhk03_np_detected",
     title: "CUHK03-NP (detected)",
     wants: "`bounding_box_train`, `query` and `bounding_box_test` with names like `0003_c1_1.png`, but for hand-drawn boxes",
     find: |tree| find(tree, false),
     read: person::read,
+    check_files: missing::leave_out,
     splits: person::SPLITS,
     unions: person::UNIONS,
     protocol: Some("cuhk03"),
@@ -24,12 +25,12 @@ pub(super) static DETECTED: Spec = Spec {
 };
 
 pub(super) static LABELED: Spec = Spec {
-    layout: Layout::Cuhk03Labeled,
     name: "cuhk03_np_labeled",
     title: "CUHK03-NP (labeled)",
     wants: "`labeled` folder with `bounding_box_train`, `query` and `bounding_box_test`",
     find: |tree| find(tree, true),
     read: person::read,
+    check_files: missing::leave_out,
     splits: person::SPLITS,
     unions: person::UNIONS,
     protocol: Some("cuhk03"),

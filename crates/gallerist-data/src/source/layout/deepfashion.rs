@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use crate::error::Error;
+use crate::source::bounding_box::BoundingBox;
 use crate::source::table::Table;
 use crate::source::tree::Tree;
-use crate::source::window::BoundingBox;
 
 pub(super) const PARTITION: &str = "list_eval_partition.txt";
 

@@ -6,18 +6,20 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Layout, Listing, Record, Spec};
+use super::missing;
+use super::spec::Spec;
 use crate::error::Error;
-use crate::sampler::counted;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
+use crate::text::counted;
 
-pub(in crate::source) static SPEC: Spec = Spec {
-    layout: Layout::Folders,
+pub(super) static SPEC: Spec = Spec {
     name: "folders",
     title: "class folders",
     wants: "folder",
     find: |_| Some(String::new()),
     read,
+    check_files: missing::leave_out,
     splits: &[],
     unions: &[],
     protocol: None,
@@ -32,7 +34,7 @@ fn split_name(folder: &str) -> Option<&'static str> {
     SPLITS.into_iter().find(|name| folder.eq_ignore_ascii_case(name))
 }
 
-fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     tree.refuse_nested_archives()?;
     let paths: Vec<&str> = tree.images("").collect();
     let skipped = tree.files().len() - paths.len();
@@ -50,7 +52,7 @@ fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
         }
     }
     let splits_in = splits_in(&paths, &paths[0][..shared]);
-    let mut listing = Listing { skipped, ..Listing::default() };
+    let mut listing = ImageListing { skipped, ..ImageListing::default() };
     let mut loose: Vec<&str> = Vec::new();
     let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
     for path in paths.iter().copied() {
@@ -75,11 +77,11 @@ fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
         if !flat && class.is_empty() {
             loose.push(path);
         }
-        listing.records.push(Record {
+        listing.records.push(ImageRecord {
             path: path.to_owned(),
             label: (!flat).then(|| class.to_owned()),
             split,
-            ..Record::default()
+            ..ImageRecord::default()
         });
     }
     if let Some(example) = loose.first() {
@@ -131,7 +133,7 @@ fn splits_in<'a>(paths: &[&'a str], shared: &'a str) -> Option<&'a str> {
 }
 
 /// What the user should know of the folders next to the splits.
-fn left_out_note(listing: &Listing) -> Option<String> {
+fn left_out_note(listing: &ImageListing) -> Option<String> {
     const SHOWN: usize = 3;
     let left_out = &listing.left_out;
     if left_out.is_empty() {

@@ -1,18 +1,20 @@
 //! DeepFashion In-shop Clothes Retrieval: `list_eval_partition.txt` with the columns `image_name
 //! item_id evaluation_status`, and the boxes of `list_bbox_inshop.txt`.
 
-use super::{Layout, Listing, Published, Record, Spec, deepfashion};
+use super::spec::{Published, Spec};
+use super::{deepfashion, missing};
 use crate::error::Error;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::table::Table;
 use crate::source::tree::Tree;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::InShop,
     name: "inshop",
     title: "DeepFashion In-shop",
     wants: "`list_eval_partition.txt` with a column `image_name`",
     find: |tree| deepfashion::find(tree, "image_name"),
     read,
+    check_files: missing::leave_out,
     splits: &["train", "query", "gallery"],
     unions: &[("test", &["query", "gallery"])],
     protocol: Some("inshop"),
@@ -23,7 +25,7 @@ pub(super) static SPEC: Spec = Spec {
     ],
 };
 
-fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let bytes = tree.read(at)?;
     let boxes = deepfashion::boxes(tree, "list_bbox_inshop.txt")?;
     let table = Table::new(&bytes, tree.location(at))?;
@@ -35,13 +37,13 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
         let [path, item, status] = line.fields()?;
         let split = SPEC.splits.iter().find(|s| **s == status);
         let split = *split.ok_or_else(|| line.fault(format!("the evaluation status is `{status}`")))?;
-        records.push(Record {
+        records.push(ImageRecord {
             path: format!("{base}{path}"),
             label: Some(item.to_owned()),
             split: Some(split.into()),
-            window: boxes.get(path).copied(),
-            ..Record::default()
+            bounding_box: boxes.get(path).copied(),
+            ..ImageRecord::default()
         });
     }
-    Ok(Listing { records, ..Listing::default() })
+    Ok(ImageListing { records, ..ImageListing::default() })
 }

@@ -4,21 +4,22 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Layout, Listing, Record, Spec};
+use super::spec::Spec;
 use crate::error::Error;
 use crate::source::manifest;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::{Root, Tree};
 
 /// A file of this name is used as the manifest of its folder or archive.
 const FILE: &str = "manifest.csv";
 
-pub(in crate::source) static SPEC: Spec = Spec {
-    layout: Layout::Manifest,
+pub(super) static SPEC: Spec = Spec {
     name: "manifest",
     title: "a manifest",
     wants: "`manifest.csv` at its top",
     find,
-    read: |tree, at| read(tree, at),
+    read,
+    check_files,
     splits: &[],
     unions: &[],
     protocol: None,
@@ -37,7 +38,7 @@ fn find(tree: &Tree) -> Option<String> {
 }
 
 /// Images of the manifest at `at`.
-pub(in crate::source) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let name = tree.location(at);
     let top = match tree.root {
         Root::Zip(..) => Some(at.rsplit_once('/').map_or("", |(top, _)| top)),
@@ -55,24 +56,24 @@ pub(in crate::source) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
                 })?
             }
         };
-        records.push(Record {
+        records.push(ImageRecord {
             path,
             label: row.label,
             camera: row.camera,
             split: row.split.map(Into::into),
-            window: None,
             line: Some(row.line),
+            ..ImageRecord::default()
         });
     }
-    Ok(Listing { records, ..Listing::default() })
+    Ok(ImageListing { records, ..ImageListing::default() })
 }
 
 /// Refuses a manifest that names a file twice, or files that are not there.
-pub(in crate::source) fn check_files(tree: &Tree, records: &[Record]) -> Result<(), Error> {
+fn check_files(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
     let name = || find(tree).map_or_else(|| tree.name.clone(), |at| tree.location(&at));
     let fault = |line, problem| Error::Manifest { path: name(), line, problem };
     let mut seen = HashMap::new();
-    for record in records {
+    for record in &listing.records {
         // Twice the same image would be its own best match.
         let file = match &tree.root {
             Root::Folder(folder) => Cow::from(manifest::absolute(folder, &record.path)),
@@ -84,9 +85,9 @@ pub(in crate::source) fn check_files(tree: &Tree, records: &[Record]) -> Result<
             return Err(fault(record.line, problem));
         }
     }
-    let mut missing = records.iter().filter(|r| !tree.contains(&r.path));
+    let mut missing = listing.records.iter().filter(|r| !tree.contains(&r.path));
     let Some(first) = missing.next() else { return Ok(()) };
-    let further: Vec<&Record> = missing.collect();
+    let further: Vec<&ImageRecord> = missing.collect();
     let mut problem = format!("there is no file `{}`", first.path);
     if !further.is_empty() {
         let names: Vec<String> = further.iter().take(3).map(|r| format!("`{}`", r.path)).collect();

@@ -1,13 +1,14 @@
 //! MNIST and its kin: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same with `t10k`,
 //! packed with gzip or not.
 
-use super::{Layout, Listing, Published, Record, Spec};
+use super::missing;
+use super::spec::{Published, Spec};
 use crate::error::Error;
 use crate::source::idx::{self, Pictures};
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::Mnist,
     name: "mnist",
     title: "MNIST",
     wants: "`train-images-idx3-ubyte` or `t10k-images-idx3-ubyte` (or either with `.gz`)",
@@ -16,6 +17,7 @@ pub(super) static SPEC: Spec = Spec {
         images.into_iter().find_map(|file| tree.folder_with(&file)).map(str::to_owned)
     },
     read,
+    check_files: missing::none,
     splits: &["train", "test"],
     unions: &[],
     protocol: Some("mnist"),
@@ -30,7 +32,7 @@ fn spellings(prefix: &str, what: &str, dimensions: usize) -> [String; 4] {
         .map(|(dash, packed)| format!("{prefix}-{what}{dash}idx{dimensions}-ubyte{packed}"))
 }
 
-fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let mut pictures = Pictures::default();
     let mut records = Vec::new();
     for (split, prefix) in PARTS {
@@ -51,12 +53,12 @@ fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
             let problem = format!("{} labels for {count} images", labels.len());
             return Err(Error::Annotation { path: name, line: None, problem });
         }
-        records.extend(labels.iter().enumerate().map(|(i, label)| Record {
+        records.extend(labels.iter().enumerate().map(|(i, label)| ImageRecord {
             path: Pictures::path(split, i),
             label: Some(label.to_string()),
             split: Some(split.into()),
-            ..Record::default()
+            ..ImageRecord::default()
         }));
     }
-    Ok(Listing { records, pictures: Some(pictures), ..Listing::default() })
+    Ok(ImageListing { records, pictures: Some(pictures), ..ImageListing::default() })
 }

@@ -1,12 +1,13 @@
 //! Omniglot: `images_background/ALPHABET/characterNN/….png` for training and `images_evaluation/…` for
 //! test, together or either alone. A character of an alphabet is a class.
 
-use super::{Layout, Listing, Published, Record, Spec};
+use super::missing;
+use super::spec::{Published, Spec};
 use crate::error::Error;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
 
 pub(super) static SPEC: Spec = Spec {
-    layout: Layout::Omniglot,
     name: "omniglot",
     title: "Omniglot",
     wants: "`images_background` or `images_evaluation`",
@@ -16,6 +17,7 @@ pub(super) static SPEC: Spec = Spec {
         images.all(|path| part(path).is_some()).then(String::new)
     },
     read,
+    check_files: missing::leave_out,
     splits: &["train", "test"],
     unions: &[],
     protocol: Some("omniglot"),
@@ -33,18 +35,18 @@ fn part(path: &str) -> Option<(&'static str, &str)> {
     )
 }
 
-fn read(tree: &Tree, _: &str) -> Result<Listing, Error> {
-    let records: Vec<Record> = tree
+fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
+    let records: Vec<ImageRecord> = tree
         .images("")
         .filter_map(|path| {
             let (split, class) = part(path)?;
-            Some(Record {
+            Some(ImageRecord {
                 path: path.to_owned(),
                 label: Some(class.to_owned()),
                 split: Some(split.into()),
-                ..Record::default()
+                ..ImageRecord::default()
             })
         })
         .collect();
-    Ok(Listing { skipped: tree.files().len() - records.len(), records, ..Listing::default() })
+    Ok(ImageListing { skipped: tree.files().len() - records.len(), records, ..ImageListing::default() })
 }

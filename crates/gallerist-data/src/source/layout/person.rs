@@ -1,8 +1,8 @@
 //! What the person re-identification layouts share: the folders `bounding_box_train`, `query` and
 //! `bounding_box_test`, and names that begin with identity and camera, `0002_c1…`.
 
-use super::{Listing, Record};
 use crate::error::Error;
+use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
 
 pub(super) const SPLITS: &[&str] = &["train", "query", "gallery"];
@@ -45,7 +45,7 @@ fn parse(name: &str) -> Option<(&str, &str, &str)> {
     ok.then_some((identity, &rest[..digits], &rest[digits..]))
 }
 
-pub(super) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
+pub(super) fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let mut records = Vec::new();
     for (split, folder) in FOLDERS {
         for path in tree.images(&format!("{at}{folder}")) {
@@ -54,14 +54,14 @@ pub(super) fn read(tree: &Tree, at: &str) -> Result<Listing, Error> {
                 problem: format!("the name of `{path}` does not begin with an identity and a camera"),
                 hint: "names begin like `0002_c1`; junk like `-1_c1`",
             })?;
-            records.push(Record {
+            records.push(ImageRecord {
                 path: path.to_owned(),
                 label: Some(identity.to_owned()),
                 camera: Some(camera.to_owned()),
                 split: Some(split.into()),
-                ..Record::default()
+                ..ImageRecord::default()
             });
         }
     }
-    Ok(Listing { records, ..Listing::default() })
+    Ok(ImageListing { records, ..ImageListing::default() })
 }

@@ -1,7 +1,7 @@
 //! Bounding boxes.
 
 use crate::image::Image;
-use crate::transform::Size;
+use crate::size::Size;
 
 /// A part of an image, in pixels from its upper left corner; edges may lie between pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]

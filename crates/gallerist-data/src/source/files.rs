@@ -1,0 +1,133 @@
+//! The files of a folder or archive as a source of images.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::content::ImageContent;
+use super::image_source::ImageSource;
+use super::layout::DatasetLayout;
+use super::names::{extension, is_image};
+use super::record::{ImageListing, ImageRecord};
+use super::tree::{Root, Tree};
+use crate::error::Error;
+
+/// A folder, a zip archive, a CSV manifest or a single image.
+pub(super) struct FileSource {
+    /// As the user wrote it.
+    path: PathBuf,
+    tree: Tree,
+    layout: DatasetLayout,
+    list: List,
+}
+
+/// How the images are listed.
+enum List {
+    /// By the layout; where in the tree it begins.
+    Layout(String),
+    /// One image.
+    Single(String),
+}
+
+impl FileSource {
+    /// Opens what is at `path`, in the layout that is named, or else in the first that fits.
+    pub(super) fn open(path: &Path, layout: Option<DatasetLayout>) -> Result<FileSource, Error> {
+        let failed = |e| Error::io("open", path.display().to_string(), e);
+        let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
+        if !is_folder {
+            gallerist_util::files::open_regular(path).map_err(failed)?;
+        }
+        if is_folder || extension(&path.display().to_string()) == "zip" {
+            let tree = Tree::open(path)?;
+            let (layout, at) = find_layout(&tree, layout)?;
+            return Ok(FileSource { path: path.to_owned(), tree, layout, list: List::Layout(at) });
+        }
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let Some(file) = path.file_name().and_then(|f| f.to_str()) else {
+            return Err(Error::Layout {
+                path: path.display().to_string(),
+                problem: "its name is not UTF-8".to_owned(),
+                hint: "rename the file",
+            });
+        };
+        let tree = Tree::unlisted(folder, path);
+        let is_manifest = extension(file) == "csv";
+        if let Some(other) = layout.filter(|l| !(is_manifest && *l == DatasetLayout::MANIFEST)) {
+            return Err(Error::Layout {
+                path: tree.name.clone(),
+                problem: format!("it is one file, not laid out as {}", other.title()),
+                hint: "give the folder or zip of the data set",
+            });
+        }
+        let (layout, list) = match is_manifest {
+            true => (DatasetLayout::MANIFEST, List::Layout(file.to_owned())),
+            false => (DatasetLayout::FOLDERS, List::Single(file.to_owned())),
+        };
+        Ok(FileSource { path: path.to_owned(), tree, layout, list })
+    }
+}
+
+/// The layout of a tree, and where in it the layout begins.
+fn find_layout(tree: &Tree, layout: Option<DatasetLayout>) -> Result<(DatasetLayout, String), Error> {
+    match layout {
+        Some(layout) => {
+            let at = layout.find(tree).ok_or_else(|| Error::Layout {
+                path: tree.name.clone(),
+                problem: format!("it is not laid out as {}: there is no {}", layout.title(), layout.wants()),
+                hint: "leave the layout out to have it told by the content",
+            })?;
+            Ok((layout, at))
+        }
+        None => {
+            let mut fitting = DatasetLayout::all().filter_map(|layout| Some((layout, layout.find(tree)?)));
+            Ok(fitting.next().expect("class folders fit everything"))
+        }
+    }
+}
+
+impl ImageSource for FileSource {
+    fn name(&self) -> &str {
+        &self.tree.name
+    }
+
+    fn list(&mut self) -> Result<ImageListing, Error> {
+        let mut listing = match &self.list {
+            List::Layout(at) => self.layout.read(&self.tree, at)?,
+            List::Single(file) => vec![ImageRecord::new(file)].into(),
+        };
+        if let Some(pictures) = listing.pictures.take() {
+            self.tree.root = Root::Pictures(pictures, self.path.clone());
+        }
+        Ok(listing)
+    }
+
+    fn check(&mut self, listing: &mut ImageListing, split: Option<&str>) -> Result<(), Error> {
+        self.layout.check_files(&self.tree, listing)?;
+        self.layout.compare_with_published(listing, split);
+        self.tree.forget_files();
+        Ok(())
+    }
+
+    fn read(&self, _number: usize, path: &str) -> Result<ImageContent, Error> {
+        self.tree.root.read(path)
+    }
+
+    fn version(&self, _number: usize, path: &str) -> Option<[u64; 3]> {
+        self.tree.root.version(path)
+    }
+
+    fn location(&self, path: &str) -> String {
+        self.tree.location(path)
+    }
+
+    fn root(&self) -> &Path {
+        self.tree.root.path()
+    }
+
+    fn address(&self) -> &Path {
+        if is_image(&self.path.to_string_lossy()) { self.root() } else { &self.path }
+    }
+
+    fn layout(&self) -> Option<DatasetLayout> {
+        Some(self.layout)
+    }
+}
