@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{
-    AugmentConfig, ClassesImagesConfig, ImageConfig, LabelFrom, Layout, OpenOptions, SamplerConfig,
+    AugmentConfig, ClassesImagesConfig, DatasetLayout, ImageConfig, LabelFrom, OpenOptions, SamplerConfig,
     SmallClasses, Transform,
 };
 use gallerist_retrieval::cluster::Preset;
@@ -160,7 +160,7 @@ pub struct DataConfig {
     pub gallery: Vec<PathBuf>,
     /// How the images are laid out; absent: told by the content.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub layout: Option<Layout>,
+    pub layout: Option<DatasetLayout>,
     /// The split to train on, as the layout, the `split` column of a manifest or the names of folders have
     /// it; absent: `train` where the layout is a published data set's, else all.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! What a run measures of its test images.
 
-use gallerist_data::Layout;
+use gallerist_data::DatasetLayout;
 use gallerist_retrieval::eval::{EvalOptions, Measure, PROTOCOLS, Plan, Protocol, Setting};
 
 use super::{EvaluationConfig, nearest};
@@ -65,7 +65,7 @@ impl EvaluationConfig {
 
 /// The protocol of queries and a gallery that a layout's data set is measured by; `None` where every image
 /// is compared with the others, or where there is no published protocol.
-pub fn published_protocol(layout: Layout) -> Option<&'static str> {
+pub fn published_protocol(layout: DatasetLayout) -> Option<&'static str> {
     let name = layout.protocol()?;
     Protocol::named(name).filter(|protocol| protocol.setting != Setting::EveryImage).map(|_| name)
 }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_layout_names_a_protocol_that_exists() {
-        for name in Layout::all().filter_map(Layout::protocol) {
+        for name in DatasetLayout::all().filter_map(DatasetLayout::protocol) {
             assert!(Protocol::named(name).is_some(), "{name}");
         }
         let of = |name: &str| published_protocol(name.parse().unwrap());

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::common::*;
-use gallerist_data::{BoundingBox, Error, ImageSet, Layout, OpenOptions};
+use gallerist_data::{BoundingBox, DatasetLayout, Error, ImageSet, OpenOptions};
 use tempfile::TempDir;
 
 /// A folder with text files as given and a picture at each of the other paths.
@@ -59,7 +59,7 @@ fn described(set: &ImageSet) -> Vec<String> {
 }
 
 /// Opens a folder and a zip of it, which must be the same, in the layout that must be told by itself.
-fn both(folder: &TempDir, layout: Layout, options: &OpenOptions) -> ImageSet {
+fn both(folder: &TempDir, layout: DatasetLayout, options: &OpenOptions) -> ImageSet {
     let set = open(folder.path(), options).unwrap();
     let zip = zipped(folder.path());
     let packed = open(&zip, options).unwrap();
@@ -99,7 +99,7 @@ fn cub() -> TempDir {
 #[test]
 fn cub_200_2011_splits_by_class_and_has_boxes() {
     let folder = cub();
-    let set = both(&folder, Layout::Cub200Of2011, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::CUB200_2011, &OpenOptions::default());
     assert_eq!(
         described(&set),
         [
@@ -116,7 +116,7 @@ fn cub_200_2011_splits_by_class_and_has_boxes() {
             "split `test` of CUB-200-2011 has 1 image of 1 class; published are 5924 images of 100 classes",
         ]
     );
-    let test = both(&folder, Layout::Cub200Of2011, &split("test"));
+    let test = both(&folder, DatasetLayout::CUB200_2011, &split("test"));
     assert_eq!((test.len(), test.class_names()), (1, &["101.C".to_owned()][..]));
     assert_eq!(test.notes().len(), 1);
     let error = open(folder.path(), &split("query")).unwrap_err().to_string();
@@ -182,15 +182,15 @@ fn cub_200_of_2010_is_told_by_its_200_numbered_folders() {
         (1..=200).map(|c| format!("images/{c:03}.Bird_{c}/Bird_{c}_0001_29.jpg")).collect();
     let paths: Vec<&str> = images.iter().map(String::as_str).collect();
     let folder = tree(&[], &paths);
-    let train = both(&folder, Layout::Cub200Of2010, &split("train"));
-    let test = both(&folder, Layout::Cub200Of2010, &split("test"));
+    let train = both(&folder, DatasetLayout::CUB200_2010, &split("train"));
+    let test = both(&folder, DatasetLayout::CUB200_2010, &split("test"));
     assert_eq!((train.len(), test.len()), (100, 100));
     assert_eq!(train.class_names()[99], "100.Bird_100");
     assert_eq!(test.class_names()[0], "101.Bird_101");
     assert!(test.notes()[0].ends_with("published are 3043 images of 100 classes"), "{:?}", test.notes());
     // With a class less they are class folders like any other.
     fs::remove_dir_all(folder.path().join("images/007.Bird_7")).unwrap();
-    assert_eq!(open(folder.path(), &OpenOptions::default()).unwrap().layout(), Some(Layout::Folders));
+    assert_eq!(open(folder.path(), &OpenOptions::default()).unwrap().layout(), Some(DatasetLayout::FOLDERS));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn cub_200_of_2010_has_the_bounding_boxes_of_the_annotations_beside_it() {
     let annotation = |c: usize| format!("annotations-mat/{}.mat", bird(c));
     let boxes = fixture("cub200_2010/bbox.mat");
     write_tree(folder.path(), &[(annotation(1), boxes.clone()), (annotation(2), boxes)]);
-    let set = both(&folder, Layout::Cub200Of2010, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::CUB200_2010, &OpenOptions::default());
     let expected = BoundingBox { left: 2.0, top: 1.0, width: 7.5, height: 4.0 };
     let found: Vec<_> = (0..3).map(|i| set.bounding_box(i)).collect();
     assert_eq!(found, [Some(expected), Some(expected), None]);
@@ -235,7 +235,7 @@ fn cars(files: &[&str], images: &[&str]) -> TempDir {
 fn cars196_is_read_from_the_single_list() {
     let images: Vec<String> = (1..=5).map(|i| format!("car_ims/{i:06}.jpg")).collect();
     let folder = cars(&["cars_annos.mat"], &images.iter().map(String::as_str).collect::<Vec<_>>());
-    let set = both(&folder, Layout::Cars196, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::CARS196, &OpenOptions::default());
     let cars = [
         "car_ims/000001.jpg 001.AM General Hummer SUV 2000 train",
         "car_ims/000002.jpg 099.Maker Model 99 test",
@@ -254,7 +254,7 @@ fn cars196_is_read_from_the_devkit() {
         ["cars_train/00001.jpg", "cars_train/00002.jpg", "cars_train/00003.jpg", "cars_test/00001.jpg"];
     let lists = ["devkit/cars_train_annos.mat", "devkit/cars_test_annos.mat", "devkit/cars_meta.mat"];
     let folder = cars(&lists, &images);
-    let set = both(&folder, Layout::Cars196, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::CARS196, &OpenOptions::default());
     assert_eq!(set.len(), 3);
     assert_eq!(described(&set)[1], "cars_train/00002.jpg 099.Maker Model 99 test");
     assert!(set.notes()[0].ends_with(
@@ -263,7 +263,7 @@ fn cars196_is_read_from_the_devkit() {
     ));
     let labeled = "cars_test_annos_withlabels.mat";
     fs::write(folder.path().join(labeled), fixture(&format!("cars/{labeled}"))).unwrap();
-    let set = both(&folder, Layout::Cars196, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::CARS196, &OpenOptions::default());
     assert_eq!(described(&set)[3], "cars_test/00001.jpg 196.Maker Model 196 test");
     assert_eq!(set.missing(), ["cars_test/00002.jpg"]);
 
@@ -288,7 +288,7 @@ fn stanford_online_products_has_two_lists() {
         ],
         &["bicycle_final/1_0.JPG", "bicycle_final/2_0.JPG", "sofa_final/3_0.JPG"],
     );
-    let set = both(&folder, Layout::OnlineProducts, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::ONLINE_PRODUCTS, &OpenOptions::default());
     assert_eq!(
         described(&set),
         [
@@ -297,7 +297,7 @@ fn stanford_online_products_has_two_lists() {
             "sofa_final/3_0.JPG 11319 test"
         ]
     );
-    assert_eq!(both(&folder, Layout::OnlineProducts, &split("test")).len(), 1);
+    assert_eq!(both(&folder, DatasetLayout::ONLINE_PRODUCTS, &split("test")).len(), 1);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn inshop_has_train_query_and_gallery_and_test_is_both() {
         &[("Eval/list_eval_partition.txt", list), ("Anno/list_bbox_inshop.txt", boxes)],
         &images.iter().map(String::as_str).collect::<Vec<_>>(),
     );
-    let test = both(&folder, Layout::InShop, &split("test"));
+    let test = both(&folder, DatasetLayout::IN_SHOP, &split("test"));
     assert_eq!(
         described(&test),
         ["01 id_2 query", "02 id_2 gallery", "03 id_2 gallery"].map(|rest| {
@@ -322,7 +322,7 @@ fn inshop_has_train_query_and_gallery_and_test_is_both() {
         })
     );
     assert_eq!(test.bounding_box(0), Some(BoundingBox { left: 2.0, top: 3.0, width: 6.0, height: 4.0 }));
-    assert_eq!(both(&folder, Layout::InShop, &split("train")).len(), 1);
+    assert_eq!(both(&folder, DatasetLayout::IN_SHOP, &split("train")).len(), 1);
 
     // The list is told to be cut by its own count.
     let path = folder.path().join("Eval/list_eval_partition.txt");
@@ -347,7 +347,7 @@ fn consumer_to_shop_lists_every_image_of_its_pairs_once() {
     let mut images: Vec<&str> = images.iter().map(String::as_str).collect();
     images.push("img/A/id_3/shop_01.jpg");
     let folder = tree(&[("Eval/list_eval_partition.txt", list)], &images);
-    let of = |name: &str| described(&both(&folder, Layout::ConsumerToShop, &split(name)));
+    let of = |name: &str| described(&both(&folder, DatasetLayout::CONSUMER_TO_SHOP, &split(name)));
     assert_eq!(
         of("query"),
         ["img/A/id_3/comsumer_01.jpg id_3 query", "img/A/id_3/comsumer_02.jpg id_3 query"]
@@ -373,18 +373,18 @@ fn person_sets_are_told_apart_by_their_names_and_keep_junk_and_cameras() {
             "Market/gt_bbox/0001_c1s1_001051_00.jpg",
         ],
     );
-    let gallery = both(&market, Layout::Market1501, &split("gallery"));
+    let gallery = both(&market, DatasetLayout::MARKET1501, &split("gallery"));
     assert_eq!(gallery.class_names(), ["-1", "0000", "0001"]);
     assert_eq!(gallery.cameras().unwrap(), ["3", "6", "1"]);
     let note =
         "split `gallery` of Market-1501 has 3 images of 1 class; published are 19732 images of 750 classes";
     assert_eq!(gallery.notes(), [note]);
-    assert_eq!(both(&market, Layout::Market1501, &split("test")).len(), 4);
-    assert_eq!(both(&market, Layout::Market1501, &OpenOptions::default()).len(), 5);
+    assert_eq!(both(&market, DatasetLayout::MARKET1501, &split("test")).len(), 4);
+    assert_eq!(both(&market, DatasetLayout::MARKET1501, &OpenOptions::default()).len(), 5);
 
     let duke =
         tree(&[], &["bounding_box_train/0001_c2_f0046182.jpg", "bounding_box_test/0002_c1_f0044158.jpg"]);
-    let train = both(&duke, Layout::DukeMtmc, &split("train"));
+    let train = both(&duke, DatasetLayout::DUKE_MTMC, &split("train"));
     assert_eq!(described(&train), ["bounding_box_train/0001_c2_f0046182.jpg 0001 train 2"]);
 
     let parts = ["detected", "labeled"].map(|kind| {
@@ -392,16 +392,18 @@ fn person_sets_are_told_apart_by_their_names_and_keep_junk_and_cameras() {
             .map(|file| format!("{kind}/{file}"))
     });
     let cuhk = tree(&[], &parts.as_flattened().iter().map(String::as_str).collect::<Vec<_>>());
-    let detected = both(&cuhk, Layout::Cuhk03Detected, &split("query"));
+    let detected = both(&cuhk, DatasetLayout::CUHK03_DETECTED, &split("query"));
     assert_eq!(described(&detected), ["detected/query/0002_c2_7.png 0002 query 2"]);
-    let options = OpenOptions { layout: Some(Layout::Cuhk03Labeled), ..split("query") };
+    let options = OpenOptions { layout: Some(DatasetLayout::CUHK03_LABELED), ..split("query") };
     let labeled = open(cuhk.path(), &options).unwrap();
     assert_eq!(described(&labeled), ["labeled/query/0002_c2_7.png 0002 query 2"]);
     let alone = open(cuhk.path().join("labeled"), &OpenOptions::default()).unwrap();
-    assert_eq!((alone.layout(), alone.len()), (Some(Layout::Cuhk03Labeled), 3));
+    assert_eq!((alone.layout(), alone.len()), (Some(DatasetLayout::CUHK03_LABELED), 3));
 
-    let error =
-        open(market.path(), &OpenOptions { layout: Some(Layout::DukeMtmc), ..OpenOptions::default() });
+    let error = open(
+        market.path(),
+        &OpenOptions { layout: Some(DatasetLayout::DUKE_MTMC), ..OpenOptions::default() },
+    );
     let error = error.unwrap_err().to_string();
     assert!(
         error.contains("it is not laid out as DukeMTMC-reID: there is no `bounding_box_train`"),
@@ -438,7 +440,7 @@ fn mnist_is_read_plain_and_packed() {
     put("train-labels-idx1-ubyte", idx(&[3], &[7, 0, 7]));
     put("t10k-images-idx3-ubyte.gz", gzip(&idx(&[1, 1, 2], &[5, 6])));
     put("t10k-labels-idx1-ubyte.gz", gzip(&idx(&[1], &[9])));
-    let set = both(&folder, Layout::Mnist, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::MNIST, &OpenOptions::default());
     assert_eq!(
         described(&set),
         ["train/000000 7 train", "train/000001 0 train", "train/000002 7 train", "test/000000 9 test"]
@@ -447,7 +449,7 @@ fn mnist_is_read_plain_and_packed() {
     assert_eq!((image.size().to_string().as_str(), image.channels()), ("2 x 4", 1));
     assert_eq!(image.pixels(), &pixels[8..16]);
     assert_eq!(set.decode(3).unwrap().pixels(), [5, 6]);
-    assert_eq!(both(&folder, Layout::Mnist, &split("test")).len(), 1);
+    assert_eq!(both(&folder, DatasetLayout::MNIST, &split("test")).len(), 1);
     assert_eq!(set.with_rotation_classes().unwrap().decode(4 + 3).unwrap().size().to_string(), "2 x 1");
 
     let problem = |name: &str, bytes: Vec<u8>| {
@@ -494,7 +496,7 @@ fn omniglot_is_one_set_with_a_split_or_either_half() {
         "images_evaluation/Oriya/character46/0003_01.png",
     ];
     let folder = tree(&[("LICENSE", "MIT")], &images);
-    let set = both(&folder, Layout::Omniglot, &OpenOptions::default());
+    let set = both(&folder, DatasetLayout::OMNIGLOT, &OpenOptions::default());
     assert_eq!(set.class_names(), ["Greek/character01", "Latin/character01", "Oriya/character46"]);
     assert_eq!(set.split(2), Some("test"));
     let half = open(folder.path().join("images_background"), &OpenOptions::default()).unwrap();
@@ -502,7 +504,7 @@ fn omniglot_is_one_set_with_a_split_or_either_half() {
     let archive = omniglot("omniglot_images_evaluation.zip");
     if archive.exists() {
         let set = open(archive, &split("test")).unwrap();
-        assert_eq!((set.layout(), set.len()), (Some(Layout::Omniglot), 13_180));
+        assert_eq!((set.layout(), set.len()), (Some(DatasetLayout::OMNIGLOT), 13_180));
         assert!(set.notes().is_empty(), "{:?}", set.notes());
     }
 }
@@ -514,10 +516,10 @@ fn boxes_that_are_not_there_and_layouts_of_single_files_are_refused() {
     let error = open(folder.path(), &cropped).unwrap_err().to_string();
     assert!(error.ends_with("were asked for, and there are no boxes"), "{error}");
     let named = |layout| OpenOptions { layout: Some(layout), ..OpenOptions::default() };
-    let error = open(folder.path().join("list.csv"), &named(Layout::Cars196)).unwrap_err().to_string();
+    let error = open(folder.path().join("list.csv"), &named(DatasetLayout::CARS196)).unwrap_err().to_string();
     assert!(error.ends_with("it is one file, not laid out as Cars196"), "{error}");
-    assert_eq!(open(folder.path().join("list.csv"), &named(Layout::Manifest)).unwrap().len(), 1);
-    assert_eq!(open(folder.path(), &named(Layout::Folders)).unwrap().len(), 2);
+    assert_eq!(open(folder.path().join("list.csv"), &named(DatasetLayout::MANIFEST)).unwrap().len(), 1);
+    assert_eq!(open(folder.path(), &named(DatasetLayout::FOLDERS)).unwrap().len(), 2);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod serve;
 
 use std::path::PathBuf;
 
-use crate::data::{LabelFrom, Layout, OpenOptions};
+use crate::data::{DatasetLayout, LabelFrom, OpenOptions};
 use crate::device::DeviceChoice;
 use crate::train::limits::{MAX_REPEATS, MAX_THREADS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -594,7 +594,7 @@ pub(crate) struct PartArgs {
     /// consumer_to_shop, market1501, dukemtmc, cuhk03_np_detected, cuhk03_np_labeled, mnist, omniglot,
     /// folders [default: detected from the content]
     #[arg(long, value_name = "NAME")]
-    pub(crate) layout: Option<Layout>,
+    pub(crate) layout: Option<DatasetLayout>,
     /// Crop images to their bounding boxes (CUB-200, Cars196, DeepFashion)
     #[arg(long)]
     pub(crate) crop_boxes: bool,
