@@ -24,7 +24,7 @@
 //!
 //! # fn main() -> Result<(), Error> {
 //! let set = Arc::new(ImageSet::open("data/train")?);
-//! let config = SamplerConfig::ClassesImages(ClassesImagesConfig {
+//! let config = SamplerConfig::from(ClassesImagesConfig {
 //!     classes_per_batch: 32,
 //!     images_per_class: 4,
 //!     small_classes: SmallClasses::LeaveOut,
@@ -51,7 +51,6 @@ mod image;
 mod inspect;
 mod loader;
 mod positioned;
-pub(crate) use gallerist_util::random;
 mod sampler;
 mod size;
 mod source;
@@ -64,11 +63,11 @@ pub use crate::error::{Broken, Error};
 pub use crate::image::Image;
 pub use crate::inspect::{Bin, Inspection, Leak, LeftOut, Split, inspect};
 pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};
-pub use crate::sampler::classes_images::{ClassesImages, ClassesImagesConfig};
-pub use crate::sampler::hard::{HardClasses, HardClassesConfig, HardIdentities, HardIdentitiesConfig};
-pub use crate::sampler::n_group::{NGroup, NGroupConfig};
-pub use crate::sampler::random::{RandomBatches, RandomBatchesConfig};
-pub use crate::sampler::{BatchSampler, ClassMeans, Labels, Refresh, SamplerConfig, SmallClasses};
+pub use crate::sampler::{
+    BatchSampler, ClassLabels, ClassMeans, ClassesImages, ClassesImagesConfig, HardClasses,
+    HardClassesConfig, HardIdentities, HardIdentitiesConfig, NGroup, NGroupConfig, RandomBatches,
+    RandomBatchesConfig, Refresh, SamplerConfig, SamplerFactory, SmallClasses,
+};
 pub use crate::size::Size;
 pub use crate::source::{
     BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord, ImageSet, ImageSource,
@@ -80,3 +79,4 @@ pub use crate::transform::{
     TrimConfig, View,
 };
 pub use gallerist_util::random::Random;
+pub use gallerist_util::registry::{Named, Part};

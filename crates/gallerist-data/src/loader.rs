@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::canvas::{self, Piece};
 use crate::error::{Broken, Error};
 use crate::image::Image;
-use crate::random::Random;
 use crate::store::ImageStore;
+use gallerist_util::random::Random;
 
 /// One batch to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{
-    AugmentConfig, ClassesImagesConfig, DatasetLayout, ImageConfig, LabelFrom, OpenOptions, SamplerConfig,
-    SmallClasses, Transform,
+    AugmentConfig, DatasetLayout, ImageConfig, LabelFrom, OpenOptions, SamplerConfig, Transform,
 };
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, Measure, VerificationOptions};
@@ -70,11 +69,7 @@ impl Default for RunConfig {
             validation: ValidationConfig::default(),
             image: ImageConfig::new(224, 3),
             augment: AugmentConfig::default(),
-            sampler: SamplerConfig::ClassesImages(ClassesImagesConfig {
-                classes_per_batch: 32,
-                images_per_class: 4,
-                small_classes: SmallClasses::Repeat,
-            }),
+            sampler: SamplerConfig::default(),
             network: NetworkConfig::default(),
             loss: LossTerms::default(),
             xbm: None,

@@ -5,8 +5,6 @@
 //! than [`MAX_NUMBERS`] numbers. Counts that are not sizes of tensors have limits far above any use, so that a
 //! mistyped number is an error message and not a process that starts a million threads.
 
-use gallerist_data::SamplerConfig;
-
 use super::RunConfig;
 use crate::Result;
 use gallerist_loss::LossConfig;
@@ -45,15 +43,7 @@ pub(super) fn check(config: &RunConfig) -> Result<()> {
     for (key, found, limit) in counts {
         at_most(key, found, limit)?;
     }
-    let (key, images) = match &config.sampler {
-        SamplerConfig::ClassesImages(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
-        SamplerConfig::NGroup(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
-        SamplerConfig::HardIdentities(of) => {
-            (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class))
-        }
-        SamplerConfig::HardClasses(of) => (BATCH, of.classes_per_batch.saturating_mul(of.images_per_class)),
-        SamplerConfig::Random(of) => ("sampler.batch_size", of.batch_size),
-    };
+    let (key, images) = (config.sampler.batch_size_keys(), config.sampler.batch_size());
     at_most(key, images, MAX_BATCH)?;
     let size = config.image.size;
     tensor("the images of a batch", key, &[images, config.image.channels, size.height, size.width])?;
@@ -72,8 +62,6 @@ pub(super) fn check(config: &RunConfig) -> Result<()> {
     }
     Ok(())
 }
-
-const BATCH: &str = "sampler.classes_per_batch x sampler.images_per_class";
 
 /// Refuses batches whose feature maps are too large.
 pub(super) fn check_maps(network: &Network, images: usize) -> Result<()> {

@@ -770,7 +770,7 @@ impl Parts {
         config.train.precision.check(&opened)?;
         let device = opened.device().clone().autodiff();
         let host = Device::flex().autodiff();
-        let sampler = Arc::from(config.sampler.build(&train)?);
+        let sampler = config.sampler.build(&train)?;
         let transform = Transform::training(&config.image, &config.augment)?;
         let [channels, height, width] = transform.shape();
         let input = InputShape { channels, height, width };

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn the_deadline_is_checked_throughout_and_ends_the_decoding_at_every_check() {
         // Noise, so that no format packs it to nothing.
-        let mut random = crate::random::Random::new(1, "noise", 0, 0);
+        let mut random = gallerist_util::random::Random::new(1, "noise", 0, 0);
         let noise: Vec<u8> = (0..256 * 256 * 3).map(|_| random.below(256) as u8).collect();
         let picture = DynamicImage::from(image::RgbImage::from_raw(256, 256, noise.clone()).unwrap());
         let encoded = |format: ImageFormat| {

@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn the_tables_of_real_files_are_walked_over_to_their_end() {
         // Smooth and noisy parts, few colours and many: several groups, caches and transforms.
-        let mut random = crate::random::Random::new(1, "webp", 0, 0);
+        let mut random = gallerist_util::random::Random::new(1, "webp", 0, 0);
         for (side, colors) in [(1_u32, 3), (40, 2), (97, 256), (300, 17), (300, 256)] {
             let picture = image::RgbImage::from_fn(side, side, |x, y| {
                 let noise = if x > y { random.below(colors) as u8 } else { 0 };

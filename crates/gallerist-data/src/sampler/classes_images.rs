@@ -1,11 +1,17 @@
 //! P x K batches: so many classes, so many images of each.
 
+use std::sync::Arc;
+
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchSampler, Labels, SmallClasses, at_least_one, draw};
+use super::batch_sampler::{BatchSampler, SamplerFactory};
+use super::class_labels::{ClassLabels, SmallClasses, at_least_one};
+use super::draw::draw;
 use crate::error::Error;
-use crate::random::Random;
+use crate::source::ImageSet;
 use crate::text::counted;
+use gallerist_util::random::Random;
 
 /// Configuration of [`ClassesImages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,9 +21,38 @@ pub struct ClassesImagesConfig {
     pub classes_per_batch: usize,
     /// Images of each of them.
     pub images_per_class: usize,
-    /// What becomes of a class with fewer images; default `repeat`.
+    /// How a class with fewer images is treated; default `repeat`.
     #[serde(default)]
     pub small_classes: SmallClasses,
+}
+
+impl Default for ClassesImagesConfig {
+    /// 32 classes with 4 images each.
+    fn default() -> Self {
+        ClassesImagesConfig {
+            classes_per_batch: 32,
+            images_per_class: 4,
+            small_classes: SmallClasses::Repeat,
+        }
+    }
+}
+
+impl Named for ClassesImagesConfig {
+    const NAME: &'static str = "classes_images";
+}
+
+impl SamplerFactory for ClassesImagesConfig {
+    fn batch_size(&self) -> usize {
+        self.classes_per_batch.saturating_mul(self.images_per_class)
+    }
+
+    fn batch_size_keys(&self) -> &'static str {
+        "sampler.classes_per_batch x sampler.images_per_class"
+    }
+
+    fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
+        Ok(Arc::new(ClassesImages::new(self, ClassLabels::of(set)?)?))
+    }
 }
 
 /// Batches of `classes_per_batch` classes with `images_per_class` images each,
@@ -44,7 +79,7 @@ impl ClassesImages {
     ///
     /// [`Error::Config`] for a size of 0, [`Error::Batches`] when fewer than
     /// `classes_per_batch` classes have enough images.
-    pub fn new(config: &ClassesImagesConfig, labels: Labels<'_>) -> Result<Self, Error> {
+    pub fn new(config: &ClassesImagesConfig, labels: ClassLabels<'_>) -> Result<Self, Error> {
         let (p, k) = (config.classes_per_batch, config.images_per_class);
         at_least_one("classes_per_batch", p)?;
         at_least_one("images_per_class", k)?;
@@ -149,7 +184,7 @@ mod tests {
             let labels = labels(&sizes);
             let names = names(sizes.len());
             let large = sizes.iter().filter(|&&n| n >= k).count();
-            let set = Labels { labels: &labels, class_names: &names, source: "x" };
+            let set = ClassLabels { labels: &labels, class_names: &names, source: "x" };
             let sampler = ClassesImages::new(&config(p, k, SmallClasses::LeaveOut), set);
             prop_assert_eq!(sampler.is_ok(), large >= p);
             let Ok(sampler) = sampler else { return Ok(()) };
@@ -186,7 +221,7 @@ mod tests {
         let labels = labels(&sizes);
         let mut names = names(40);
         names[39] = "heron".to_owned();
-        let set = Labels { labels: &labels, class_names: &names, source: "data/train" };
+        let set = ClassLabels { labels: &labels, class_names: &names, source: "data/train" };
         let error = ClassesImages::new(&config(32, 4, SmallClasses::LeaveOut), set).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -207,7 +242,7 @@ mod tests {
     #[test]
     fn a_size_of_zero_is_refused() {
         let names = names(1);
-        let set = Labels { labels: &[0], class_names: &names, source: "x" };
+        let set = ClassLabels { labels: &[0], class_names: &names, source: "x" };
         let error = ClassesImages::new(&config(1, 0, SmallClasses::LeaveOut), set).unwrap_err();
         assert_eq!(error.to_string(), "`images_per_class` must be at least 1, not 0");
     }

@@ -1,11 +1,17 @@
 //! Uniform n-group sampling (Schall et al., 2019, section 4).
 
+use std::sync::Arc;
+
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchSampler, Labels, at_least_one, draw};
+use super::batch_sampler::{BatchSampler, SamplerFactory};
+use super::class_labels::{ClassLabels, at_least_one};
+use super::draw::draw;
 use crate::error::Error;
-use crate::random::Random;
+use crate::source::ImageSet;
 use crate::text::counted;
+use gallerist_util::random::Random;
 
 /// Configuration of [`NGroup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +21,31 @@ pub struct NGroupConfig {
     pub classes_per_batch: usize,
     /// Images of each class, at most.
     pub images_per_class: usize,
+}
+
+impl Default for NGroupConfig {
+    /// 32 classes with 4 images each.
+    fn default() -> Self {
+        NGroupConfig { classes_per_batch: 32, images_per_class: 4 }
+    }
+}
+
+impl Named for NGroupConfig {
+    const NAME: &'static str = "n_group";
+}
+
+impl SamplerFactory for NGroupConfig {
+    fn batch_size(&self) -> usize {
+        self.classes_per_batch.saturating_mul(self.images_per_class)
+    }
+
+    fn batch_size_keys(&self) -> &'static str {
+        "sampler.classes_per_batch x sampler.images_per_class"
+    }
+
+    fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
+        Ok(Arc::new(NGroup::new(self, ClassLabels::of(set)?)?))
+    }
 }
 
 /// Batches of `classes_per_batch * images_per_class` images, a class giving
@@ -39,7 +70,7 @@ impl NGroup {
     ///
     /// [`Error::Config`] for a size of 0, [`Error::Batches`] when all classes
     /// together do not fill a batch.
-    pub fn new(config: &NGroupConfig, labels: Labels<'_>) -> Result<Self, Error> {
+    pub fn new(config: &NGroupConfig, labels: ClassLabels<'_>) -> Result<Self, Error> {
         let (k, n) = (config.classes_per_batch, config.images_per_class);
         at_least_one("classes_per_batch", k)?;
         at_least_one("images_per_class", n)?;
@@ -106,7 +137,7 @@ mod tests {
             let labels: Vec<u32> =
                 sizes.iter().enumerate().flat_map(|(c, &s)| vec![c as u32; s]).collect();
             let names: Vec<String> = (0..sizes.len()).map(|i| i.to_string()).collect();
-            let set = Labels { labels: &labels, class_names: &names, source: "x" };
+            let set = ClassLabels { labels: &labels, class_names: &names, source: "x" };
             let available: usize = sizes.iter().map(|&s| s.min(n)).sum();
             let sampler = NGroup::new(&NGroupConfig { classes_per_batch: k, images_per_class: n }, set);
             prop_assert_eq!(sampler.is_ok(), available >= k * n);
@@ -141,7 +172,7 @@ mod tests {
     fn with_large_classes_it_is_k_classes_of_n_images() {
         let labels: Vec<u32> = (0..60).map(|i| i % 6).collect();
         let names: Vec<String> = (0..6).map(|i| i.to_string()).collect();
-        let set = Labels { labels: &labels, class_names: &names, source: "x" };
+        let set = ClassLabels { labels: &labels, class_names: &names, source: "x" };
         let config = NGroupConfig { classes_per_batch: 3, images_per_class: 4 };
         let batches = NGroup::new(&config, set).unwrap().epoch(9, 2);
         assert_eq!(batches.len(), 2);
@@ -153,7 +184,7 @@ mod tests {
     #[test]
     fn the_error_says_how_many_images_there_are() {
         let names = ["a".to_owned(), "b".to_owned()];
-        let set = Labels { labels: &[0, 0, 0, 1], class_names: &names, source: "data" };
+        let set = ClassLabels { labels: &[0, 0, 0, 1], class_names: &names, source: "data" };
         let config = NGroupConfig { classes_per_batch: 3, images_per_class: 2 };
         let error = NGroup::new(&config, set).unwrap_err();
         assert_eq!(

@@ -1,11 +1,16 @@
 //! Images in random order, whatever their class.
 
+use std::sync::Arc;
+
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchSampler, at_least_one};
+use super::batch_sampler::{BatchSampler, SamplerFactory};
+use super::class_labels::at_least_one;
 use crate::error::Error;
-use crate::random::Random;
+use crate::source::ImageSet;
 use crate::text::counted;
+use gallerist_util::random::Random;
 
 /// Configuration of [`RandomBatches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +18,27 @@ use crate::text::counted;
 pub struct RandomBatchesConfig {
     /// Images in a batch.
     pub batch_size: usize,
+}
+
+impl Default for RandomBatchesConfig {
+    /// 128 images.
+    fn default() -> Self {
+        RandomBatchesConfig { batch_size: 128 }
+    }
+}
+
+impl Named for RandomBatchesConfig {
+    const NAME: &'static str = "random";
+}
+
+impl SamplerFactory for RandomBatchesConfig {
+    fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
+        Ok(Arc::new(RandomBatches::new(self, set.len(), set.name())?))
+    }
 }
 
 /// Batches cut from a permutation of all images.

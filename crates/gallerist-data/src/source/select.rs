@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::set::{ImageSet, Item};
 use crate::error::Error;
-use crate::random::Random;
+use gallerist_util::random::Random;
 
 impl ImageSet {
     /// The images at `indices`, in that order. Classes are numbered anew, so

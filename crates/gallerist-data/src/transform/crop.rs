@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ImageConfig, in_order, require, shown};
 use crate::error::Error;
-use crate::random::Random;
 use crate::size::Size;
+use gallerist_util::random::Random;
 
 /// Which window of the stored image training sees, before the warp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{in_order, require, shown};
 use crate::error::Error;
-use crate::random::Random;
 use crate::size::Size;
+use gallerist_util::random::Random;
 
 /// A rectangle of the training image wiped out, as torchvision's `RandomErasing` after normalisation.
 ///

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::require;
 use crate::error::Error;
-use crate::random::Random;
+use gallerist_util::random::Random;
 
 /// Random brightness, contrast, saturation and hue, in random order, as torchvision's `ColorJitter`.
 ///

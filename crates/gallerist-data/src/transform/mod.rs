@@ -15,13 +15,13 @@ mod warp;
 
 use crate::error::Error;
 use crate::image::Image;
-use crate::random::Random;
 use crate::size::Size;
 pub use config::{AugmentConfig, Border, Fit, ImageConfig, View};
 use config::{in_order, require, shown};
 pub use crop::CropConfig;
 use crop::draw_window;
 pub use erase::{EraseConfig, EraseFill};
+use gallerist_util::random::Random;
 use gallerist_util::vectorized;
 pub use jitter::JitterConfig;
 use planes::separate;

@@ -282,7 +282,7 @@ fn fill_row<const C: usize>(stored: &Image, border: Border, row: usize, padded: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use gallerist_util::random::Random;
 
     #[test]
     fn rows_computed_once_give_the_same_bits_as_samples_taken_one_by_one() {

@@ -40,7 +40,7 @@ fn plan(set: &ImageSet, epochs: u64) -> Vec<BatchPlan> {
         images_per_class: 3,
         small_classes: SmallClasses::LeaveOut,
     };
-    let sampler = SamplerConfig::ClassesImages(config).build(set).unwrap();
+    let sampler = SamplerConfig::from(config).build(set).unwrap();
     (0..epochs).flat_map(|e| BatchPlan::epoch(e, sampler.epoch(5, e))).collect()
 }
 

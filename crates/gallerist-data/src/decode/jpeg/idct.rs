@@ -210,7 +210,7 @@ pub(super) fn quarter(block: &[i16; 64], out: &mut [u8], stride: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use gallerist_util::random::Random;
 
     /// The definition, T.81 section A.3.3.
     fn defined(block: &[i16; 64], x: usize, y: usize) -> f64 {

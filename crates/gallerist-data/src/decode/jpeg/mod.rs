@@ -154,7 +154,7 @@ mod tests {
     use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
     use super::*;
-    use crate::random::Random;
+    use gallerist_util::random::Random;
 
     fn decode(bytes: &[u8], least: Option<usize>) -> Result<Image, String> {
         super::decode(bytes, least, &Rc::new(Watch::new(DecodeLimits::default())))
