@@ -1,41 +1,43 @@
 //! t-SNE (van der Maaten and Hinton, JMLR 2008; Barnes-Hut: van der Maaten, JMLR 2014).
 //!
-//! Neighbours come from the exact search, the repulsion from the crate `barnes-hut-tree`. The map
-//! begins as the principal components at a standard deviation of 1e-4, and learning rates follow
-//! Belkina et al. (Nature Communications 2019), as in openTSNE. Every sum over points is taken in
-//! their order, so the number of threads changes no bit.
+//! The exact search finds the neighbours; the crate `barnes-hut-tree` computes the repulsion. The map starts from the
+//! principal components, scaled to a standard deviation of 1e-4, and learning rates follow Belkina et al. (Nature
+//! Communications 2019), as in openTSNE. Every sum over points is taken in a fixed order, so the result does not depend
+//! on the number of threads.
 
 use barnes_hut_tree::{BarnesHutTree, Dim, Morton};
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::search::{Metric, SearchOptions, self_search};
 use rayon::prelude::*;
 
-use crate::{EmbeddingMap, MapError, pca};
+use crate::error::MapError;
+use crate::map::EmbeddingMap;
+use crate::pca;
 
-/// The least number of rows: one, and three neighbours for a perplexity of 1.
+/// The smallest number of rows: a perplexity of 1 needs three neighbours.
 const LEAST_ROWS: usize = 4;
 
-/// Barnes and Hut's angle of 0.5, below which a cell counts as one point; the tree measures cells by
-/// half their width.
+/// The Barnes-Hut angle, 0.5: a cell that appears smaller counts as one point. The tree measures cells by half their
+/// width.
 const THETA: f32 = 0.5 / 2.0;
 
-/// The factor of the attraction in the first steps, and how many they are.
+/// The attraction is multiplied by this factor in the first [`EXAGGERATED_STEPS`].
 const EXAGGERATION: f32 = 12.0;
 const EXAGGERATED_STEPS: usize = 250;
 
 const MOMENTUM: f32 = 0.8;
 const LEAST_LEARNING_RATE: f32 = 200.0;
 
-/// The farthest a point moves in a step; the map is some hundred wide in the end.
+/// The largest move of a point in one step. The final map is about a hundred units wide.
 const LONGEST_MOVE: f32 = 5.0;
 
 /// Options of t-SNE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tsne {
-    /// About how many neighbours count, at least 1. A third of the other rows is the most there can
-    /// be; a larger value is reduced, and a note says so.
+    /// The effective number of neighbours, at least 1. A value above a third of the other rows is reduced to that, with
+    /// a note.
     pub perplexity: f32,
-    /// Steps of gradient descent; the first 250 exaggerate the attraction, so that groups form.
+    /// Steps of gradient descent. The first 250 exaggerate the attraction, so that clusters form.
     pub steps: usize,
 }
 
@@ -79,7 +81,7 @@ pub(crate) fn layout(
     })
 }
 
-/// The principal components, the first at a standard deviation of 1e-4; x and y by turns.
+/// The start of the descent: the principal components, the first with a standard deviation of 1e-4. `[x0, y0, x1, ..]`.
 fn start(rows: &Matrix) -> Vec<f32> {
     let points = pca::principal(rows, &mut |_, _| ()).points;
     let square = points.iter().map(|p| f64::from(p[0]).powi(2)).sum::<f64>() / points.len() as f64;
@@ -87,7 +89,7 @@ fn start(rows: &Matrix) -> Vec<f32> {
     points.as_flattened().iter().map(|value| value * scale).collect()
 }
 
-/// The symmetric affinities of neighbours, which sum to 1: those of row `i` stand at
+/// The symmetric affinities of neighbours, which sum to 1, as a sparse matrix: the entries of row `i` are at
 /// `starts[i]..starts[i + 1]`.
 struct Affinities {
     starts: Vec<usize>,
@@ -104,7 +106,7 @@ impl Affinities {
         let conditional: Vec<Vec<f32>> =
             (0..n).into_par_iter().map(|i| conditional(lists.scores(i), perplexity)).collect();
 
-        // (p(j|i) + p(i|j)) / 2n: every pair enters both rows, then equal columns are added.
+        // (p(j|i) + p(i|j)) / 2n: each pair is added to both rows, then equal columns are merged.
         let mut counts = vec![0; n + 1];
         for i in 0..n {
             counts[i + 1] += k;
@@ -157,10 +159,9 @@ impl Affinities {
     }
 }
 
-/// exp(-beta d^2), normalised, with the beta at which the entropy is that of `perplexity` equal
-/// neighbours. `distances` ascend.
+/// exp(-beta d^2), normalised, with the beta at which the entropy is ln(`perplexity`). `distances` ascend.
 fn conditional(distances: &[f32], perplexity: f32) -> Vec<f32> {
-    // The nearest one's exponent is subtracted from all, so that the largest value is 1.
+    // Relative to the nearest neighbour, so that the largest value is exp(0) = 1.
     let nearest = f64::from(distances[0]).powi(2);
     let squares: Vec<f64> = distances.iter().map(|&d| f64::from(d).powi(2) - nearest).collect();
     let wanted = f64::from(perplexity).ln();
@@ -177,7 +178,7 @@ fn conditional(distances: &[f32], perplexity: f32) -> Vec<f32> {
         if (entropy - wanted).abs() < 1e-5 {
             break;
         }
-        // Neighbours at equal distances have one entropy for every beta.
+        // Neighbours at equal distances have the same entropy for every beta: stop at the limits of f64.
         *(if entropy > wanted { &mut low } else { &mut high }) = beta;
         beta = if high.is_finite() { (low + high) / 2.0 } else { beta * 2.0 };
         if !beta.is_normal() || beta > 1e300 {
@@ -187,7 +188,7 @@ fn conditional(distances: &[f32], perplexity: f32) -> Vec<f32> {
     weights.into_iter().map(|weight| weight as f32).collect()
 }
 
-/// Gradient descent with momentum and a gain per coordinate. `y` holds x and y by turns.
+/// Gradient descent with momentum and a gain per coordinate. `y` is `[x0, y0, x1, y1, ..]`.
 fn descend(affinities: &Affinities, y: &mut [f32], steps: usize, progress: &mut dyn FnMut(usize, usize)) {
     let n = y.len() / 2;
     let mut tree: BarnesHutTree<f32, <Dim<2> as Morton<2>>::Word, 2> = BarnesHutTree::empty();
@@ -240,12 +241,12 @@ fn descend(affinities: &Affinities, y: &mut [f32], steps: usize, progress: &mut 
     }
 }
 
-/// What acts on a point.
+/// The forces on a point.
 #[derive(Clone, Copy, Default)]
 struct Forces {
-    /// Of its neighbours.
+    /// From its neighbours.
     attraction: [f32; 2],
-    /// Of all points, times the sum of all weights.
+    /// From all points, times the sum of all weights.
     repulsion: [f32; 2],
     /// The sum of 1 / (1 + d^2) over the other points.
     weight: f32,

@@ -254,6 +254,9 @@ fn orthonormal(columns: Tensor<2>) -> Tensor<2> {
 
 /// The inverse of the lower triangular L with `matrix = L L^T`, `[n, n]`, row after row. Directions without
 /// extent, up to rounding, get a row of zeros.
+///
+/// Written here because of these zeros: the Cholesky factorisations of `nalgebra` and `faer` refuse a matrix without full
+/// rank. They would also add 15 s and 70 s of CPU time to a build, for these 35 lines.
 fn inverse_of_cholesky(mut matrix: Vec<f64>, n: usize) -> Vec<f64> {
     let largest = (0..n).map(|at| matrix[at * n + at]).fold(0.0, f64::max);
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();

@@ -166,11 +166,8 @@ pub(crate) const KNOWN: &[(&str, &[&str])] = &[
     ),
     ("gallerist-learn", &["train/events.rs", "train/log.rs"]),
     ("gallerist-learn", &["train/head_init.rs", "train/phase.rs", "train/trainer.rs"]),
-    ("gallerist-map", &["lib.rs", "tsne.rs"]),
     ("gallerist-milvus", &["address.rs", "error.rs"]),
     ("gallerist-milvus", &["wire/messages.rs", "wire/schema.rs"]),
-    ("gallerist-report", &["figure/font.rs", "figure/scene.rs"]),
-    ("gallerist-report", &["ranked.rs", "report.rs"]),
     (
         "gallerist-retrieval",
         &[
