@@ -209,6 +209,14 @@ pub enum Error {
         /// The metric that another set declares.
         other: Metric,
     },
+    /// A name that no metric has.
+    #[error("a metric must be one of {known}, `{found}` given")]
+    UnknownMetric {
+        /// The names of all metrics.
+        known: String,
+        /// The name given.
+        found: String,
+    },
     /// An option outside its range.
     #[error("{option} must be {wanted}, {found} given")]
     Option {
@@ -317,6 +325,7 @@ impl Error {
             | Self::Empty { .. }
             | Self::TooManyRows { .. }
             | Self::Unsupported { .. }
+            | Self::UnknownMetric { .. }
             | Self::Option { .. } => None,
         }
     }

@@ -13,12 +13,8 @@ fn index(rows: &Matrix, metric: Metric) -> ExactIndex {
 }
 
 fn every_measure() -> Vec<Measure> {
-    let names = Measure::NAMES.map(|name| name.replace('K', "3"));
-    names
-        .iter()
-        .chain([&"recall@1".to_owned(), &"precision@7".to_owned()])
-        .map(|name| name.parse().unwrap())
-        .collect()
+    let names = Measure::names().into_iter().map(|name| name.replace('K', "3"));
+    names.chain(["recall@1".to_owned(), "precision@7".to_owned()]).map(|name| name.parse().unwrap()).collect()
 }
 
 /// Rows of whole numbers: many ties. And a class for each.

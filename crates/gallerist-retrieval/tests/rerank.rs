@@ -1,7 +1,9 @@
 //! Re-ranking and query expansion against dense versions in f64 that follow the papers, and the
 //! published code, line by line.
 
-use gallerist_retrieval::eval::{EvalOptions, Measure, Side, Sightings, Task};
+use gallerist_retrieval::eval::{
+    AveragePrecision, EvalOptions, Measure, Recall, ReciprocalRank, Side, Sightings, Task,
+};
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::{Matrix, search::Metric};
 
@@ -172,7 +174,7 @@ fn a_re_ranked_evaluation_measures_the_re_ranked_lists_without_junk_and_own_came
     let (lq, lg, cq, cg) = (of(20, &label), of(70, &label), of(20, &camera), of(70, &camera));
     let side = |embeddings, identities, cameras| Sightings { embeddings, identities, cameras }.side();
     let task = Task::split(side(&q, &lq, &cq), side(&g, &lg, &cg)).without(Some(5));
-    let options = EvalOptions { metric: Metric::Cosine, measures: vec![Measure::ReciprocalRank] };
+    let options = EvalOptions { metric: Metric::Cosine, measures: vec![Measure::of_all(&ReciprocalRank)] };
     let rerank = KReciprocal { k1: 6, k2: 3, lambda: 0.3 };
     let found = task.measure_reranked(&options, &rerank).unwrap();
 
@@ -261,7 +263,10 @@ fn expanded_queries_are_the_weighted_means_of_their_neighbours() {
 fn an_expanded_evaluation_measures_the_expanded_queries_against_the_gallery_as_it_is() {
     let g = rows(80, 5, 6, 9);
     let labels: Vec<u32> = (0..80).map(|row| row % 6).collect();
-    let options = EvalOptions { metric: Metric::Cosine, measures: vec![Measure::Map, Measure::Recall(1)] };
+    let options = EvalOptions {
+        metric: Metric::Cosine,
+        measures: vec![Measure::of_all(&AveragePrecision), Measure::at(&Recall, 1)],
+    };
     let expansion = QueryExpansion { neighbours: 4, alpha: 0.0 };
     let found = Task::every_row(Side::classes(&g, &labels)).measure_expanded(&options, &expansion).unwrap();
     let expanded = expansion.expand(None, g.view(), Metric::Cosine).unwrap();

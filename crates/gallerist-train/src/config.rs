@@ -587,7 +587,7 @@ impl RunConfig {
         }
         let metric = &self.validation.metric;
         if metric.parse::<Measure>().is_err() {
-            let wanted = format!("one of {} with K a number of 1 or more", Measure::NAMES.join(", "));
+            let wanted = format!("one of {} with K a number of 1 or more", Measure::names().join(", "));
             return error("validation.metric", &wanted, format!("`{metric}`"));
         }
         if self.evaluation.recall_at.is_empty() || self.evaluation.recall_at.contains(&0) {

@@ -104,14 +104,12 @@ pub fn measures(names: &[String]) -> Result<Vec<Measure>> {
             let (word, k) = name.split_once('@').map_or((name.as_str(), None), |(word, k)| (word, Some(k)));
             let number = k.filter(|k| k.parse::<usize>().is_ok_and(|k| k > 0));
             let asked = if number.is_some() { format!("{word}@K") } else { name.clone() };
-            let found =
-                nearest(&asked, &Measure::NAMES).map(|known| known.replace('K', number.unwrap_or("10")));
+            let names = Measure::names();
+            let known: Vec<&str> = names.iter().map(String::as_str).collect();
+            let found = nearest(&asked, &known).map(|known| known.replace('K', number.unwrap_or("10")));
             refused(
                 "evaluation".into(),
-                format!(
-                    "knows no metric `{name}`, only {} with K a number of 1 or more",
-                    Measure::NAMES.join(", ")
-                ),
+                format!("knows no metric `{name}`, only {} with K a number of 1 or more", names.join(", ")),
                 found.map(|known| format!("did you mean `{known}`?")),
             )
         })

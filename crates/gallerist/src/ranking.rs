@@ -4,10 +4,17 @@ use std::collections::HashMap;
 
 use gallerist_data::Random;
 use gallerist_report::{Hit, Item, Metric, RankedList, RankedSection};
-use gallerist_retrieval::eval::{self, Measure, Measured};
+use gallerist_retrieval::eval::{
+    self, AveragePrecision, MapAtR, Measure, Measured, ReciprocalRank, TrapezoidPrecision,
+};
 use gallerist_train::Result;
 
 use crate::plots::Source;
+
+/// The area under the precision-recall curve.
+const TRAPEZOID: Measure = Measure::of_all(&TrapezoidPrecision);
+/// Average precision of the first R results.
+const MAP_AT_R: Measure = Measure::of_all(&MapAtR);
 
 /// The queries of a source with their average precision.
 pub(crate) struct Ranking<'a> {
@@ -24,10 +31,11 @@ pub(crate) struct Ranking<'a> {
 impl<'a> Ranking<'a> {
     /// Measures every query; lists will have `results` items.
     pub(crate) fn new(source: &'a Source, results: usize) -> Result<Self> {
-        let forms = [Measure::MapTrapezoid, Measure::Map, Measure::MapAtR];
+        let whole = Measure::of_all(&AveragePrecision);
+        let forms = [TRAPEZOID, whole, MAP_AT_R];
         let asked = source.plan().options.measures.iter().find(|measure| forms.contains(measure));
-        let precision = asked.copied().unwrap_or(Measure::Map);
-        let measured = source.measure("ranked lists", vec![precision, Measure::ReciprocalRank])?;
+        let precision = asked.copied().unwrap_or(whole);
+        let measured = source.measure("ranked lists", vec![precision, Measure::of_all(&ReciprocalRank)])?;
         let rules = source.rules("ranked lists")?;
         let mut relevant = vec![0; measured.queries.len()];
         source.each_of_a_label(|query, items| {
@@ -39,12 +47,12 @@ impl<'a> Ranking<'a> {
 
     /// What the average precision is, in a sentence.
     pub(crate) fn precision_is(&self) -> String {
-        let over = match self.precision {
-            Measure::MapAtR => "of the first R results, R being the number of right ones (map@r)",
-            Measure::MapTrapezoid => {
-                "of the whole list, the area under the precision-recall curve (map_trapezoid)"
-            }
-            _ => "of the whole list (map)",
+        let over = if self.precision == MAP_AT_R {
+            "of the first R results, R being the number of right ones (map@r)"
+        } else if self.precision == TRAPEZOID {
+            "of the whole list, the area under the precision-recall curve (map_trapezoid)"
+        } else {
+            "of the whole list (map)"
         };
         format!("Average precision: {over}.")
     }

@@ -105,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             // All of them, each that takes a K with two.
             let numbered = |name: &str| [name.replace('K', "1"), name.replace('K', "10")];
             let mut names: Vec<String> =
-                eval::Measure::NAMES.iter().flat_map(|name| numbered(name)).collect();
+                eval::Measure::names().iter().flat_map(|name| numbered(name)).collect();
             names.dedup();
             let measures = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
             let options = eval::EvalOptions { metric: Metric::Cosine, measures };

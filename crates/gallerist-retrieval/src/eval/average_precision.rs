@@ -1,6 +1,7 @@
 //! Average precision over the whole ranking, in its two forms.
 
-use super::RelevantRanks;
+use super::rank_metric::RankMetric;
+use super::ranks::RelevantRanks;
 
 /// The precision at each relevant item, averaged over the relevant items: the form `sum`.
 ///
@@ -40,4 +41,32 @@ pub fn average_precision_trapezoid(ranks: &RelevantRanks) -> f64 {
         (before + f64::from(hit) / f64::from(rank)) / 2.0
     };
     ranks.iter().zip(1..).map(step).sum::<f64>() / ranks.relevant() as f64
+}
+
+/// `map`: [`average_precision`], the form called `sum`.
+#[derive(Clone, Copy, Debug)]
+pub struct AveragePrecision;
+
+impl RankMetric for AveragePrecision {
+    fn name(&self) -> &'static str {
+        "map"
+    }
+
+    fn value(&self, ranks: &RelevantRanks, _k: Option<usize>) -> f64 {
+        average_precision(ranks)
+    }
+}
+
+/// `map_trapezoid`: [`average_precision_trapezoid`], that of the Market-1501 script.
+#[derive(Clone, Copy, Debug)]
+pub struct TrapezoidPrecision;
+
+impl RankMetric for TrapezoidPrecision {
+    fn name(&self) -> &'static str {
+        "map_trapezoid"
+    }
+
+    fn value(&self, ranks: &RelevantRanks, _k: Option<usize>) -> f64 {
+        average_precision_trapezoid(ranks)
+    }
 }

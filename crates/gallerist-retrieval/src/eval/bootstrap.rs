@@ -158,12 +158,12 @@ fn percentile(values: &[f64], share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::Measure;
+    use crate::eval::{MapAtR, Measure, Recall};
 
     /// Recall@1 and MAP@R of some queries; a query of value NaN has no match.
     fn values(of: &[f64]) -> QueryValues {
         QueryValues {
-            measures: vec![Measure::Recall(1), Measure::MapAtR],
+            measures: vec![Measure::at(&Recall, 1), Measure::of_all(&MapAtR)],
             values: of.iter().flat_map(|&value| [if value.is_nan() { 0.0 } else { value }; 2]).collect(),
             has_match: of.iter().map(|value| !value.is_nan()).collect(),
         }

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{EvalOptions, Measure, evaluate_split};
+use super::{AveragePrecision, EvalOptions, Measure, Precision, evaluate_split};
 use crate::random::{different, generator};
 use crate::search::Metric;
 use crate::{Error, Matrix, Result};
@@ -100,7 +100,7 @@ pub fn few_shot(
             found: format!("{ways} for {} such classes", classes.len()),
         });
     }
-    let measures = vec![Measure::Precision(1), Measure::Map];
+    let measures = vec![Measure::at(&Precision, 1), Measure::of_all(&AveragePrecision)];
     let options_of_episode = EvalOptions { metric, measures };
     let values = (0..episodes)
         .into_par_iter()

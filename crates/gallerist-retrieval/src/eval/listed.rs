@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::ranks::{PerQuery, Query};
 use super::task::measured;
 use super::ties::Extremes;
-use super::{EvalOptions, Measure, Measured, RelevantRanks};
+use super::{EvalOptions, Measured, RelevantRanks};
 use crate::index::{Index, ItemFilter};
 use crate::search::Metric;
 use crate::{Error, MatrixView, Result};
@@ -83,7 +83,8 @@ pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions)
     }
     let gallery = Gallery::new(listed.gallery);
     let largest = listed.labels.iter().map(|label| gallery.size(label)).max().unwrap_or(0);
-    let depth = options.measures.iter().map(|&measure| depth(measure, largest, listed.gallery.len()));
+    let all = listed.gallery.len();
+    let depth = options.measures.iter().map(|measure| measure.depth(largest).unwrap_or(all));
     let depth = depth.max().unwrap_or(1).clamp(1, listed.gallery.len().max(1));
 
     let mut per_query =
@@ -116,19 +117,6 @@ pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions)
     let protocol = format!("{who}, by the {kind} lists of an index ({})", info.place);
     let zero = |row: &usize| listed.queries.row(*row).iter().all(|&value| value == 0.0);
     Ok(measured(protocol, per_query, options, (0..queries).filter(zero).count()))
-}
-
-/// How long a list `measure` needs, where the largest class has `largest` items of `all`.
-fn depth(measure: Measure, largest: usize, all: usize) -> usize {
-    match measure {
-        Measure::Recall(k) | Measure::Precision(k) | Measure::Cmc(k) | Measure::Ndcg(_, Some(k)) => k,
-        Measure::MapAtR | Measure::RPrecision => largest,
-        Measure::Map
-        | Measure::MapTrapezoid
-        | Measure::ReciprocalRank
-        | Measure::Ndcg(_, None)
-        | Measure::PrecisionAtRecall(_) => all,
-    }
 }
 
 /// The classes of a gallery.

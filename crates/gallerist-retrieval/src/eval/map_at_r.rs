@@ -1,6 +1,7 @@
 //! Mean average precision at R.
 
-use super::RelevantRanks;
+use super::rank_metric::RankMetric;
+use super::ranks::RelevantRanks;
 
 /// `(1/R) * sum over i = 1..R of P(i) rel(i)`: P(i) is the precision among the first i items,
 /// rel(i) is 1 when item i is relevant, R is the number of relevant items.
@@ -21,4 +22,22 @@ pub fn map_at_r(ranks: &RelevantRanks) -> f64 {
     let precisions = ranks.iter().zip(1..).take_while(|&(rank, _)| rank as usize <= relevant);
     let sum: f64 = precisions.map(|(rank, hit)| f64::from(hit) / f64::from(rank)).sum();
     sum / relevant as f64
+}
+
+/// `map@r`: [`map_at_r`].
+#[derive(Clone, Copy, Debug)]
+pub struct MapAtR;
+
+impl RankMetric for MapAtR {
+    fn name(&self) -> &'static str {
+        "map@r"
+    }
+
+    fn value(&self, ranks: &RelevantRanks, _k: Option<usize>) -> f64 {
+        map_at_r(ranks)
+    }
+
+    fn depth(&self, _k: Option<usize>, largest_class: usize) -> Option<usize> {
+        Some(largest_class)
+    }
 }

@@ -1,117 +1,167 @@
-//! The list of measures. Adding one means a file, a variant here and its tests.
+//! The metrics by name. A new one is a file and a line in [`BUILT_IN`].
 
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{PoisonError, RwLock};
 
-use super::{
-    Gain, RelevantRanks, average_precision, average_precision_trapezoid, cmc_at_k, map_at_r, ndcg_at,
-    precision_at_k, precision_at_recall, r_precision, recall_at_k, reciprocal_rank,
-};
+use gallerist_util::registry::Taken;
+
+use super::average_precision::{AveragePrecision, TrapezoidPrecision};
+use super::cmc::Cmc;
+use super::map_at_r::MapAtR;
+use super::ndcg::{Gain, Ndcg};
+use super::precision::Precision;
+use super::precision_at_recall::PrecisionAtRecall;
+use super::r_precision::RPrecision;
+use super::rank_metric::{Cutoff, RankMetric};
+use super::ranks::RelevantRanks;
+use super::recall::Recall;
+use super::reciprocal_rank::ReciprocalRank;
 use crate::{Error, Result};
 
-/// One number per query, from the ranks of its relevant items.
+/// The metrics of this crate, in the order in which messages name them.
+static BUILT_IN: &[&dyn RankMetric] = &[
+    &Recall,
+    &Precision,
+    &MapAtR,
+    &RPrecision,
+    &AveragePrecision,
+    &TrapezoidPrecision,
+    &ReciprocalRank,
+    &Ndcg(Gain::Linear),
+    &Ndcg(Gain::Exponential),
+    &Cmc,
+    &PrecisionAtRecall,
+];
+
+/// The metrics that programs added.
+static ADDED: RwLock<Vec<&'static dyn RankMetric>> = RwLock::new(Vec::new());
+
+fn all() -> Vec<&'static dyn RankMetric> {
+    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+    BUILT_IN.iter().chain(added.iter()).copied().collect()
+}
+
+/// A metric that is measured: a [`RankMetric`], with its K where it has one.
 ///
 /// The text form is the name in reports: `recall@1`, `precision@1`, `map@r`, `r_precision`,
 /// `map`, `map_trapezoid`, `mrr`, `ndcg`, `ndcg@10`, `ndcg_exp`, `ndcg_exp@10`, `cmc@1`, `precision_at_recall@50`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Measure {
-    /// [`recall_at_k`].
-    Recall(usize),
-    /// [`precision_at_k`].
-    Precision(usize),
-    /// [`map_at_r`].
-    MapAtR,
-    /// [`r_precision`].
-    RPrecision,
-    /// [`average_precision`], the form called `sum`.
-    Map,
-    /// [`average_precision_trapezoid`], that of the Market-1501 script.
-    MapTrapezoid,
-    /// [`reciprocal_rank`].
-    ReciprocalRank,
-    /// [`ndcg_at`]: the gain of a grade, and the last rank that counts, where there is one.
-    Ndcg(Gain, Option<usize>),
-    /// [`cmc_at_k`].
-    Cmc(usize),
-    /// [`precision_at_recall`], at a recall in per cent.
-    PrecisionAtRecall(usize),
+///
+/// ```
+/// use gallerist_retrieval::eval::{Measure, Recall, RelevantRanks};
+/// let measure: Measure = "recall@10".parse()?;
+/// assert_eq!(measure, Measure::at(&Recall, 10));
+/// assert_eq!(measure.of(&RelevantRanks::new(&[10])), 1.0);
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Measure {
+    metric: &'static dyn RankMetric,
+    k: Option<usize>,
 }
 
 impl Measure {
+    /// A metric at `k`, such as `recall@k`.
+    pub const fn at(metric: &'static dyn RankMetric, k: usize) -> Self {
+        Self { metric, k: Some(k) }
+    }
+
+    /// A metric of the whole list, such as `map`.
+    pub const fn of_all(metric: &'static dyn RankMetric) -> Self {
+        Self { metric, k: None }
+    }
+
+    /// Adds a metric, for the whole process. To add it twice has no effect.
+    ///
+    /// # Errors
+    /// [`Taken`] when another metric has its name.
+    pub fn register(metric: &'static dyn RankMetric) -> std::result::Result<(), Taken> {
+        let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = BUILT_IN.iter().chain(added.iter());
+        match all.find(|known| known.name() == metric.name()) {
+            None => {
+                added.push(metric);
+                Ok(())
+            }
+            Some(known) if Any::type_id(*known) == Any::type_id(metric) => Ok(()),
+            Some(_) => Err(Taken { name: metric.name(), kind: "metric" }),
+        }
+    }
+
+    /// The names of all metrics, with `K` for a number: those of this crate first.
+    ///
+    /// ```
+    /// # use gallerist_retrieval::eval::Measure;
+    /// assert_eq!(Measure::names()[..3], ["recall@K", "precision@K", "map@r"]);
+    /// ```
+    pub fn names() -> Vec<String> {
+        let names = |metric: &'static dyn RankMetric| {
+            let (plain, at_k) = (metric.name().to_owned(), format!("{}@K", metric.name()));
+            match metric.cutoff() {
+                Cutoff::Never => vec![plain],
+                Cutoff::Optional => vec![plain, at_k],
+                Cutoff::Always => vec![at_k],
+            }
+        };
+        all().into_iter().flat_map(names).collect()
+    }
+
     /// The value for one query; 0 where nothing is relevant.
     pub fn of(self, ranks: &RelevantRanks) -> f64 {
-        match self {
-            Self::Recall(k) => recall_at_k(ranks, k),
-            Self::Precision(k) => precision_at_k(ranks, k),
-            Self::MapAtR => map_at_r(ranks),
-            Self::RPrecision => r_precision(ranks),
-            Self::Map => average_precision(ranks),
-            Self::MapTrapezoid => average_precision_trapezoid(ranks),
-            Self::ReciprocalRank => reciprocal_rank(ranks),
-            Self::Ndcg(gain, k) => ndcg_at(ranks, gain, k),
-            Self::Cmc(k) => cmc_at_k(ranks, k),
-            Self::PrecisionAtRecall(percent) => precision_at_recall(ranks, percent),
-        }
+        self.metric.value(ranks, self.k)
     }
 
     /// Whether a query without any relevant item counts as 0 in the mean, or is left out of it.
     pub fn counts_queries_without_match(self) -> bool {
-        matches!(self, Self::Recall(_) | Self::Precision(_) | Self::ReciprocalRank)
+        self.metric.counts_queries_without_match()
     }
 
-    /// The names of all measures, `K` standing for a number of 1 or more.
-    pub const NAMES: [&str; 13] = [
-        "recall@K",
-        "precision@K",
-        "map@r",
-        "r_precision",
-        "map",
-        "map_trapezoid",
-        "mrr",
-        "ndcg",
-        "ndcg@K",
-        "ndcg_exp",
-        "ndcg_exp@K",
-        "cmc@K",
-        "precision_at_recall@K",
-    ];
+    /// How many places of a list determine the value, where not all of them do.
+    pub(super) fn depth(self, largest_class: usize) -> Option<usize> {
+        self.metric.depth(self.k, largest_class)
+    }
 
     pub(super) fn check(self) -> Result<()> {
-        match self {
-            Self::Recall(0) | Self::Precision(0) | Self::Cmc(0) | Self::Ndcg(_, Some(0)) => {
-                Err(Error::Option {
-                    option: "the K of a metric",
-                    wanted: "at least 1",
-                    found: self.to_string(),
-                })
+        let range = self.metric.range();
+        match (self.metric.cutoff(), self.k) {
+            (Cutoff::Optional | Cutoff::Always, Some(k)) if !range.values.contains(&k) => {
+                Err(Error::Option { option: range.option, wanted: range.wanted, found: self.to_string() })
             }
-            Self::PrecisionAtRecall(percent) if !(1..=100).contains(&percent) => Err(Error::Option {
-                option: "the recall of a metric, in per cent,",
-                wanted: "from 1 to 100",
-                found: self.to_string(),
-            }),
+            (Cutoff::Never, Some(_)) | (Cutoff::Always, None) => Err(Self::unknown(&self.to_string())),
             _ => Ok(()),
         }
+    }
+
+    fn unknown(name: &str) -> Error {
+        Error::UnknownMetric { known: Self::names().join(", "), found: name.to_owned() }
+    }
+}
+
+impl PartialEq for Measure {
+    fn eq(&self, other: &Self) -> bool {
+        (self.metric.name(), self.k) == (other.metric.name(), other.k)
+    }
+}
+
+impl Eq for Measure {}
+
+impl std::hash::Hash for Measure {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.metric.name(), self.k).hash(state);
+    }
+}
+
+impl fmt::Debug for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Measure({self})")
     }
 }
 
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Recall(k) => write!(f, "recall@{k}"),
-            Self::Precision(k) => write!(f, "precision@{k}"),
-            Self::MapAtR => f.write_str("map@r"),
-            Self::RPrecision => f.write_str("r_precision"),
-            Self::Map => f.write_str("map"),
-            Self::MapTrapezoid => f.write_str("map_trapezoid"),
-            Self::ReciprocalRank => f.write_str("mrr"),
-            Self::Ndcg(gain, k) => {
-                f.write_str(if *gain == Gain::Linear { "ndcg" } else { "ndcg_exp" })?;
-                k.map_or(Ok(()), |k| write!(f, "@{k}"))
-            }
-            Self::Cmc(k) => write!(f, "cmc@{k}"),
-            Self::PrecisionAtRecall(percent) => write!(f, "precision_at_recall@{percent}"),
-        }
+        f.write_str(self.metric.name())?;
+        self.k.map_or(Ok(()), |k| write!(f, "@{k}"))
     }
 }
 
@@ -119,29 +169,17 @@ impl FromStr for Measure {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let at = |name: &str| text.strip_prefix(name)?.parse::<usize>().ok();
-        let measure = match text {
-            "map@r" => Some(Self::MapAtR),
-            "r_precision" => Some(Self::RPrecision),
-            "map" => Some(Self::Map),
-            "map_trapezoid" => Some(Self::MapTrapezoid),
-            "mrr" => Some(Self::ReciprocalRank),
-            "ndcg" => Some(Self::Ndcg(Gain::Linear, None)),
-            "ndcg_exp" => Some(Self::Ndcg(Gain::Exponential, None)),
-            _ => None
-                .or_else(|| at("recall@").map(Self::Recall))
-                .or_else(|| at("precision@").map(Self::Precision))
-                .or_else(|| at("cmc@").map(Self::Cmc))
-                .or_else(|| at("precision_at_recall@").map(Self::PrecisionAtRecall))
-                .or_else(|| at("ndcg@").map(|k| Self::Ndcg(Gain::Linear, Some(k))))
-                .or_else(|| at("ndcg_exp@").map(|k| Self::Ndcg(Gain::Exponential, Some(k)))),
+        // A name may have an `@` of its own, as `map@r` has.
+        let plain =
+            |metric: &&'static dyn RankMetric| metric.name() == text && metric.cutoff() != Cutoff::Always;
+        let at = |metric: &'static dyn RankMetric| {
+            let k = text.strip_prefix(metric.name())?.strip_prefix('@')?.parse().ok()?;
+            (metric.cutoff() != Cutoff::Never).then_some(Self::at(metric, k))
         };
-        let measure = measure.ok_or_else(|| Error::Option {
-            option: "a metric",
-            wanted: "one of recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, \
-                     ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K",
-            found: format!("`{text}`"),
-        })?;
+        let metrics = all();
+        let measure = metrics.iter().copied().find(plain).map(Self::of_all);
+        let measure = measure.or_else(|| metrics.into_iter().find_map(at));
+        let measure = measure.ok_or_else(|| Self::unknown(text))?;
         measure.check()?;
         Ok(measure)
     }
@@ -154,23 +192,23 @@ mod tests {
     #[test]
     fn every_name_reads_back_as_its_measure() {
         for measure in [
-            Measure::Recall(1000),
-            Measure::Precision(1),
-            Measure::MapAtR,
-            Measure::RPrecision,
-            Measure::Map,
-            Measure::MapTrapezoid,
-            Measure::ReciprocalRank,
-            Measure::Ndcg(Gain::Linear, None),
-            Measure::Ndcg(Gain::Linear, Some(10)),
-            Measure::Ndcg(Gain::Exponential, None),
-            Measure::Ndcg(Gain::Exponential, Some(3)),
-            Measure::Cmc(5),
-            Measure::PrecisionAtRecall(50),
+            Measure::at(&Recall, 1000),
+            Measure::at(&Precision, 1),
+            Measure::of_all(&MapAtR),
+            Measure::of_all(&RPrecision),
+            Measure::of_all(&AveragePrecision),
+            Measure::of_all(&TrapezoidPrecision),
+            Measure::of_all(&ReciprocalRank),
+            Measure::of_all(&Ndcg(Gain::Linear)),
+            Measure::at(&Ndcg(Gain::Linear), 10),
+            Measure::of_all(&Ndcg(Gain::Exponential)),
+            Measure::at(&Ndcg(Gain::Exponential), 3),
+            Measure::at(&Cmc, 5),
+            Measure::at(&PrecisionAtRecall, 50),
         ] {
             assert_eq!(measure.to_string().parse::<Measure>().unwrap(), measure);
         }
-        for name in Measure::NAMES {
+        for name in Measure::names() {
             assert!(name.replace('K', "7").parse::<Measure>().is_ok(), "{name}");
         }
         for name in [

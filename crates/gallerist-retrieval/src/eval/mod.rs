@@ -40,6 +40,7 @@ mod precision_at_recall;
 mod protocol;
 mod query_values;
 mod r_precision;
+mod rank_metric;
 mod ranked;
 mod ranks;
 mod recall;
@@ -55,28 +56,31 @@ mod verification;
 use crate::search::Metric;
 use crate::{Matrix, Result};
 
-pub use average_precision::{average_precision, average_precision_trapezoid};
+pub use average_precision::{
+    AveragePrecision, TrapezoidPrecision, average_precision, average_precision_trapezoid,
+};
 pub use bootstrap::{Bootstrap, Interval, Intervals, Over};
 pub(crate) use by_rows::Rescore;
-pub use cmc::cmc_at_k;
+pub use cmc::{Cmc, cmc_at_k};
 pub use few_shot::{FewShot, FewShotOptions, few_shot};
 pub use input::check_rows;
 pub use listed::{Listed, evaluate_index};
-pub use map_at_r::map_at_r;
+pub use map_at_r::{MapAtR, map_at_r};
 pub use measure::Measure;
 pub use multi_query::{Pooled, Pooling, pool_queries};
-pub use ndcg::{Gain, ndcg, ndcg_at};
+pub use ndcg::{Gain, Ndcg, ndcg, ndcg_at};
 pub use one_shot::{OneShot, Trial, one_shot};
 pub use plan::{Further, Labelled, Named, Plan, Report, Row, Rules, SideInfo};
-pub use precision::precision_at_k;
-pub use precision_at_recall::precision_at_recall;
+pub use precision::{Precision, precision_at_k};
+pub use precision_at_recall::{PrecisionAtRecall, precision_at_recall};
 pub use protocol::{PROTOCOLS, Protocol, Setting};
 pub use query_values::QueryValues;
-pub use r_precision::r_precision;
+pub use r_precision::{RPrecision, r_precision};
+pub use rank_metric::{Cutoff, Range, RankMetric};
 pub use ranked::{Ranked, RankedItem};
 pub use ranks::RelevantRanks;
-pub use recall::recall_at_k;
-pub use reciprocal_rank::reciprocal_rank;
+pub use recall::{Recall, recall_at_k};
+pub use reciprocal_rank::{ReciprocalRank, reciprocal_rank};
 pub use relevance::{Relevance, SharedLabels};
 pub use report::{Evaluation, Metrics};
 pub use task::{Labels, Measured, Side, Task, evaluate_graded};
@@ -103,8 +107,8 @@ impl Default for EvalOptions {
 impl EvalOptions {
     /// Recall at each of `ks`, precision@1, MAP@R and R-precision, rows compared by the cosine.
     pub fn recall_at(ks: &[usize]) -> Self {
-        let mut measures: Vec<_> = ks.iter().map(|&k| Measure::Recall(k)).collect();
-        measures.extend([Measure::Precision(1), Measure::MapAtR, Measure::RPrecision]);
+        let mut measures: Vec<_> = ks.iter().map(|&k| Measure::at(&Recall, k)).collect();
+        measures.extend([Measure::at(&Precision, 1), Measure::of_all(&MapAtR), Measure::of_all(&RPrecision)]);
         Self { metric: Metric::Cosine, measures }
     }
 

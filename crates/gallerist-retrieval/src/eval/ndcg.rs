@@ -1,6 +1,7 @@
 //! Normalised discounted cumulative gain.
 
-use super::RelevantRanks;
+use super::rank_metric::{Cutoff, RankMetric};
+use super::ranks::RelevantRanks;
 
 /// What an item of grade g is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,4 +64,29 @@ pub fn ndcg_at(ranks: &RelevantRanks, gain: Gain, k: Option<usize>) -> f64 {
     let ideal: f64 = (1..).zip(grades).take(k).map(|(rank, grade)| discounted(rank, grade)).sum();
     let found = ranks.iter().zip(ranks.grades()).take(ranks.hits_within(k));
     found.map(|(rank, grade)| discounted(rank, grade)).sum::<f64>() / ideal
+}
+
+/// `ndcg` and `ndcg_exp`, each also with `@K`: [`ndcg_at`] with this gain.
+#[derive(Clone, Copy, Debug)]
+pub struct Ndcg(pub Gain);
+
+impl RankMetric for Ndcg {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Gain::Linear => "ndcg",
+            Gain::Exponential => "ndcg_exp",
+        }
+    }
+
+    fn cutoff(&self) -> Cutoff {
+        Cutoff::Optional
+    }
+
+    fn value(&self, ranks: &RelevantRanks, k: Option<usize>) -> f64 {
+        ndcg_at(ranks, self.0, k)
+    }
+
+    fn depth(&self, k: Option<usize>, _largest_class: usize) -> Option<usize> {
+        k
+    }
 }

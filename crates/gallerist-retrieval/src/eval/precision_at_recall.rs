@@ -1,6 +1,7 @@
 //! Precision at a level of recall.
 
-use super::RelevantRanks;
+use super::rank_metric::{Cutoff, Range, RankMetric};
+use super::ranks::RelevantRanks;
 
 /// The interpolated precision at a recall of `percent` per cent: the highest precision at any rank by
 /// which at least that share of the relevant items has been found. Its means over the queries at
@@ -23,4 +24,26 @@ pub fn precision_at_recall(ranks: &RelevantRanks, percent: usize) -> f64 {
         .skip(wanted - 1)
         .map(|(hit, rank)| f64::from(hit) / f64::from(rank))
         .fold(0.0, f64::max)
+}
+
+/// `precision_at_recall@K`: [`precision_at_recall`] at a recall of K per cent.
+#[derive(Clone, Copy, Debug)]
+pub struct PrecisionAtRecall;
+
+impl RankMetric for PrecisionAtRecall {
+    fn name(&self) -> &'static str {
+        "precision_at_recall"
+    }
+
+    fn cutoff(&self) -> Cutoff {
+        Cutoff::Always
+    }
+
+    fn value(&self, ranks: &RelevantRanks, k: Option<usize>) -> f64 {
+        precision_at_recall(ranks, k.unwrap_or(0))
+    }
+
+    fn range(&self) -> Range {
+        Range { option: "the recall of a metric, in per cent,", wanted: "from 1 to 100", values: 1..=100 }
+    }
 }

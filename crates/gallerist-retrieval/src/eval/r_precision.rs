@@ -1,6 +1,7 @@
 //! R-precision.
 
-use super::RelevantRanks;
+use super::rank_metric::RankMetric;
+use super::ranks::RelevantRanks;
 
 /// The share of the first R items that is relevant, R being the number of relevant items.
 ///
@@ -13,5 +14,23 @@ pub fn r_precision(ranks: &RelevantRanks) -> f64 {
     match ranks.relevant() {
         0 => 0.0,
         relevant => ranks.hits_within(relevant) as f64 / relevant as f64,
+    }
+}
+
+/// `r_precision`: [`r_precision`].
+#[derive(Clone, Copy, Debug)]
+pub struct RPrecision;
+
+impl RankMetric for RPrecision {
+    fn name(&self) -> &'static str {
+        "r_precision"
+    }
+
+    fn value(&self, ranks: &RelevantRanks, _k: Option<usize>) -> f64 {
+        r_precision(ranks)
+    }
+
+    fn depth(&self, _k: Option<usize>, largest_class: usize) -> Option<usize> {
+        Some(largest_class)
     }
 }

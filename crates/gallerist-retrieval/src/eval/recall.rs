@@ -1,6 +1,7 @@
 //! Recall@K as metric learning uses the word: a query is a hit or a miss.
 
-use super::RelevantRanks;
+use super::rank_metric::{Cutoff, RankMetric};
+use super::ranks::RelevantRanks;
 
 /// 1 when a relevant item is among the first `k`, else 0.
 ///
@@ -16,4 +17,30 @@ use super::RelevantRanks;
 /// ```
 pub fn recall_at_k(ranks: &RelevantRanks, k: usize) -> f64 {
     f64::from(ranks.first().is_some_and(|first| first as usize <= k))
+}
+
+/// `recall@K`: [`recall_at_k`].
+#[derive(Clone, Copy, Debug)]
+pub struct Recall;
+
+impl RankMetric for Recall {
+    fn name(&self) -> &'static str {
+        "recall"
+    }
+
+    fn cutoff(&self) -> Cutoff {
+        Cutoff::Always
+    }
+
+    fn value(&self, ranks: &RelevantRanks, k: Option<usize>) -> f64 {
+        recall_at_k(ranks, k.unwrap_or(0))
+    }
+
+    fn counts_queries_without_match(&self) -> bool {
+        true
+    }
+
+    fn depth(&self, k: Option<usize>, _largest_class: usize) -> Option<usize> {
+        k
+    }
 }

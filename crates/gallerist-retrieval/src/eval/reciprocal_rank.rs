@@ -1,6 +1,7 @@
 //! The reciprocal rank, whose mean is the MRR.
 
-use super::RelevantRanks;
+use super::rank_metric::RankMetric;
+use super::ranks::RelevantRanks;
 
 /// 1 / rank of the first relevant item, or 0 where there is none.
 ///
@@ -10,4 +11,22 @@ use super::RelevantRanks;
 /// ```
 pub fn reciprocal_rank(ranks: &RelevantRanks) -> f64 {
     ranks.first().map_or(0.0, |first| 1.0 / f64::from(first))
+}
+
+/// `mrr`: [`reciprocal_rank`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReciprocalRank;
+
+impl RankMetric for ReciprocalRank {
+    fn name(&self) -> &'static str {
+        "mrr"
+    }
+
+    fn value(&self, ranks: &RelevantRanks, _k: Option<usize>) -> f64 {
+        reciprocal_rank(ranks)
+    }
+
+    fn counts_queries_without_match(&self) -> bool {
+        true
+    }
 }

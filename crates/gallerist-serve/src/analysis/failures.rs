@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use gallerist_retrieval::eval::{EvalOptions, Measure, Measured, Plan, Relevance, SharedLabels, Side, Task};
+use gallerist_retrieval::eval::{
+    AveragePrecision, EvalOptions, Measure, Measured, Plan, ReciprocalRank, Relevance, SharedLabels, Side,
+    Task,
+};
 use gallerist_retrieval::labels::{are_sets, encode_both, encode_sets};
 use gallerist_retrieval::search::{Metric, SearchOptions, search};
 
@@ -73,8 +76,9 @@ impl Quality {
         let shown =
             trial.rules.protocol.map_or_else(EvalOptions::default, |protocol| Plan::of(protocol).options);
         // These two are for the list of failures.
-        let mut measures = vec![Measure::Map, Measure::ReciprocalRank];
-        measures.extend(shown.measures.iter().filter(|measure| **measure != Measure::Map));
+        let precision = Measure::of_all(&AveragePrecision);
+        let mut measures = vec![precision, Measure::of_all(&ReciprocalRank)];
+        measures.extend(shown.measures.iter().filter(|measure| **measure != precision));
         // Of rows of length 1 the inner product is the cosine, to the last bit that of `gallerist evaluate`.
         let metric = match gallery.metric {
             Metric::Cosine => Metric::InnerProduct,

@@ -1,7 +1,7 @@
 //! Curves over ranks: CMC, precision against recall.
 
 use gallerist_report::figure::{self, Cmc, Figure, PrecisionRecall};
-use gallerist_retrieval::eval::{Evaluation, Measure};
+use gallerist_retrieval::eval::{self, Evaluation, Measure};
 use gallerist_train::Result;
 
 use super::{Source, joined};
@@ -15,7 +15,7 @@ const STEP: usize = 2;
 ///
 /// When there are no labels, too few rows, or no ranks.
 pub fn cmc(sources: &[Source], ranks: usize) -> Result<Figure> {
-    let measures: Vec<Measure> = (1..=ranks).map(Measure::Cmc).collect();
+    let measures: Vec<Measure> = (1..=ranks).map(|k| Measure::at(&eval::Cmc, k)).collect();
     let mut notes = Vec::new();
     let mut runs = Vec::new();
     for source in sources {
@@ -37,7 +37,8 @@ pub fn cmc(sources: &[Source], ranks: usize) -> Result<Figure> {
 /// When there are no labels, or too few rows.
 pub fn pr(sources: &[Source]) -> Result<Figure> {
     let levels: Vec<usize> = (STEP..=100).step_by(STEP).collect();
-    let measures: Vec<Measure> = levels.iter().copied().map(Measure::PrecisionAtRecall).collect();
+    let measures: Vec<Measure> =
+        levels.iter().copied().map(|percent| Measure::at(&eval::PrecisionAtRecall, percent)).collect();
     let mut notes = Vec::new();
     let mut runs = Vec::new();
     for source in sources {
