@@ -10,6 +10,15 @@ use crate::product::Panels;
 use crate::{Error, MatrixView, Result};
 
 /// How two rows are compared.
+///
+/// The list is closed. The fast kernels of exact search multiply rows, and every part that uses their
+/// products depends on the relation of product and distance: the error bounds of compact rows, the
+/// graph's closeness, re-ranking, the ties of an evaluation. A new metric that is an inner product with
+/// a bias per row is a variant here with an arm in the functions of this file and of the parts that
+/// match on it, and an entry in the table of words. Another distance can be used without
+/// a change of this crate in two ways: by a transformation of the rows (a Mahalanobis distance is the Euclidean distance
+/// of rows times the square root of its matrix), or by an [`Index`](crate::index::Index) of its own, whose lists
+/// [`evaluate_index`](crate::eval::evaluate_index) measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -26,10 +35,48 @@ pub enum Metric {
     Euclidean,
 }
 
+/// What a metric is called.
+struct Words {
+    name: &'static str,
+    option: &'static str,
+    sentence: &'static str,
+    score: &'static str,
+    help: &'static str,
+}
+
 /// The longest squared length whose scores stay finite, sums along the way included.
 const MAX_SQUARED_LENGTH: f64 = 1e37;
 
 impl Metric {
+    /// All metrics, in the order in which options list them.
+    pub const ALL: [Self; 3] = [Self::Cosine, Self::Euclidean, Self::InnerProduct];
+
+    const fn words(self) -> Words {
+        match self {
+            Self::Cosine => Words {
+                name: "cosine",
+                option: "cosine",
+                sentence: "cosine",
+                score: "cosine",
+                help: "Cosine similarity: inner product of rows scaled to length 1",
+            },
+            Self::Euclidean => Words {
+                name: "euclidean",
+                option: "euclidean",
+                sentence: "Euclidean distance",
+                score: "distance",
+                help: "Euclidean distance of the unchanged rows",
+            },
+            Self::InnerProduct => Words {
+                name: "inner_product",
+                option: "inner-product",
+                sentence: "inner product",
+                score: "inner product",
+                help: "Inner product of the unchanged rows",
+            },
+        }
+    }
+
     /// Refuses what cannot be scored among `rows`, with the first such row named.
     pub(crate) fn check(self, matrix: MatrixView, rows: Range<usize>, what: &'static str) -> Result<()> {
         let first = rows
@@ -72,17 +119,28 @@ impl Metric {
     /// use gallerist_retrieval::search::Metric;
     /// assert_eq!(Metric::named(Metric::Euclidean.name()), Some(Metric::Euclidean));
     /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::InnerProduct => "inner_product",
-            Self::Cosine => "cosine",
-            Self::Euclidean => "euclidean",
-        }
+    pub const fn name(self) -> &'static str {
+        self.words().name
+    }
+
+    /// The name as the value of an option.
+    pub const fn option(self) -> &'static str {
+        self.words().option
+    }
+
+    /// The help of the value of an option.
+    pub const fn help(self) -> &'static str {
+        self.words().help
+    }
+
+    /// What a user calls a score: `cosine`, `distance`, `inner product`.
+    pub const fn score(self) -> &'static str {
+        self.words().score
     }
 
     /// The metric called `name`.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::InnerProduct, Self::Cosine, Self::Euclidean].into_iter().find(|metric| metric.name() == name)
+        Self::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
     /// Brings a row into the form that is multiplied.
@@ -113,11 +171,7 @@ impl Metric {
 /// The name in a sentence: `cosine`, `Euclidean distance`, `inner product`.
 impl std::fmt::Display for Metric {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::InnerProduct => "inner product",
-            Self::Cosine => "cosine",
-            Self::Euclidean => "Euclidean distance",
-        })
+        f.write_str(self.words().sentence)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod index;
 mod limits;
+mod named;
 pub(crate) mod plot;
 mod serve;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use crate::data::{DatasetLayout, LabelFrom, OpenOptions};
 use crate::device::DeviceChoice;
+use crate::retrieval::search::Metric;
 use crate::train::limits::{MAX_REPEATS, MAX_THREADS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -214,14 +216,14 @@ pub(crate) struct Evaluate {
     /// Rules and metrics of a benchmark: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist; none: no junk images, cameras ignored [default: from the run file, or the one named in both files]
     #[arg(long, value_name = "NAME", help_heading = MEASURED)]
     pub(crate) protocol: Option<String>,
-    /// Metrics: recall@K, precision@K, map@r, r_precision, map, map_trapezoid, mrr, ndcg, ndcg@K, ndcg_exp, ndcg_exp@K, cmc@K, precision_at_recall@K (K in percent) [default: those of the protocol, else recall@1,2,4,8, precision@1, map@r, r_precision]
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "recall_at", help_heading = MEASURED)]
+    #[arg(help = named::help_of_measures())]
     pub(crate) metrics: Vec<String>,
     /// Values of K for Recall@K; also computes precision@1, MAP@R and R-precision [default: 1,2,4,8]
     #[arg(long, value_name = "K", value_delimiter = ',', conflicts_with = "protocol", help_heading = MEASURED)]
     pub(crate) recall_at: Vec<usize>,
     /// Distance or similarity of two rows [default: from the run or the file, else cosine]
-    #[arg(long, value_enum, help_heading = MEASURED)]
+    #[arg(long, value_name = "METRIC", value_parser = named::metrics(), help_heading = MEASURED)]
     pub(crate) metric: Option<Metric>,
     /// Skip images with the query's label from the query's own camera (as in person re-identification)
     #[arg(long, conflicts_with_all = ["protocol", "run"], help_heading = MEASURED)]
@@ -713,26 +715,6 @@ impl From<Combine> for gallerist_nn::Combine {
         match combine {
             Combine::ConcatThenNormalize => Self::ConcatThenNormalize,
             Combine::NormalizeThenConcat => Self::NormalizeThenConcat,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Metric {
-    /// Cosine similarity: inner product of rows scaled to length 1
-    Cosine,
-    /// Euclidean distance of the unchanged rows
-    Euclidean,
-    /// Inner product of the unchanged rows
-    InnerProduct,
-}
-
-impl From<Metric> for gallerist_retrieval::search::Metric {
-    fn from(metric: Metric) -> Self {
-        match metric {
-            Metric::Cosine => Self::Cosine,
-            Metric::Euclidean => Self::Euclidean,
-            Metric::InnerProduct => Self::InnerProduct,
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand, ValueEnum};
-use gallerist_retrieval::index::{HnswIndex, IndexKind, index_kinds};
-
+use crate::retrieval::index::{HnswIndex, IndexKind};
+use crate::retrieval::search::Metric;
 use crate::train::limits::{MAX_REPEATS, MAX_THREADS};
+use clap::{Args, Subcommand, ValueEnum};
 
-use super::Metric;
 use super::limits::count;
+use super::named::{kinds, metrics};
 
 /// Build, search and update an index.
 ///
@@ -50,7 +49,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "KIND", default_value = HnswIndex::KIND.name, value_parser = kinds())]
     pub(crate) kind: IndexKind,
     /// Distance or similarity of two rows [default: from the file, else cosine]
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "METRIC", value_parser = metrics())]
     pub(crate) metric: Option<Metric>,
     #[command(flatten)]
     pub(crate) graph: GraphArgs,
@@ -203,7 +202,7 @@ pub(crate) struct Push {
     #[arg(long, value_name = "KIND", default_value = HnswIndex::KIND.name, value_parser = kinds())]
     pub(crate) kind: IndexKind,
     /// New collections: distance or similarity of two rows [default: from the file, else cosine]
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "METRIC", value_parser = metrics())]
     pub(crate) metric: Option<Metric>,
     /// New collections, hnsw: links of an item per level, 2 to 2048
     #[arg(long, value_name = "M", default_value_t = 16)]
@@ -274,12 +273,6 @@ pub(crate) struct Common {
     /// Print JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// The kinds of index on this machine, by name.
-fn kinds() -> impl TypedValueParser<Value = IndexKind> {
-    PossibleValuesParser::new(index_kinds().map(|kind| PossibleValue::new(kind.name).help(kind.help)))
-        .map(|name| index_kinds().find(|kind| kind.name == name).expect("the parser admits only kinds"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]

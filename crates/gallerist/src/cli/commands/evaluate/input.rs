@@ -51,7 +51,7 @@ pub(super) fn read(args: &Evaluate) -> Result<Input, Failure> {
             require_cameras(args, &images, gallery)?;
             same_model((query, queries.model.clone()), (gallery, images.model.clone()), args.force)?;
             // The cosine compares rows of any length; and who says how rows are compared knows what a file does not say.
-            let by_cosine = args.metric.is_some_and(|metric| Metric::from(metric) == Metric::Cosine);
+            let by_cosine = args.metric.is_some_and(|metric| metric == Metric::Cosine);
             let silent = args.metric.is_some() && (queries.metric.is_none() || images.metric.is_none());
             if !by_cosine && !silent {
                 same_metric((query, queries.metric), (gallery, images.metric), args.force)?;

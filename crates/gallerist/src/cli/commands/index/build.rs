@@ -59,12 +59,9 @@ pub(super) fn add(args: Add) -> Outcome {
 }
 
 /// The metric asked for, else the one that the files declare, else the cosine.
-pub(in crate::cli::commands) fn metric_of(
-    asked: Option<crate::cli::args::Metric>,
-    sets: &[EmbeddingSet],
-) -> Metric {
+pub(in crate::cli::commands) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric {
     let declared = sets.iter().find_map(|set| set.metric).unwrap_or_default();
-    let metric = asked.map_or(declared, Metric::from);
+    let metric = asked.unwrap_or(declared);
     if metric != declared {
         printer::note(&format!("rows are compared by {metric}, and their file declares {declared}"));
     }

@@ -40,15 +40,6 @@ pub(super) fn open(path: &Path, mapped: bool) -> Result<Box<dyn Index>, Failure>
     Ok(open_index(path, mapped)?)
 }
 
-/// What a user calls the scores of a metric.
-fn name_of(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Cosine => "cosine",
-        Metric::Euclidean => "distance",
-        Metric::InnerProduct => "inner product",
-    }
-}
-
 impl FilterArgs {
     fn filter(&self) -> ItemFilter {
         let mut filter = ItemFilter::default();
@@ -175,7 +166,7 @@ fn info_of_collection(args: &Info) -> Outcome {
     print_facts(&[
         ("kept in", info.place.to_owned()),
         ("kind", info.kind.name.to_owned()),
-        ("compared by", name_of(info.metric).to_owned()),
+        ("compared by", info.metric.score().to_owned()),
         ("items", grouped(info.count)),
         ("not indexed yet", grouped(collection.to_index)),
         ("dimensions", info.dimensions.to_string()),
@@ -212,7 +203,7 @@ fn info(args: Info) -> Outcome {
         .collect();
     let mut facts = vec![
         ("kind", summary.kind.to_owned()),
-        ("compared by", name_of(summary.metric).to_owned()),
+        ("compared by", summary.metric.score().to_owned()),
         ("items", grouped(summary.items)),
         ("dimensions", summary.dimensions.to_string()),
     ];

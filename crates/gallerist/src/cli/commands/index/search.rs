@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::super::remote::{self, is_remote};
 use super::super::{Failure, Outcome, set_threads, working};
-use super::{name_of, open};
+use super::open;
 use crate::cli::args::index::Search;
 use crate::cli::printer::{self, Table, shown};
 
@@ -87,7 +87,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
     if args.common.json {
         printer::json(&listed)?;
     } else {
-        printer::out(&tables(&listed, name_of(info.metric)))?;
+        printer::out(&tables(&listed, info.metric.score()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
