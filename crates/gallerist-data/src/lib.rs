@@ -70,13 +70,14 @@ pub use crate::sampler::{
 };
 pub use crate::size::Size;
 pub use crate::source::{
-    BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord, ImageSet, ImageSource,
-    LabelFrom, OneShotRun, OneShotRuns, OpenOptions,
+    AddressedSource, BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord,
+    ImageSet, ImageSource, LabelFrom, OneShotRun, OneShotRuns, OpenOptions, register_source,
 };
 pub use crate::store::ImageStore;
 pub use crate::transform::{
-    AugmentConfig, Border, CropConfig, EraseConfig, EraseFill, Fit, ImageConfig, JitterConfig, Transform,
-    TrimConfig, View,
+    AugmentConfig, Augmentation, AugmentationConfig, AugmentationStage, Border, CropConfig, EraseConfig,
+    EraseFill, Fit, ImageConfig, JitterConfig, Planes, Preparation, PreparationConfig, Transform, TrimConfig,
+    View,
 };
 pub use gallerist_util::random::Random;
 pub use gallerist_util::registry::{Named, Part};

@@ -49,6 +49,23 @@ impl Random {
         Random(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
 
+    /// An independent generator of the same key, for something that may or may not be drawn: number `stream` of
+    /// ChaCha's streams, from its start. The generator itself is stream 0.
+    ///
+    /// ```
+    /// use gallerist_util::random::Random;
+    ///
+    /// let random = Random::new(7, "augment", 3, 41);
+    /// assert_eq!(random.stream(1).unit(), random.stream(1).unit());
+    /// assert_ne!(random.stream(1).unit(), random.stream(2).unit());
+    /// ```
+    pub fn stream(&self, stream: u64) -> Random {
+        let mut other = self.0.clone();
+        other.set_stream(stream);
+        other.set_word_pos(0);
+        Random(other)
+    }
+
     /// A number in `[0, 1)`, one of 2^53, from one 64-bit word.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)

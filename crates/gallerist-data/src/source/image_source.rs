@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Folders, archives and manifests are sources; implement it for your own data, such as a database or images that
 /// a program makes. [`ImageSet::from_source`](crate::ImageSet::from_source) makes a set of it, which everything
 /// else works with: trainer, embedding, caches, evaluation, reports. With
-/// `register_source` a run file can name it: `train = ["cells://plate-7"]`.
+/// [`register_source`](crate::register_source) a run file can name it: `train = ["cells://plate-7"]`.
 ///
 /// # Example
 ///

@@ -5,6 +5,7 @@
 //! ImageSource::read -> ImageContent -> decode -> Image
 //! ```
 
+mod address;
 mod archive;
 mod bounding_box;
 mod content;
@@ -26,6 +27,7 @@ mod set;
 mod table;
 mod tree;
 
+pub use address::{AddressedSource, register_source};
 pub use bounding_box::BoundingBox;
 pub use content::ImageContent;
 pub use image_source::ImageSource;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::address;
 use super::files::FileSource;
 use super::image_source::ImageSource;
 use super::labels::{self, LabelFrom, LabelSets};
@@ -35,7 +36,7 @@ pub struct OpenOptions {
 }
 
 impl ImageSet {
-    /// Opens one source.
+    /// Opens one source: a path, or the [address](crate::AddressedSource) of a registered source.
     ///
     /// # Errors
     ///
@@ -76,7 +77,10 @@ impl ImageSet {
     pub fn open_with(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<ImageSet, Error> {
         assert!(!paths.is_empty(), "no path to open an image set from");
         let open = |path: &Path| -> Result<Box<dyn ImageSource>, Error> {
-            Ok(Box::new(FileSource::open(path, options.layout)?))
+            match address::open(path) {
+                Some(source) => source,
+                None => Ok(Box::new(FileSource::open(path, options.layout)?)),
+            }
         };
         Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?.into_set(options)
     }

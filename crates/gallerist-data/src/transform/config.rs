@@ -1,8 +1,16 @@
-//! What a run file says of images and their random changes.
+//! `[image]` and `[augment]` of a run file.
 
 use serde::{Deserialize, Serialize};
 
-use super::{CropConfig, EraseConfig, JitterConfig, TrimConfig};
+use super::augmentation::Augmentation;
+use super::border::Border;
+use super::check::{in_order, require, shown};
+use super::crop::CropConfig;
+use super::erase::EraseConfig;
+use super::jitter::JitterConfig;
+use super::preparation::Preparation;
+use super::steps::{AugmentationConfig, PreparationConfig};
+use super::trim::TrimConfig;
 use crate::error::Error;
 use crate::size::Size;
 
@@ -75,6 +83,10 @@ pub struct ImageConfig {
     /// White borders cut off before anything else; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trim: Option<TrimConfig>,
+    /// Further steps before an image is fitted, in this order, in training and evaluation; default none. See
+    /// [`Preparation`](crate::Preparation).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prepare: Vec<PreparationConfig>,
 }
 
 fn three() -> usize {
@@ -113,6 +125,7 @@ impl ImageConfig {
             view: View::default(),
             flip_average: false,
             trim: None,
+            prepare: Vec::new(),
         }
     }
 
@@ -121,7 +134,16 @@ impl ImageConfig {
         self.stored_size.unwrap_or(self.size)
     }
 
+    /// All steps before an image is fitted.
+    pub(super) fn preparations(&self) -> impl Iterator<Item = &dyn Preparation> {
+        let trim = self.trim.iter().map(|step| step as &dyn Preparation);
+        trim.chain(self.prepare.iter().map(|step| &**step))
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
+        for step in self.preparations() {
+            step.check()?;
+        }
         let sides_ok = |s: Size| {
             let side = 1..=crate::decode::MAX_SIDE;
             side.contains(&s.height) && side.contains(&s.width)
@@ -148,23 +170,13 @@ impl ImageConfig {
     }
 }
 
-/// What lies beyond the edge of a warped image.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Border {
-    /// The nearest pixel of the edge.
-    Replicate,
-    /// One brightness, from 0 (black) to 1 (white), before inversion.
-    Value(f32),
-}
-
 /// Random changes of training images; the default changes nothing.
 ///
-/// Those of place are one affine map, sampled once: window of the stored image,
+/// The geometric changes are one affine map, sampled once: window of the stored image,
 /// then scale, shear, rotation, mirror image and shift about its centre. Where
-/// the map shrinks, several samples are averaged for a pixel. Colours follow,
-/// then erasing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// the map shrinks, several samples are averaged for a pixel. Changes of colours follow,
+/// then normalisation, then erasing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AugmentConfig {
     /// Rotation uniform in plus or minus this; default 0, at most 180.
@@ -188,9 +200,13 @@ pub struct AugmentConfig {
     /// Random brightness, contrast, saturation and hue; default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<JitterConfig>,
-    /// A random rectangle wiped out; default none.
+    /// A random rectangle erased; default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub erase: Option<EraseConfig>,
+    /// Further random changes, in this order, each after those above of the same
+    /// [stage](crate::AugmentationStage); default none. See [`Augmentation`](crate::Augmentation).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<AugmentationConfig>,
 }
 
 impl Default for AugmentConfig {
@@ -205,11 +221,19 @@ impl Default for AugmentConfig {
             border: None,
             jitter: None,
             erase: None,
+            steps: Vec::new(),
         }
     }
 }
 
 impl AugmentConfig {
+    /// All changes after the warp: jitter and erasing, then the further steps.
+    pub(super) fn augmentations(&self) -> impl Iterator<Item = &dyn Augmentation> {
+        let jitter = self.jitter.iter().map(|step| step as &dyn Augmentation);
+        let erase = self.erase.iter().map(|step| step as &dyn Augmentation);
+        jitter.chain(erase).chain(self.steps.iter().map(|step| &**step))
+    }
+
     pub(super) fn check(&self, image: &ImageConfig) -> Result<(), Error> {
         let within = |v: f32, high: f32| (0.0..=high).contains(&v);
         let r = self.rotation_degrees;
@@ -223,26 +247,9 @@ impl AugmentConfig {
         if let Some(Border::Value(v)) = self.border {
             require(within(v, 1.0), "border", "between 0 (black) and 1 (white)", v)?;
         }
-        self.jitter.as_ref().map_or(Ok(()), JitterConfig::check)?;
-        self.erase.as_ref().map_or(Ok(()), EraseConfig::check)?;
-        self.crop.check(image)
+        for step in self.augmentations() {
+            step.check()?;
+        }
+        self.crop.check(image.stored(), image.size)
     }
-}
-
-/// Whether two values are in order and within limits.
-pub(super) fn in_order([low, high]: [f32; 2], least: f32, most: f32) -> bool {
-    least <= low && low <= high && high <= most
-}
-
-pub(super) fn shown([low, high]: [f32; 2]) -> String {
-    format!("[{low}, {high}]")
-}
-
-pub(super) fn require(
-    ok: bool,
-    field: &'static str,
-    wanted: &'static str,
-    found: impl ToString,
-) -> Result<(), Error> {
-    if ok { Ok(()) } else { Err(Error::Config { field, wanted, found: found.to_string() }) }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ImageConfig, in_order, require, shown};
+use super::check::{in_order, require, shown};
 use crate::error::Error;
 use crate::size::Size;
 use gallerist_util::random::Random;
@@ -62,16 +62,14 @@ fn three_quarters() -> [f32; 2] {
 }
 
 impl CropConfig {
-    pub(super) fn check(&self, image: &ImageConfig) -> Result<(), Error> {
+    pub(super) fn check(&self, stored: Size, size: Size) -> Result<(), Error> {
         match *self {
             CropConfig::None => Ok(()),
             CropConfig::Window => {
-                let (stored, size) = (image.stored(), image.size);
                 let fits = stored.height >= size.height && stored.width >= size.width;
                 require(fits, "stored_size", "at least `size` for a window", stored)
             }
             CropConfig::Padded { padding } => {
-                let (stored, size) = (image.stored(), image.size);
                 let reach = 2 * padding.min(crate::decode::MAX_SIDE);
                 let fits = stored.height + reach >= size.height && stored.width + reach >= size.width;
                 require(

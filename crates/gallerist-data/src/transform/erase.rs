@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{in_order, require, shown};
+use super::augmentation::{Augmentation, AugmentationStage, Planes};
+use super::check::{in_order, require, shown};
 use crate::error::Error;
 use crate::size::Size;
 use gallerist_util::random::Random;
+use gallerist_util::registry::Named;
 
-/// A rectangle of the training image wiped out, as torchvision's `RandomErasing` after normalisation.
+/// A rectangle of the training image is erased, as torchvision's `RandomErasing` after normalisation.
 ///
 /// Its area is uniform in `scale` times the image's, the logarithm of its height over its width
 /// uniform in the logarithms of `ratio`, its place uniform; a rectangle that is not smaller than the
@@ -44,8 +46,16 @@ impl Default for EraseConfig {
     }
 }
 
-impl EraseConfig {
-    pub(super) fn check(&self) -> Result<(), Error> {
+impl Named for EraseConfig {
+    const NAME: &'static str = "erase";
+}
+
+impl Augmentation for EraseConfig {
+    fn stage(&self) -> AugmentationStage {
+        AugmentationStage::Normalized
+    }
+
+    fn check(&self) -> Result<(), Error> {
         let p = self.probability;
         require((0.0..=1.0).contains(&p), "erase.probability", "a probability", p)?;
         let wanted = "two values in order, from 0 to 1";
@@ -58,15 +68,16 @@ impl EraseConfig {
         }
     }
 
-    pub(super) fn apply(&self, tensor: &mut [f32], size: Size, random: &mut Random) {
+    fn apply(&self, image: &mut Planes<'_>, random: &mut Random) {
+        let size = image.size();
         if !random.chance(self.probability.into()) {
             return;
         }
-        let Some((left, top, wiped)) = self.draw(size, random) else { return };
-        for plane in tensor.chunks_exact_mut(size.area()) {
-            for y in top..top + wiped.height {
+        let Some((left, top, erased)) = self.draw(size, random) else { return };
+        for plane in image.planes() {
+            for y in top..top + erased.height {
                 let start = y * size.width + left;
-                for value in &mut plane[start..start + wiped.width] {
+                for value in &mut plane[start..start + erased.width] {
                     *value = match self.fill {
                         EraseFill::Mean => 0.0,
                         EraseFill::Value(v) => v,
@@ -76,7 +87,9 @@ impl EraseConfig {
             }
         }
     }
+}
 
+impl EraseConfig {
     fn draw(&self, size: Size, random: &mut Random) -> Option<(usize, usize, Size)> {
         let (low, high) = (f64::from(self.ratio[0]).ln(), f64::from(self.ratio[1]).ln());
         for _ in 0..10 {

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::augmentation::{Augmentation, Planes};
+use super::check::require;
 use crate::error::Error;
 use gallerist_util::random::Random;
+use gallerist_util::registry::Named;
 
 /// Random brightness, contrast, saturation and hue, in random order, as torchvision's `ColorJitter`.
 ///
@@ -25,8 +27,16 @@ pub struct JitterConfig {
     pub hue: f32,
 }
 
-impl JitterConfig {
-    pub(super) fn check(&self) -> Result<(), Error> {
+impl Named for JitterConfig {
+    const NAME: &'static str = "jitter";
+}
+
+impl Augmentation for JitterConfig {
+    fn apply(&self, image: &mut Planes<'_>, random: &mut Random) {
+        self.draw(random).apply(image);
+    }
+
+    fn check(&self) -> Result<(), Error> {
         for (field, v, most) in [
             ("jitter.brightness", self.brightness, 10.0),
             ("jitter.contrast", self.contrast, 10.0),
@@ -38,9 +48,11 @@ impl JitterConfig {
         }
         Ok(())
     }
+}
 
+impl JitterConfig {
     /// What happens to one image. Every number is drawn whether it is used or not.
-    pub(super) fn draw(&self, random: &mut Random) -> Jitter {
+    fn draw(&self, random: &mut Random) -> Jitter {
         let mut factor = |v: f32| random.between(f64::from(1.0 - v).max(0.0), f64::from(1.0 + v)) as f32;
         Jitter {
             brightness: factor(self.brightness),
@@ -53,7 +65,7 @@ impl JitterConfig {
 }
 
 /// A change of colours.
-pub(super) struct Jitter {
+struct Jitter {
     brightness: f32,
     contrast: f32,
     saturation: f32,
@@ -63,16 +75,11 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    /// Changes planes of values from 0 to 1: one, or red, green, blue (`bgr`: blue, green, red).
-    pub(super) fn apply(&self, planes: &mut [f32], channels: usize, bgr: bool) {
-        match channels {
-            1 => self.apply_to_grey(planes),
-            _ => {
-                let (first, rest) = planes.split_at_mut(planes.len() / 3);
-                let (green, third) = rest.split_at_mut(first.len());
-                let (red, blue) = if bgr { (third, first) } else { (first, third) };
-                self.apply_to_colours(red, green, blue);
-            }
+    /// Changes planes of values from 0 to 1.
+    fn apply(&self, image: &mut Planes<'_>) {
+        match image.rgb() {
+            None => self.apply_to_grey(image.values()),
+            Some([red, green, blue]) => self.apply_to_colours(red, green, blue),
         }
     }
 
@@ -151,6 +158,7 @@ fn turn([r, g, b]: [f32; 3], share: f32) -> [f32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::Size;
 
     /// Six colours as planes: a red, a green, a grey, a blue, a green of full saturation, white.
     const COLOURS: [f32; 18] = [
@@ -190,11 +198,12 @@ mod tests {
                 ],
             ),
         ];
+        let size = Size { height: 1, width: 6 };
         for (jitter, expected) in cases {
             let mut planes = COLOURS;
-            jitter.apply(&mut planes, 3, false);
+            jitter.apply(&mut Planes::new(&mut planes, size, false));
             let mut reversed: Vec<f32> = COLOURS.chunks(6).rev().flatten().copied().collect();
-            jitter.apply(&mut reversed, 3, true);
+            jitter.apply(&mut Planes::new(&mut reversed, size, true));
             for (i, (found, expected)) in planes.iter().zip(expected).enumerate() {
                 assert!((found - expected).abs() < 2e-6, "{i}: {found}, not {expected}");
                 assert_eq!(*found, reversed[(2 - i / 6) * 6 + i % 6]);
@@ -203,7 +212,7 @@ mod tests {
         let mut grey = [0.1, 0.5, 0.9, 0.6];
         let jitter =
             Jitter { brightness: 1.4, contrast: 0.5, saturation: 9.0, hue: 0.4, order: vec![3, 0, 2, 1] };
-        jitter.apply(&mut grey, 1, false);
+        jitter.apply(&mut Planes::new(&mut grey, Size { height: 1, width: 4 }, false));
         for (found, expected) in grey.iter().zip([0.405, 0.685, 0.835, 0.755]) {
             assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
         }

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::preparation::Preparation;
 use crate::image::Image;
 use crate::size::Size;
+use gallerist_util::registry::Named;
 
 /// White borders cut off before an image is fitted, for pictures of products on white.
 ///
@@ -25,8 +27,12 @@ impl Default for TrimConfig {
     }
 }
 
-impl TrimConfig {
-    pub(super) fn apply(&self, image: Image) -> Image {
+impl Named for TrimConfig {
+    const NAME: &'static str = "trim";
+}
+
+impl Preparation for TrimConfig {
+    fn apply(&self, image: Image) -> Image {
         let (width, height, channels) = (image.width(), image.height(), image.channels());
         let dark = |pixel: &[u8]| pixel.iter().any(|&v| v < self.threshold);
         let row = |y: usize| &image.pixels()[y * width * channels..(y + 1) * width * channels];

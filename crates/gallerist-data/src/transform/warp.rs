@@ -2,21 +2,12 @@
 
 use std::cell::RefCell;
 
-use super::Border;
+use super::affine::AffineMap;
+use super::border::Border;
 use super::planes::separate;
 use crate::image::Image;
 use crate::size::Size;
 use gallerist_util::vectorized;
-
-/// Pixel (column, row) of the output looks at `x + dx . (column, row)`,
-/// `y + dy . (column, row)` of the stored image, where whole numbers are the
-/// centres of pixels.
-pub(super) struct Map {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) dx: [f64; 2],
-    pub(super) dy: [f64; 2],
-}
 
 thread_local! {
     /// Buffers kept between calls.
@@ -52,7 +43,7 @@ struct Sample {
 /// is blended with it, and the loop has no case distinctions.
 pub(super) fn warp(
     stored: &Image,
-    map: &Map,
+    map: &AffineMap,
     border: Border,
     size: Size,
     normal: &[(f32, f32)],
@@ -79,7 +70,7 @@ pub(super) fn warp(
 
 struct Task<'a> {
     stored: &'a Image,
-    map: &'a Map,
+    map: &'a AffineMap,
     border: Border,
     size: Size,
     normal: &'a [(f32, f32)],
@@ -93,7 +84,7 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(map: &Map) -> Grid {
+    fn new(map: &AffineMap) -> Grid {
         // A sample reaches one pixel to each side, so that samples up to 4/3 of a
         // pixel apart miss nothing that matters.
         let count = |step: f64| ((step * 0.75).ceil() as usize).clamp(1, 16);
@@ -296,7 +287,7 @@ mod tests {
             // Enlarged and reduced, mirrored, and partly beyond the image.
             let mut step = || random.between(0.1, 4.0) * if random.chance(0.5) { 1.0 } else { -1.0 };
             let (dx, dy) = ([step(), 0.0], [0.0, step()]);
-            let map = Map { x: random.between(-9.0, 40.0), y: random.between(-9.0, 40.0), dx, dy };
+            let map = AffineMap { x: random.between(-9.0, 40.0), y: random.between(-9.0, 40.0), dx, dy };
             let border = if random.chance(0.5) { Border::Replicate } else { Border::Value(0.3) };
             let normal = &[(0.02, -1.5), (0.01, 0.5), (1.0, 0.0)][..channels];
             let task = Task { stored: &stored, map: &map, border, size, normal, grid: Grid::new(&map) };

@@ -209,7 +209,7 @@ fn the_border_is_white_for_drawings_and_the_edge_for_photographs() {
         |out: &[f32], side: usize| [out[0], out[side - 1], out[side * (side - 1)], out[side * side - 1]];
     let black = Image::new(16, 16, 1, vec![0; 256]);
     let make = |config: &ImageConfig, border| {
-        Transform::training(config, &AugmentConfig { border, ..augment }).unwrap()
+        Transform::training(config, &AugmentConfig { border, ..augment.clone() }).unwrap()
     };
     let grey = ImageConfig::new(16, 1);
     assert_eq!(corners(&tensor(&make(&grey, None), &black, 0), 16), [1.0; 4]);
@@ -328,32 +328,32 @@ fn settings_out_of_range_are_refused_by_name() {
     };
     let augment = AugmentConfig::default();
     assert_eq!(
-        refused(&ImageConfig { channels: 2, ..image.clone() }, augment),
+        refused(&ImageConfig { channels: 2, ..image.clone() }, augment.clone()),
         "`channels` must be 1 or 3, not 2"
     );
     assert_eq!(
-        refused(&ImageConfig { std: vec![0.0], ..image.clone() }, augment),
+        refused(&ImageConfig { std: vec![0.0], ..image.clone() }, augment.clone()),
         "`std` must be above 0, not 0"
     );
     assert_eq!(
-        refused(&ImageConfig { mean: vec![0.0; 3], ..image.clone() }, augment),
+        refused(&ImageConfig { mean: vec![0.0; 3], ..image.clone() }, augment.clone()),
         "`mean` must be one value, or one per channel, not 3"
     );
     assert_eq!(
-        refused(&image, AugmentConfig { flip: 1.5, ..augment }),
+        refused(&image, AugmentConfig { flip: 1.5, ..augment.clone() }),
         "`flip` must be a probability, not 1.5"
     );
     assert_eq!(
-        refused(&image, AugmentConfig { shift: f32::NAN, ..augment }),
+        refused(&image, AugmentConfig { shift: f32::NAN, ..augment.clone() }),
         "`shift` must be between 0 and 1, not NaN"
     );
     assert_eq!(
-        refused(&image, AugmentConfig { scale: [1.2, 0.8], ..augment }),
+        refused(&image, AugmentConfig { scale: [1.2, 0.8], ..augment.clone() }),
         "`scale` must be two values in order, from 0.1 to 10, not [1.2, 0.8]"
     );
     let small = ImageConfig { stored_size: Some(Size::square(20)), ..image };
     assert_eq!(
-        refused(&small, AugmentConfig { crop: CropConfig::Window, ..augment }),
+        refused(&small, AugmentConfig { crop: CropConfig::Window, ..augment.clone() }),
         "`stored_size` must be at least `size` for a window, not 20 x 20"
     );
 }

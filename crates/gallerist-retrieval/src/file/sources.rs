@@ -27,7 +27,7 @@ impl Source {
     }
 
     /// The absolute path with symbolic links, `.` and `..` resolved, so that one folder has one
-    /// name however it is written. What does not exist is resolved as text.
+    /// name however it is written. What does not exist is resolved as text; an address `scheme://rest` stays.
     ///
     /// ```
     /// # use std::path::Path;
@@ -39,6 +39,9 @@ impl Source {
     /// assert_eq!(Source::name_of(&detour), Source::name_of(&photos));
     /// ```
     pub fn name_of(path: &Path) -> String {
+        if let Some(address) = path.to_str().filter(|text| gallerist_util::text::address(text).is_some()) {
+            return address.to_owned();
+        }
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let resolved = path.canonicalize().unwrap_or_else(|_| {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
