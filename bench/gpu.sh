@@ -1,11 +1,11 @@
 #!/bin/sh
-# Everything that is to be known of a GPU, by one command; see bench/gpu/README.md.
+# Correctness and speed on a GPU; see bench/gpu/README.md.
 #
-#     bench/gpu.sh                        on a machine with a GPU of NVIDIA
-#     bench/gpu.sh --device wgpu          through Vulkan, Metal or Direct3D
-#     bench/gpu.sh --device cpu --small   in small, to try the scripts
+#     bench/gpu.sh                        NVIDIA GPUs
+#     bench/gpu.sh --device wgpu          GPUs with Vulkan, Metal or Direct3D
+#     bench/gpu.sh --device cpu --small   small sizes on the CPU, to try the scripts
 #
-# GALLERIST and GPU_CHECK name the programs where they were built elsewhere; else they are built here first.
+# If the programs were built elsewhere, GALLERIST and GPU_CHECK are their paths; otherwise they are built first.
 set -eu
 cd "$(dirname "$0")/.."
 feature=cuda

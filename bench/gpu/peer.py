@@ -1,7 +1,7 @@
 """Training steps of a network in PyTorch, for run.py: NETWORK SHAPE PRECISION STEPS DEVICE.
 
-Mean square of the embeddings, SGD with momentum, as examples/gpu_check.rs. TF32 products are allowed on CUDA; bf16 is
-autocast. Each step is waited for. Layouts: as it comes, and channels last.
+Loss: mean square of the embeddings; SGD with momentum, as in examples/gpu_check.rs. TF32 products are allowed on CUDA; bf16
+uses autocast. The device is synchronized after each step. Layouts: NCHW and channels last.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Checks and times a device; started by bench/gpu.sh, described in bench/gpu/README.md.
 
-Needs Python alone. PyTorch, where it is installed, is timed beside it; Pillow makes the pictures of the whole run.
+Needs Python only. PyTorch, if installed, is timed in the same run; Pillow creates the images of the complete run.
 """
 
 import argparse
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Memory:
-    """Asks nvidia-smi for the memory in use while a block runs; None where there is none to ask."""
+    """Peak memory reported by nvidia-smi while a block runs; None if nvidia-smi is not available."""
 
     def __enter__(self):
         self.peak, self.before, self.ended = None, None, threading.Event()
@@ -281,14 +281,14 @@ def main():
     if shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
         report.say("\n" + subprocess.run(query, capture_output=True, text=True).stdout.strip())
-    report.say("\n“Off” is the difference from the processor: the largest over the largest value for losses, length over length for networks.")
+    report.say("\n“Off” is the difference from the CPU: for losses the largest difference over the largest value, for networks the norm of the difference over the norm.")
     report.say("In brackets: what it may be (README.md); – where any bound would say nothing.")
 
     # Products of the tensor code may be rounded to TF32, 2^-11.
     limit = 3e-2 if args.device.startswith("cuda") else 1e-3
-    section(report, "Losses against the processor", lambda: check_losses(report, check, limit))
-    section(report, "Networks against the processor", lambda: check_networks(report, check, "networks"))
-    section(report, "Mixed precision against the processor's f32", lambda: check_networks(report, check, "precision"))
+    section(report, "Losses compared with the CPU", lambda: check_losses(report, check, limit))
+    section(report, "Networks compared with the CPU", lambda: check_networks(report, check, "networks"))
+    section(report, "Mixed precision compared with f32 on the CPU", lambda: check_networks(report, check, "precision"))
 
     steps = args.steps or (4 if args.small else 30)
     inception = {"kind": "bn_inception", "dimensions": 128, "heads": ["L", "M", "H"]}

@@ -1,10 +1,10 @@
-"""Images per second from JPEG files to normalised batches, ours beside torchvision's, alternating in one run.
+"""Images per second from JPEG files to normalised batches, compared with torchvision, alternating in one run.
 
     python bench/images/run.py make --archive cub200_2010_224px.zip --folder /tmp/photographs
     python bench/images/run.py compare --folder /tmp/photographs --program target/release/examples/images_bench
 
-`make` needs Pillow, `compare` torch and torchvision; `--pillow-simd` names a Python that has Pillow-SIMD in Pillow's
-place, torch and torchvision. See docs/benchmarks/images.md.
+`make` needs Pillow, `compare` torch and torchvision; `--pillow-simd` is a Python interpreter with Pillow-SIMD instead of
+Pillow, torch and torchvision. See docs/benchmarks/images.md.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def processor_seconds(pids):
 
 
 def one_pass(loader):
-    """Seconds, and processor seconds of this process and the workers, for a pass over all batches."""
+    """Wall time, and CPU time of this process and the workers, for a pass over all batches."""
     start = time.perf_counter()
     batches = iter(loader)
     pids = [os.getpid(), *(worker.pid for worker in batches._workers)]
@@ -126,7 +126,7 @@ def one_pass(loader):
 
 
 def ours(program, folder):
-    """The same of our program; its processor time includes opening the folder."""
+    """The same for Gallerist; its CPU time includes opening the folder."""
 
     def children():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -169,7 +169,7 @@ def compare(folder, program, pillow_simd, rounds):
             if number >= 0:
                 results[name].append(result)
             print(number, name, *(f"{count / v:.0f}" for v in result), file=sys.stderr, flush=True)
-    print("| | images/s | least to most | images/s of processor time |")
+    print("| | images/s | minimum to maximum | images/s of CPU time |")
     print("| --- | ---: | ---: | ---: |")
     for name, passes in results.items():
         rates = [count / seconds for seconds, _ in passes]

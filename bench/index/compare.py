@@ -1,4 +1,4 @@
-"""Recall against speed of approximate search, beside faiss, hnswlib and usearch: see docs/benchmarks/index.md."""
+"""Recall and speed of approximate search, compared with faiss, hnswlib and usearch: see docs/benchmarks/index.md."""
 
 import argparse
 import json

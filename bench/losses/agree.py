@@ -2,10 +2,10 @@
 
     python bench/losses/agree.py [--program target/release/gallerist] [--write docs/losses-agreement.md]
 
-Needs torch, pytorch-metric-learning, numpy and safetensors. Ours is `gallerist loss` on .npy files of f64 with
-`--gradient`; learnt parameters are written by `--save-parameters` and given to the peer. Figures are the largest over
-all batches: of the value relative to the peer's, of the gradient relative to its largest entry. `--write` puts the table
-between the marks of that file. Exit code 1 if a loss that should agree does not.
+Needs torch, pytorch-metric-learning, numpy and safetensors. Gallerist's side is `gallerist loss` on .npy files of
+f64 with `--gradient`; `--save-parameters` writes learned parameters, which are passed to the peer. The table has the largest
+difference over all batches: of the value relative to the peer's, of the gradient relative to its largest entry. `--write`
+replaces the table between the marks of that file. Exit code 1 if a loss that should agree does not.
 """
 
 import argparse
@@ -27,10 +27,10 @@ from safetensors.numpy import load_file
 
 import peers
 
-# Else MarginLoss, HistogramLoss and SmoothAPLoss round to f32 on their way.
+# Otherwise MarginLoss, HistogramLoss and SmoothAPLoss compute parts in f32.
 torch.set_default_dtype(torch.float64)
 
-# The distances of f64 embeddings are right to some 1e-12; cdist's product form loses some of it.
+# The distances of f64 embeddings are accurate to about 1e-12; the product form of cdist is less accurate.
 TOLERANCE = 1e-9
 
 # (classes, samples of each class, dimensions).

@@ -1,7 +1,6 @@
-"""The peers that the losses are timed and compared with.
+"""Other implementations of the losses, for timing and comparison.
 
-pytorch-metric-learning where it has the loss; else plain PyTorch, written the way one would write it: whole matrices, no
-loops where a matrix operation does.
+pytorch-metric-learning if it has the loss; otherwise plain PyTorch with whole matrices and without loops.
 """
 
 import torch
@@ -9,12 +8,12 @@ from pytorch_metric_learning import distances, losses, miners, reducers
 
 
 def euclidean(power=1):
-    """Distances of the embeddings as they are."""
+    """Distances of the unnormalised embeddings."""
     return distances.LpDistance(normalize_embeddings=False, p=2, power=power)
 
 
 def cosine():
-    """Inner products of the embeddings as they are."""
+    """Inner products of the unnormalised embeddings."""
     return distances.DotProductSimilarity(normalize_embeddings=False)
 
 
@@ -108,7 +107,7 @@ def with_miner(loss, miner):
 
 
 def timed_peers():
-    """name of the loss -> (what the peer is, the peer, parameters of ours)."""
+    """name of the loss -> (description of the peer, the peer, our parameters)."""
     pml = "pytorch-metric-learning"
     mean = MeanAll()
     multi_similarity = losses.MultiSimilarityLoss(distance=cosine())

@@ -1,9 +1,9 @@
-"""Times forward + backward of the losses beside their peers, alternating in one run.
+"""Times forward + backward of the losses, compared with other implementations, alternating in one run.
 
     python bench/losses/run.py [--threads 2] [--binary PATH] [--markdown FILE] [--only NAME] [--size N] [--rounds N]
 
-Needs torch, pytorch-metric-learning and numpy. Each round times a few repetitions of ours, then of the peer's; the
-figures are the medians and the least over all rounds. Other work on the machine hits both alike.
+Needs torch, pytorch-metric-learning and numpy. Each round times a few repetitions of Gallerist, then of the
+peer; the results are the medians and the minima over all rounds. Other load on the machine affects both.
 """
 
 import argparse
@@ -18,7 +18,7 @@ parser.add_argument("--binary", help="the benchmark as built; default: cargo ben
 parser.add_argument("--markdown", help="file to append the table to")
 parser.add_argument("--only")
 parser.add_argument("--size", type=int)
-parser.add_argument("--rounds", type=int, help="rounds, in place of the size's own number")
+parser.add_argument("--rounds", type=int, help="number of rounds [default: depends on the size]")
 arguments = parser.parse_args()
 os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
 
@@ -85,7 +85,7 @@ for (n, d), rounds, repeat in SIZES:
             print(name, what, f"{n}x{d}", *(f"{v:.2f}" if v else "-" for v in row[3:]), ratio, file=sys.stderr, flush=True)
 
 lines = [
-    "| loss | batch | ours, ms | peer | peer, ms | ratio of medians | ratio of minima |",
+    "| loss | batch | Gallerist, ms | compared with | its time, ms | ratio of medians | ratio of minima |",
     "| --- | --- | ---: | --- | ---: | ---: | ---: |",
 ]
 for name, what, size, median, least, peer_median, peer_least in rows:

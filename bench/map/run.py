@@ -1,11 +1,11 @@
-"""t-SNE beside openTSNE and scikit-learn: seconds, processor seconds, KL divergence, neighbours kept.
+"""t-SNE compared with openTSNE and scikit-learn: wall time, CPU time, KL divergence, preserved neighbours.
 
     pip install openTSNE scikit-learn safetensors numpy
     cargo build --release -p gallerist-map --example layout
     python bench/map/run.py target/release/examples/layout runs/omniglot/embeddings.safetensors
 
 Without a file of embeddings: 659 Gaussians of 20 rows in 64 dimensions. `--rows N` makes it N rows.
-All three begin at the principal components, at perplexity 30, on two threads. The KL divergence is
+All three start from the principal components, with perplexity 30, on two threads. The KL divergence is
 computed here for all of them, with exact Q and one P (openTSNE's, of exact neighbours).
 """
 
@@ -114,7 +114,7 @@ def main():
         before = processor_seconds()
         seconds, y = run()
         processor = processor_seconds() - before
-        print(f"{name:22} {seconds:7.1f} s, {processor:7.1f} s of processors  KL {divergence(p, y):.4f}  "
+        print(f"{name:22} {seconds:7.1f} s, {processor:7.1f} s of CPU time  KL {divergence(p, y):.4f}  "
               f"{KEPT} nearest kept {kept(near, y):.4f}", flush=True)
 
 

@@ -1,13 +1,13 @@
-"""Trains on Omniglot with PyTorch and with Gallerist, one after the other, and measures both alike.
+"""Trains on Omniglot with PyTorch and with Gallerist, one after the other, and evaluates both in the same way.
 
     python bench/omniglot/run.py --gallerist target/release/gallerist [--data ../shared/data] [--peer-steps 2000]
         [--ours train.steps=2000 --ours "train.steps=2000 train.precision=bf16"] [--threads 2]
 
 PyTorch's side is the plain recipe: RLL-Simpler (margin 0.4, T 10), four blocks of 64 channels, 64 dimensions,
 batches of 60 x 3, SGD 0.1 with momentum and cosine decay; rotation, scale, shear and shift on the batch's
-tensors. Images are decoded and shrunk to 56 x 56 before the clock starts. Ours is `configs/omniglot.toml` with the settings of each --ours; its
-clock is its own count of the training seconds, which includes decoding and validation. Both are evaluated on the
-evaluation characters, every image a query against the rest.
+tensors. Images are decoded and resized to 56 x 56 before the measurement. Gallerist's side is `configs/omniglot.toml` with the settings of
+each --ours; its training time is the one that it reports, which includes decoding and validation. Both are evaluated on the
+evaluation characters, every image a query against all others.
 
 Needs torch, numpy and Pillow.
 """

@@ -1,4 +1,4 @@
-"""Times exact search and evaluation beside faiss-cpu and PyTorch: see README.md."""
+"""Times exact search and evaluation, compared with faiss-cpu and PyTorch: see README.md."""
 
 import argparse
 import json
@@ -116,7 +116,7 @@ class Bench:
         if name in SEARCHES:
             title, query_shape, gallery_shape, k, goal = SEARCHES[name]
             queries = self.stored(query_shape, 0)
-            # Peers have no self-exclusion: their k includes the row itself, and so does ours.
+            # faiss and PyTorch cannot exclude the query itself: their k includes it, and so does ours.
             if gallery_shape is None:
                 gallery, mode = "-", ["self", queries]
                 # Useful work of a self-search: every pair once.
@@ -200,7 +200,7 @@ def main():
     parser.add_argument("--row", nargs="*", choices=ROWS, default=ROWS, help="only these rows")
     parser.add_argument("--data", type=Path, help="where the data are kept [default: a temporary folder]")
     parser.add_argument("--results", type=Path, help="add each record to this file, one JSON object a line")
-    parser.add_argument("--table", type=Path, help="print the table of such a file and do nothing else")
+    parser.add_argument("--table", type=Path, help="print the table of a file of results and exit")
     options = parser.parse_args()
     if options.table:
         return table([json.loads(line) for line in options.table.read_text().splitlines()])

@@ -50,7 +50,7 @@ def main():
     for gallery in args.gallery:
         port = free_port()
         address = f"127.0.0.1:{port}"
-        # Without the analysis after the start, which would run beside the searches.
+        # Without the background analysis, which would run during the searches.
         environment = {**os.environ, "GALLERIST_ANALYSIS": "0"}
         server = subprocess.Popen([os.path.join(examples, "serve"), gallery, "", str(port)], env=environment)
         try:

@@ -1,4 +1,4 @@
-"""Times training steps of whole networks beside PyTorch, in turn in one run; or forward passes alone.
+"""Times training steps of complete networks, compared with PyTorch, alternating in one run; or forward passes only.
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
         [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine] [--bf16]
@@ -8,13 +8,13 @@ Without a CASE all are run. Needs torch, torchvision, safetensors and numpy; --i
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
 weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
 momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps;
-the first round warms up. Printed are the median milliseconds of a step on the clock, the mean milliseconds of
-processor time of all threads, and the largest relative difference of the losses of the first three steps.
+the first round warms up. It prints the median wall time of a step in ms, the mean CPU
+time of all threads in ms, and the largest relative difference of the losses of the first three steps.
 
-With --memory each side takes --steps steps in a process of its own. Printed are the most megabytes that were resident,
-and how many of them were so before there was a network: Python and its libraries.
+With --memory each side takes --steps steps in a separate process. It prints the peak resident memory in MB, and the memory
+before the network is created: Python and its libraries.
 
-MobileNetV2 starts from the weights of --weights (MXNet's), as it is fine-tuned; without, from random ones.
+MobileNetV2 starts from --weights (MXNet's), as in fine-tuning; without --weights, from random weights.
 """
 
 import argparse

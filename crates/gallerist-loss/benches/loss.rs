@@ -1,4 +1,4 @@
-//! Times forward + backward of the losses: `cargo bench -p gallerist-learn --bench loss`.
+//! Times forward + backward of the losses: `cargo bench -p gallerist-loss --bench loss`.
 //!
 //! Without arguments: a table of the losses at (180, 512), (1,024, 512) and (8,192, 128), on the
 //! CPU path and on the general path. `--memory LOSS` runs one batch of (32,768, 128) and prints the

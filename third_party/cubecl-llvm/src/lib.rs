@@ -1,11 +1,12 @@
-//! Stands in for `cubecl-llvm` 0.11.3, by `[patch.crates-io]` of the workspace.
+//! Replaces `cubecl-llvm` 0.11.3, by `[patch.crates-io]` of the workspace.
 //!
-//! `cubecl-cuda` can turn its kernels into machine code by CUDA's own run-time compiler (NVRTC, the
-//! feature `cuda-cpp`) or by LLVM, and links both whichever is asked for. The real `cubecl-llvm`
-//! downloads a whole LLVM when it is built. We use NVRTC; here are the names that `cubecl-cuda`
-//! mentions, and a compiler that answers every request with an error.
+//! `cubecl-cuda` can compile its kernels with CUDA's run-time compiler (NVRTC, the feature
+//! `cuda-cpp`) or with LLVM, and always links both. The build script of the original `cubecl-llvm`
+//! downloads LLVM. We use NVRTC; this crate has the types that `cubecl-cuda` refers to, and a
+//! compiler that returns an error for every kernel.
 //!
-//! When CubeCL makes its LLVM backend optional, this folder and the patch can go.
+//! This crate and the patch can be removed when CubeCL makes its LLVM backend optional. Crates that depend on
+//! gallerist need the same patch: see docs/gpu.md.
 
 use core::fmt;
 
@@ -14,39 +15,39 @@ use cubecl_core::prelude::KernelDefinition;
 use cubecl_runtime::compiler::{CompilationError, Compiler};
 use cubecl_runtime::kernel::BufferIOAttr;
 
-/// What code would be made for.
+/// The target of the compiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LlvmTarget {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// A GPU of NVIDIA.
+    /// An NVIDIA GPU.
     Nvptx,
 }
 
-/// The compiler that is not here.
+/// The missing compiler.
 #[derive(Clone, Debug, Default)]
 pub struct PlironCompiler {
-    /// What code would be made for.
+    /// The target.
     pub target: LlvmTarget,
 }
 
 /// Its options.
 #[derive(Clone, Debug, Default)]
 pub struct PlironOptions {
-    /// A target of another GPU maker.
+    /// The architecture of other vendors' GPUs.
     pub arch: Option<()>,
-    /// The GPU's generation.
+    /// The compute capability of the GPU.
     pub sm_arch: Option<SmArch>,
-    /// The language version that the driver reads.
+    /// The PTX version that the driver supports.
     pub ptx_version: Option<nvptx::ptx_version::PtxVersion>,
-    /// Whether launch parameters are constants of the grid.
+    /// Whether launch parameters are grid constants.
     pub grid_constants: bool,
-    /// `cubecl-cuda` fills in the fields that it does not name.
+    /// `cubecl-cuda` fills the remaining fields with defaults.
     pub others: (),
 }
 
-/// A compiled kernel: none is ever made.
+/// A compiled kernel; never created.
 #[derive(Clone, Debug)]
 pub struct NvptxModule {
     /// The machine code.
@@ -61,12 +62,12 @@ pub struct NvptxModule {
     pub io: Vec<BufferIOAttr>,
 }
 
-/// What the compiler gives.
+/// The result of the compiler.
 #[derive(Clone, Debug)]
 pub enum PlironArtifact {
     /// Code in memory.
     Jit,
-    /// Code for a GPU of NVIDIA.
+    /// Code for an NVIDIA GPU.
     NvptxCode(NvptxModule),
 }
 
@@ -100,18 +101,18 @@ impl Compiler for PlironCompiler {
     }
 }
 
-/// GPUs of NVIDIA.
+/// NVIDIA GPUs.
 pub mod nvptx {
     /// Versions of PTX.
     pub mod ptx_version {
         use core::fmt;
 
-        /// A version of PTX, by the driver that reads it.
+        /// A version of PTX, identified by the driver version.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct PtxVersion(i32);
 
         impl PtxVersion {
-            /// The version of a driver.
+            /// The PTX version of a driver.
             pub fn for_driver(driver: i32) -> Option<Self> {
                 Some(Self(driver))
             }
@@ -125,20 +126,20 @@ pub mod nvptx {
     }
 }
 
-/// What the LLVM backend cannot do.
+/// Limits of the LLVM backend.
 pub mod shared {
-    /// Taking it from a device's properties.
+    /// Removes unsupported features from the properties of a device.
     pub mod lowered_features {
         use cubecl_core::ir::DeviceProperties;
 
-        /// The GPU whose properties are narrowed.
+        /// The kind of GPU.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum GpuTarget {
-            /// One of NVIDIA.
+            /// NVIDIA.
             Nvptx,
         }
 
-        /// Only asked for where kernels are compiled by LLVM: here never.
+        /// Does nothing: it is called only if kernels are compiled by LLVM.
         pub fn restrict_features(_: &mut DeviceProperties, _: GpuTarget) {}
     }
 }
