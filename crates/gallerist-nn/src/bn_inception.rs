@@ -17,12 +17,17 @@
 //! The names are those of the PyTorch weights in circulation (`bn_inception-….pth`); their convolutions have
 //! biases, which are folded into the running means when they are loaded.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::graph::{Builder, Kernel, Network, Node};
-use super::layers::{Activation, Pool};
-use super::{Setting, value};
-use crate::Result;
+use crate::graph::{Builder, Kernel, Network, Node};
+use crate::layers::{Activation, Pool};
+use gallerist_tensor::Result;
+
+use crate::embedder::{AnyEmbedder, Embedder};
+use crate::heads::Head;
+use crate::setting::{Setting, value};
+use crate::spec::NetworkSpec;
 
 /// Parameters of BN-Inception.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,8 +106,23 @@ const BLOCKS: [Block; 10] = [
     ("5b", 352, [192, 320], [192, 224, 224], Branch::Max(128)),
 ];
 
+impl Named for BnInceptionConfig {
+    const NAME: &'static str = "bn_inception";
+}
+
+impl NetworkSpec for BnInceptionConfig {
+    fn heads(&self) -> Vec<Head> {
+        let head = |of: &InceptionHead| Head { name: of.name(), ..Head::of_layer(self.dimensions, 1024) };
+        self.heads.iter().map(head).collect()
+    }
+
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder> {
+        Ok(self.describe(setting)?.boxed())
+    }
+}
+
 impl BnInceptionConfig {
-    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+    fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         let names: Vec<&str> = self.heads.iter().map(|head| head.name()).collect();
         let twice = names.iter().enumerate().any(|(i, name)| names[..i].contains(name));
         if names.is_empty() || twice {

@@ -3,13 +3,21 @@
 use std::path::PathBuf;
 
 use burn::tensor::Device;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::{
-    BnInceptionConfig, ConvBlocksConfig, GoogLeNetConfig, Head, InputShape, MobileNetV2Config, Network,
-    ResNetConfig, Setting, TwoConvConfig,
-};
-use crate::Result;
+use gallerist_tensor::{Error, Result};
+
+use crate::bn_inception::BnInceptionConfig;
+use crate::conv_blocks::ConvBlocksConfig;
+use crate::embedder::AnyEmbedder;
+use crate::googlenet::GoogLeNetConfig;
+use crate::heads::Head;
+use crate::mobilenet_v2::MobileNetV2Config;
+use crate::resnet::ResNetConfig;
+use crate::setting::{FreezeBatchNorm, InputShape, Setting};
+use crate::spec::NetworkSpec;
+use crate::two_conv::TwoConvConfig;
 
 /// `[network]` of a run file: the architecture, and what all of them have in common.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -53,123 +61,26 @@ impl HeadInit {
     }
 }
 
-/// The networks there are.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Architecture {
-    /// A stack of convolution blocks for small images.
-    ConvBlocks(ConvBlocksConfig),
-    /// Two convolutions and a linear layer, for embeddings that are drawn.
-    TwoConv(TwoConvConfig),
-    /// Residual networks of 18, 34 and 50 layers.
-    #[serde(rename = "resnet")]
-    ResNet(ResNetConfig),
-    /// GoogLeNet V2.
-    BnInception(BnInceptionConfig),
-    /// GoogLeNet V1 with batch norm.
-    #[serde(rename = "googlenet")]
-    GoogLeNet(GoogLeNetConfig),
-    /// MobileNetV2.
-    #[serde(rename = "mobilenet_v2")]
-    MobileNetV2(MobileNetV2Config),
+gallerist_util::kind! {
+    /// The kind of a network and its parameters: any configuration that implements [`NetworkSpec`].
+    pub struct Architecture(dyn NetworkSpec), tag = "kind", default = ConvBlocksConfig;
+    ConvBlocksConfig,
+    TwoConvConfig,
+    ResNetConfig,
+    BnInceptionConfig,
+    GoogLeNetConfig,
+    MobileNetV2Config,
 }
 
-impl Default for Architecture {
-    fn default() -> Self {
-        Architecture::ConvBlocks(ConvBlocksConfig::default())
+impl<C: NetworkSpec + Named> From<C> for NetworkConfig {
+    fn from(config: C) -> Self {
+        Architecture::from(config).into()
     }
 }
-
-/// What of batch norm stays as it is in training. Batch norms of new layers are never frozen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FreezeBatchNorm {
-    /// Nothing: batches are normalised by their own statistics.
-    #[default]
-    None,
-    /// The statistics: batches are normalised by the running ones, which stay. Scale and shift learn.
-    Statistics,
-    /// The statistics, the scale and the shift.
-    All,
-}
-
-impl FreezeBatchNorm {
-    fn is_none(&self) -> bool {
-        *self == FreezeBatchNorm::None
-    }
-}
-
-macro_rules! architectures {
-    ($($variant:ident($config:ty)),* $(,)?) => {
-        $(
-            impl From<$config> for Architecture {
-                fn from(config: $config) -> Self {
-                    Architecture::$variant(config)
-                }
-            }
-
-            impl From<$config> for NetworkConfig {
-                fn from(config: $config) -> Self {
-                    Architecture::from(config).into()
-                }
-            }
-        )*
-
-        impl Architecture {
-            fn describe(&self, setting: Setting<'_>) -> Result<Network> {
-                match self {
-                    $(Architecture::$variant(config) => config.describe(setting),)*
-                }
-            }
-        }
-    };
-}
-
-architectures!(
-    ConvBlocks(ConvBlocksConfig),
-    TwoConv(TwoConvConfig),
-    ResNet(ResNetConfig),
-    BnInception(BnInceptionConfig),
-    GoogLeNet(GoogLeNetConfig),
-    MobileNetV2(MobileNetV2Config),
-);
 
 impl From<Architecture> for NetworkConfig {
     fn from(architecture: Architecture) -> Self {
         NetworkConfig { architecture, ..Default::default() }
-    }
-}
-
-impl Architecture {
-    /// The network's embeddings, in the order in which [`Network::forward`] returns them.
-    pub fn heads(&self) -> Vec<Head> {
-        let head = |dimensions: usize, features: usize| {
-            vec![Head::only(if dimensions > 0 { dimensions } else { features })]
-        };
-        match self {
-            Architecture::ConvBlocks(config) => vec![Head::only(config.dimensions)],
-            Architecture::TwoConv(config) => vec![Head::only(config.dimensions)],
-            Architecture::ResNet(config) => head(config.dimensions, config.features()),
-            Architecture::GoogLeNet(config) => head(config.dimensions, 1024),
-            Architecture::MobileNetV2(config) => head(config.dimensions, 1280),
-            Architecture::BnInception(config) => config
-                .heads
-                .iter()
-                .map(|of| Head { name: of.name(), ..head(config.dimensions, 1024)[0] })
-                .collect(),
-        }
-    }
-
-    /// The name in the run file.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Architecture::ConvBlocks(_) => "conv_blocks",
-            Architecture::TwoConv(_) => "two_conv",
-            Architecture::ResNet(_) => "resnet",
-            Architecture::BnInception(_) => "bn_inception",
-            Architecture::GoogLeNet(_) => "googlenet",
-            Architecture::MobileNetV2(_) => "mobilenet_v2",
-        }
     }
 }
 
@@ -178,11 +89,11 @@ impl NetworkConfig {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Value`] where a number is not finite or out of its range.
+    /// [`Error::Value`] where a number is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
         match self.head_distance {
             Some(distance) => {
-                crate::Error::require("network.head_distance".into(), distance, distance > 0.0, "above 0")
+                Error::require("network.head_distance".into(), distance, distance > 0.0, "above 0")
             }
             None => Ok(()),
         }
@@ -194,9 +105,9 @@ impl NetworkConfig {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Value`] where the configuration does not fit the input.
-    pub fn init(&self, input: InputShape, seed: u64, device: &Device) -> Result<Network> {
-        self.architecture.describe(Setting { input, seed, device, freeze: self.freeze_batch_norm })
+    /// [`Error::Value`] where the configuration does not fit the input.
+    pub fn init(&self, input: InputShape, seed: u64, device: &Device) -> Result<AnyEmbedder> {
+        self.architecture.build(Setting { input, seed, device, freeze: self.freeze_batch_norm })
     }
 
     /// The name in the run file.
@@ -204,7 +115,7 @@ impl NetworkConfig {
         self.architecture.name()
     }
 
-    /// The network's embeddings, in the order in which [`Network::forward`] returns them.
+    /// The network's embeddings, in the order in which [`Embedder::forward`](crate::Embedder::forward) returns them.
     pub fn heads(&self) -> Vec<Head> {
         self.architecture.heads()
     }

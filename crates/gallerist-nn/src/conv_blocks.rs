@@ -5,12 +5,17 @@
 //! embedding. Four blocks of 64 channels on 28 x 28 images are the network that the few-shot
 //! literature uses on Omniglot (Vinyals et al. 2016).
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::graph::{Kernel, Network};
-use super::layers::{Activation, Pool};
-use super::{Setting, value};
-use crate::Result;
+use crate::graph::{Kernel, Network};
+use crate::layers::{Activation, Pool};
+use gallerist_tensor::Result;
+
+use crate::embedder::{AnyEmbedder, Embedder};
+use crate::heads::Head;
+use crate::setting::{Setting, value};
+use crate::spec::NetworkSpec;
 
 /// Parameters of the network of convolution blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +35,22 @@ impl Default for ConvBlocksConfig {
     }
 }
 
+impl Named for ConvBlocksConfig {
+    const NAME: &'static str = "conv_blocks";
+}
+
+impl NetworkSpec for ConvBlocksConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::only(self.dimensions)]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder> {
+        Ok(self.describe(setting)?.boxed())
+    }
+}
+
 impl ConvBlocksConfig {
-    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+    fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         if self.channels.is_empty() || self.channels.contains(&0) {
             return Err(value("channels", "one positive number per block", format!("{:?}", self.channels)));
         }

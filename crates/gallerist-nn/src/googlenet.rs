@@ -7,12 +7,17 @@
 //!
 //! torchvision's weights want pixels from -1 to 1: `image.mean` and `image.std` of 0.5.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::Setting;
-use super::graph::{Builder, Kernel, Network, Node};
-use super::layers::{Activation, Pool};
-use crate::Result;
+use crate::graph::{Builder, Kernel, Network, Node};
+use crate::layers::{Activation, Pool};
+use gallerist_tensor::Result;
+
+use crate::embedder::{AnyEmbedder, Embedder};
+use crate::heads::Head;
+use crate::setting::Setting;
+use crate::spec::NetworkSpec;
 
 /// Parameters of GoogLeNet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,8 +49,22 @@ const BLOCKS: [(&str, [usize; 6], usize); 9] = [
     ("inception5b", [384, 192, 384, 48, 128, 128], 0),
 ];
 
+impl Named for GoogLeNetConfig {
+    const NAME: &'static str = "googlenet";
+}
+
+impl NetworkSpec for GoogLeNetConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::of_layer(self.dimensions, 1024)]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder> {
+        Ok(self.describe(setting)?.boxed())
+    }
+}
+
 impl GoogLeNetConfig {
-    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+    fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         let (mut b, x) = setting.builder(self.batch_norm_momentum, 1e-3)?;
         let x = unit(&mut b, "conv1", x, 64, Kernel::new(7).stride(2));
         let x = b.max_pool(x, Pool::ceil(3, 2));

@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
 use gallerist_tensor::pairwise::l2_normalize;
+use gallerist_tensor::{Error, Result};
 use gallerist_util::text::nearest;
 
 /// One of the embeddings that a network gives.
@@ -20,6 +20,11 @@ impl Head {
     /// The head of a network that has one.
     pub fn only(dimensions: usize) -> Self {
         Head { name: "embedding", dimensions }
+    }
+
+    /// The only head, by a linear layer to `dimensions`; 0: the `features` before it as they are.
+    pub fn of_layer(dimensions: usize, features: usize) -> Self {
+        Head::only(if dimensions > 0 { dimensions } else { features })
     }
 }
 

@@ -11,7 +11,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_kernels::{ConvNorm, Statistics};
 use gallerist_util::random::Random;
 
-use super::FreezeBatchNorm;
+use crate::setting::FreezeBatchNorm;
 
 /// Draws initial weights; each parameter has a generator of its own, so that adding a layer
 /// changes no other layer's weights.

@@ -10,13 +10,18 @@
 //! | `torchvision` | ReLU6 | `features.3.conv.0.0` | 1, 3, 6, 13 | without its first convolution |
 //! | `mxnet` | ReLU | `linearbottleneck2.conv0` | 1, 3, 10, 13 | 32 to 32 channels |
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::Setting;
-use super::graph::{Builder, Kernel, Network, Node};
-use super::layers::Activation;
-use super::resnet::GlobalPool;
-use crate::Result;
+use crate::graph::{Builder, Kernel, Network, Node};
+use crate::layers::Activation;
+use crate::resnet::GlobalPool;
+use gallerist_tensor::Result;
+
+use crate::embedder::{AnyEmbedder, Embedder};
+use crate::heads::Head;
+use crate::setting::Setting;
+use crate::spec::NetworkSpec;
 
 /// Parameters of MobileNetV2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,8 +101,22 @@ impl Layout {
     }
 }
 
+impl Named for MobileNetV2Config {
+    const NAME: &'static str = "mobilenet_v2";
+}
+
+impl NetworkSpec for MobileNetV2Config {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::of_layer(self.dimensions, 1280)]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder> {
+        Ok(self.describe(setting)?.boxed())
+    }
+}
+
 impl MobileNetV2Config {
-    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+    fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         let layout = self.layout;
         let then = layout.activation();
         let (mut b, x) = setting.builder(self.batch_norm_momentum, 1e-5)?;

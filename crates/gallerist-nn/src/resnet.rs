@@ -9,12 +9,17 @@
 //! The soft ranking threshold paper puts on the 50 layers a global maximum pool, a linear layer to 1024 and
 //! one to 128: `depth = 50, pool = "max", hidden = 1024, dimensions = 128`, on images of 256 x 128.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::graph::{Builder, Kernel, Network, Node};
-use super::layers::{Activation, Pool};
-use super::{Setting, value};
-use crate::Result;
+use crate::graph::{Builder, Kernel, Network, Node};
+use crate::layers::{Activation, Pool};
+use gallerist_tensor::Result;
+
+use crate::embedder::{AnyEmbedder, Embedder};
+use crate::heads::Head;
+use crate::setting::{Setting, value};
+use crate::spec::NetworkSpec;
 
 /// Parameters of a residual network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +75,20 @@ impl Default for ResNetConfig {
     }
 }
 
+impl Named for ResNetConfig {
+    const NAME: &'static str = "resnet";
+}
+
+impl NetworkSpec for ResNetConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::of_layer(self.dimensions, self.features())]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder> {
+        Ok(self.describe(setting)?.boxed())
+    }
+}
+
 impl ResNetConfig {
     /// Blocks per group, and whether they are of three convolutions.
     fn plan(&self) -> Option<([usize; 4], bool)> {
@@ -86,7 +105,7 @@ impl ResNetConfig {
         if self.depth == 50 { 2048 } else { 512 }
     }
 
-    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+    fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         let Some((groups, bottleneck)) = self.plan() else {
             return Err(value("depth", "18, 34 or 50", self.depth.to_string()));
         };

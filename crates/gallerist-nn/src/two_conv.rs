@@ -4,12 +4,17 @@
 //! The paper gives no further sizes. Here each convolution is 5 x 5 with bias, padded to keep the size, and
 //! followed by ReLU and a 2 x 2 max pool of stride 2, with 32 and 64 channels.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::graph::{Kernel, Network};
-use super::layers::{Activation, Pool};
-use super::{Setting, value};
-use crate::Result;
+use crate::graph::{Kernel, Network};
+use crate::layers::{Activation, Pool};
+use gallerist_tensor::Result;
+
+use crate::embedder::{AnyEmbedder, Embedder};
+use crate::heads::Head;
+use crate::setting::{Setting, value};
+use crate::spec::NetworkSpec;
 
 /// Parameters of the network of two convolutions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,8 +32,22 @@ impl Default for TwoConvConfig {
     }
 }
 
+impl Named for TwoConvConfig {
+    const NAME: &'static str = "two_conv";
+}
+
+impl NetworkSpec for TwoConvConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::only(self.dimensions)]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder> {
+        Ok(self.describe(setting)?.boxed())
+    }
+}
+
 impl TwoConvConfig {
-    pub(super) fn describe(&self, setting: Setting<'_>) -> Result<Network> {
+    fn describe(&self, setting: Setting<'_>) -> Result<Network> {
         if self.channels.contains(&0) {
             return Err(value("channels", "two positive numbers", format!("{:?}", self.channels)));
         }

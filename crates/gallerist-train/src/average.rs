@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn::tensor::TensorData;
 
-use gallerist_nn::Network;
+use gallerist_nn::AnyEmbedder;
 use gallerist_tensor::params;
 
 /// Prefix, among a checkpoint's state, of the weights that are trained while the average embeds.
@@ -23,12 +23,12 @@ pub(super) struct Average {
 
 impl Average {
     /// Begins with the weights as they are.
-    pub(super) fn new(decay: f64, network: &Network) -> Self {
+    pub(super) fn new(decay: f64, network: &AnyEmbedder) -> Self {
         Average { decay, weights: params::collect(network) }
     }
 
     /// Takes in the weights after step `step`, counted from 1.
-    pub(super) fn update(&mut self, step: usize, network: &Network) {
+    pub(super) fn update(&mut self, step: usize, network: &AnyEmbedder) {
         let keep = self.decay.min((1.0 + step as f64) / (10.0 + step as f64)) as f32;
         for (name, now) in params::collect(network) {
             let average = self.weights.get_mut(&name).expect("the network keeps its parameters");
@@ -42,7 +42,7 @@ impl Average {
     }
 
     /// `network` with the average in the place of its weights.
-    pub(super) fn network(&self, network: &Network) -> Network {
+    pub(super) fn network(&self, network: &AnyEmbedder) -> AnyEmbedder {
         params::load(network.valid(), self.weights.clone()).0
     }
 

@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
-use gallerist_nn::Network;
+use gallerist_nn::AnyEmbedder;
 
 /// The outputs of a network, on its device and on the processor.
 pub(super) struct Crossing {
@@ -48,7 +48,7 @@ impl Crossing {
     pub(super) fn backward<M: Module>(
         self,
         value: Tensor<1>,
-        network: &Network,
+        network: &AnyEmbedder,
         objective: &M,
         scale: f64,
     ) -> (GradientsParams, GradientsParams) {
@@ -106,7 +106,7 @@ mod tests {
         let crossing = crossing(network.forward(images), &device);
         let [first, _, last] = crossing.outputs() else { panic!("three heads") };
         let value = l2_normalize(first.clone()).mul(l2_normalize(last.clone())).sum().reshape([1]);
-        let (of_network, of_none) = crossing.backward(value, &network, &Vec::<Network>::new(), scale);
+        let (of_network, of_none) = crossing.backward(value, &network, &Vec::<AnyEmbedder>::new(), scale);
         assert!(of_none.is_empty());
         let mut visitor = Collect(of_network, Vec::new());
         network.visit(&mut visitor);

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::log::Record;
+use crate::record::Record;
 use crate::{Error, Result};
 
 /// The file's name; TensorBoard looks for `tfevents`.
@@ -186,7 +186,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Step;
+    use crate::record::Step;
 
     fn step(step: usize) -> Record {
         Record::Step(Step { step, loss: 0.5, losses: vec![1.0, 2.0], ..Step::default() })

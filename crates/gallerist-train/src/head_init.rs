@@ -8,10 +8,10 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_data::{ImageSet, ImageStore, Random, Transform};
 
 use super::RunConfig;
-use super::phase::Watch;
 use crate::Result;
 use crate::model::Model;
-use gallerist_nn::{HeadInit, InputShape, Network};
+use crate::observer::Watch;
+use gallerist_nn::{AnyEmbedder, Embedder, HeadInit, InputShape, Network};
 
 /// Images whose features are looked at.
 const IMAGES: usize = 8192;
@@ -34,12 +34,12 @@ const ANALYSING: &str = "first head: discriminant analysis";
 /// [`Error::Interrupted`] when the run is to stop; [`Error::Value`] where a head is not linear or has more
 /// dimensions than there are images; errors of reading images.
 pub(super) fn begin(
-    network: Network,
+    network: AnyEmbedder,
     config: &RunConfig,
     input: InputShape,
     set: &ImageSet,
     watch: &mut Watch<'_>,
-) -> Result<Network> {
+) -> Result<AnyEmbedder> {
     let network_config = &config.network;
     let random = network_config.head_init == HeadInit::Random;
     if random && network_config.head_distance.is_none() {
@@ -48,7 +48,11 @@ pub(super) fn begin(
     let refused = |key: &str, wanted: &str, found: String| {
         gallerist_tensor::Error::Value { key: format!("network.{key}"), wanted: wanted.into(), found }.into()
     };
-    let Some(features) = network.valid().features() else {
+    let layers = network.downcast::<Network>().ok();
+    let Some((mut network, features)) = layers.and_then(|network| {
+        let features = network.valid().features()?;
+        Some((network, features))
+    }) else {
         return Err(match network_config.head_distance {
             Some(distance) if random => {
                 refused("head_distance", "absent for a network without linear heads", distance.to_string())
@@ -61,7 +65,7 @@ pub(super) fn begin(
     Random::new(config.train.seed, "head init", 0, 0).shuffle(&mut drawn);
     drawn.truncate(IMAGES);
     let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
-    let model = Model::new(config.clone(), input, features).normalized(false);
+    let model = Model::new(config.clone(), input, features.boxed()).normalized(false);
     let mut embedding = |done, all| watch.phase(EMBEDDING, done, all);
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut embedding)?;
     let rows = embedded.embeddings;
@@ -76,7 +80,6 @@ pub(super) fn begin(
     let classes = set.labels().expect("training images have labels");
     let classes: Vec<u32> =
         embedded.items.iter().map(|&item| classes[drawn[item as usize] as usize]).collect();
-    let mut network = network;
     let (mut first, heads) = (0, widths.len());
     for (head, width) in widths.into_iter().enumerate() {
         let part: Vec<&[f32]> = (0..rows.rows()).map(|row| &rows.row(row)[first..first + width]).collect();
@@ -96,7 +99,7 @@ pub(super) fn begin(
         network = network.with_head(head, weight, bias);
         first += width;
     }
-    Ok(network)
+    Ok(network.boxed())
 }
 
 /// The mean distance between rows that a head begins with: `network.head_distance`, or the largest that a loss on
@@ -105,7 +108,7 @@ pub(super) fn begin(
 fn wanted_distance(config: &RunConfig, head: usize) -> Option<f64> {
     let name = config.network.heads()[head].name;
     let terms = config.loss.0.iter().filter(|term| term.head.as_deref().is_none_or(|of| of == name));
-    let raw = terms.filter(|term| !term.normalizes(&config.train));
+    let raw = terms.filter(|term| !term.normalizes(config.train.normalize));
     let declared = raw.filter_map(|term| term.loss.initial_distance());
     config.network.head_distance.or_else(|| declared.max_by(f64::total_cmp))
 }

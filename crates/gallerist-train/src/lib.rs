@@ -24,7 +24,6 @@ mod directory;
 mod error;
 mod evaluation;
 mod events;
-mod explain;
 mod head_init;
 pub mod limits;
 pub mod log;
@@ -32,29 +31,29 @@ mod means;
 pub mod model;
 mod notices;
 mod objective;
+mod observer;
 pub mod optim;
-mod phase;
 mod places;
 mod precision;
 pub mod profile;
 mod rank_watch;
+mod record;
 mod test_images;
 mod trainer;
 mod validation;
 
 pub use config::{
-    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, ReportConfig, RunConfig, TrainConfig,
-    ValidationConfig, Which,
+    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, LossTerm, LossTerms, ReportConfig, RunConfig,
+    TrainConfig, ValidationConfig, Which,
 };
 pub use directory::{RunDirectory, State};
 pub use error::{Error, Result};
 pub use evaluation::{NO_PROTOCOL, measures, protocol, published_protocol};
 pub use gallerist_nn::MAX_PARAMETERS;
 pub use gallerist_util::text::nearest;
-pub use objective::{LossTerm, LossTerms};
-pub use phase::Phase;
+pub use observer::{Observer, Phase};
 pub use precision::{LossScale, Precision};
 pub use profile::Profile;
 pub use rank_watch::RankWatch;
 pub use test_images::{TestImages, open_test};
-pub use trainer::{Observer, Outcome, Trainer};
+pub use trainer::{Outcome, Trainer, TrainerBuilder};

@@ -5,10 +5,8 @@
 //! than [`MAX_NUMBERS`] numbers. Counts that are not sizes of tensors have limits far above any use, so that a
 //! mistyped number is an error message and not a process that starts a million threads.
 
-use super::RunConfig;
 use crate::Result;
-use gallerist_loss::LossConfig;
-use gallerist_nn::{Network, numbers_in_words};
+use gallerist_nn::{Embedder, numbers_in_words};
 
 /// The largest number of values of one tensor: 16 GiB in f32.
 pub const MAX_NUMBERS: usize = 1 << 32;
@@ -22,53 +20,13 @@ pub const MAX_BATCH: usize = 65_536;
 /// Resamples of a bootstrap, and episodes of few-shot retrieval.
 pub const MAX_REPEATS: usize = 1_000_000;
 
-/// Refuses a count of a run file that is above its limit.
-pub(super) fn check(config: &RunConfig) -> Result<()> {
-    let (train, evaluation) = (&config.train, &config.evaluation);
-    let few_shot = evaluation.few_shot.as_ref();
-    let counts = [
-        ("train.steps", train.steps, 1_000_000_000),
-        ("train.threads", train.threads, MAX_THREADS),
-        ("train.loader_threads", train.loader_threads, MAX_THREADS),
-        ("train.prefetch", train.prefetch, 1024),
-        ("train.accumulate", train.accumulate, 65_536),
-        ("data.cache_mib", config.data.cache_mib, 1 << 30),
-        ("evaluation.batch_size", evaluation.batch_size, MAX_BATCH),
-        ("evaluation.bootstrap.resamples", evaluation.bootstrap.map_or(0, |of| of.resamples), MAX_REPEATS),
-        ("evaluation.few_shot.episodes", few_shot.map_or(0, |of| of.episodes), MAX_REPEATS),
-        ("report.queries", config.report.queries, 10_000),
-        ("report.failures", config.report.failures, 10_000),
-        ("report.results", config.report.results, 1000),
-    ];
-    for (key, found, limit) in counts {
-        at_most(key, found, limit)?;
-    }
-    let (key, images) = (config.sampler.batch_size_keys(), config.sampler.batch_size());
-    at_most(key, images, MAX_BATCH)?;
-    let size = config.image.size;
-    tensor("the images of a batch", key, &[images, config.image.channels, size.height, size.width])?;
-    if let Some(xbm) = &config.xbm {
-        tensor("the cross-batch memory", "xbm.size", &[xbm.size, config.network.dimensions()])?;
-        tensor("the similarities of a batch and the memory", "xbm.size", &[xbm.size, images])?;
-    }
-    for term in &config.loss.0 {
-        match &term.loss {
-            LossConfig::SoftTriple(of) => {
-                tensor("the centres", "loss.centers", &[of.centers, config.network.dimensions()])?;
-            }
-            LossConfig::StructClust(of) => at_most("loss.refinements", of.refinements, 1000)?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 /// Refuses batches whose feature maps are too large.
-pub(super) fn check_maps(network: &Network, images: usize) -> Result<()> {
-    tensor("the largest feature maps of a batch", "image.size", &[images, network.largest_maps()])
+pub(super) fn check_maps(network: &dyn Embedder, images: usize) -> Result<()> {
+    let Some(largest) = network.largest_maps() else { return Ok(()) };
+    tensor("the largest feature maps of a batch", "image.size", &[images, largest])
 }
 
-fn at_most(key: &str, found: usize, limit: usize) -> Result<()> {
+pub(crate) fn at_most(key: &str, found: usize, limit: usize) -> Result<()> {
     if found <= limit {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
 use crate::{RunConfig, RunDirectory, Which, published_protocol};
-use gallerist_nn::{Combine, HeadChoice, InputShape, Network};
+use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape};
 use gallerist_tensor::device::on_device;
 use gallerist_tensor::params;
 
@@ -41,7 +41,7 @@ use crate::{Error, Result};
 pub struct Model {
     config: RunConfig,
     input: InputShape,
-    network: Network,
+    network: AnyEmbedder,
     fingerprint: String,
     step: usize,
     /// Whether rows have length 1, where that was asked for; `None`: as the metric wants them.
@@ -83,7 +83,7 @@ pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
 }
 
 impl Model {
-    pub(crate) fn new(config: RunConfig, input: InputShape, network: Network) -> Self {
+    pub(crate) fn new(config: RunConfig, input: InputShape, network: AnyEmbedder) -> Self {
         let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
         let heads = HeadChoice::default();
         let places = (0..config.network.heads().len()).collect();
@@ -290,6 +290,10 @@ impl Model {
         let (outputs, maps) = self.network.forward_with_maps(images);
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
         let embedding = self.heads.embed(outputs, &self.places, self.normalizes());
+        let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
+            message: format!("the network `{}` shows no feature maps", self.config.network.name()),
+            hint: "implement Embedder::forward_with_maps for it".into(),
+        })?;
         let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
         let [_, height, width, channels] = maps.dims();
         let host = |data: TensorData| data.try_into_vec::<f32>().expect("a network computes in f32");

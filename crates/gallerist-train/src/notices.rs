@@ -3,17 +3,19 @@
 use gallerist_data::{Image, ImageSet};
 
 use super::RunConfig;
-use gallerist_nn::Network;
+use gallerist_nn::Embedder;
 use gallerist_weights::Preprocessing;
 
 /// Images looked at for colours.
 const LOOKED_AT: usize = 8;
 
 /// The warnings, each with the key to change.
-pub(super) fn of_start(config: &RunConfig, network: &Network, images: &ImageSet) -> Vec<String> {
+pub(super) fn of_start(config: &RunConfig, network: &dyn Embedder, images: &ImageSet) -> Vec<String> {
     let mut notices = Vec::new();
-    let (size, stride) = (config.image.size, network.total_stride());
-    if size.height.min(size.width) < stride {
+    let size = config.image.size;
+    if let Some(stride) = network.total_stride()
+        && size.height.min(size.width) < stride
+    {
         notices.push(format!(
             "images of {size} pixels are smaller than the stride of {} ({stride} pixels): its last feature maps see \
              nothing but borders; use an image.size of {} or more",
@@ -92,7 +94,7 @@ mod tests {
         let size = config.image.size;
         let input = InputShape { channels: config.image.channels, height: size.height, width: size.width };
         let network = config.network.init(input, 1, &Device::flex()).unwrap();
-        of_start(&config, &network, images)
+        of_start(&config, &*network, images)
     }
 
     #[test]

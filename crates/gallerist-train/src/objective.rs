@@ -5,152 +5,13 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{RunConfig, TrainConfig};
 use crate::Result;
-use gallerist_loss::memory::{CrossBatchMemory, XbmConfig};
-use gallerist_loss::{Labels, Loss, LossConfig, LossShape, Progress, Queries, RankingLoss};
-use gallerist_nn::{Head, place};
+use crate::config::RunConfig;
+use gallerist_loss::memory::CrossBatchMemory;
+use gallerist_loss::{Labels, Loss, LossShape, Progress, Queries, RankingLoss};
+use gallerist_nn::place;
 use gallerist_tensor::pairwise::{host, l2_normalize};
-
-/// One `[loss]`: a loss, its weight in the sum, and the head whose embeddings it sees.
-///
-/// # Example
-///
-/// ```
-/// use gallerist_train::RunConfig;
-///
-/// let text = "[[loss]]\nname = \"rll\"\n[[loss]]\nname = \"softmax\"\nweight = 0.5";
-/// let config = RunConfig::parse(text, "example", &["loss.1.weight=0.25".into()]).unwrap();
-/// assert_eq!(config.loss.to_string(), "rll + 0.25 softmax");
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LossTerm {
-    /// Factor on its value; 1 unless given.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub weight: f64,
-    /// The network's head whose embeddings it sees; absent: every head, each with a loss of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head: Option<String>,
-    /// The loss and its parameters.
-    #[serde(flatten)]
-    pub loss: LossConfig,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-fn is_one(weight: &f64) -> bool {
-    *weight == 1.0
-}
-
-impl LossTerm {
-    /// Whether the loss sees rows of length 1: `train.normalize`, or what its paper does.
-    pub(super) fn normalizes(&self, train: &TrainConfig) -> bool {
-        train.normalize.unwrap_or(self.loss.normalized())
-    }
-}
-
-impl From<LossConfig> for LossTerm {
-    fn from(loss: LossConfig) -> Self {
-        LossTerm { weight: 1.0, head: None, loss }
-    }
-}
-
-/// The losses whose weighted sum a run minimises: one table `[loss]`, or several `[[loss]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LossTerms(pub Vec<LossTerm>);
-
-impl Default for LossTerms {
-    fn default() -> Self {
-        LossTerms(vec![LossConfig::default().into()])
-    }
-}
-
-impl std::fmt::Display for LossTerms {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, LossTerm { weight, head, loss }) in self.0.iter().enumerate() {
-            let plus = if i == 0 { "" } else { " + " };
-            let weight = if *weight == 1.0 { String::new() } else { format!("{weight} ") };
-            let head = head.as_ref().map_or(String::new(), |head| format!(" on {head}"));
-            write!(f, "{plus}{weight}{}{head}", loss.name())?;
-        }
-        Ok(())
-    }
-}
-
-impl Serialize for LossTerms {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match self.0.as_slice() {
-            [only] => only.serialize(serializer),
-            several => several.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for LossTerms {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct TableOrTables;
-        impl<'de> serde::de::Visitor<'de> for TableOrTables {
-            type Value = LossTerms;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("[loss], or [[loss]] for each of several losses")
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                map: A,
-            ) -> std::result::Result<LossTerms, A::Error> {
-                Ok(LossTerms(vec![LossTerm::deserialize(MapAccessDeserializer::new(map))?]))
-            }
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(
-                self,
-                seq: A,
-            ) -> std::result::Result<LossTerms, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(LossTerms)
-            }
-        }
-        deserializer.deserialize_any(TableOrTables)
-    }
-}
-
-impl LossTerms {
-    /// Checks weights, heads and the losses' parameters.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`] naming the key; no loss at all is refused, too. [`Error::NoMemory`] where `xbm` is
-    /// given and none of the losses takes a memory.
-    pub fn validate(&self, heads: &[Head], xbm: Option<&XbmConfig>) -> Result<()> {
-        if self.0.is_empty() {
-            return Err(gallerist_tensor::Error::Value {
-                key: "loss".into(),
-                wanted: "one loss or more".into(),
-                found: "an empty list".into(),
-            }
-            .into());
-        }
-        for term in &self.0 {
-            gallerist_tensor::Error::require(
-                "loss.weight".into(),
-                term.weight,
-                term.weight > 0.0,
-                "above 0",
-            )?;
-            if let Some(head) = &term.head {
-                place(head, heads, "loss.head")?;
-            }
-            term.loss.validate()?;
-        }
-        if let Some(xbm) = xbm {
-            let takes = self.0.iter().find(|term| term.loss.takes_memory());
-            xbm.validate(&takes.unwrap_or(&self.0[0]).loss)?;
-        }
-        Ok(())
-    }
-}
 
 /// The losses of a run with what they have learnt. A module, for the optimiser.
 #[derive(Module, Debug)]
@@ -170,7 +31,7 @@ struct Term {
 }
 
 /// The objective on a batch.
-pub(super) struct Outcome {
+pub(super) struct ObjectiveOutput {
     /// The weighted sum, connected to the network's outputs.
     pub(super) value: Tensor<1>,
     /// Per loss its value before it is weighted.
@@ -252,7 +113,7 @@ impl Objective {
                 objective.terms.push(Term {
                     head,
                     weight: term.weight,
-                    normalize: term.normalizes(&config.train),
+                    normalize: term.normalizes(config.train.normalize),
                     takes_memory: term.loss.takes_memory(),
                 });
             }
@@ -267,7 +128,7 @@ impl Objective {
         labels: Labels<'_>,
         memories: &Memories,
         progress: Progress,
-    ) -> Outcome {
+    ) -> ObjectiveOutput {
         let mut normalized: Vec<Option<Tensor<2>>> = vec![None; outputs.len()];
         let mut sum: Option<Tensor<1>> = None;
         let (mut values, mut queries, mut seen) = (Vec::new(), Vec::new(), Vec::new());
@@ -294,6 +155,6 @@ impl Objective {
             });
         }
         let value = sum.expect("a run file has one loss or more");
-        Outcome { value, values, queries, embeddings: seen }
+        ObjectiveOutput { value, values, queries, embeddings: seen }
     }
 }

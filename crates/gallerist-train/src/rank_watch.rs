@@ -54,7 +54,7 @@ impl LostRank {
         let term = &config.loss.0[0];
         let name = term.loss.name();
         let scale = term.loss.scale_parameter();
-        let cause = match (term.normalizes(&config.train), scale) {
+        let cause = match (term.normalizes(config.train.normalize), scale) {
             (false, Some(key)) => format!(
                 "the likely cause: the distances at the start do not suit `{name}`, which sees rows that are not \
                  normalised; set network.head_distance (mean distance at the start), loss.{key}, or a lower \

@@ -29,6 +29,12 @@ pub enum Error {
         /// What to do.
         hint: Option<String>,
     },
+    /// A network has no description from which a file could be written.
+    #[error("cannot write `{}`: the network has no list of layers", path.display())]
+    NoGraph {
+        /// The file.
+        path: PathBuf,
+    },
     /// Parameters, devices, values.
     #[error(transparent)]
     Tensor(#[from] gallerist_tensor::Error),
@@ -54,6 +60,9 @@ impl Error {
             Error::Weights { hint, .. } | Error::Fetch { hint, .. } => hint.clone(),
             Error::Tensor(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),
+            Error::NoGraph { .. } => Some(
+                "ONNX is written for the built-in networks, or those whose Embedder::graph is one".into(),
+            ),
             Error::Io { .. } => None,
         }
     }

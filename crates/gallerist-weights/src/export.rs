@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::tensor::TensorData;
 
 use super::{Names, transposed};
-use gallerist_nn::Network;
+use gallerist_nn::{AnyEmbedder, Network};
 use gallerist_tensor::params;
 
 use crate::Result;
@@ -28,12 +28,18 @@ pub fn to_pytorch(network: &Network) -> BTreeMap<String, TensorData> {
     named.collect()
 }
 
-/// Writes a network as safetensors with PyTorch's names; `metadata` goes into the file's header.
+/// Writes a network as safetensors with PyTorch's names (a module without a
+/// [graph](gallerist_nn::Embedder::graph): with its own); `metadata` goes into the file's header.
 ///
 /// # Errors
 ///
 /// When the file cannot be written; an older one is then untouched.
-pub fn save_safetensors(network: &Network, path: &Path, metadata: BTreeMap<String, String>) -> Result<()> {
+pub fn save_safetensors(
+    network: &AnyEmbedder,
+    path: &Path,
+    metadata: BTreeMap<String, String>,
+) -> Result<()> {
+    let tensors = network.graph().map_or_else(|| params::collect(network), to_pytorch);
     let metadata: HashMap<String, String> = metadata.into_iter().collect();
-    Ok(params::write_with(path, &to_pytorch(network), (!metadata.is_empty()).then_some(metadata))?)
+    Ok(params::write_with(path, &tensors, (!metadata.is_empty()).then_some(metadata))?)
 }

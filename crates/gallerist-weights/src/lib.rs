@@ -14,7 +14,7 @@
 //! use std::path::Path;
 //! use burn::tensor::Device;
 //! use gallerist_nn::{InputShape, NetworkConfig, ResNetConfig};
-//! use gallerist_weights;
+//! use gallerist_weights as weights;
 //!
 //! let config = NetworkConfig::from(ResNetConfig::default());
 //! let network = config.init(InputShape { channels: 3, height: 224, width: 224 }, 1, &Device::flex())?;
@@ -51,8 +51,8 @@ pub use onnx::{OnnxOptions, save_onnx};
 pub use preprocessing::{Preprocessing, layout_of};
 pub use sources::{BN_INCEPTION, Images, SOURCES, Source};
 
-use gallerist_nn::Network;
 use gallerist_nn::graph::{Op, Slot};
+use gallerist_nn::{AnyEmbedder, Embedder, Network};
 use gallerist_tensor::params;
 
 pub use error::{Error, Result};
@@ -118,11 +118,65 @@ fn bad(path: &Path, reason: String, hint: Option<String>) -> Error {
 /// then keep their fresh values. A bias of a convolution that has none here is folded into the running
 /// mean of the batch norm behind it, which gives the same outputs.
 ///
+/// A module without a [graph](gallerist_nn::Embedder::graph) takes tensors of its own names and shapes.
+///
 /// # Errors
 ///
 /// [`Error::Weights`] where a tensor of the network's body is not in the file (weights of another network), or
 /// has another shape there, naming both.
-pub fn load(network: Network, weights: Weights) -> Result<(Network, Report)> {
+pub fn load(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, Report)> {
+    match network.downcast::<Network>() {
+        Ok(network) => load_graph(network, weights).map(|(network, report)| (network.boxed(), report)),
+        Err(network) => load_by_name(network, weights),
+    }
+}
+
+/// [`load`] for a module whose layers are not known.
+fn load_by_name(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, Report)> {
+    let Weights { path, mut tensors, .. } = weights;
+    let (mut report, mut found) = (Report::default(), BTreeMap::new());
+    for (name, fresh) in params::collect(&network) {
+        let wanted = fresh.shape().to_vec();
+        let shape = tensors.get(&name).map(|data| data.shape().to_vec());
+        match shape {
+            Some(shape) if shape == wanted => {
+                found.extend(tensors.remove_entry(&name));
+                report.loaded.push((name.clone(), name));
+                continue;
+            }
+            Some(_) | None if Network::may_be_new(&name) => {
+                report.missing.push((name.clone(), wanted));
+                if let Some(shape) = shape {
+                    tensors.remove(&name);
+                    report.refused.push((name.clone(), shape, "a new layer has another shape"));
+                }
+            }
+            Some(shape) => {
+                let reason = format!("`{name}` is {shape:?} in the file, the network's is {wanted:?}");
+                return Err(bad(&path, reason, Some("choose the [network] that the weights are of".into())));
+            }
+            None => {
+                let hint = "this network takes tensors of its own names only".into();
+                return Err(bad(
+                    &path,
+                    format!("the network's tensor `{name}` is not in the file"),
+                    Some(hint),
+                ));
+            }
+        }
+        // A layer that keeps its fresh values.
+        found.insert(name, fresh);
+    }
+    let others = tensors
+        .into_iter()
+        .map(|(name, data)| (name, data.shape().to_vec(), "the network has no such tensor"));
+    report.refused.extend(others);
+    let (network, mismatch) = params::load(network, found);
+    assert!(mismatch.is_empty(), "names and shapes are those of the module: {mismatch}");
+    Ok((network, report))
+}
+
+fn load_graph(network: Network, weights: Weights) -> Result<(Network, Report)> {
     let Weights { path, mut tensors, ours, .. } = weights;
     let keys: BTreeSet<&str> = tensors.keys().map(String::as_str).collect();
     let (naming, names) = names::in_file(&network, &keys, ours);

@@ -13,10 +13,10 @@ use super::protobuf::Message;
 use super::values;
 use gallerist_nn::graph::{FixedKind, Op};
 use gallerist_nn::layers::{Activation, Gem, Pool};
-use gallerist_nn::{Combine, HeadChoice, InputShape, Network};
+use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};
 use gallerist_tensor::params;
 
-use crate::Result;
+use crate::{Error, Result};
 
 const OPERATORS: i64 = 13;
 /// The version of the file format that came with these operators.
@@ -42,7 +42,8 @@ pub struct OnnxOptions {
 ///
 /// # Errors
 ///
-/// When the file cannot be written; an older one is then untouched.
+/// When the file cannot be written; an older one is then untouched. [`Error::NoGraph`] for a module without a
+/// [graph](gallerist_nn::Embedder::graph).
 ///
 /// # Example
 ///
@@ -62,8 +63,9 @@ pub struct OnnxOptions {
 /// save_onnx(&network, &path, &options)?;
 /// # Ok::<(), gallerist_weights::Error>(())
 /// ```
-pub fn save_onnx(network: &Network, path: &Path, options: &OnnxOptions) -> Result<()> {
-    let bytes = model(network, options).into_bytes();
+pub fn save_onnx(network: &AnyEmbedder, path: &Path, options: &OnnxOptions) -> Result<()> {
+    let graph = network.graph().ok_or_else(|| Error::NoGraph { path: path.into() })?;
+    let bytes = model(graph, options).into_bytes();
     write_atomically(path, |file| file.write_all(&bytes))?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
-    BnInceptionConfig, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
-    MobileNetV2Config, Network, NetworkConfig, ResNetConfig,
+    AnyEmbedder, BnInceptionConfig, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
+    MobileNetV2Config, NetworkConfig, ResNetConfig,
 };
 use gallerist_weights::{self as weights, Report, Weights};
 use serde::Deserialize;
@@ -38,7 +38,7 @@ impl Golden {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    pub(crate) fn network(&self, config: impl Into<NetworkConfig>, device: &Device) -> (Network, Report) {
+    pub(crate) fn network(&self, config: impl Into<NetworkConfig>, device: &Device) -> (AnyEmbedder, Report) {
         let [_, channels, height, width] = self.input;
         let network = config.into().init(InputShape { channels, height, width }, 7, device).unwrap();
         let tensors = self.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));
@@ -66,7 +66,7 @@ fn assert_close(found: &Tensor<2>, wanted: &[f64], tolerance: f64, what: &str) {
 }
 
 /// Norm of every gradient by the parameter's name in PyTorch.
-fn gradient_norms(network: &Network, gradients: &GradientsParams) -> BTreeMap<String, f64> {
+fn gradient_norms(network: &AnyEmbedder, gradients: &GradientsParams) -> BTreeMap<String, f64> {
     struct Norms<'a> {
         path: Vec<String>,
         gradients: &'a GradientsParams,

@@ -3,8 +3,8 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::layers::{Conv, Gem, Init};
 use gallerist_nn::{
-    Architecture, BnInceptionConfig, ConvBlocksConfig, GlobalPool, GoogLeNetConfig, InputShape, Layout,
-    MobileNetV2Config, NetworkConfig, ResNetConfig, TwoConvConfig,
+    BnInceptionConfig, ConvBlocksConfig, GlobalPool, GoogLeNetConfig, InputShape, Layout, MobileNetV2Config,
+    NetworkConfig, ResNetConfig, TwoConvConfig,
 };
 use gallerist_tensor::params;
 
@@ -90,7 +90,7 @@ fn what_does_not_fit_is_named() {
 fn run_files_name_networks_and_refuse_the_keys_of_others() {
     let parse = |text: &str| toml::from_str::<NetworkConfig>(text).map_err(|e| e.message().to_string());
     let config = parse("kind = 'resnet'\ndepth = 18\nweights = 'w.pth'\nfreeze_batch_norm = 'all'").unwrap();
-    assert!(matches!(&config.architecture, Architecture::ResNet(c) if c.depth == 18));
+    assert_eq!(config.architecture.downcast_ref::<ResNetConfig>().unwrap().depth, 18);
     assert_eq!(config.weights.as_deref(), Some(std::path::Path::new("w.pth")));
     assert_eq!(parse(&toml::to_string(&config).unwrap()).unwrap(), config);
     let error = parse("kind = 'resnet'\nchannels = [1]").unwrap_err();

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
-    GlobalPool, InputShape, Layout, MobileNetV2Config, Network, NetworkConfig, ResNetConfig, TwoConvConfig,
+    AnyEmbedder, GlobalPool, InputShape, Layout, MobileNetV2Config, NetworkConfig, ResNetConfig,
+    TwoConvConfig,
 };
 use gallerist_tensor::params;
 use gallerist_train::checkpoint::{Checkpoint, Header};
 use gallerist_weights::Error;
 use gallerist_weights::{self as weights, Weights};
 
-fn network(config: impl Into<NetworkConfig>, seed: u64) -> Network {
+fn network(config: impl Into<NetworkConfig>, seed: u64) -> AnyEmbedder {
     config.into().init(InputShape { channels: 3, height: 32, width: 32 }, seed, &Device::flex()).unwrap()
 }
 
@@ -21,13 +22,13 @@ fn resnet(dimensions: usize) -> NetworkConfig {
 }
 
 /// The file that `network` would be in PyTorch's names, each after `prefix`.
-fn file(network: &Network, prefix: &str) -> Weights {
-    let tensors = weights::to_pytorch(network).into_iter();
+fn file(network: &AnyEmbedder, prefix: &str) -> Weights {
+    let tensors = weights::to_pytorch(network.graph().unwrap()).into_iter();
     let tensors = tensors.map(|(name, data)| (format!("{prefix}{name}"), data)).collect();
     Weights { path: PathBuf::from("given.pth"), tensors, ..Default::default() }
 }
 
-fn message(outcome: weights::Result<(Network, weights::Report)>) -> String {
+fn message(outcome: weights::Result<(AnyEmbedder, weights::Report)>) -> String {
     let error = outcome.map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::Weights { .. }));
     format!("{error}; {}", error.hint().unwrap_or_default())
@@ -60,7 +61,7 @@ fn weights_go_out_and_come_back_whatever_stands_before_their_names() {
 
 #[test]
 fn names_and_shapes_that_go_out_are_torchvisions() {
-    let tensors = weights::to_pytorch(&network(resnet(5), 1));
+    let tensors = weights::to_pytorch(network(resnet(5), 1).graph().unwrap());
     let shape = |name: &str| tensors[name].shape().to_vec();
     assert_eq!(shape("conv1.weight"), [64, 3, 7, 7]);
     assert_eq!(shape("layer2.0.downsample.1.running_var"), [128]);
@@ -143,6 +144,6 @@ fn an_exported_safetensors_file_is_read_back() {
     let (to, _) = weights::load(network(resnet(5), 2), weights::read(&path).unwrap()).unwrap();
     let device = Device::flex();
     let outputs =
-        |network: &Network| network.forward(Tensor::ones([1, 3, 32, 32], &device)).remove(0).into_data();
+        |network: &AnyEmbedder| network.forward(Tensor::ones([1, 3, 32, 32], &device)).remove(0).into_data();
     assert_eq!(outputs(&to), outputs(&from));
 }

@@ -1,9 +1,26 @@
-//! What a run does besides its steps, for whoever watches it.
+//! What a run tells whoever watches it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Observer;
+use gallerist_retrieval::eval::Evaluation;
+
+use crate::log::Step;
 use crate::{Error, Result};
+
+/// Watches a run; every method has an empty default.
+pub trait Observer {
+    /// A step was taken.
+    fn step(&mut self, _record: &Step) {}
+    /// A validation was done; `best` says whether it is the best so far.
+    fn validation(&mut self, _step: usize, _evaluation: &Evaluation, _best: bool) {}
+    /// Something the user should look at.
+    fn warning(&mut self, _message: &str) {}
+    /// Something other than steps has begun or has come further. It is over with the next step or validation, or
+    /// when the call returns.
+    fn phase(&mut self, _phase: &Phase) {}
+}
+
+impl Observer for () {}
 
 /// A part of a run that can take more than a second and is not a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

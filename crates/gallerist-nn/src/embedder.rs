@@ -1,0 +1,113 @@
+//! What training and embedding need of a network.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use gallerist_tensor::dynamic::AnyModule;
+
+use crate::graph::Network;
+
+/// A network that maps images to embeddings: one of this crate, or any Burn module that implements this trait.
+///
+/// Only [`forward`](Self::forward) is required. The optimiser treats parameters whose name begins with `head.` (the
+/// field `head` of a module) as new layers: their learning rate is `optimizer.head_factor` times the base rate.
+///
+/// # Example
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::tensor::{Device, Tensor};
+/// use gallerist_nn::Embedder;
+///
+/// #[derive(Module, Debug)]
+/// struct Flat {
+///     head: Linear,
+/// }
+///
+/// impl Embedder for Flat {
+///     fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+///         vec![self.head.forward(images.flatten(1, 3))]
+///     }
+/// }
+///
+/// let device = Device::flex();
+/// let network = Flat { head: LinearConfig::new(3 * 4 * 4, 8).init(&device) }.boxed();
+/// assert_eq!(network.forward(Tensor::zeros([2, 3, 4, 4], &device))[0].dims(), [2, 8]);
+/// ```
+pub trait Embedder {
+    /// The embeddings of a batch, one tensor per head, not normalised.
+    ///
+    /// # Shapes
+    ///
+    /// `[n, channels, height, width]` to `[n, dimensions]` of each head, in the order of
+    /// [`NetworkSpec::heads`](crate::NetworkSpec::heads).
+    fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>>;
+
+    /// [`forward`](Self::forward), and the last feature maps before they are pooled, `[n, channels, height, width]`;
+    /// `None` where the network has none to show.
+    fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
+        (self.forward(images), None)
+    }
+
+    /// The bytes that one image needs in a pass without gradients, which decides how many images are embedded at
+    /// once. The default suits a network like ResNet-50 at 224 x 224 pixels.
+    fn bytes_per_image(&self) -> usize {
+        16 << 20
+    }
+
+    /// Numbers of the largest feature maps for one image; a batch whose maps are too large for one tensor is refused
+    /// before training. `None`: not known.
+    fn largest_maps(&self) -> Option<usize> {
+        None
+    }
+
+    /// The factor by which the network shrinks an image, for a warning about images that are too small. `None`: not
+    /// known.
+    fn total_stride(&self) -> Option<usize> {
+        None
+    }
+
+    /// The description as a list of layers, from which ONNX and PyTorch files are written; `None` for modules without
+    /// one.
+    fn graph(&self) -> Option<&Network> {
+        None
+    }
+
+    /// The network in a box, as trainer and model take it.
+    fn boxed(self) -> AnyEmbedder
+    where
+        Self: Module + Sync + Sized + 'static,
+    {
+        AnyModule::new(self, |network| network)
+    }
+}
+
+/// Any network.
+pub type AnyEmbedder = AnyModule<dyn Embedder>;
+
+impl Embedder for Network {
+    fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+        Network::forward(self, images)
+    }
+
+    fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
+        let (embeddings, maps) = Network::forward_with_maps(self, images);
+        (embeddings, Some(maps))
+    }
+
+    fn bytes_per_image(&self) -> usize {
+        Network::bytes_per_image(self)
+    }
+
+    fn largest_maps(&self) -> Option<usize> {
+        Some(Network::largest_maps(self))
+    }
+
+    fn total_stride(&self) -> Option<usize> {
+        Some(Network::total_stride(self))
+    }
+
+    fn graph(&self) -> Option<&Network> {
+        Some(self)
+    }
+}

@@ -1,0 +1,53 @@
+//! What a network is built for.
+
+use burn::tensor::Device;
+use gallerist_tensor::Error;
+use serde::{Deserialize, Serialize};
+
+/// What a network is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputShape {
+    /// 1 (grey) or 3 (colour).
+    pub channels: usize,
+    /// Pixels.
+    pub height: usize,
+    /// Pixels.
+    pub width: usize,
+}
+
+/// What a network is built for ([`NetworkSpec::build`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// Size of the images.
+    pub input: InputShape,
+    /// Seed of the weights.
+    pub seed: u64,
+    /// Where the parameters are; with autodiff for training.
+    pub device: &'a Device,
+    /// What of batch norm stays as it is in training.
+    pub freeze: FreezeBatchNorm,
+}
+
+/// What of batch norm stays as it is in training. Batch norms of new layers are never frozen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FreezeBatchNorm {
+    /// Nothing: batches are normalised by their own statistics.
+    #[default]
+    None,
+    /// The statistics: batches are normalised by the running ones, which stay. Scale and shift learn.
+    Statistics,
+    /// The statistics, the scale and the shift.
+    All,
+}
+
+impl FreezeBatchNorm {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == FreezeBatchNorm::None
+    }
+}
+
+/// Refuses a value of `[network]`.
+pub(crate) fn value(key: &str, wanted: &str, found: String) -> Error {
+    Error::Value { key: format!("network.{key}"), wanted: wanted.into(), found }
+}

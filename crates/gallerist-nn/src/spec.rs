@@ -1,0 +1,27 @@
+//! What every configuration of a network can do.
+
+use gallerist_tensor::Result;
+use gallerist_util::registry::Part;
+
+use crate::embedder::AnyEmbedder;
+use crate::heads::Head;
+use crate::setting::Setting;
+
+/// The configuration of a network: what makes it, and what is known of it before it is made.
+///
+/// To add a network, implement this and [`Named`](gallerist_util::registry::Named) for its configuration. A network
+/// of another crate is used as a value (`NetworkConfig::from`) or, after
+/// [`Architecture::register`](crate::Architecture::register), by its name in run files. Its configuration should refuse unknown keys
+/// (`#[serde(deny_unknown_fields, default)]`).
+pub trait NetworkSpec: Part {
+    /// The network's embeddings, in the order in which [`Embedder::forward`](crate::Embedder::forward) returns them.
+    fn heads(&self) -> Vec<Head>;
+
+    /// The network with fresh weights, which depend on `setting.seed` alone: not on the device, nor on the number of
+    /// threads.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`](crate::Error::Value) where the configuration is out of its range or does not fit the input.
+    fn build(&self, setting: Setting<'_>) -> Result<AnyEmbedder>;
+}

@@ -1,0 +1,15 @@
+//! The run file: TOML, every key with a default, unknown keys refused.
+
+mod explain;
+mod losses;
+mod parse;
+mod schema;
+mod validate;
+
+pub use losses::{LossTerm, LossTerms};
+pub use parse::loss_from_settings;
+pub(crate) use schema::threads;
+pub use schema::{
+    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB,
+    ReportConfig, RunConfig, TrainConfig, ValidationConfig, Which,
+};

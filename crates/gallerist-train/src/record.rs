@@ -1,0 +1,121 @@
+//! The records of a run's log.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Record {
+    /// One optimiser step.
+    Step(Step),
+    /// A validation.
+    Validation {
+        /// Steps done.
+        step: usize,
+        /// What was compared with what; empty in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        protocol: String,
+        /// Metrics by name.
+        metrics: BTreeMap<String, f64>,
+    },
+    /// Something the user should look at, said once.
+    Warning {
+        /// Steps done.
+        step: usize,
+        /// What, and what to change.
+        message: String,
+    },
+    /// The run was taken up again here.
+    Resumed {
+        /// Steps done before.
+        step: usize,
+    },
+}
+
+impl Record {
+    /// Steps done when the record was written.
+    pub fn step(&self) -> usize {
+        match self {
+            Record::Step(step) => step.step,
+            Record::Validation { step, .. } | Record::Warning { step, .. } | Record::Resumed { step } => {
+                *step
+            }
+        }
+    }
+}
+
+/// What one optimiser step saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The step, from 1.
+    pub step: usize,
+    /// The sampler's epoch, from 0.
+    pub epoch: usize,
+    /// The loss before the step: the weighted sum, where there are several.
+    pub loss: f32,
+    /// Of several losses the value of each, not weighted; empty where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<f32>,
+    /// Share of positive pairs that are non-trivial.
+    pub positive_share: f32,
+    /// Share of negative pairs that are non-trivial.
+    pub negative_share: f32,
+    /// Non-trivial positives per query.
+    pub mined_positives: f32,
+    /// Non-trivial negatives per query.
+    pub mined_negatives: f32,
+    /// Share of the loss's terms that cost something and have no gradient; 0 for losses without such terms.
+    #[serde(default)]
+    pub dead_share: f32,
+    /// Mean Euclidean distance of the batch's positive pairs, as the loss sees them; of several heads, the
+    /// first loss's.
+    #[serde(default)]
+    pub positive_distance: f32,
+    /// The same for the negative pairs.
+    #[serde(default)]
+    pub negative_distance: f32,
+    /// Dimensions that the batch's embeddings fill: the participation ratio of their covariance, from 1
+    /// to d.
+    #[serde(default)]
+    pub rank: f32,
+    /// Norm of the whole gradient, before clipping; 0 where the step was left out.
+    pub gradient_norm: f32,
+    /// Whether the step was left out, its gradients not being finite in f16 ([`crate::LossScale`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
+    /// Mean norm of the embeddings before normalisation.
+    pub embedding_norm: f32,
+    /// Learning rate of the network's body.
+    pub learning_rate: f64,
+    /// Seconds of the whole step, waiting included.
+    pub seconds: f64,
+    /// Seconds the step waited for its images.
+    pub waited: f64,
+}
+
+impl Step {
+    /// The record of a step of several batches: the mean of what they saw, the sum of their waiting.
+    pub(crate) fn mean(batches: &[Step]) -> Step {
+        let mean = |of: fn(&Step) -> f32| batches.iter().map(of).sum::<f32>() / batches.len() as f32;
+        let mut step = batches.last().cloned().unwrap_or_default();
+        for (i, loss) in step.losses.iter_mut().enumerate() {
+            *loss = batches.iter().map(|batch| batch.losses[i]).sum::<f32>() / batches.len() as f32;
+        }
+        Step {
+            loss: mean(|s| s.loss),
+            positive_share: mean(|s| s.positive_share),
+            negative_share: mean(|s| s.negative_share),
+            mined_positives: mean(|s| s.mined_positives),
+            mined_negatives: mean(|s| s.mined_negatives),
+            dead_share: mean(|s| s.dead_share),
+            positive_distance: mean(|s| s.positive_distance),
+            negative_distance: mean(|s| s.negative_distance),
+            rank: mean(|s| s.rank),
+            embedding_norm: mean(|s| s.embedding_norm),
+            waited: batches.iter().map(|batch| batch.waited).sum(),
+            ..step
+        }
+    }
+}

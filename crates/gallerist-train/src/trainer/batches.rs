@@ -1,0 +1,56 @@
+//! The sampler and the class means that it needs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gallerist_data::{BatchPlan, ClassMeans};
+
+use super::state::Trainer;
+use crate::observer::{Observer, Phase};
+use crate::{Result, means};
+
+const MEANS: &str = "computing the class means";
+
+impl Trainer {
+    /// Computes the class means anew where the sampler wants them now, and returns the step up to which its
+    /// batches are known.
+    pub(super) fn refresh_sampler(&mut self, observer: &mut dyn Observer) -> Result<usize> {
+        let steps = self.config.train.steps;
+        let Some(refresh) = self.batches.sampler.refresh() else { return Ok(steps) };
+        if self.batches.means.is_none() || self.state.step.is_multiple_of(refresh.every) {
+            let start = Instant::now();
+            let model = self.model();
+            let set = self.store.set().clone();
+            let found = means::compute(
+                &model,
+                &set,
+                &self.config,
+                refresh.images_per_class,
+                self.state.step,
+                &mut |done, total| {
+                    observer.phase(&Phase { what: MEANS, done, total });
+                    Ok(())
+                },
+            )?;
+            self.take_means(found);
+            self.state.seconds += start.elapsed().as_secs_f64();
+        }
+        Ok((self.state.step / refresh.every + 1).saturating_mul(refresh.every).min(steps))
+    }
+
+    pub(super) fn take_means(&mut self, class_means: ClassMeans) {
+        let class_means = Arc::new(class_means);
+        if let Some(sampler) = self.batches.sampler.with_means(class_means.clone()) {
+            self.batches.sampler = sampler;
+        }
+        self.batches.means = Some(class_means);
+    }
+
+    /// The batches of the steps from the next one to the `end`-th.
+    pub(super) fn plan(&self, end: usize) -> impl Iterator<Item = BatchPlan> + Send + 'static {
+        let (sampler, seed) = (self.batches.sampler.clone(), self.config.train.seed);
+        let batches = (0u64..).flat_map(move |epoch| BatchPlan::epoch(epoch, sampler.epoch(seed, epoch)));
+        let accumulate = self.config.train.accumulate;
+        batches.take(end * accumulate).skip(self.state.step * accumulate)
+    }
+}

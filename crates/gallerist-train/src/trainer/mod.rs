@@ -1,0 +1,22 @@
+//! The training loop: [`Trainer`] and what it is made of.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `start.rs` | from a run file, or a checkpoint, to a trainer |
+//! | `run.rs` | the loop over the steps |
+//! | `step.rs` | one step: forward, backward, optimiser |
+//! | `batches.rs` | the sampler and the class means that it needs |
+//! | `warnings.rs` | what the user is warned of, each once |
+//! | `save.rs` | validation and checkpoints |
+
+mod batches;
+mod run;
+mod save;
+mod start;
+mod state;
+mod step;
+mod warnings;
+
+pub use run::Outcome;
+pub use start::TrainerBuilder;
+pub use state::Trainer;

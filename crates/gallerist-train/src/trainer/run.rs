@@ -1,0 +1,104 @@
+//! The loop over the steps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use gallerist_data::{Loader, LoaderOptions};
+
+use super::state::Trainer;
+use crate::Result;
+use crate::config::{Which, threads};
+use crate::log::Record;
+use crate::observer::Observer;
+use crate::profile::Profile;
+
+/// How a call of [`Trainer::run`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All steps are done.
+    Finished,
+    /// The stop flag was raised; a checkpoint was written, from which [`Trainer::resume`] continues.
+    Interrupted,
+}
+
+impl Trainer {
+    /// Trains until all steps are done or `stop` is raised.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Diverged`] when the loss or the gradient stops being finite, the checkpoints
+    /// staying as they were; errors of reading images and writing files.
+    pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
+        if !self.config.log.profile {
+            return self.steps(observer, stop);
+        }
+        let (step, before) = (self.state.step, self.state.seconds);
+        self.state.waited = 0.0;
+        gallerist_kernels::profile::start();
+        let ended = self.steps(observer, stop);
+        let timings = gallerist_kernels::profile::stop();
+        let outcome = ended?;
+        let profile =
+            Profile::new(timings, self.state.step - step, self.state.seconds - before, self.state.waited);
+        profile.write(&self.directory.profile())?;
+        self.profile = Some(profile);
+        Ok(outcome)
+    }
+
+    fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
+        let options =
+            LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
+        let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
+        while self.state.step < self.config.train.steps {
+            let end = self.refresh_sampler(observer)?;
+            // The loader works ahead; up to `end` it knows what the batches will be.
+            let mut loader = Loader::new(self.store.clone(), self.plan(end), options)?;
+            while self.state.step < end {
+                if stop.load(Ordering::Relaxed) {
+                    self.save(Which::Last)?;
+                    return Ok(Outcome::Interrupted);
+                }
+                self.one_step(&mut loader, observer)?;
+            }
+        }
+        if self.validation.is_none() {
+            self.save(Which::Best)?;
+        }
+        Ok(Outcome::Finished)
+    }
+
+    /// One step with all that follows it: the log, a validation, a checkpoint.
+    fn one_step(&mut self, loader: &mut Loader, observer: &mut dyn Observer) -> Result<()> {
+        let start = Instant::now();
+        let mut broken = Vec::new();
+        let mut record = self.train_on(
+            &mut || {
+                let mut batch = loader.next().expect("the plan has batches for every step")?;
+                broken.append(&mut batch.broken);
+                Ok(batch)
+            },
+            observer,
+        )?;
+        record.seconds = start.elapsed().as_secs_f64();
+        self.state.seconds += record.seconds;
+        self.state.waited += record.waited;
+        self.state.step = record.step;
+        observer.step(&record);
+        self.log.write(&Record::Step(record))?;
+        self.report_broken(broken, observer)?;
+
+        let last = self.state.step == self.config.train.steps;
+        if self.validation.is_some() && (last || self.state.step.is_multiple_of(self.config.validation.every))
+        {
+            // What follows a step is not measured with it.
+            let measured = gallerist_kernels::profile::pause();
+            self.validate(observer)?;
+            drop(measured);
+        }
+        let every = self.config.train.checkpoint_every;
+        if last || (every > 0 && self.state.step.is_multiple_of(every)) {
+            self.save(Which::Last)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Validation and checkpoints.
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+use gallerist_tensor::params;
+
+use super::state::Trainer;
+use crate::checkpoint::{self, Best, Checkpoint, Header};
+use crate::config::Which;
+use crate::log::Record;
+use crate::model::{Model, description};
+use crate::observer::{Observer, Phase};
+use crate::validation::Validation;
+use crate::{Result, means};
+
+const VALIDATING: &str = "validating";
+
+impl Trainer {
+    /// Measures the validation classes and keeps the best checkpoint.
+    pub(super) fn validate(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let Some(store) = &self.validation else { return Ok(()) };
+        let model = self.model();
+        let mut progress = |done, total| {
+            observer.phase(&Phase { what: VALIDATING, done, total });
+            Ok(())
+        };
+        let (embedded, items) =
+            model.embed_with_items(store, self.config.train.loader_threads, &mut progress)?;
+        let evaluation = Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?;
+        let metric = &self.config.validation.metric;
+        let value = evaluation.metrics[metric.as_str()];
+        let best = self.state.best.as_ref().is_none_or(|best| value > best.value);
+        if best {
+            self.state.best = Some(Best { metric: metric.clone(), value, step: self.state.step });
+            self.save(Which::Best)?;
+        }
+        let metrics = evaluation.metrics.iter().map(|(name, value)| (name.to_string(), value)).collect();
+        self.log.write(&Record::Validation {
+            step: self.state.step,
+            protocol: evaluation.protocol.clone(),
+            metrics,
+        })?;
+        observer.validation(self.state.step, &evaluation, best);
+        Ok(())
+    }
+
+    /// The network as it is now, ready to embed.
+    pub(super) fn model(&self) -> Model {
+        let network = match &self.average {
+            Some(average) => average.network(&self.network),
+            None => self.network.valid(),
+        };
+        Model::new(self.config.clone(), self.input, network)
+            .with_heads(self.config.evaluation.head_choice())
+            .expect("the run file was checked")
+    }
+
+    /// Writes a checkpoint.
+    pub(super) fn save(&mut self, which: Which) -> Result<()> {
+        let mut remembered = BTreeMap::new();
+        let network = params::collect(&self.network);
+        let network = match &self.average {
+            Some(average) => average.save(network, &mut remembered),
+            None => network,
+        };
+        let state = self.optimizer.state();
+        let header = Header {
+            step: self.state.step,
+            config: self.config.to_toml(),
+            fingerprint: checkpoint::fingerprint(&network, &description(&self.config, self.input)),
+            input: [self.input.channels, self.input.height, self.input.width],
+            best: self.state.best.clone(),
+            optimizer_counters: state.counters,
+            optimizer_ranks: state.ranks,
+            seconds: self.state.seconds,
+            device: self.devices.opened.kind().into(),
+            loss_scale: self.loss_scale,
+            rank_watch: self.warnings.rank_watch.clone(),
+            ..Header::default()
+        };
+        let loss = params::collect(&self.objective);
+        if let Some(class_means) = &self.batches.means {
+            means::save(class_means, &mut remembered);
+        }
+        self.memories.save(&mut remembered);
+        Checkpoint { header, network, loss, optimizer: state.tensors, state: remembered }
+            .save(&self.directory.checkpoint(which))
+    }
+}

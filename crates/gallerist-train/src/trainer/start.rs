@@ -1,0 +1,402 @@
+//! From a run file, or a checkpoint, to a trainer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use gallerist_data::{BatchSampler, ImageSet, ImageStore, Transform};
+use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
+use gallerist_tensor::params;
+use gallerist_weights as weights;
+
+use super::state::{Batches, Counters, Devices, Started, Trainer};
+use super::warnings::Warnings;
+use crate::average::Average;
+use crate::checkpoint::Checkpoint;
+use crate::config::{RunConfig, Which};
+use crate::directory::{RunDirectory, State};
+use crate::log::{Log, Record};
+use crate::objective::{Memories, Objective};
+use crate::observer::{Observer, Watch};
+use crate::optim::{Optimizer, Part};
+use crate::precision::{LossScale, Precision};
+use crate::test_images::{TestImages, open_test};
+use crate::{Error, Result, head_init, limits, means, notices};
+use gallerist_tensor::device::{DeviceChoice, OpenDevice};
+
+const READING_IMAGES: &str = "reading the training images";
+const READING_TEST: &str = "reading the test images";
+const BUILDING: &str = "building the network";
+const READING_WEIGHTS: &str = "reading the weights";
+
+/// A run whose parts are given as values instead of by the names and paths of a run file.
+///
+/// Network, losses, sampler and transforms are parts of the configuration: `config.network =
+/// MyNetworkConfig::default().into()` needs no registration. The images are given by [`images`](Self::images). A run
+/// is resumed with the same parts given again, because its directory keeps only their names and parameters.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::{path::Path, sync::atomic::AtomicBool};
+/// use gallerist_data::ImageSet;
+/// use gallerist_train::{RunConfig, TrainerBuilder};
+///
+/// let mut config = RunConfig::default();
+/// config.train.steps = 100;
+/// let (train, validation) = ImageSet::open("photos")?.split_classes(0.1, 0)?;
+/// let mut trainer = TrainerBuilder::new(&config).images(train, Some(validation)).start(Path::new("runs/mine"))?;
+/// trainer.run(&mut (), &AtomicBool::new(false))?;
+/// # Ok::<(), gallerist_train::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TrainerBuilder {
+    config: RunConfig,
+    images: Option<TrainingImages>,
+}
+
+/// The training set and the validation set, whose classes are disjoint.
+#[derive(Clone, Debug)]
+struct TrainingImages {
+    train: ImageSet,
+    validation: Option<ImageSet>,
+}
+
+impl TrainerBuilder {
+    /// A run of this configuration.
+    pub fn new(config: &RunConfig) -> Self {
+        TrainerBuilder { config: config.clone(), images: None }
+    }
+
+    /// Trains on `train`, and chooses the best checkpoint by `validation`, in place of the images of `data.train`.
+    /// The classes of the two should be disjoint.
+    pub fn images(self, train: ImageSet, validation: Option<ImageSet>) -> Self {
+        TrainerBuilder { images: Some(TrainingImages { train, validation }), ..self }
+    }
+
+    /// Starts the run in a new directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::start`].
+    pub fn start(self, directory: &Path) -> Result<Trainer> {
+        self.start_with(directory, &mut (), &AtomicBool::new(false))
+    }
+
+    /// [`start`](Self::start), watched by `observer`, and given up when `stop` is raised.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::start_with`].
+    pub fn start_with(
+        self,
+        directory: &Path,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Trainer> {
+        let TrainerBuilder { config, images } = self;
+        config.validate()?;
+        // Everything that can fail for the user's reasons fails before the directory is made.
+        RunDirectory::check(directory)?;
+        let begun = Instant::now();
+        let mut watch = Watch::new(observer, stop);
+        watch.phase(READING_IMAGES, 0, 0)?;
+        let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
+        watch.phase(READING_TEST, 0, 0)?;
+        let test_notes = match open_test(&config)? {
+            Some(test) => notes_of_test(&config, &test, &images.train)?,
+            None => Vec::new(),
+        };
+        watch.phase(BUILDING, 0, 0)?;
+        let mut parts = Parts::new(&config, images)?;
+        let mut pretrained = None;
+        if let Some(path) = &config.network.weights {
+            watch.phase(READING_WEIGHTS, 0, 0)?;
+            let (network, report) = weights::load(parts.network, weights::read(path)?)?;
+            (parts.network, pretrained) = (network, Some(report));
+        }
+        limits::check_maps(&*parts.network, parts.sampler.batch_size())?;
+        let notices = notices::of_start(&config, &*parts.network, parts.store.set());
+        let opened = begun.elapsed();
+        parts.network = head_init::begin(parts.network, &config, parts.input, parts.store.set(), &mut watch)?;
+        let head_seconds = (begun.elapsed() - opened).as_secs_f64();
+        let config = config.located_from(directory);
+        let directory = RunDirectory::create(directory, &config)?;
+        let mut trainer = parts.into_trainer(&config, directory, 0)?;
+        trainer.started.pretrained = pretrained;
+        trainer.started.test_notes = test_notes;
+        if config.network.head_init != HeadInit::Random || config.network.head_distance.is_some() {
+            trainer.state.seconds = head_seconds;
+            trainer.started.head_seconds = Some(head_seconds);
+        }
+        trainer.save(Which::Last)?;
+        for message in notices {
+            observer.warning(&message);
+            trainer.log.write(&Record::Warning { step: 0, message })?;
+        }
+        Ok(trainer)
+    }
+
+    /// Continues the run in `directory` from its last checkpoint, with the parts given again.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run in `directory`, or its checkpoint does not fit these parts.
+    pub fn resume(self, directory: &Path) -> Result<Trainer> {
+        self.resume_with(directory, &mut (), &AtomicBool::new(false))
+    }
+
+    /// [`resume`](Self::resume), watched by `observer`, and given up when `stop` is raised. A run that was stopped
+    /// before its first checkpoint is started.
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Self::resume), and [`Error::Interrupted`].
+    pub fn resume_with(
+        self,
+        directory: &Path,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Trainer> {
+        let opened = RunDirectory::open_to_write(directory)?;
+        match State::of(directory)? {
+            State::Begun { .. } => {
+                drop(opened);
+                return self.start_with(directory, observer, stop);
+            }
+            State::Started => {}
+            _ => return Err(opened.without_checkpoint()),
+        }
+        let TrainerBuilder { config, images } = self;
+        Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
+        let path = opened.checkpoint(Which::Last);
+        let last = Checkpoint::load(&path)?;
+        let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
+        let mut trainer = Parts::new(&config, images)?.into_trainer(&config, opened, last.header.step)?;
+        trainer.restore(last, &path)?;
+        if !trainer.is_finished() {
+            trainer.log.write(&Record::Resumed { step: trainer.state.step })?;
+        }
+        Ok(trainer)
+    }
+}
+
+impl Trainer {
+    /// Starts a run in a new directory.
+    ///
+    /// # Errors
+    ///
+    /// When the run file's values are out of range, its images cannot be read or cannot form its
+    /// batches, or the directory holds something already.
+    pub fn start(config: &RunConfig, directory: &Path) -> Result<Self> {
+        TrainerBuilder::new(config).start(directory)
+    }
+
+    /// [`start`](Self::start), watched by `observer`, and given up when `stop` is raised.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), and [`Error::Interrupted`]; then no run directory was made.
+    pub fn start_with(
+        config: &RunConfig,
+        directory: &Path,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        TrainerBuilder::new(config).start_with(directory, observer, stop)
+    }
+
+    /// Continues a run from its last checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run in `directory`, or its checkpoint does not fit its run file.
+    pub fn resume(directory: &Path) -> Result<Self> {
+        Self::resume_on(directory, None)
+    }
+
+    /// [`resume`](Self::resume) on another device than the run file's. The same steps have other bits there
+    /// ([`moved_from`](Self::moved_from)).
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Self::resume); when the device is not there.
+    pub fn resume_on(directory: &Path, device: Option<DeviceChoice>) -> Result<Self> {
+        Self::resume_with(directory, device, &mut (), &AtomicBool::new(false))
+    }
+
+    /// [`resume_on`](Self::resume_on), watched by `observer`, and given up when `stop` is raised. A run that was
+    /// stopped before its first checkpoint is started from its run file.
+    ///
+    /// # Errors
+    ///
+    /// As [`resume_on`](Self::resume_on), and [`Error::Interrupted`].
+    pub fn resume_with(
+        directory: &Path,
+        device: Option<DeviceChoice>,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        let run_file = RunDirectory::open_to_write(directory)?.config();
+        let mut config = RunConfig::load(&run_file, &[])?;
+        config.train.device = device.unwrap_or(config.train.device);
+        config.check_files(&run_file, &["data.train"])?;
+        TrainerBuilder::new(&config).resume_with(directory, observer, stop)
+    }
+
+    /// Takes everything that a checkpoint holds; `path` names it in errors.
+    fn restore(&mut self, mut last: Checkpoint, path: &Path) -> Result<()> {
+        let bad = |reason: String| Error::Checkpoint {
+            path: path.into(),
+            reason,
+            hint: Some("config.toml and the checkpoint must be of the same run".into()),
+        };
+        if let Some(average) = &mut self.average {
+            average.restore(&mut last.network, &mut last.state);
+        }
+        let (network, mismatch) = params::load(self.network.clone(), std::mem::take(&mut last.network));
+        if !mismatch.is_empty() {
+            return Err(bad(format!("network: {mismatch}")));
+        }
+        let (objective, mismatch) = params::load(self.objective.clone(), std::mem::take(&mut last.loss));
+        if !mismatch.is_empty() {
+            return Err(bad(format!("loss: {mismatch}")));
+        }
+        (self.network, self.objective) = (network, objective);
+        self.memories.restore(&mut last.state, &self.devices.host).map_err(bad)?;
+        if let Some(class_means) = means::restore(&mut last.state, self.training_set().class_names().len()) {
+            self.take_means(class_means);
+        }
+        let state = last.take_optimizer();
+        self.optimizer
+            .restore(state, &self.devices.network, &self.devices.host)
+            .map_err(|name| bad(format!("the optimiser's state of `{name}` is incomplete")))?;
+        let unfit = self.optimizer.unfit(Part::Network, &self.network);
+        if let Some(name) = unfit.or_else(|| self.optimizer.unfit(Part::Loss, &self.objective)) {
+            return Err(bad(format!(
+                "the optimiser's state of `{name}` has another shape than the parameter"
+            )));
+        }
+        self.state.step = last.header.step;
+        self.state.best = last.header.best;
+        self.state.seconds = last.header.seconds;
+        self.warnings.rank_watch = last.header.rank_watch;
+        if let (Some(scale), Some(saved)) = (&mut self.loss_scale, last.header.loss_scale) {
+            if !saved.is_valid() {
+                return Err(bad("the scale of the loss is out of its range".into()));
+            }
+            *scale = saved;
+        }
+        let before = if last.header.device.is_empty() { "cpu" } else { &last.header.device };
+        self.started.moved_from = (before != self.devices.opened.kind()).then(|| before.to_string());
+        Ok(())
+    }
+}
+
+/// What the user should know about the test images.
+fn notes_of_test(config: &RunConfig, test: &TestImages, train: &ImageSet) -> Result<Vec<String>> {
+    test.plan(&config.evaluation)?;
+    let mut notes = test.notes(&config.evaluation);
+    let overlap = test.queries.overlap_with(train).filter(|overlap| overlap.shared > 0);
+    notes.extend(overlap.map(|overlap| {
+        format!("{overlap}: the test will say how well known classes are found, not new ones")
+    }));
+    Ok(notes)
+}
+
+/// What a trainer is made of, before there is a directory.
+struct Parts {
+    opened: OpenDevice,
+    device: Device,
+    host: Device,
+    input: InputShape,
+    store: Arc<ImageStore>,
+    sampler: Arc<dyn BatchSampler>,
+    validation: Option<Arc<ImageStore>>,
+    network: AnyEmbedder,
+    objective: Objective,
+}
+
+impl Parts {
+    fn new(config: &RunConfig, images: TrainingImages) -> Result<Self> {
+        let TrainingImages { train, validation } = images;
+        let opened = config.train.device.open()?;
+        config.train.precision.check(&opened)?;
+        let device = opened.device().clone().autodiff();
+        let host = Device::flex().autodiff();
+        let sampler = config.sampler.build(&train)?;
+        let transform = Transform::training(&config.image, &config.augment)?;
+        let [channels, height, width] = transform.shape();
+        let input = InputShape { channels, height, width };
+        let network = config.network.init(input, config.train.seed, &device)?;
+        let store = image_store(config, train, transform)?;
+        let validation = match validation {
+            Some(set) => Some(image_store(config, set, Transform::evaluation(&config.image)?)?),
+            None => None,
+        };
+        let objective = Objective::new(config, store.set().label_names().len(), &host)?;
+        Ok(Parts { opened, device, host, input, store, sampler, validation, network, objective })
+    }
+
+    fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {
+        let mut log = Log::open(&directory.log())?;
+        if config.log.tensorboard {
+            log = log.with_events(&directory.tensorboard(), step)?;
+        }
+        Ok(Trainer {
+            optimizer: Optimizer::new(&config.optimizer),
+            config: config.clone(),
+            directory,
+            loss_scale: (config.train.precision == Precision::F16).then(LossScale::default),
+            devices: Devices { opened: self.opened, network: self.device, host: self.host },
+            input: self.input,
+            store: self.store,
+            validation: self.validation,
+            batches: Batches { sampler: self.sampler, means: None },
+            average: config.train.average_decay.map(|decay| Average::new(decay, &self.network)),
+            network: self.network,
+            memories: Memories::new(config, &self.objective),
+            objective: self.objective,
+            log,
+            state: Counters { step, ..Counters::default() },
+            warnings: Warnings::default(),
+            started: Started::default(),
+            profile: None,
+        })
+    }
+}
+
+/// Images with the caches of the run file.
+fn image_store(config: &RunConfig, images: ImageSet, transform: Transform) -> Result<Arc<ImageStore>> {
+    let store = ImageStore::new(Arc::new(images), transform, config.data.cache_mib << 20);
+    Ok(Arc::new(match &config.data.cache_folder {
+        Some(folder) => store.with_disk_cache(folder)?,
+        None => store,
+    }))
+}
+
+impl TrainingImages {
+    /// The images of `data.train`.
+    fn open(config: &RunConfig) -> Result<Self> {
+        if config.data.train.is_empty() {
+            return Err(gallerist_tensor::Error::Value {
+                key: "data.train".into(),
+                wanted: "a list of folders, zips or manifests".into(),
+                found: "empty".into(),
+            }
+            .into());
+        }
+        let set = ImageSet::open_with(&config.data.train, &config.data.train_options())?;
+        let (train, validation) = if config.validation.fraction > 0.0 {
+            let (train, validation) =
+                set.split_classes(config.validation.fraction, config.validation.seed)?;
+            (train, Some(validation))
+        } else {
+            (set, None)
+        };
+        let train = if config.data.rotation_classes { train.with_rotation_classes()? } else { train };
+        Ok(TrainingImages { train, validation })
+    }
+}

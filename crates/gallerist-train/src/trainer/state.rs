@@ -1,0 +1,182 @@
+//! What a run in training consists of.
+
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_data::{BatchSampler, Broken, ClassMeans, ImageSet, ImageStore};
+use gallerist_nn::{AnyEmbedder, InputShape};
+use gallerist_weights as weights;
+
+use super::warnings::Warnings;
+use crate::average::Average;
+use crate::checkpoint::Best;
+use crate::config::RunConfig;
+use crate::directory::RunDirectory;
+use crate::log::Log;
+use crate::objective::{Memories, Objective};
+use crate::optim::Optimizer;
+use crate::precision::LossScale;
+use crate::profile::Profile;
+use gallerist_tensor::device::OpenDevice;
+
+/// A run in training.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::{path::Path, sync::atomic::AtomicBool};
+/// use gallerist_train::{RunConfig, Trainer};
+///
+/// let config = RunConfig::load(Path::new("configs/omniglot.toml"), &[])?;
+/// let mut trainer = Trainer::start(&config, Path::new("runs/first"))?;
+/// trainer.run(&mut (), &AtomicBool::new(false))?;
+/// # Ok::<(), gallerist_train::Error>(())
+/// ```
+pub struct Trainer {
+    pub(super) config: RunConfig,
+    pub(super) directory: RunDirectory,
+    pub(super) devices: Devices,
+    pub(super) input: InputShape,
+    pub(super) store: Arc<ImageStore>,
+    pub(super) validation: Option<Arc<ImageStore>>,
+    pub(super) batches: Batches,
+    pub(super) network: AnyEmbedder,
+    pub(super) average: Option<Average>,
+    pub(super) objective: Objective,
+    pub(super) memories: Memories,
+    pub(super) optimizer: Optimizer,
+    pub(super) loss_scale: Option<LossScale>,
+    pub(super) log: Log,
+    pub(super) state: Counters,
+    pub(super) warnings: Warnings,
+    pub(super) started: Started,
+    pub(super) profile: Option<Profile>,
+}
+
+/// Where a run computes.
+pub(super) struct Devices {
+    /// The device of the run file.
+    pub(super) opened: OpenDevice,
+    /// Where the network is, with gradients.
+    pub(super) network: Device,
+    /// Where the objective is, with gradients.
+    pub(super) host: Device,
+}
+
+/// How batches are put together.
+pub(super) struct Batches {
+    pub(super) sampler: Arc<dyn BatchSampler>,
+    /// The class means that the sampler has now.
+    pub(super) means: Option<Arc<ClassMeans>>,
+}
+
+/// How far training has come.
+#[derive(Default)]
+pub(super) struct Counters {
+    /// Steps done.
+    pub(super) step: usize,
+    /// The best validation.
+    pub(super) best: Option<Best>,
+    /// Seconds of training, validations left out.
+    pub(super) seconds: f64,
+    /// Of the seconds, those spent waiting for images since the call of [`run`](Trainer::run).
+    pub(super) waited: f64,
+}
+
+/// What there is to say of the start of a run, or of its resumption.
+#[derive(Default)]
+pub(super) struct Started {
+    pub(super) pretrained: Option<weights::Report>,
+    pub(super) test_notes: Vec<String>,
+    pub(super) head_seconds: Option<f64>,
+    pub(super) moved_from: Option<String>,
+}
+
+impl Trainer {
+    /// Steps done.
+    pub fn step(&self) -> usize {
+        self.state.step
+    }
+
+    /// Seconds of training so far, validations left out.
+    pub fn seconds(&self) -> f64 {
+        self.state.seconds
+    }
+
+    /// Of these, the seconds that computing the first heads took ([`HeadInit`]), where the run was started just now.
+    pub fn head_seconds(&self) -> Option<f64> {
+        self.started.head_seconds
+    }
+
+    /// Whether all steps are done.
+    pub fn is_finished(&self) -> bool {
+        self.state.step >= self.config.train.steps
+    }
+
+    /// The best validation so far.
+    pub fn best(&self) -> Option<&Best> {
+        self.state.best.as_ref()
+    }
+
+    /// Images that could not be read, each once.
+    pub fn broken(&self) -> &[Broken] {
+        &self.warnings.broken
+    }
+
+    /// What became of the tensors of `network.weights`, where the run was started from them just now.
+    pub fn pretrained(&self) -> Option<&weights::Report> {
+        self.started.pretrained.as_ref()
+    }
+
+    /// What the user should know about the test images, where the run was started just now.
+    pub fn test_notes(&self) -> &[String] {
+        &self.started.test_notes
+    }
+
+    /// Where the time went, of the last call of [`run`](Self::run), with `log.profile`.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
+    /// The device that the network computes on.
+    pub fn device(&self) -> &OpenDevice {
+        &self.devices.opened
+    }
+
+    /// The kind of device that trained so far, where the run was taken up on another: its steps are not the same to
+    /// the last bit.
+    pub fn moved_from(&self) -> Option<&str> {
+        self.started.moved_from.as_deref()
+    }
+
+    /// The run's directory.
+    pub fn directory(&self) -> &RunDirectory {
+        &self.directory
+    }
+
+    /// The run file.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    /// The training set, validation classes taken out.
+    pub fn training_set(&self) -> &ImageSet {
+        self.store.set()
+    }
+
+    /// How batches are put together.
+    pub fn sampler(&self) -> &dyn BatchSampler {
+        &*self.batches.sampler
+    }
+
+    /// Images that one step sees.
+    pub fn images_per_step(&self) -> usize {
+        self.batches.sampler.batch_size() * self.config.train.accumulate
+    }
+
+    /// Trainable numbers of the network, running statistics of batch norm included.
+    pub fn parameter_count(&self) -> usize {
+        self.network.num_params()
+    }
+}

@@ -1,0 +1,193 @@
+//! A network of another crate is trained, resumed and loaded as the built-in ones are.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, TensorData};
+use gallerist_data::ImageSet;
+use gallerist_nn::{AnyEmbedder, Architecture, Embedder, Head, NetworkSpec, Setting};
+use gallerist_train::checkpoint::Checkpoint;
+use gallerist_train::log::Step;
+use gallerist_train::model::Model;
+use gallerist_train::{Observer, Outcome, RunConfig, Trainer, TrainerBuilder, Which};
+use gallerist_util::registry::Named;
+use serde::{Deserialize, Serialize};
+
+/// A linear network with two embeddings.
+#[derive(Module, Debug)]
+struct TwoViews {
+    body: Param<Tensor<2>>,
+    head: Vec<Param<Tensor<2>>>,
+}
+
+impl Embedder for TwoViews {
+    fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+        let features = images.flatten::<2>(1, 3).matmul(self.body.val()).tanh();
+        self.head.iter().map(|head| features.clone().matmul(head.val())).collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TwoViewsConfig {
+    width: usize,
+}
+
+impl Default for TwoViewsConfig {
+    fn default() -> Self {
+        TwoViewsConfig { width: 8 }
+    }
+}
+
+impl Named for TwoViewsConfig {
+    const NAME: &'static str = "two_views";
+}
+
+impl NetworkSpec for TwoViewsConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head { name: "near", dimensions: 3 }, Head { name: "far", dimensions: 5 }]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
+        let (input, device) = (setting.input, setting.device);
+        let mut drawn = gallerist_util::random::Random::new(setting.seed, "two views", 0, 0);
+        let mut weights = |rows: usize, columns: usize| {
+            let values: Vec<f32> = (0..rows * columns).map(|_| drawn.between(-0.3, 0.3) as f32).collect();
+            Param::from_data(TensorData::new(values, [rows, columns]), device)
+        };
+        let body = weights(input.channels * input.height * input.width, self.width);
+        let head = self.heads().iter().map(|head| weights(self.width, head.dimensions)).collect();
+        Ok(TwoViews { body, head }.boxed())
+    }
+}
+
+/// Eight classes of six grey bitmaps of 8 x 8 pixels.
+fn images(folder: &Path) {
+    for class in 0..8usize {
+        let folder = folder.join(format!("class-{class}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..6usize {
+            let mut file = b"BM".to_vec();
+            let bytes = 8 * 8 * 3;
+            for word in [54 + bytes, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
+                file.extend(word.to_le_bytes());
+            }
+            (0..64).for_each(|at| file.extend([((at * (class + 1) + 7 * number) % 251) as u8; 3]));
+            std::fs::write(folder.join(format!("{number}.bmp")), file).unwrap();
+        }
+    }
+}
+
+fn config(data: &Path, network: &str) -> RunConfig {
+    let text = format!(
+        "[train]\nsteps = 6\nthreads = 1\ndevice = \"cpu\"\n[data]\ntrain = {data:?}\n[validation]\nfraction = 0.25\n\
+         every = 3\n[image]\nsize = 8\nchannels = 1\n[sampler]\nclasses_per_batch = 4\nimages_per_class = 3\n\
+         [[loss]]\nname = \"rll\"\nhead = \"near\"\n[[loss]]\nname = \"proxy_nca\"\nweight = 0.5\n[network]\n{network}"
+    );
+    RunConfig::parse(&text, "a test", &[]).unwrap()
+}
+
+/// Raises the flag after so many steps.
+struct StopAfter<'a>(usize, &'a AtomicBool);
+
+impl Observer for StopAfter<'_> {
+    fn step(&mut self, record: &Step) {
+        self.1.store(record.step >= self.0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_registered_network_is_trained_resumed_and_loaded_by_its_name() {
+    Architecture::register::<TwoViewsConfig>().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    images(&data);
+    let config = config(&data, "kind = \"two_views\"\nwidth = 6");
+    assert_eq!(config.network.architecture.downcast_ref(), Some(&TwoViewsConfig { width: 6 }));
+
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    let never = AtomicBool::new(false);
+    let mut trainer = Trainer::start(&config, &whole).unwrap();
+    assert_eq!(trainer.run(&mut (), &never).unwrap(), Outcome::Finished);
+    assert_eq!(trainer.parameter_count(), 64 * 6 + 6 * (3 + 5));
+    assert!(trainer.best().is_some());
+
+    let stop = AtomicBool::new(false);
+    let ended = Trainer::start(&config, &parts).unwrap().run(&mut StopAfter(2, &stop), &stop).unwrap();
+    assert_eq!(ended, Outcome::Interrupted);
+    let mut resumed = Trainer::resume(&parts).unwrap();
+    assert_eq!(resumed.step(), 2);
+    resumed.run(&mut (), &never).unwrap();
+
+    let models = [&whole, &parts].map(|run| Model::open(run, Which::Last).unwrap());
+    assert_eq!(models[0].fingerprint(), models[1].fingerprint(), "the same bits after a resume");
+    let embedded = models[0].embed(ImageSet::open(&data).unwrap(), 1, &mut |_, _| ()).unwrap();
+    assert_eq!(embedded.set.embeddings.cols(), 8);
+    let image = ImageSet::open(&data).unwrap().decode(0).unwrap();
+    let error = models[0].see(image).unwrap_err();
+    assert!(error.to_string().contains("`two_views` shows no feature maps"), "{error}");
+    let error = models[0].export_onnx(&folder.path().join("model.onnx")).unwrap_err();
+    assert!(error.to_string().contains("has no list of layers"), "{error}");
+
+    // Its tensors go into a file and start another run.
+    let file = folder.path().join("model.safetensors");
+    models[0].export_safetensors(&file).unwrap();
+    let mut from_file = config.clone();
+    from_file.network.weights = Some(file);
+    let trainer = Trainer::start(&from_file, &folder.path().join("again")).unwrap();
+    assert_eq!(trainer.pretrained().unwrap().loaded.len(), 3);
+    let mut lda = config.clone();
+    lda.network.head_init = gallerist_nn::HeadInit::Lda;
+    let error = Trainer::start(&lda, &folder.path().join("lda")).err().unwrap();
+    assert!(error.to_string().contains("without linear heads"), "{error}");
+}
+
+/// The same network under a name that nobody registers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct UnregisteredConfig {
+    inner: TwoViewsConfig,
+}
+
+impl Named for UnregisteredConfig {
+    const NAME: &'static str = "unregistered";
+}
+
+impl NetworkSpec for UnregisteredConfig {
+    fn heads(&self) -> Vec<Head> {
+        self.inner.heads()
+    }
+
+    fn build(&self, setting: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
+        self.inner.build(setting)
+    }
+}
+
+#[test]
+fn a_run_of_parts_given_as_values_is_resumed_with_them_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    images(&data);
+    let mut config = config(&data, "channels = [4]");
+    config.data.train = Vec::new();
+    config.network = UnregisteredConfig::default().into();
+    let parts = || {
+        let (train, validation) = ImageSet::open(&data).unwrap().split_classes(0.25, 0).unwrap();
+        TrainerBuilder::new(&config).images(train, Some(validation))
+    };
+    let never = AtomicBool::new(false);
+    let whole = folder.path().join("whole");
+    let mut trainer = parts().start(&whole).unwrap();
+    trainer.run(&mut (), &never).unwrap();
+    assert!(trainer.best().is_some());
+
+    let halved = folder.path().join("halved");
+    let stop = AtomicBool::new(false);
+    parts().start(&halved).unwrap().run(&mut StopAfter(3, &stop), &stop).unwrap();
+    let error = Trainer::resume(&halved).err().unwrap().to_string();
+    assert!(error.contains("unknown value `unregistered`"), "{error}");
+    parts().resume(&halved).unwrap().run(&mut (), &never).unwrap();
+    let fingerprints = [&whole, &halved]
+        .map(|run| Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap().header.fingerprint);
+    assert_eq!(fingerprints[0], fingerprints[1]);
+}
