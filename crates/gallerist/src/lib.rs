@@ -7,48 +7,58 @@
 //!
 //! | you want to | look at |
 //! | --- | --- |
-//! | train from a run file | [`train::Trainer`], [`train::RunConfig`] |
+//! | train from a run file, measure, write the report | [`train`](train()), [`resume`] |
+//! | embed images with a trained network | [`embed`], [`model::Model`] |
+//! | search a gallery with images | [`search`] |
+//! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
+//! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
+//! | follow the progress of these calls | [`Observer`] |
+//! | write your own program with the same command line | [`cli::run`] |
 //! | use a loss in a training loop of your own | [`loss`] |
-//! | embed images with a trained network | [`model::Model`] |
 //! | compute on a GPU | [`device`] |
-//! | start from trained weights, or give a network to another program | [`weights`] |
+//! | start from trained weights, or export a network | [`weights`] |
 //! | search embeddings exactly | [`retrieval::search`] |
 //! | keep a gallery that changes, or one of millions | [`retrieval::index`] |
-//! | measure retrieval | [`retrieval::eval`], of a run [`measured`] |
 //! | read images, sample batches, load them ahead | [`data`] |
-//! | write the pages people look at | [`pages`], [`report`] |
+//! | write reports as HTML pages | [`report`](report()), [`pages`], [`mod@report`] |
 //! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
-//! | serve a gallery to people and programs | [`serve`] |
+//!
+//! The feature `cli` (default) has the command line; without it the library has fewer dependencies.
 //!
 //! # From a run file to a ranked list
 //!
 //! ```no_run
-//! use std::{path::Path, sync::atomic::AtomicBool};
-//! use gallerist::data::ImageSet;
-//! use gallerist::model::Model;
-//! use gallerist::retrieval::search::{Metric, SearchOptions, search};
-//! use gallerist::train::{RunConfig, Trainer, Which};
+//! use std::{path::{Path, PathBuf}, sync::atomic::AtomicBool};
+//! use gallerist::{EmbedOptions, ImageSearchOptions, train::RunConfig};
 //!
 //! let config = RunConfig::load(Path::new("configs/omniglot.toml"), &[])?;
-//! Trainer::start(&config, Path::new("runs/first"))?.run(&mut (), &AtomicBool::new(false))?;
+//! let run = Path::new("runs/first");
+//! gallerist::train(&config, run, &mut (), &AtomicBool::new(false))?;
 //!
-//! let model = Model::open(Path::new("runs/first"), Which::Best)?;
-//! let gallery = model.embed(ImageSet::open("photos")?, 0, &mut |_, _| {})?.set;
-//! let query = model.embed(ImageSet::open("query.png")?, 0, &mut |_, _| {})?.set;
-//! let lists = search(&query.embeddings, &gallery.embeddings, &SearchOptions::new(5))?;
-//! println!("{:?}", lists.indices(0));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let photos = [PathBuf::from("photos")];
+//! gallerist::embed(run, &photos, &EmbedOptions::default(), &mut ())?.set.save("photos.safetensors")?;
+//! let (gallery, query) = (Path::new("photos.safetensors"), [PathBuf::from("query.png")]);
+//! let found = gallerist::search(gallery, &query, &ImageSearchOptions::default(), &mut ())?;
+//! println!("{:?}", found.lists[0].results);
+//! # Ok::<(), gallerist::Error>(())
 //! ```
 #![recursion_limit = "256"]
 
+#[cfg(feature = "cli")]
 pub mod cli;
+mod error;
 pub mod measured;
+mod observer;
 pub mod pages;
 mod pictures;
 pub mod plots;
 mod projector;
 mod ranking;
+mod run_metrics;
+mod tasks;
+mod text;
 
+pub use error::{Error, Result};
 pub use gallerist_data as data;
 pub use gallerist_loss as loss;
 pub use gallerist_loss::{memory, miner};
@@ -61,6 +71,13 @@ pub use gallerist_retrieval as retrieval;
 pub use gallerist_serve as serve;
 pub use gallerist_tensor::{Error as TensorError, burn, device, pairwise, params};
 pub use gallerist_train as train;
-pub use gallerist_train::{Error, Result, checkpoint, model, optim};
+pub use gallerist_train::{checkpoint, model, optim};
 pub use gallerist_weights as weights;
+pub use observer::Observer;
 pub use projector::write_projector;
+pub use run_metrics::RunMetrics;
+pub use tasks::{
+    EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, Found, FoundItem,
+    FoundList, ImagePart, ImageSearchOptions, ServeOptions, Trained, TrainingEnd, embed, evaluate, report,
+    resume, search, serve, set_threads, train,
+};

@@ -6,8 +6,7 @@
 //! # Example
 //!
 //! ```no_run
-//! use std::path::Path;
-//! use gallerist::train::RunDirectory;
+//! //! use gallerist::train::RunDirectory;
 //!
 //! let run = RunDirectory::open(Path::new("runs/omniglot"))?;
 //! gallerist::pages::run_report(&run)?.write(run.report())?;
@@ -15,80 +14,25 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use gallerist_data::{ClassOverlap, ImageSet};
+use gallerist_data::ImageSet;
 use gallerist_report::{Chart, Hit, Metric, RankedList, RankedSection, Report, Scale, SearchPage, Series};
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{self, Evaluation, Further, Intervals, Over};
+use gallerist_retrieval::eval::{self, Evaluation, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
 use gallerist_train::log::{self, Record};
 use gallerist_train::{Error, Result};
 use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
-use serde::{Deserialize, Serialize};
 
 use crate::pictures::Pictures;
 use crate::plots::{self, Source, name_of};
 use crate::ranking::Ranking;
+use crate::run_metrics::RunMetrics;
 
 pub use gallerist_train::open_test;
 
 /// Ranks of the CMC curve.
 const RANKS: usize = 50;
-
-/// A run's `metrics.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunMetrics {
-    /// The test metrics: protocol, values by name, queries, ties.
-    #[serde(flatten)]
-    pub evaluation: Evaluation,
-    /// What else `[evaluation]` asks for: intervals, re-ranking, clusters, pairs.
-    #[serde(flatten)]
-    pub further: Further,
-    /// Which checkpoint was evaluated: `best` or `last`.
-    pub checkpoint: String,
-    /// Its step.
-    pub step: usize,
-    /// The model's fingerprint.
-    pub model: String,
-    /// Seconds of training, validations left out.
-    pub training_seconds: f64,
-    /// Share of that time spent waiting for images.
-    pub waited_share: f64,
-    /// Trained images per second.
-    pub images_per_second: f64,
-    /// Images, training and test, that could not be read.
-    pub broken_images: usize,
-    /// Test classes that were trained on; absent where that is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class_overlap: Option<ClassOverlap>,
-}
-
-impl RunMetrics {
-    /// Reads a run's `metrics.json`.
-    ///
-    /// # Errors
-    ///
-    /// When the file is missing or damaged.
-    pub fn load(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { action: "read", path: path.into(), source };
-        let text = gallerist_retrieval::file::read_regular_to_string(path).map_err(io)?;
-        serde_json::from_str(&text).map_err(|e| io(std::io::Error::new(std::io::ErrorKind::InvalidData, e)))
-    }
-
-    /// Writes `metrics.json`.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be written.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        gallerist_retrieval::file::write_atomically(path, |file| {
-            serde_json::to_writer_pretty(&mut *file, self)?;
-            std::io::Write::write_all(file, b"\n")
-        })?;
-        Ok(())
-    }
-}
 
 /// The report of a run, from the files of its directory.
 ///
@@ -152,8 +96,7 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
 /// Pictures are shown where the images can be found, else paths, else the numbers of rows.
 ///
 /// ```no_run
-/// use std::path::Path;
-/// use gallerist::plots::{File, Source};
+/// /// use gallerist::plots::{File, Source};
 /// use gallerist::train::{EvaluationConfig, ReportConfig};
 ///
 /// let file = |name| File { embeddings: Path::new(name), labels: None, cameras: None };

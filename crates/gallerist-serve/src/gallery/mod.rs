@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use gallerist_retrieval::file::{MappedCompact, Source};
-use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin, is_index, open_index};
+use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
 
 pub(crate) use catalog::{Catalog, Entry, same_class};
 pub(crate) use searcher::Searcher;
@@ -88,17 +88,11 @@ impl Gallery {
 
     fn read_file(path: &Path, writable: bool) -> Result<Self> {
         let name = path.display().to_string();
-        if is_index(path) {
-            if writable {
-                // Of a server that was killed while it wrote.
-                gallerist_retrieval::prepare_to_write(path)?;
-            }
-            return Self::from_index(name, open_index(path, !writable)?);
+        match GalleryFile::open(path, writable)? {
+            GalleryFile::Embeddings(set) => Self::from_set(name, set),
+            GalleryFile::Compact(compact) => Self::from_compact(name, path, compact),
+            GalleryFile::Index(index) => Self::from_index(name, index),
         }
-        if let Ok(compact) = MappedCompact::open(path) {
-            return Self::from_compact(name, path, compact);
-        }
-        Self::from_set(name, EmbeddingSet::load(path)?)
     }
 
     /// A gallery of embeddings in memory.

@@ -630,12 +630,12 @@ pub(crate) struct RowArgs {
 }
 
 impl RowArgs {
-    /// The model with the requested normalization.
-    pub(crate) fn of(&self, model: crate::model::Model) -> crate::model::Model {
+    /// Whether rows are scaled; `None`: as the metric of the run asks for.
+    pub(crate) fn normalize(&self) -> Option<bool> {
         match (self.normalize, self.raw) {
-            (Some(answer), _) => model.normalized(answer == YesNo::Yes),
-            (None, true) => model.normalized(false),
-            (None, false) => model,
+            (Some(answer), _) => Some(answer == YesNo::Yes),
+            (None, true) => Some(false),
+            (None, false) => None,
         }
     }
 }
@@ -748,4 +748,31 @@ pub(crate) enum Over {
     Queries,
     /// Classes with all their queries
     Classes,
+}
+
+impl From<Pooling> for crate::retrieval::eval::Pooling {
+    fn from(pooling: Pooling) -> Self {
+        match pooling {
+            Pooling::Average => Self::Average,
+            Pooling::Max => Self::Max,
+        }
+    }
+}
+
+impl From<KMeans> for crate::retrieval::cluster::Preset {
+    fn from(kmeans: KMeans) -> Self {
+        match kmeans {
+            KMeans::Faiss20 => Self::Faiss20,
+            KMeans::Sklearn10 => Self::Sklearn10,
+        }
+    }
+}
+
+impl From<Over> for crate::retrieval::eval::Over {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Queries => Self::Queries,
+            Over::Classes => Self::Classes,
+        }
+    }
 }

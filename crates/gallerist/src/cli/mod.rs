@@ -2,7 +2,12 @@
 
 mod args;
 mod commands;
+mod failure;
+mod metrics_table;
+mod output;
 mod printer;
+mod progress;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -9,6 +9,8 @@ use std::io::Write;
 
 use serde::Serialize;
 
+pub(crate) use crate::text::{count, grouped};
+
 /// Prints `error: …`, an empty line and `hint: …`.
 pub(crate) fn error(message: &dyn Display, hint: Option<String>) {
     // A closed stderr leaves nobody to tell.
@@ -138,21 +140,6 @@ impl Display for Table {
     }
 }
 
-/// `1 image`, `13,180 images`.
-pub(crate) fn count(n: usize, one: &str) -> String {
-    let plural = match one.strip_suffix("ss").map(|_| "es").or(one.strip_suffix('y').map(|_| "ies")) {
-        Some("ies") => format!("{}ies", &one[..one.len() - 1]),
-        Some(ending) => format!("{one}{ending}"),
-        None => format!("{one}s"),
-    };
-    format!("{} {}", grouped(n), if n == 1 { one } else { &plural })
-}
-
-/// `13,180`.
-pub(crate) fn grouped(n: usize) -> String {
-    gallerist_report::grouped(n as u64)
-}
-
 /// `2 min 05 s`, `48 s`, `0.8 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
@@ -168,14 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(13_180), "13,180");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(count(1, "image"), "1 image");
-        assert_eq!(count(659, "class"), "659 classes");
-        assert_eq!(count(2, "query"), "2 queries");
+    fn durations_have_the_unit_that_fits() {
         assert_eq!(duration(0.84), "0.8 s");
         assert_eq!(duration(125.0), "2 min 05 s");
     }

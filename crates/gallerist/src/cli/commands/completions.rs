@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use super::Outcome;
 use crate::cli::args::{Cli, Completions};
+use crate::cli::failure::Outcome;
 use crate::cli::printer;
 
 pub(super) fn run(args: Completions) -> Outcome {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use crate::train::{DEFAULTS, RunConfig};
 
-use super::Outcome;
 use crate::cli::args::Config;
+use crate::cli::failure::Outcome;
 use crate::cli::printer;
 
 pub(super) fn run(args: Config) -> Outcome {

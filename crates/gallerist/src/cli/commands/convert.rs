@@ -6,8 +6,9 @@ use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
-use super::{Failure, Outcome, check_embeddings_file, save_embeddings};
 use crate::cli::args::Convert;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{check_embeddings_file, save_embeddings};
 use crate::cli::printer;
 
 /// What `--json` prints.

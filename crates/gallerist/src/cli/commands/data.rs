@@ -4,14 +4,13 @@ use std::process::ExitCode;
 
 use crate::data::{ImageSet, Inspection, inspect};
 
-use super::{Outcome, bar, working};
 use crate::cli::args::{Data, DataCommand, DataInfo};
+use crate::cli::failure::Outcome;
 use crate::cli::printer::{self, Table, count, grouped};
+use crate::cli::progress::{DECODING, bar, working};
 
 /// Broken files, missing images and leaks that are named in the text; JSON has all.
 const SHOWN: usize = 5;
-
-pub(super) const DECODING: &str = "decoding {wide_bar} {pos}/{len} images, {eta} left";
 
 pub(super) fn run(args: Data) -> Outcome {
     match args.command {

@@ -15,9 +15,11 @@ use crate::train::config::loss_from_settings;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use serde::Serialize;
 
-use super::{Failure, Outcome, labels_of};
 use crate::cli::args::Loss;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table};
+use crate::tasks::labels_of;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -51,7 +53,7 @@ pub(super) fn run(args: Loss) -> Outcome {
     }
     let config = loss_from_settings(args.loss.as_deref(), args.preset.as_deref(), &settings(&args))?;
     for out in [&args.gradient, &args.save_parameters].into_iter().flatten() {
-        super::check_output(out)?;
+        check_output(out)?;
     }
     let file = args.embeddings.expect("clap asks for it");
     let Rows { values, shape: [n, d], dtype, labels: mut names } =

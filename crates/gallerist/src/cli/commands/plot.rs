@@ -8,11 +8,11 @@ use crate::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use crate::report::figure::{Figure, Format};
 use crate::train::{EvaluationConfig, RunDirectory};
 
-use super::{Failure, Outcome, bar, working};
 use crate::cli::args::plot::{Kind, Map, Method, One, Out, Ranked, Several, Split, Which};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::check_output;
 use crate::cli::printer;
-
-pub(super) const MAPPING: &str = "mapping {wide_bar} {pos}/{len} steps, {eta} left";
+use crate::cli::progress::{MAPPING, bar, working};
 
 pub(super) fn run(kind: Kind) -> Outcome {
     match kind {
@@ -33,9 +33,9 @@ pub(super) fn run(kind: Kind) -> Outcome {
             working(DRAWING, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
         }),
         Kind::Report(args) => {
-            super::check_output(&args.out)?;
+            check_output(&args.out)?;
             let runs = args.runs.iter().map(|run| RunDirectory::open(run));
-            let runs = runs.collect::<crate::Result<Vec<_>>>()?;
+            let runs = runs.collect::<crate::train::Result<Vec<_>>>()?;
             working("drawing the report", || pages::comparison(&runs))?.write(&args.out)?;
             written(&args.out)
         }
@@ -47,7 +47,7 @@ const DRAWING: &str = "comparing and drawing";
 /// Checks the figure's name before the work, and writes the figure after it.
 fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> Outcome {
     Format::of(&out.out)?;
-    super::check_output(&out.out)?;
+    check_output(&out.out)?;
     figure()?.write(&out.out, out.theme.map(Into::into))?;
     written(&out.out)
 }
@@ -81,7 +81,7 @@ fn several(of: &Several) -> Result<Vec<Source>, Failure> {
         return Err(rules_of_a_run());
     }
     let mut sources: Vec<Source> =
-        of.runs.iter().map(|run| Source::of_run(run)).collect::<crate::Result<_>>()?;
+        of.runs.iter().map(|run| Source::of_run(run)).collect::<crate::train::Result<_>>()?;
     sources.extend(files(&of.split, given)?);
     Ok(sources)
 }

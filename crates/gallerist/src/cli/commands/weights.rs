@@ -8,9 +8,12 @@ use crate::train::RunConfig;
 use crate::weights::{self, Fetched, Preprocessing, Report, SOURCES, Source, Weights};
 use serde::Serialize;
 
-use super::{Failure, Outcome, bar, model_of, with_heads};
 use crate::cli::args::{self, WeightsCommand};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table, count, grouped};
+use crate::cli::progress::{FETCHING, bar};
+use crate::tasks::with_heads;
 
 pub(super) fn run(args: args::Weights) -> Outcome {
     match args.command {
@@ -21,8 +24,6 @@ pub(super) fn run(args: args::Weights) -> Outcome {
         WeightsCommand::Export(args) => export(args),
     }
 }
-
-pub(super) const FETCHING: &str = "fetching {wide_bar} {bytes}/{total_bytes}, {eta} left";
 
 #[derive(Serialize)]
 struct Listed {
@@ -210,9 +211,13 @@ fn import(args: args::WeightsImport) -> Outcome {
 }
 
 fn export(args: args::WeightsExport) -> Outcome {
-    super::check_output(&args.out)?;
-    let model = model_of(&args.model.run, args.model.checkpoint.into())?;
-    let model = args.rows.of(with_heads(model, args.head, args.combine)?);
+    check_output(&args.out)?;
+    let model = Model::open(&args.model.run, args.model.checkpoint.into())?;
+    let model = with_heads(model, &args.head, args.combine.map(Into::into))?;
+    let model = match args.rows.normalize() {
+        Some(normalize) => model.normalized(normalize),
+        None => model,
+    };
     match args.out.extension().and_then(|extension| extension.to_str()) {
         Some("safetensors") => model.export_safetensors(&args.out)?,
         Some("onnx") => model.export_onnx(&args.out)?,

@@ -7,9 +7,9 @@ use crate::retrieval::EmbeddingSet;
 use crate::retrieval::index::{IdLists, Index, ItemFilter};
 use serde::Serialize;
 
-use super::super::{Failure, Outcome, set_threads};
-use super::open;
+use super::open::open;
 use crate::cli::args::index::Bench;
+use crate::cli::failure::{Failure, Outcome};
 use crate::cli::printer::{self, Table, grouped};
 
 /// One row of the table.
@@ -22,7 +22,7 @@ struct Measured {
 }
 
 pub(super) fn run(args: Bench) -> Outcome {
-    set_threads(args.common.threads);
+    crate::set_threads(args.common.threads);
     if args.repeats == 0 {
         return Err(Failure::new("--repeats must be 1 or more, not 0", None));
     }

@@ -8,14 +8,17 @@ use crate::retrieval::index::{Added, HnswOptions, Index, IndexSettings, ItemFilt
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 
-use super::super::{Failure, Outcome, bar, check_output, set_threads, working};
-use super::{open, report};
+use super::open::open;
+use super::summary::report;
 use crate::cli::args::index::{Add, Build, GraphArgs, Ids, ItemArgs};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::check_output;
 use crate::cli::printer::{self, count, grouped};
+use crate::cli::progress::{LINKING, bar, working};
 
 pub(super) fn build(args: Build) -> Outcome {
     check_output(&args.out)?;
-    set_threads(args.common.threads);
+    crate::set_threads(args.common.threads);
     let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let dimensions = sets[0].embeddings.cols();
     let metric = metric_of(args.metric, &sets);
@@ -38,7 +41,7 @@ pub(super) fn build(args: Build) -> Outcome {
 
 pub(super) fn add(args: Add) -> Outcome {
     check_output(&args.index)?;
-    set_threads(args.common.threads);
+    crate::set_threads(args.common.threads);
     let mut index = working("reading the index", || open(&args.index, false))?;
     let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let given = sets.iter().map(|set| set.embeddings.rows()).sum();
@@ -59,7 +62,7 @@ pub(super) fn add(args: Add) -> Outcome {
 }
 
 /// The metric asked for, else the one that the files declare, else the cosine.
-pub(in crate::cli::commands) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric {
+pub(super) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric {
     let declared = sets.iter().find_map(|set| set.metric).unwrap_or_default();
     let metric = asked.unwrap_or(declared);
     if metric != declared {
@@ -81,13 +84,8 @@ pub(super) fn finish(path: &Path, index: &mut dyn Index, compact: bool) -> Resul
     Ok(working("writing the index", || index.save(path))?)
 }
 
-pub(in crate::cli::commands) const LINKING: &str = "linking {wide_bar} {pos}/{len} items, {eta} left";
-
 /// The sets, with --labels cut up among them.
-pub(in crate::cli::commands) fn load(
-    files: &[PathBuf],
-    args: &ItemArgs,
-) -> Result<Vec<EmbeddingSet>, Failure> {
+pub(super) fn load(files: &[PathBuf], args: &ItemArgs) -> Result<Vec<EmbeddingSet>, Failure> {
     let mut sets = files.iter().map(EmbeddingSet::load).collect::<Result<Vec<_>, _>>()?;
     let rows: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
     if rows == 0 {
@@ -109,7 +107,7 @@ pub(in crate::cli::commands) fn load(
 
 /// The items of each file with its name, under the ids that were asked for; rows are numbered from
 /// `next` on.
-pub(in crate::cli::commands) fn items(
+pub(super) fn items(
     sets: Vec<EmbeddingSet>,
     args: &ItemArgs,
     files: &[PathBuf],
@@ -138,7 +136,7 @@ pub(in crate::cli::commands) fn items(
 }
 
 /// The error with the file that it is about.
-pub(in crate::cli::commands) fn of_file(name: &str, error: Error) -> Failure {
+pub(super) fn of_file(name: &str, error: Error) -> Failure {
     match error {
         Error::Models { .. } => Failure::new(
             format!("`{name}`: {error}"),

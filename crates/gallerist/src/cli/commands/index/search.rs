@@ -8,11 +8,12 @@ use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
-use super::super::remote::{self, is_remote};
-use super::super::{Failure, Outcome, set_threads, working};
-use super::open;
+use super::open::{open, open_remote};
 use crate::cli::args::index::Search;
+use crate::cli::failure::{Failure, Outcome};
 use crate::cli::printer::{self, Table, shown};
+use crate::cli::progress::working;
+use crate::tasks::is_remote;
 
 /// What `--json` prints per query.
 #[derive(Serialize)]
@@ -34,9 +35,9 @@ struct Found {
 }
 
 pub(super) fn run(mut args: Search) -> Outcome {
-    set_threads(args.common.threads);
+    crate::set_threads(args.common.threads);
     let index = if is_remote(&args.index) {
-        remote::open(&args.index, args.ef)?.index
+        open_remote(&args.index, args.ef)?.index
     } else {
         let mut index = working("reading the index", || open(&args.index, args.mapped))?;
         set_ef(index.as_mut(), args.ef)?;

@@ -11,12 +11,12 @@ const OMNIGLOT_BASELINE: f64 = 0.612;
 
 /// What a reader of the numbers should know: bounds that the order of ties decides, a set of another size than the
 /// benchmark's.
-pub(in super::super) fn warn_of_notes(evaluation: &Evaluation) {
+pub(crate) fn warn_of_notes(evaluation: &Evaluation) {
     evaluation.notes.iter().for_each(|note| printer::warning(note));
 }
 
 /// The metrics, and what else was measured.
-pub(in super::super) fn table(evaluation: &Evaluation, further: &Further) -> String {
+pub(crate) fn table(evaluation: &Evaluation, further: &Further) -> String {
     let mut text = metrics(evaluation, further.intervals.as_ref());
     for (_, row) in further.rows() {
         text += &format!("\n{}", metrics(&row.evaluation, row.intervals.as_ref()));
@@ -71,7 +71,7 @@ pub(in super::super) fn table(evaluation: &Evaluation, further: &Further) -> Str
 }
 
 /// The accuracy of each run, their mean and the published baseline.
-pub(super) fn one_shot(found: &OneShot) -> String {
+pub(crate) fn one_shot_table(found: &OneShot) -> String {
     let mut table = Table::new(&["one-shot", "accuracy"], &[false, true]);
     for (name, accuracy) in &found.runs {
         table.row(vec![name.clone(), share(*accuracy)]);

@@ -7,7 +7,7 @@ use crate::train::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar. A wide element of the template (`{wide_bar}`, `{wide_msg}`) takes the columns that the others leave.
-pub(super) fn bar(length: usize, template: &str) -> ProgressBar {
+pub(crate) fn bar(length: usize, template: &str) -> ProgressBar {
     bar_on(ProgressDrawTarget::stderr(), length, template)
 }
 
@@ -18,7 +18,7 @@ fn bar_on(target: ProgressDrawTarget, length: usize, template: &str) -> Progress
 }
 
 /// Says what is done, and for how long already, while `run` does it.
-pub(super) fn working<T>(what: &'static str, run: impl FnOnce() -> T) -> T {
+pub(crate) fn working<T>(what: &'static str, run: impl FnOnce() -> T) -> T {
     let mut doing = Doing::default();
     doing.show(&Phase { what, done: 0, total: 0 });
     run()
@@ -26,16 +26,25 @@ pub(super) fn working<T>(what: &'static str, run: impl FnOnce() -> T) -> T {
 
 /// Shows one phase after another.
 #[derive(Default)]
-pub(super) struct Doing {
+pub(crate) struct Doing {
     shown: Option<(&'static str, ProgressBar)>,
 }
 
+/// The steps of a run; what does not fit is cut off the message.
+pub(crate) const STEPS: &str = "{bar:12} {pos}/{len} {eta} left  {wide_msg}";
+pub(crate) const EMBEDDING: &str = "{msg} {wide_bar} {pos}/{len} images, {eta} left";
+pub(crate) const DECODING: &str = "decoding {wide_bar} {pos}/{len} images, {eta} left";
+pub(crate) const LINKING: &str = "linking {wide_bar} {pos}/{len} items, {eta} left";
+#[cfg(feature = "milvus")]
+pub(crate) const SENDING: &str = "sending {wide_bar} {pos}/{len} items, {eta} left";
+pub(crate) const MAPPING: &str = "mapping {wide_bar} {pos}/{len} steps, {eta} left";
+pub(crate) const FETCHING: &str = "fetching {wide_bar} {bytes}/{total_bytes}, {eta} left";
 const COUNTED: &str = "{msg} {wide_bar} {pos}/{len}, {eta} left";
 const UNCOUNTED: &str = "{spinner} {wide_msg} {elapsed}";
 
 impl Doing {
     /// Shows a phase, the one shown before gone.
-    pub(super) fn show(&mut self, phase: &Phase) {
+    pub(crate) fn show(&mut self, phase: &Phase) {
         let same = self.shown.as_ref().is_some_and(|(what, bar)| {
             *what == phase.what && bar.length().unwrap_or(0) == phase.total as u64
         });
@@ -54,7 +63,7 @@ impl Doing {
     }
 
     /// Does something that prints while a phase is shown.
-    pub(super) fn suspend(&self, print: impl FnOnce()) {
+    pub(crate) fn suspend(&self, print: impl FnOnce()) {
         match &self.shown {
             Some((_, bar)) => bar.suspend(print),
             None => print(),
@@ -62,7 +71,7 @@ impl Doing {
     }
 
     /// Takes away what is shown.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if let Some((_, bar)) = self.shown.take() {
             bar.finish_and_clear();
         }
@@ -136,12 +145,14 @@ mod tests {
     const TEMPLATES: &[&str] = &[
         COUNTED,
         UNCOUNTED,
-        super::super::train::STEPS,
-        super::super::EMBEDDING,
-        super::super::data::DECODING,
-        super::super::index::build::LINKING,
-        super::super::plot::MAPPING,
-        super::super::weights::FETCHING,
+        STEPS,
+        EMBEDDING,
+        DECODING,
+        LINKING,
+        #[cfg(feature = "milvus")]
+        SENDING,
+        MAPPING,
+        FETCHING,
     ];
 
     #[test]
@@ -152,10 +163,8 @@ mod tests {
                 let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
                 let bar = bar_on(target, 123_456, template);
                 bar.set_message(match *template {
-                    super::super::train::STEPS => {
-                        "loss 12.345  val map@r 0.123  123,456 img/s  pos 100 %  neg 100 %"
-                    }
-                    super::super::EMBEDDING => "embedding the one-shot runs",
+                    STEPS => "loss 12.345  val map@r 0.123  123,456 img/s  pos 100 %  neg 100 %",
+                    EMBEDDING => "embedding the one-shot runs",
                     _ => "first head: discriminant analysis",
                 });
                 bar.set_position(98_765);

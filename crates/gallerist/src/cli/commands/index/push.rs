@@ -1,0 +1,83 @@
+//! `gallerist index push`: items into a vector database.
+
+#[cfg(not(feature = "milvus"))]
+mod imp {
+    use crate::cli::args::index::Push;
+    use crate::cli::commands::index::open::open_remote;
+    use crate::cli::failure::Outcome;
+
+    pub(crate) fn run(args: &Push) -> Outcome {
+        let Err(not_built) = open_remote(&args.gallery, None) else { unreachable!("built without Milvus") };
+        Err(not_built)
+    }
+}
+
+#[cfg(feature = "milvus")]
+mod imp {
+    use std::process::ExitCode;
+    use std::time::Duration;
+
+    use crate::cli::args::index::Push;
+    use crate::cli::commands::index::build;
+    use crate::cli::failure::{Failure, Outcome};
+    use crate::cli::printer::{self, count};
+    use crate::cli::progress::{SENDING, bar};
+    use crate::milvus::{ConnectOptions, Layout, MilvusIndex, Pushed, Search};
+    use crate::retrieval::index::{ExactIndex, HnswIndex, Index};
+    use crate::tasks::{address, database_options};
+
+    pub(crate) fn run(args: &Push) -> Outcome {
+        let address = address(&args.gallery)?;
+        let connection = database_options(|message| printer::warning(&message));
+        let sets = build::load(&args.embeddings, &args.items)?;
+        let layout = Layout {
+            dimensions: sets[0].embeddings.cols(),
+            metric: build::metric_of(args.metric, &sets),
+            search: match args.kind {
+                kind if kind == ExactIndex::KIND => Search::Flat,
+                kind if kind == HnswIndex::KIND => {
+                    Search::Hnsw { m: args.m, ef_construction: args.ef_construction }
+                }
+                kind => {
+                    return Err(Failure::new(
+                        format!("Milvus has no index of kind {}", kind.name),
+                        Some("give --kind exact or --kind hnsw"),
+                    ));
+                }
+            },
+        };
+        let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..connection };
+        let mut index = MilvusIndex::create(&address, &layout, options)?;
+        let mut all = Pushed::default();
+        let parts = build::items(sets, &args.items, &args.embeddings, 0)?;
+        let rows = parts.iter().map(|(_, items)| items.len()).sum();
+        let bar = bar(rows, SENDING);
+        for (name, items) in &parts {
+            let done = index.push(items, args.items.replace, &mut |done| {
+                bar.set_position((all.items + done.items) as u64)
+            });
+            let pushed = done.map_err(|error| build::of_file(name, error.into()))?;
+            all.items += pushed.items;
+            all.sent += pushed.sent;
+            all.unchanged += pushed.unchanged;
+        }
+        bar.finish_and_clear();
+        let held = index.info()?.count;
+        if args.json {
+            printer::json(&serde_json::json!({
+                "gallery": address.to_string(), "items": held,
+                "sent": all.sent, "unchanged": all.unchanged,
+            }))?;
+        } else {
+            printer::note(&format!(
+                "{} sent, {} there unchanged; `{address}` holds {}",
+                count(all.sent, "item"),
+                printer::grouped(all.unchanged),
+                count(held, "item")
+            ));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+pub(super) use imp::run;

@@ -1,0 +1,95 @@
+//! What a command says of an index.
+
+use std::path::Path;
+
+use serde::{Serialize, Serializer};
+
+use crate::cli::failure::Failure;
+use crate::cli::printer::{self, count};
+use crate::retrieval::index::{Added, Index};
+use crate::retrieval::search::Metric;
+
+/// What `--json` prints of an index.
+#[derive(Serialize)]
+pub(super) struct Summary {
+    pub(super) file: String,
+    pub(super) kind: &'static str,
+    pub(super) metric: Metric,
+    pub(super) items: usize,
+    pub(super) dimensions: usize,
+    /// The options of its kind, under the name of the kind.
+    #[serde(flatten)]
+    pub(super) settings: KindSettings,
+    /// Replaced and removed items that are still in the graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dead: Option<usize>,
+    pub(super) model: Option<String>,
+    pub(super) run: Option<String>,
+    pub(super) source: Option<String>,
+    /// The names of the items' sources.
+    pub(super) sources: Vec<String>,
+    pub(super) bytes: u64,
+    /// What `add` did.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) added: Option<Added>,
+}
+
+/// The options of a kind that has any.
+pub(super) struct KindSettings {
+    pub(super) kind: &'static str,
+    pub(super) settings: Vec<(&'static str, u64)>,
+}
+
+impl Serialize for KindSettings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// In their order, which a map would not keep.
+        struct InOrder<'a>(&'a [(&'static str, u64)]);
+        impl Serialize for InOrder<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().copied())
+            }
+        }
+        let kind = (!self.settings.is_empty()).then(|| (self.kind, InOrder(&self.settings)));
+        serializer.collect_map(kind)
+    }
+}
+
+pub(super) fn summary(path: &Path, index: &dyn Index) -> Result<Summary, Failure> {
+    let (info, origin) = (index.info()?, index.origin()?);
+    Ok(Summary {
+        file: path.display().to_string(),
+        kind: info.kind.name,
+        metric: info.metric,
+        items: info.count,
+        dimensions: info.dimensions,
+        settings: KindSettings { kind: info.kind.name, settings: info.settings },
+        dead: info.dead,
+        model: origin.model,
+        run: origin.run,
+        source: origin.source,
+        sources: index.sources()?.into_iter().map(|source| source.name).collect(),
+        added: None,
+        bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
+    })
+}
+
+/// Says what was done, and what the index holds now.
+pub(super) fn report(
+    path: &Path,
+    index: &dyn Index,
+    json: bool,
+    (done, added): (&str, Option<Added>),
+) -> Result<(), Failure> {
+    let summary = Summary { added, ..summary(path, index)? };
+    if json {
+        return Ok(printer::json(&summary)?);
+    }
+    printer::note(&format!("{done}; `{}` holds {}", summary.file, count(summary.items, "item")));
+    if summary.dead.is_some_and(|dead| dead * 4 > summary.items) {
+        printer::warning(&format!(
+            "{} dead in the graph make searches slower; `--compact` builds it anew",
+            count(summary.dead.unwrap_or(0), "item")
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Files that commands write.
+
+use std::path::Path;
+
+use super::args::Precision;
+use super::failure::Failure;
+use crate::retrieval::EmbeddingSet;
+
+/// Refuses, before the work, what an output file cannot replace: a device, a pipe, a link.
+pub(crate) fn check_output(out: &Path) -> Result<(), Failure> {
+    Ok(crate::retrieval::prepare_to_write(out)?)
+}
+
+/// Refuses a name that embeddings of this precision cannot be written to.
+pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<(), Failure> {
+    check_output(out)?;
+    let extension = out.extension().and_then(|extension| extension.to_str());
+    match (extension, precision) {
+        (Some("safetensors"), _) | (Some("npy"), Precision::F32) => Ok(()),
+        (Some("npy"), _) => Err(Failure::new(
+            format!("cannot write embeddings to `{}`\n  a .npy file holds f32 only", out.display()),
+            Some("give --out FILE.safetensors, or leave out --precision"),
+        )),
+        _ => Err(Failure::new(
+            format!(
+                "cannot write embeddings to `{}`\n  its name ends in neither .safetensors nor .npy",
+                out.display()
+            ),
+            Some("give --out FILE.safetensors (with labels and paths) or --out FILE.npy"),
+        )),
+    }
+}
+
+pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Result<(), Failure> {
+    match precision.code() {
+        None => Ok(set.save(out)?),
+        Some(code) => Ok(set.save_compact(out, code)?),
+    }
+}

@@ -1,0 +1,66 @@
+//! The error of this crate's functions.
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A fault that the user can correct. The text says what was wanted, what was found and where;
+/// [`hint`](Self::hint) says what to do. The program prints both.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The options, files and directories of a call do not fit together.
+    #[error("{message}")]
+    Input {
+        /// What was wanted, what was found, where.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// Run files, run directories, training.
+    #[error(transparent)]
+    Train(#[from] gallerist_train::Error),
+    /// Devices and parameters.
+    #[error(transparent)]
+    Tensor(#[from] gallerist_tensor::Error),
+    /// Files of weights.
+    #[error(transparent)]
+    Weights(#[from] gallerist_weights::Error),
+    /// Images.
+    #[error(transparent)]
+    Data(#[from] gallerist_data::Error),
+    /// Embeddings, search, evaluation.
+    #[error(transparent)]
+    Retrieval(#[from] gallerist_retrieval::Error),
+    /// Pages and figures.
+    #[error(transparent)]
+    Report(#[from] gallerist_report::ReportError),
+    /// The server.
+    #[error(transparent)]
+    Serve(#[from] gallerist_serve::Error),
+    /// The vector database Milvus.
+    #[cfg(feature = "milvus")]
+    #[error(transparent)]
+    Milvus(#[from] gallerist_milvus::Error),
+}
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>, hint: Option<&str>) -> Self {
+        Error::Input { message: message.into(), hint: hint.map(str::to_string) }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Input { hint, .. } => hint.clone(),
+            Error::Train(error) => error.hint(),
+            Error::Tensor(error) => error.hint(),
+            Error::Weights(error) => error.hint(),
+            Error::Data(error) => error.hint(),
+            Error::Retrieval(error) => error.hint(),
+            Error::Report(error) => error.hint(),
+            Error::Serve(error) => error.hint(),
+            #[cfg(feature = "milvus")]
+            Error::Milvus(error) => error.hint(),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Files of embeddings with labels and cameras.
+
+use std::path::Path;
+
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::eval::{Labelled, Protocol};
+use gallerist_retrieval::file::load_labels;
+use gallerist_retrieval::search::Metric;
+use gallerist_train::NO_PROTOCOL;
+
+use super::compatible::{same_metric, same_model};
+use super::options::{EmbeddingsFile, EvaluateOptions};
+use crate::measured::Measured;
+use crate::text::count;
+use crate::{Error, Observer, Result};
+
+/// One file, each row against the others.
+pub(super) fn one(
+    file: &EmbeddingsFile,
+    options: &EvaluateOptions,
+    observer: &mut dyn Observer,
+) -> Result<Measured> {
+    let set = labelled(file)?;
+    require_cameras(options, &set, file)?;
+    if options.protocol.is_none() {
+        check_one_set(&set, &file.path, observer)?;
+    }
+    let mut measured = Measured::new(set, None, &options.evaluation(None))?;
+    measured.plan.ignore_cameras = !(options.across_cameras || file.cameras.is_some());
+    Ok(measured)
+}
+
+/// Queries and their gallery.
+pub(super) fn pair(
+    query: &EmbeddingsFile,
+    gallery: &EmbeddingsFile,
+    options: &EvaluateOptions,
+    observer: &mut dyn Observer,
+) -> Result<Measured> {
+    let config = options.evaluation(None);
+    let queries = labelled(query)?;
+    let images = labelled(gallery)?;
+    require_cameras(options, &queries, query)?;
+    require_cameras(options, &images, gallery)?;
+    let model = |set: &EmbeddingSet| set.model.clone();
+    same_model(
+        (&query.path, model(&queries).as_deref()),
+        (&gallery.path, model(&images).as_deref()),
+        options.force,
+        observer,
+    )?;
+    // The cosine compares rows of any length; and a caller who says how rows are compared knows what a file does not
+    // say.
+    let by_cosine = options.metric == Some(Metric::Cosine);
+    let silent = options.metric.is_some() && (queries.metric.is_none() || images.metric.is_none());
+    if !by_cosine && !silent {
+        let (of_queries, of_gallery) = ((&*query.path, queries.metric), (&*gallery.path, images.metric));
+        same_metric(of_queries, of_gallery, options.force, observer)?;
+    }
+    let mut measured = Measured::new(queries, Some(images), &config)?;
+    if options.across_cameras && !measured.plan.uses_cameras() {
+        // Cameras of the options take precedence over the protocol that the files name.
+        let metric = measured.plan.options.metric;
+        measured.plan = config.plan()?;
+        measured.plan.options.metric = metric;
+    }
+    report_rules(options, &measured, [query, gallery], observer);
+    Ok(measured)
+}
+
+/// Reports by which rules two files are compared, unless the options say it.
+fn report_rules(
+    options: &EvaluateOptions,
+    measured: &Measured,
+    files: [&EmbeddingsFile; 2],
+    observer: &mut dyn Observer,
+) {
+    let Some(gallery) = &measured.gallery else { return };
+    if options.protocol.is_some() {
+        return;
+    }
+    let names = [&measured.queries, gallery].map(|set| set.protocol.as_deref());
+    match (measured.plan.protocol, names) {
+        (Some(protocol), _) => observer.note(&format!(
+            "protocol: {}, which both files name (--protocol {NO_PROTOCOL} compares without it)",
+            protocol.name
+        )),
+        (None, [None, None]) => {
+            let cameras = [&measured.queries, gallery].iter().all(|set| set.cameras.is_some());
+            if cameras && !options.across_cameras && files[0].cameras.is_none() {
+                observer.note(&format!(
+                    "both files have cameras: gallery images of the query's label from its own camera are skipped \
+                     (--protocol {NO_PROTOCOL} counts them)"
+                ));
+            }
+        }
+        (None, names) => {
+            let [query, gallery] = [0, 1].map(|at| {
+                let named = names[at].map_or("no protocol".into(), |name| format!("the protocol `{name}`"));
+                format!("`{}` names {named}", files[at].path.display())
+            });
+            observer
+                .warning(&format!("{query}, {gallery}; they are compared by none (give --protocol NAME)"));
+        }
+    }
+}
+
+/// Refuses one set whose protocol needs a gallery if junk would count as a class, and warns otherwise.
+fn check_one_set(set: &EmbeddingSet, file: &Path, observer: &mut dyn Observer) -> Result<()> {
+    let file = file.display();
+    let rows_of = |label: &str| {
+        let labels = set.labels.as_deref().unwrap_or_default();
+        labels.iter().filter(|known| *known == label).count()
+    };
+    let Some(protocol) = set.protocol.as_deref().and_then(Protocol::named) else {
+        match rows_of("-1") {
+            0 | 1 => {}
+            rows => observer
+                .warning(&format!("`{file}`: {} with the label `-1` count as one class", count(rows, "row"))),
+        }
+        return Ok(());
+    };
+    let hint = format!(
+        "embed the splits `query` and `gallery` (embed --split) and give them as --query and --gallery; \
+         --protocol {NO_PROTOCOL} compares every row with the others all the same"
+    );
+    let what =
+        format!("the protocol `{}` compares queries with a gallery, and `{file}` is one set", protocol.name);
+    match protocol.junk.map(|label| (label, rows_of(label))) {
+        Some((label, rows @ 1..)) => Err(Error::new(
+            format!("{what}\n  {} with the label `{label}` are junk, no class", count(rows, "row")),
+            Some(&hint),
+        )),
+        _ => {
+            observer.warning(&format!("{what}: every row is compared with the others here\n  {hint}"));
+            Ok(())
+        }
+    }
+}
+
+fn require_cameras(options: &EvaluateOptions, set: &EmbeddingSet, file: &EmbeddingsFile) -> Result<()> {
+    if set.cameras.is_none() && options.across_cameras {
+        return Err(Error::new(
+            format!(
+                "--across-cameras needs the camera of each image, and `{}` has none",
+                file.path.display()
+            ),
+            Some("give a file with one camera a line"),
+        ));
+    }
+    Ok(())
+}
+
+/// A file of embeddings with its labels and cameras, or those of the lists given for it.
+fn labelled(file: &EmbeddingsFile) -> Result<EmbeddingSet> {
+    let path = &file.path;
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if path.is_dir() || matches!(extension, Some("zip" | "csv")) {
+        return Err(Error::new(
+            format!("`{}` holds images, not embeddings", path.display()),
+            Some("give --run RUN as well to embed images with a run's network"),
+        ));
+    }
+    let mut set = EmbeddingSet::load(path)?;
+    let rows = set.embeddings.rows();
+    let read = |list: &Path, what: &str| {
+        let entries = load_labels(list)?;
+        if entries.len() != rows {
+            return Err(Error::new(
+                format!(
+                    "`{}` has {}, `{}` has {}",
+                    list.display(),
+                    count(entries.len(), what),
+                    path.display(),
+                    count(rows, "row")
+                ),
+                Some("give the list that was written with these embeddings, one entry a row"),
+            ));
+        }
+        Ok(entries)
+    };
+    if let Some(list) = &file.labels {
+        set.labels = Some(read(list, "label")?);
+    }
+    if let Some(list) = &file.cameras {
+        set.cameras = Some(read(list, "camera")?);
+    }
+    if set.labels.is_none() {
+        return Err(Labelled::from_set(set, path).expect_err("it has no labels").into());
+    }
+    Ok(set)
+}

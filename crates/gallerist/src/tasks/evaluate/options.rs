@@ -1,0 +1,164 @@
+//! What is evaluated, and by which rules.
+
+use std::path::PathBuf;
+
+use gallerist_retrieval::cluster::Preset;
+use gallerist_retrieval::eval::{
+    Bootstrap, EvalOptions, FewShotOptions, OneShot, Plan, Pooling, Report, VerificationOptions,
+};
+use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
+use gallerist_retrieval::search::Metric;
+use gallerist_tensor::device::DeviceChoice;
+use gallerist_train::{self as train, EvaluationConfig, Which};
+
+use crate::Result;
+
+/// What [`evaluate`](crate::evaluate()) measures.
+#[derive(Clone, Debug)]
+pub enum EvaluateInput {
+    /// The test images of a run, or other images, embedded by the network of the run.
+    Run(EvaluateRun),
+    /// A file of embeddings: each row is a query against all others.
+    Embeddings(EmbeddingsFile),
+    /// Queries against a gallery: a file of embeddings, an index or `milvus://HOST[:PORT]/COLLECTION`. Of an index, the
+    /// ranked lists are measured.
+    Pair {
+        /// The queries.
+        queries: EmbeddingsFile,
+        /// The gallery.
+        gallery: EmbeddingsFile,
+    },
+    /// An index, queried with the embeddings it was built from: each item is a query against all others.
+    Items {
+        /// The embeddings of the items.
+        embeddings: EmbeddingsFile,
+        /// The index.
+        index: EmbeddingsFile,
+    },
+}
+
+/// The network of a run, and the images it is measured on.
+#[derive(Clone, Debug, Default)]
+pub struct EvaluateRun {
+    /// The run directory.
+    pub run: PathBuf,
+    /// The checkpoint.
+    pub checkpoint: Which,
+    /// The images of the queries and of the gallery; by default the test images of the run.
+    pub images: Option<(ImagePart, ImagePart)>,
+    /// The device of the network.
+    pub device: DeviceChoice,
+    /// A folder that caches decoded images; by default `data.cache_folder` of the run file, if it exists.
+    pub cache: Option<PathBuf>,
+    /// Runs of one-shot classification, such as Omniglot's `all_runs.zip`, that are measured as well.
+    pub one_shot: Option<PathBuf>,
+}
+
+/// Images, or one split of them.
+#[derive(Clone, Debug)]
+pub struct ImagePart {
+    /// A data set, folder, manifest or zip archive.
+    pub path: PathBuf,
+    /// Only this split; by default `query` of queries and `gallery` of a gallery, if it exists.
+    pub split: Option<String>,
+}
+
+/// A file of embeddings, with lists that replace its own labels and cameras.
+#[derive(Clone, Debug)]
+pub struct EmbeddingsFile {
+    /// The embeddings.
+    pub path: PathBuf,
+    /// One label per row.
+    pub labels: Option<PathBuf>,
+    /// One camera per row.
+    pub cameras: Option<PathBuf>,
+}
+
+impl<P: Into<PathBuf>> From<P> for EmbeddingsFile {
+    fn from(path: P) -> Self {
+        Self { path: path.into(), labels: None, cameras: None }
+    }
+}
+
+/// The result of [`evaluate`](crate::evaluate()).
+#[derive(Clone, Debug)]
+pub struct Evaluated {
+    /// The metrics, and what else was asked for.
+    pub report: Report,
+    /// One-shot classification.
+    pub one_shot: Option<OneShot>,
+    /// Images that could not be read.
+    pub broken_images: usize,
+}
+
+/// Rules, metrics and further measurements. The default computes what the run or the files ask for.
+#[derive(Clone, Debug, Default)]
+pub struct EvaluateOptions {
+    /// The rules and metrics of a benchmark, or `none`; by default those of the run, or of the protocol that both files
+    /// name.
+    pub protocol: Option<String>,
+    /// The names of the metrics, such as `recall@1`; by default those of the protocol.
+    pub metrics: Vec<String>,
+    /// The values of K of Recall@K, with precision@1, MAP@R and R-precision, if there are no `metrics`.
+    pub recall_at: Vec<usize>,
+    /// The distance or similarity of two rows; by default the one that the run or the files declare.
+    pub metric: Option<Metric>,
+    /// Skips images with the query's label from the query's own camera.
+    pub across_cameras: bool,
+    /// Compares embeddings of different models or metrics, with a warning.
+    pub force: bool,
+    /// Additional results after re-ranking.
+    pub rerank: Option<KReciprocal>,
+    /// Additional results after query expansion.
+    pub expansion: Option<QueryExpansion>,
+    /// Additional results with all query images of one identity and camera merged into one query.
+    pub multi_query: Option<Pooling>,
+    /// Clusters the embeddings by this variant of k-means.
+    pub cluster: Option<Preset>,
+    /// Verification over all pairs.
+    pub verification: Option<VerificationOptions>,
+    /// Few-shot episodes.
+    pub few_shot: Option<FewShotOptions>,
+    /// Confidence intervals.
+    pub bootstrap: Option<Bootstrap>,
+    /// The seed of k-means.
+    pub seed: u64,
+    /// Writes an HTML report.
+    pub page: Option<PathBuf>,
+}
+
+impl EvaluateOptions {
+    /// What `[evaluation]` of the run, if there is one, and the protocol ask for.
+    pub(super) fn evaluation(&self, of_run: Option<&EvaluationConfig>) -> EvaluationConfig {
+        let of_run = of_run.cloned().unwrap_or_default();
+        match &self.protocol {
+            Some(name) => EvaluationConfig { protocol: Some(name.clone()), metrics: Vec::new(), ..of_run },
+            None => of_run,
+        }
+    }
+
+    /// The plan with what the options ask for.
+    pub(super) fn plan(&self, mut plan: Plan) -> Result<Plan> {
+        if !self.recall_at.is_empty() {
+            plan.options =
+                EvalOptions { metric: plan.options.metric, ..EvalOptions::recall_at(&self.recall_at) };
+        }
+        if !self.metrics.is_empty() {
+            plan.options.measures = train::measures(&self.metrics)?;
+        }
+        if let Some(metric) = self.metric {
+            plan.options.metric = metric;
+        }
+        Ok(Plan {
+            rerank: self.rerank.or(plan.rerank),
+            expansion: self.expansion.or(plan.expansion),
+            multi_query: self.multi_query,
+            cluster: self.cluster.or(plan.cluster),
+            verification: self.verification.clone().or(plan.verification),
+            few_shot: self.few_shot.or(plan.few_shot),
+            bootstrap: self.bootstrap.or(plan.bootstrap),
+            seed: self.seed,
+            ..plan
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! The test images of a run, embedded by its network.
+
+use std::path::Path;
+
+use gallerist_data::OneShotRuns;
+use gallerist_retrieval::eval::{self, OneShot, Trial};
+use gallerist_retrieval::search::Metric;
+use gallerist_train::model::Model;
+use gallerist_train::{DataConfig, RunConfig, RunDirectory, TestImages, open_test};
+
+use super::super::embed::{embed_set, with_cache};
+use super::super::model::{on_device, set_threads};
+use super::super::test_images::embed_test;
+use super::options::{EvaluateOptions, EvaluateRun, ImagePart};
+use crate::measured::Measured;
+use crate::{Error, Observer, Result};
+
+/// Embeds the images. Also returns the network, and the number of images that cannot be read.
+pub(super) fn measure(
+    of: &EvaluateRun,
+    options: &EvaluateOptions,
+    observer: &mut dyn Observer,
+) -> Result<(Model, Measured, usize)> {
+    let model = Model::open(&of.run, of.checkpoint)?;
+    set_threads(model.config().train.threads);
+    let model = with_cache(model, of.cache.as_deref())?;
+    let model = on_device(model, of.device, observer)?;
+    if of.images.is_none() {
+        let needed = ["data.test", "data.query", "data.gallery"];
+        model.config().check_files(&RunDirectory::open(&of.run)?.config(), &needed)?;
+    }
+    let Some(test) = test_images(of, model.config())? else {
+        let hint = "give --query IMAGES and --gallery IMAGES, or embed a set with `gallerist embed` and give it as \
+                    --embeddings FILE";
+        let message = format!("the run `{}` has no test images (data.test, data.query)", of.run.display());
+        return Err(Error::new(message, Some(hint)));
+    };
+    let config = options.evaluation(Some(&model.config().evaluation));
+    test.check(&options.plan(test.plan(&config)?)?)?;
+    test.notes(&config).iter().for_each(|note| observer.warning(note));
+    let (measured, broken) = embed_test(&model, test, &config, None, observer)?;
+    Ok((model, measured, broken))
+}
+
+/// The images of the options, or the run's own.
+fn test_images(of: &EvaluateRun, config: &RunConfig) -> Result<Option<TestImages>> {
+    let Some((query, gallery)) = &of.images else {
+        return Ok(open_test(config)?);
+    };
+    for (ImagePart { path, .. }, option) in [(query, "--query"), (gallery, "--gallery")] {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if matches!(extension, Some("safetensors" | "npy" | "index")) {
+            return Err(Error::new(
+                format!(
+                    "with --run, {option} names images, and `{}` is a file of embeddings",
+                    path.display()
+                ),
+                Some("leave out --run to measure files of embeddings"),
+            ));
+        }
+    }
+    let data = DataConfig {
+        query: vec![query.path.clone()],
+        gallery: vec![gallery.path.clone()],
+        query_split: query.split.clone(),
+        gallery_split: gallery.split.clone(),
+        label: config.data.label,
+        ..DataConfig::default()
+    };
+    Ok(open_test(&RunConfig { data, ..config.clone() })?)
+}
+
+/// Classifies the test images of each one-shot run by the nearest training image.
+pub(super) fn one_shot(
+    path: &Path,
+    model: &Model,
+    metric: Metric,
+    observer: &mut dyn Observer,
+) -> Result<OneShot> {
+    let OneShotRuns { images, runs } = OneShotRuns::open(path)?;
+    let embedded = embed_set(model, images, "embedding the one-shot runs", observer)?;
+    if let Some(first) = embedded.broken.first() {
+        return Err(Error::new(
+            format!("the one-shot runs `{}` are not whole\n  {first}", path.display()),
+            Some("a run without one of its images is another test; copy or download the file again"),
+        ));
+    }
+    let rows =
+        |of: &[u32]| embedded.set.embeddings.select(&of.iter().map(|&i| i as usize).collect::<Vec<_>>());
+    let trials: Vec<Trial> = runs
+        .into_iter()
+        .map(|run| Trial {
+            classes: rows(&run.training),
+            tests: rows(&run.tests),
+            name: run.name,
+            answers: run.answers,
+        })
+        .collect();
+    Ok(eval::one_shot(&trials, metric)?)
+}

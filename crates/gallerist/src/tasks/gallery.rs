@@ -1,0 +1,195 @@
+//! A gallery of any kind as images search it: a file of embeddings, an index, a collection of a database.
+
+use std::path::Path;
+
+use gallerist_retrieval::file::MappedCompact;
+use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
+use gallerist_retrieval::search::{CompactGallery, Metric, RankedLists, SearchOptions};
+use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
+use serde::Serialize;
+
+use super::database::{self, is_remote};
+use crate::{Error, Result};
+
+/// The ranked list of one query.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FoundList {
+    /// The path of the query image, relative to its source.
+    pub query: String,
+    /// The nearest items, the nearest first.
+    pub results: Vec<FoundItem>,
+}
+
+/// An item of a ranked list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FoundItem {
+    /// The rank, from 1.
+    pub rank: usize,
+    /// The row in a file of embeddings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// The id in an index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
+    /// The Euclidean distance to the query; of rows of length 1 where the gallery is compared by the cosine.
+    pub distance: f32,
+    /// The label, if there are labels.
+    pub label: Option<String>,
+    /// The path of the image, if there are paths.
+    pub path: Option<String>,
+}
+
+/// A gallery as its file stores it.
+pub(super) enum Gallery {
+    Embeddings(EmbeddingSet),
+    /// In bf16 or int8, not decoded.
+    Compact(MappedCompact, Origin),
+    Index(Box<dyn Index>, Origin),
+}
+
+/// The names of candidates in the gallery.
+pub(super) enum Names {
+    /// The number of each candidate's row in the file.
+    Rows(Vec<usize>),
+    /// The id of each candidate in the index.
+    Ids(Vec<u64>),
+}
+
+impl Gallery {
+    pub(super) fn open(path: &Path, warn: fn(&str)) -> Result<Self> {
+        let index = match is_remote(path) {
+            true => database::open(path, None, warn)?.index,
+            false => match GalleryFile::open(path, false)? {
+                GalleryFile::Embeddings(set) => return Ok(Self::Embeddings(set)),
+                GalleryFile::Compact(compact) => {
+                    compact.verify()?;
+                    let origin = Origin::from(&compact.select(&[])?);
+                    return Ok(Self::Compact(compact, origin));
+                }
+                GalleryFile::Index(index) => index,
+            },
+        };
+        let origin = index.origin()?;
+        if index.info()?.metric == Metric::Euclidean && origin.metric.is_none() {
+            return Err(Error::new(
+                format!(
+                    "`{}` compares rows by Euclidean distance, and does not say whether they have length 1",
+                    path.display()
+                ),
+                Some("build the index again from the embeddings, or search it with `gallerist index search`"),
+            ));
+        }
+        Ok(Self::Index(index, origin))
+    }
+
+    /// How the gallery's rows are compared.
+    pub(super) fn metric(&self) -> Result<Metric> {
+        let metric = match self {
+            Self::Embeddings(set) => set.metric.unwrap_or_default(),
+            Self::Compact(_, origin) => origin.metric.unwrap_or_default(),
+            Self::Index(index, _) => index.info()?.metric,
+        };
+        if metric == Metric::InnerProduct {
+            return Err(Error::new(
+                "the gallery compares rows by inner product; images are searched by the cosine or the Euclidean distance",
+                Some("build the index with `--metric cosine`, or search it with `gallerist index search`"),
+            ));
+        }
+        Ok(metric)
+    }
+
+    /// The number of items.
+    pub(super) fn len(&self) -> Result<usize> {
+        Ok(match self {
+            Self::Embeddings(set) => set.embeddings.rows(),
+            Self::Compact(compact, _) => compact.view().rows(),
+            Self::Index(index, _) => index.info()?.count,
+        })
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        match self {
+            Self::Embeddings(set) => Origin::from(set),
+            Self::Compact(_, origin) | Self::Index(_, origin) => origin.clone(),
+        }
+    }
+
+    /// The rows among which the nearest are: all of a file in f32; else what is found for any of the queries.
+    pub(super) fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Names)> {
+        let metric = self.metric()?;
+        let (index, origin) = match self {
+            Self::Embeddings(set) => {
+                let rows = (0..set.embeddings.rows()).collect();
+                return Ok((set, Names::Rows(rows)));
+            }
+            Self::Compact(compact, _) => {
+                let gallery = CompactGallery::new(compact.view(), metric)?;
+                let lists = gallery.search(queries, &SearchOptions { metric, ..SearchOptions::new(k) });
+                // The search does not notice that the mapped file was replaced.
+                compact.check()?;
+                let lists = lists?;
+                let rows = distinct(lists.iter().flat_map(|(rows, _)| rows).map(|&row| row as usize));
+                return Ok((compact.select(&rows)?, Names::Rows(rows)));
+            }
+            Self::Index(index, origin) => (index, origin),
+        };
+        let lists = index.search(queries.view(), k, &ItemFilter::default())?;
+        let ids = distinct(lists.iter().flat_map(|(ids, _)| ids).copied());
+        let items: Vec<Item> = index.get(&ids)?.into_iter().flatten().collect();
+        Ok((set_of(&items, queries.cols(), origin)?, Names::Ids(ids)))
+    }
+}
+
+/// The embeddings of items with what is known of them.
+fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<EmbeddingSet> {
+    let rows = items.iter().flat_map(|item| &item.embedding).copied().collect();
+    let list = |of: fn(&Item) -> &Option<String>| {
+        let known = items.iter().any(|item| of(item).is_some());
+        known.then(|| items.iter().map(|item| of(item).clone().unwrap_or_default()).collect())
+    };
+    let Origin { model, source, run, metric } = origin;
+    Ok(EmbeddingSet {
+        embeddings: Matrix::new(items.len(), dimensions, rows)?,
+        labels: list(|item| &item.label),
+        paths: list(|item| &item.path),
+        cameras: list(|item| &item.camera),
+        model,
+        source,
+        sources: None,
+        run,
+        metric,
+        protocol: None,
+    })
+}
+
+fn distinct<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found: Vec<T> = found.collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The ranked lists with the names, labels and paths of their items.
+pub(super) fn named(
+    queries: &EmbeddingSet,
+    (gallery, names): (&EmbeddingSet, &Names),
+    lists: &RankedLists,
+) -> Vec<FoundList> {
+    let text = |list: &Option<Vec<String>>, i: usize| list.as_ref().map(|list| list[i].clone());
+    let item = |rank: usize, index: usize, distance: f32| FoundItem {
+        rank,
+        index: if let Names::Rows(rows) = names { Some(rows[index]) } else { None },
+        id: if let Names::Ids(ids) = names { Some(ids[index]) } else { None },
+        distance,
+        label: text(&gallery.labels, index),
+        path: text(&gallery.paths, index),
+    };
+    (0..lists.len())
+        .map(|query| FoundList {
+            query: text(&queries.paths, query).unwrap_or_default(),
+            results: (lists.indices(query).iter().zip(lists.scores(query)).enumerate())
+                .map(|(i, (&index, &distance))| item(i + 1, index as usize, distance))
+                .collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,28 @@
+//! The main path: one function for each thing that the program does with images.
+
+mod database;
+mod embed;
+mod evaluate;
+mod gallery;
+mod model;
+mod search;
+mod serve;
+mod test_images;
+mod train;
+
+pub use embed::{EmbedOptions, embed};
+pub use evaluate::{
+    EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,
+};
+pub use gallery::{FoundItem, FoundList};
+pub use model::set_threads;
+pub use search::{Found, ImageSearchOptions, search};
+pub use serve::{ServeOptions, serve};
+pub use train::{Trained, TrainingEnd, report, resume, train};
+
+#[cfg(feature = "cli")]
+pub(crate) use database::{Remote, is_remote, open as open_database};
+#[cfg(all(feature = "cli", feature = "milvus"))]
+pub(crate) use database::{address, options as database_options};
+#[cfg(feature = "cli")]
+pub(crate) use embed::{labels_of, with_heads};

@@ -1,0 +1,108 @@
+//! The network of a gallery: where its run is, and on which device it computes.
+
+use std::path::{Component, Path, PathBuf};
+
+use gallerist_retrieval::index::Origin;
+use gallerist_tensor::device::DeviceChoice;
+use gallerist_train::model::Model;
+use gallerist_train::{RunDirectory, Which};
+
+use crate::{Error, Observer, Result};
+
+/// Sets the number of compute threads for the rest of the process; 0: one per core.
+///
+/// [`train`](crate::train()) and the other calls do it with the run file's `train.threads`. It has no effect once the
+/// process has computed anything: the first call wins.
+pub fn set_threads(threads: usize) {
+    // Fails only where a pool exists already.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+}
+
+/// The model on `device`. A GPU is reported as a note.
+pub(super) fn on_device(model: Model, device: DeviceChoice, observer: &mut dyn Observer) -> Result<Model> {
+    let device = device.open()?;
+    if !device.is_cpu() {
+        observer.note(&format!("device: {device}"));
+    }
+    Ok(model.on(device.device()))
+}
+
+/// The network that embedded the gallery: of `run`, or of the run that the gallery's file names.
+pub(super) fn of_gallery(
+    gallery: &Path,
+    run: Option<&Path>,
+    checkpoint: Option<Which>,
+    origin: &Origin,
+) -> Result<Model> {
+    let file = gallery.display();
+    let hint = "give the run directory of the network that embedded it: --run DIR";
+    let Some(wanted) = &origin.model else {
+        return Err(Error::new(
+            format!("`{file}` does not say which network embedded it"),
+            Some("embed the gallery with `gallerist embed --out FILE.safetensors`"),
+        ));
+    };
+    let choices = match checkpoint {
+        Some(which) => vec![which],
+        None => vec![Which::Best, Which::Last],
+    };
+    let places = match run {
+        Some(run) => vec![run.to_path_buf()],
+        None => places_of_run(gallery, origin.run.as_deref().map(Path::new)),
+    };
+    let is_run = |path: &&PathBuf| path.join("config.toml").exists() && path.join("checkpoints").is_dir();
+    let runs: Vec<&PathBuf> = places.iter().filter(is_run).collect();
+    let Some(&first) = runs.first() else {
+        if let Some(run) = run {
+            RunDirectory::open(run)?;
+        }
+        let looked_for = match &origin.run {
+            Some(run) => format!("its run was at `{run}`, and is neither there nor beside the gallery"),
+            None => "it does not name its run, and there is none beside it".into(),
+        };
+        return Err(Error::new(
+            format!("cannot find the network that embedded `{file}`\n  {looked_for}"),
+            Some(hint),
+        ));
+    };
+    // A copy of a gallery may be next to another run; the fingerprint tells.
+    for run in &runs {
+        let directory = RunDirectory::open(run)?;
+        for which in &choices {
+            let path = directory.checkpoint(*which);
+            if path.exists()
+                && let Some(model) = Model::load(&path)?.that_gave(wanted, origin.metric)
+            {
+                return Ok(model);
+            }
+        }
+    }
+    let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
+    let found = Model::open(first, choices[0])?;
+    Err(Error::new(
+        format!(
+            "`{file}` was embedded with the network {}\n  the run `{}` has {}: their distances mean nothing to each other",
+            short(wanted),
+            first.display(),
+            short(found.fingerprint())
+        ),
+        Some("embed the gallery again with this run, or give the run it was embedded with: --run DIR"),
+    ))
+}
+
+/// Where the run of a gallery may be, the likeliest first: the gallery's own folder, the place its file names, and that
+/// place under each folder above the gallery, in case both were moved together.
+fn places_of_run(gallery: &Path, named: Option<&Path>) -> Vec<PathBuf> {
+    let gallery = std::path::absolute(gallery).unwrap_or_else(|_| gallery.into());
+    let mut places: Vec<PathBuf> = gallery.parent().map(Path::to_path_buf).into_iter().collect();
+    if let Some(named) = named {
+        places.push(named.into());
+        let parts: Vec<_> = named.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        for above in gallery.ancestors().skip(1) {
+            // The longest tail of the named place that exists.
+            places
+                .extend((0..parts.len()).map(|first| above.join(parts[first..].iter().collect::<PathBuf>())));
+        }
+    }
+    places
+}

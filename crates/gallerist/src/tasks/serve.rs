@@ -1,0 +1,268 @@
+//! Serving a gallery as a page and an HTTP API.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gallerist_data::Image;
+use gallerist_serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
+use gallerist_tensor::device::DeviceChoice;
+use gallerist_train::model::{Model, Seen};
+use gallerist_train::{RunDirectory, Which};
+
+use super::database::{self, is_remote};
+use super::model::{of_gallery, on_device};
+use crate::observer::working;
+use crate::{Error, Observer, Result};
+
+/// What [`serve`] serves, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// Images of the gallery; by default the place they were embedded from.
+    pub images: Option<PathBuf>,
+    /// The run directory of the network; by default the one that embedded the gallery.
+    pub run: Option<PathBuf>,
+    /// The checkpoint of the run; by default the one that embedded the gallery.
+    pub checkpoint: Option<Which>,
+    /// The device of the network.
+    pub device: DeviceChoice,
+    /// Embeddings of queries, which failures, confusions and metrics are computed for.
+    pub queries: Option<PathBuf>,
+    /// Images of the queries; by default the place they were embedded from.
+    pub query_images: Option<PathBuf>,
+    /// The protocol, as in [`EvaluateOptions`](crate::EvaluateOptions).
+    pub protocol: Option<String>,
+    /// The same gallery embedded by another network, or the run directory of that network.
+    pub compare: Option<PathBuf>,
+    /// The queries embedded by the other network.
+    pub compare_queries: Option<PathBuf>,
+    /// Training images embedded by the gallery's network, to be looked for in the gallery.
+    pub training: Option<PathBuf>,
+    /// Training images; by default the place they were embedded from.
+    pub training_images: Option<PathBuf>,
+    /// The address, the limits, and the token that allows clients to change the gallery, which must then be an index.
+    pub server: Options,
+}
+
+/// Opens a gallery with its images and its network, and binds a server; [`Server::run`] then answers requests.
+///
+/// The gallery is a file of embeddings, an index, a run directory (its test images, and its queries if there are any)
+/// or `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`).
+///
+/// # Example
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// let server = gallerist::serve(Path::new("runs/first"), Default::default(), &mut ())?;
+/// println!("http://{}", server.address()?);
+/// server.run()?;
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// When a file cannot be read, when embeddings, network and images do not fit each other, and when the address is in
+/// use. A network or images that are not named and cannot be found are a warning.
+pub fn serve(gallery: &Path, options: ServeOptions, observer: &mut dyn Observer) -> Result<Server> {
+    let (path, options) = with_run_directories(gallery, options);
+    let warner = observer.warner();
+    let gallery =
+        working(observer, "reading the gallery", || open(&path, options.server.token.is_some(), warner))?;
+    let images = images(&options, &gallery, observer)?;
+    let embedder = network(&path, &options, &gallery, observer)?;
+    if options.queries.is_none() {
+        let queries = path.with_file_name("query.safetensors");
+        if path.file_name().is_some_and(|name| name == "gallery.safetensors") && queries.exists() {
+            observer.note(&format!("there are queries beside the gallery: --queries {}", queries.display()));
+        }
+    }
+    // Queries and training images are often of the same folder as the gallery.
+    let origin = gallery.origin().source.clone();
+    let of_gallery = images.as_ref().zip(origin.as_deref());
+    let queries = match &options.queries {
+        Some(file) => {
+            let asked = (options.query_images.as_deref(), "--query-images");
+            Some(companion(file, asked, of_gallery, &options.server, observer)?)
+        }
+        None => None,
+    };
+    let training = match &options.training {
+        Some(file) => {
+            let asked = (options.training_images.as_deref(), "--training-images");
+            Some(companion(file, asked, of_gallery, &options.server, observer)?)
+        }
+        None => None,
+    };
+    let contents = Contents {
+        gallery,
+        images,
+        embedder,
+        queries,
+        protocol: options.protocol,
+        compare: options.compare,
+        compare_queries: options.compare_queries,
+        training,
+    };
+    Ok(Server::bind(contents, options.server)?)
+}
+
+/// A run directory names the embeddings of its test images, and its queries if it has any.
+fn with_run_directories(gallery: &Path, mut options: ServeOptions) -> (PathBuf, ServeOptions) {
+    let mut path = gallery.to_path_buf();
+    if let Some((of_run, queries)) = of_run(gallery) {
+        options.run = options.run.or(Some(path));
+        path = of_run;
+        options.queries = options.queries.or(queries);
+    }
+    if let Some((compare, queries)) = options.compare.as_deref().and_then(of_run) {
+        options.compare = Some(compare);
+        options.compare_queries = options.compare_queries.or(queries.filter(|_| options.queries.is_some()));
+    }
+    (path, options)
+}
+
+/// The embeddings of a run directory: the gallery, and the queries if there are any.
+fn of_run(path: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
+    let run = RunDirectory::open(path).ok().filter(|_| path.is_dir())?;
+    let (query, gallery) = (run.query(), run.gallery());
+    Some(if query.exists() && gallery.exists() { (gallery, Some(query)) } else { (run.embeddings(), None) })
+}
+
+/// Embeddings that accompany the gallery, with their images if these are available.
+fn companion(
+    file: &Path,
+    (asked, option): (Option<&Path>, &str),
+    of_gallery: Option<(&Images, &str)>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Companion> {
+    let companion = Companion::open(file)?;
+    let open =
+        |places: &[PathBuf]| Images::open_all(places, options.thumbnail_bytes, options.thumbnails.clone());
+    if let Some(path) = asked {
+        let images = Images::open(path, options.thumbnail_bytes, options.thumbnails.clone())?;
+        return Ok(companion.with_images(Some(images)));
+    }
+    let set = companion.set();
+    let shared = of_gallery.filter(|(_, other)| set.source.as_deref() == Some(*other));
+    let sources = set.sources.iter().flat_map(|sources| sources.list());
+    let of_rows = || sources.filter_map(|source| source.images.as_deref()).collect();
+    let places: Vec<&str> = set.source.as_deref().map_or_else(of_rows, |source| vec![source]);
+    let places: Vec<PathBuf> = places.into_iter().map(PathBuf::from).filter(|place| place.exists()).collect();
+    let images = match (shared, places.is_empty()) {
+        (Some((images, _)), _) => Some(images.clone()),
+        (None, false) => match open(&places) {
+            Ok(images) => Some(images),
+            Err(error) => {
+                observer.warning(&format!("the images of `{}` are not shown: {error}", file.display()));
+                None
+            }
+        },
+        (None, true) => {
+            observer.warning(&format!(
+                "the images of `{}` are not shown: they are not where it says; give {option} PATH",
+                file.display()
+            ));
+            None
+        }
+    };
+    Ok(companion.with_images(images))
+}
+
+fn open(path: &Path, writable: bool, warn: fn(&str)) -> Result<Gallery> {
+    if !is_remote(path) {
+        return Ok(Gallery::open(path, writable)?);
+    }
+    Ok(Gallery::from_index(path.display().to_string(), database::open(path, None, warn)?.index)?)
+}
+
+/// The images of the options, or those that were embedded if they still exist.
+fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer) -> Result<Option<Images>> {
+    let Options { thumbnail_bytes, thumbnails, .. } = &options.server;
+    if let Some(path) = &options.images {
+        return Ok(Some(Images::open(path, *thumbnail_bytes, thumbnails.clone())?));
+    }
+    let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
+    let several = || -> Vec<PathBuf> {
+        let places = gallery.sources().iter().filter_map(|source| source.images.as_ref().map(PathBuf::from));
+        places.filter(|place| place.exists()).collect()
+    };
+    let places = source.map_or_else(several, |source| vec![source]);
+    let found = (!places.is_empty()).then(|| {
+        let images = Images::open_all(&places, *thumbnail_bytes, thumbnails.clone())?;
+        images.check(gallery)?;
+        Ok::<_, gallerist_serve::Error>(images)
+    });
+    match found {
+        Some(Ok(images)) => Ok(Some(images)),
+        Some(Err(error)) => {
+            observer.warning(&format!("no images are shown: {error}"));
+            Ok(None)
+        }
+        None => {
+            let place = match &gallery.origin().source {
+                Some(source) => format!("they were at `{source}`, and are not there"),
+                None => "the gallery does not say where they are".into(),
+            };
+            observer.warning(&format!("no images are shown: {place}; give --images PATH"));
+            Ok(None)
+        }
+    }
+}
+
+/// The network of the options, or the one that embedded the gallery if it still exists.
+fn network(
+    path: &Path,
+    options: &ServeOptions,
+    gallery: &Gallery,
+    observer: &mut dyn Observer,
+) -> Result<Option<Arc<dyn Embedder>>> {
+    match of_gallery(path, options.run.as_deref(), options.checkpoint, gallery.origin()) {
+        Ok(model) => Ok(Some(Arc::new(Network::new(on_device(model, options.device, observer)?)?))),
+        Err(error) if options.run.is_some() => Err(error),
+        Err(error) => {
+            observer.warning(&format!("no image can be uploaded: {error}"));
+            Ok(None)
+        }
+    }
+}
+
+/// The network of the server.
+struct Network {
+    model: Model,
+    dimensions: usize,
+}
+
+impl Network {
+    /// Embeds one image, which gives the number of dimensions and allocates what later images need.
+    fn new(model: Model) -> Result<Self> {
+        let unknown = |problem: String| Error::new(format!("the network embeds no image: {problem}"), None);
+        let mut network = Network { model, dimensions: 0 };
+        let grey = Image::new(16, 16, 1, vec![127; 256]);
+        network.dimensions = network.embed(&grey).map_err(unknown)?.len();
+        Ok(network)
+    }
+
+    fn see(&self, image: &Image) -> Result<Seen, String> {
+        self.model.see(image.clone()).map_err(|error| error.to_string())
+    }
+}
+
+impl Embedder for Network {
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    fn fingerprint(&self) -> &str {
+        self.model.fingerprint()
+    }
+
+    fn embed(&self, image: &Image) -> Result<Vec<f32>, String> {
+        Ok(self.see(image)?.embedding)
+    }
+
+    fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
+        let Seen { maps: values, shape: [height, width, channels], .. } = self.see(image).ok()?;
+        Some(FeatureMap { height, width, channels, values })
+    }
+}

@@ -1,0 +1,232 @@
+//! From a run file to a run directory with metrics and report.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use gallerist_retrieval::eval::{Evaluation, Report};
+use gallerist_tensor::device::DeviceChoice;
+use gallerist_train::checkpoint::Checkpoint;
+use gallerist_train::log::Step;
+use gallerist_train::model::Model;
+use gallerist_train::{self as training, Outcome, Phase, RunConfig, RunDirectory, Trainer, Which, open_test};
+
+use super::model::set_threads;
+use super::test_images::embed_test;
+use crate::observer::working;
+use crate::run_metrics::RunMetrics;
+use crate::{Observer, Result, pages, write_projector};
+
+/// How a call of [`train`] or [`resume`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrainingEnd {
+    /// All steps are done, and the test images are measured.
+    Finished,
+    /// Stopped; [`resume`] continues from the last checkpoint.
+    Interrupted,
+    /// The run was finished before the call, which has changed nothing.
+    WasFinished,
+}
+
+/// A run after [`train`] or [`resume`].
+#[derive(Debug)]
+pub struct Trained {
+    /// Its directory.
+    pub directory: RunDirectory,
+    /// How the call ended.
+    pub end: TrainingEnd,
+    /// Steps taken since the start of the run.
+    pub steps: usize,
+    /// The metrics of the test images; `None` for an interrupted run, and where the run file names no test images.
+    pub metrics: Option<RunMetrics>,
+    /// The page with the report; `None` for an interrupted run.
+    pub report: Option<PathBuf>,
+    /// Images, training and test, that could not be read.
+    pub broken_images: usize,
+}
+
+/// Trains a network in a new directory, measures the test images, and writes the report.
+///
+/// The directory then has the files that [`gallerist::train`](gallerist_train) lists, and `report.html`. When `stop`
+/// is raised, a checkpoint is written and the call returns.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::{path::Path, sync::atomic::AtomicBool};
+/// use gallerist::train::RunConfig;
+///
+/// let config = RunConfig::load(Path::new("configs/omniglot.toml"), &[])?;
+/// let trained = gallerist::train(&config, Path::new("runs/first"), &mut (), &AtomicBool::new(false))?;
+/// println!("{:?}", trained.metrics.map(|metrics| metrics.evaluation.metrics));
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`Trainer::start_with`] and [`Trainer::run`]; when a file cannot be written.
+pub fn train(
+    config: &RunConfig,
+    directory: &Path,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Trained> {
+    set_threads(config.train.threads);
+    let trainer = Trainer::start_with(config, directory, observer, stop);
+    observer.phase_done();
+    finish(trainer?, false, observer, stop)
+}
+
+/// Continues a run from its last checkpoint, on `device` instead of the run file's if one is given.
+///
+/// # Errors
+///
+/// As [`Trainer::resume_with`] and [`Trainer::run`]; when a file cannot be written.
+pub fn resume(
+    directory: &Path,
+    device: Option<DeviceChoice>,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Trained> {
+    let opened = RunDirectory::open_to_write(directory)?;
+    let config = RunConfig::load(&opened.config(), &[])?;
+    if let Some(steps) = steps_of_finished(&opened, &config)? {
+        let metrics = match opened.metrics().exists() {
+            true => Some(RunMetrics::load(&opened.metrics())?),
+            false => None,
+        };
+        let report = Some(opened.report());
+        let end = TrainingEnd::WasFinished;
+        return Ok(Trained { directory: opened, end, steps, metrics, report, broken_images: 0 });
+    }
+    drop(opened);
+    set_threads(config.train.threads);
+    let trainer = Trainer::resume_with(directory, device, observer, stop);
+    observer.phase_done();
+    finish(trainer?, true, observer, stop)
+}
+
+/// Writes the report of a run, `report.html` in its directory, from the files that it has.
+///
+/// # Errors
+///
+/// As [`pages::run_report`], and when the file cannot be written.
+pub fn report(run: &RunDirectory) -> Result<PathBuf> {
+    let path = run.report();
+    pages::run_report(run)?.write(&path)?;
+    Ok(path)
+}
+
+/// The steps of a run that has nothing left to do, neither steps nor measurements.
+fn steps_of_finished(directory: &RunDirectory, config: &RunConfig) -> Result<Option<usize>> {
+    let last = directory.checkpoint(Which::Last);
+    let has_test = !config.data.test.is_empty() || !config.data.query.is_empty();
+    let measured = !has_test || directory.metrics().exists();
+    if !measured || !directory.report().exists() || !last.exists() {
+        return Ok(None);
+    }
+    let steps = Checkpoint::load(&last)?.header.step;
+    Ok((steps >= config.train.steps).then_some(steps))
+}
+
+/// Takes the remaining steps, measures the test images and writes the report.
+fn finish(
+    mut trainer: Trainer,
+    resumed: bool,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Trained> {
+    observer.started(&trainer, resumed);
+    let mut timed = Timed { inner: observer, steps: 0, seconds: 0.0, waited: 0.0 };
+    let outcome = trainer.run(&mut timed, stop)?;
+    let pace = Pace {
+        waited_share: if timed.seconds > 0.0 { timed.waited / timed.seconds } else { 0.0 },
+        images_per_second: match timed.seconds {
+            seconds if seconds > 0.0 => (timed.steps * trainer.images_per_step()) as f64 / seconds,
+            _ => 0.0,
+        },
+    };
+    observer.trained(&trainer, outcome);
+    let (directory, steps) = (trainer.directory().clone(), trainer.step());
+    let broken_images = trainer.broken().len();
+    if outcome == Outcome::Interrupted {
+        let end = TrainingEnd::Interrupted;
+        return Ok(Trained { directory, end, steps, metrics: None, report: None, broken_images });
+    }
+    let metrics = measure(&trainer, &pace, observer)?;
+    let page = working(observer, "drawing the report", || report(&directory))?;
+    if trainer.config().log.tensorboard && metrics.is_some() {
+        write_projector(&directory)?;
+    }
+    Ok(Trained {
+        directory,
+        end: TrainingEnd::Finished,
+        steps,
+        broken_images: metrics.as_ref().map_or(broken_images, |metrics| metrics.broken_images),
+        metrics,
+        report: Some(page),
+    })
+}
+
+/// How fast the steps of this call were.
+struct Pace {
+    waited_share: f64,
+    images_per_second: f64,
+}
+
+/// Embeds and measures the test images, and writes embeddings and metrics into the run directory.
+fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Result<Option<RunMetrics>> {
+    let (config, directory) = (trainer.config(), trainer.directory());
+    let Some(test) = open_test(config)? else {
+        observer.note("no test images (data.test, or data.query and data.gallery) to evaluate on");
+        return Ok(None);
+    };
+    let class_overlap = test.queries.overlap_with(trainer.training_set());
+    let which = config.evaluation.checkpoint;
+    let model = Model::open(directory.path(), which)?.on(trainer.device().device());
+    let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(directory.path()), observer)?;
+    measured.save(directory)?;
+    let Report { evaluation, further } = working(observer, "measuring", || measured.report())?;
+    let metrics = RunMetrics {
+        evaluation,
+        further,
+        checkpoint: if which == Which::Best { "best" } else { "last" }.into(),
+        step: model.step(),
+        model: model.fingerprint().into(),
+        training_seconds: trainer.seconds(),
+        waited_share: pace.waited_share,
+        images_per_second: pace.images_per_second,
+        broken_images: broken + trainer.broken().len(),
+        class_overlap,
+    };
+    metrics.save(&directory.metrics())?;
+    Ok(Some(metrics))
+}
+
+/// Adds up the time of the steps, and forwards everything.
+struct Timed<'a> {
+    inner: &'a mut dyn Observer,
+    steps: usize,
+    seconds: f64,
+    waited: f64,
+}
+
+impl training::Observer for Timed<'_> {
+    fn step(&mut self, record: &Step) {
+        self.steps += 1;
+        self.seconds += record.seconds;
+        self.waited += record.waited;
+        self.inner.step(record);
+    }
+
+    fn validation(&mut self, step: usize, evaluation: &Evaluation, best: bool) {
+        self.inner.validation(step, evaluation, best);
+    }
+
+    fn warning(&mut self, message: &str) {
+        self.inner.warning(message);
+    }
+
+    fn phase(&mut self, phase: &Phase) {
+        self.inner.phase(phase);
+    }
+}

@@ -1,0 +1,32 @@
+//! Numbers in messages.
+
+/// `1 image`, `13,180 images`.
+pub(crate) fn count(n: usize, one: &str) -> String {
+    let plural = match one.strip_suffix("ss").map(|_| "es").or(one.strip_suffix('y').map(|_| "ies")) {
+        Some("ies") => format!("{}ies", &one[..one.len() - 1]),
+        Some(ending) => format!("{one}{ending}"),
+        None => format!("{one}s"),
+    };
+    format!("{} {}", grouped(n), if n == 1 { one } else { &plural })
+}
+
+/// `13,180`.
+pub(crate) fn grouped(n: usize) -> String {
+    gallerist_report::grouped(n as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(13_180), "13,180");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(count(1, "image"), "1 image");
+        assert_eq!(count(659, "class"), "659 classes");
+        assert_eq!(count(2, "query"), "2 queries");
+    }
+}
