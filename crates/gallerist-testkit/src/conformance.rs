@@ -1,8 +1,8 @@
-//! The promises of [`Index`], checked on whatever stands behind it.
+//! A test suite for implementations of [`Index`].
 //!
-//! [`run`] asks for a few empty indices, fills, searches, changes and empties them, and compares
-//! every answer with the [naive index](crate::naive::NaiveIndex). It panics at the first promise
-//! that is broken.
+//! [`run`] creates a few empty indexes, fills, searches, changes and empties them, and compares
+//! every answer with the [naive index](crate::naive::NaiveIndex). It panics at the first violation of the
+//! trait's contract.
 
 use std::time::{Duration, Instant};
 
@@ -13,24 +13,24 @@ use gallerist_retrieval::{EmbeddingSet, Error, Matrix};
 
 use crate::naive::NaiveIndex;
 
-/// What an index promises beyond what all do.
+/// Properties of an index in addition to the contract of the trait.
 #[derive(Clone, Copy, Debug)]
 pub struct Promises {
-    /// Share of the true 10 nearest among 3,000 items in well-separated clusters that it finds:
-    /// 1 for exact search. Sets of some hundred items are searched exactly by every index.
+    /// Recall@10 among 3,000 items in well-separated clusters: 1 for exact search. Sets of a few hundred items are
+    /// searched exactly by every index.
     pub recall: f64,
-    /// The largest error of a score, relative to the larger of 1 and the score.
+    /// Maximum error of a score, relative to max(1, score).
     pub tolerance: f64,
-    /// Of items with equal scores of which not all fit into a list, those with the lower ids are
-    /// in it. (Within a list equal scores come in the order of ids in any case.)
+    /// If items with equal scores do not all fit into a list, it contains those with the lower ids. (Within a list, equal
+    /// scores are always ordered by id.)
     pub ties_at_the_end: bool,
-    /// How long the number of items may lag behind a change: a server that is merging what it holds has been seen
-    /// to count an item twice for a while.
+    /// How long the number of items may be outdated after a change: a server may count an item twice while it merges
+    /// segments.
     pub count_lags: Duration,
 }
 
 impl Promises {
-    /// Of exact search in f32.
+    /// The properties of exact search in f32.
     pub const EXACT: Self =
         Self { recall: 1.0, tolerance: 1e-5, ties_at_the_end: true, count_lags: Duration::ZERO };
 }
@@ -38,10 +38,10 @@ impl Promises {
 const METRICS: [Metric; 3] = [Metric::InnerProduct, Metric::Cosine, Metric::Euclidean];
 const DIMENSIONS: usize = 8;
 
-/// Checks the index that `make(metric, dimensions)` makes; it is asked for some ten, each empty.
+/// Checks the indexes that `make(metric, dimensions)` creates. It is called about ten times and must return an empty index.
 ///
 /// # Panics
-/// At the first promise that is broken.
+/// At the first violation.
 pub fn run(mut make: impl FnMut(Metric, usize) -> Box<dyn Index>, promises: &Promises) {
     for metric in METRICS {
         an_empty_index_is_refused_and_holds_nothing(make(metric, DIMENSIONS).as_mut(), metric);
@@ -55,7 +55,7 @@ pub fn run(mut make: impl FnMut(Metric, usize) -> Box<dyn Index>, promises: &Pro
     images_of_one_path_in_two_sources_are_two_items(make(Metric::Cosine, DIMENSIONS).as_mut());
 }
 
-/// Numbers that are the same on every machine.
+/// A reproducible random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -64,7 +64,7 @@ impl Numbers {
         (self.0 >> 33) % bound
     }
 
-    /// Whole numbers from -3 to 3: products and sums are exact, and ties many.
+    /// Integers from -3 to 3: products and sums are exact, and there are many ties.
     fn whole(&mut self, rows: usize, cols: usize) -> Matrix {
         let data = (0..rows * cols).map(|_| self.below(7) as f32 - 3.0).collect();
         Matrix::new(rows, cols, data).expect("rows x cols values")
@@ -75,7 +75,7 @@ impl Numbers {
     }
 }
 
-/// Some items have every field, some lack one.
+/// Items with all fields and items without one of them.
 fn described(ids: Vec<u64>, embeddings: Matrix, fields: usize) -> Items {
     let list = |of: &dyn Fn(u64) -> String| Some(ids.iter().map(|&id| of(id)).collect());
     let set = EmbeddingSet {
@@ -147,7 +147,7 @@ fn assert_lists(
             }
         }
         if let Some(&(_, last)) = truth.get(ids.len().wrapping_sub(1)) {
-            // An item as good as the last that is wanted is as good an answer.
+            // An item with the same score as the last expected item is also correct.
             let slack = promises.tolerance * last.abs().max(1.0);
             let good =
                 |id: &u64| truth.iter().any(|(other, score)| other == id && sign * (score - last) >= -slack);
@@ -159,7 +159,7 @@ fn assert_lists(
     assert!(share >= recall, "found {found} of {wanted} nearest, promised {recall}: {metric:?}, {filter:?}");
 }
 
-/// With whole numbers equal scores are equal to the last bit: the ids must be those of brute force.
+/// With integers, ties are exact: the ids must equal those of brute force.
 fn assert_ids(
     lists: &IdLists,
     naive: &NaiveIndex,
@@ -192,7 +192,7 @@ fn an_empty_index_is_refused_and_holds_nothing(index: &mut dyn Index, metric: Me
 fn small_sets_have_the_lists_of_brute_force(index: &mut dyn Index, metric: Metric, promises: &Promises) {
     let mut numbers = Numbers(2);
     let mut naive = NaiveIndex::default();
-    // Ids out of order and far apart, the lists of fields different from batch to batch.
+    // Ids are unordered and sparse, and the fields differ from batch to batch.
     let batches: [(Vec<u64>, usize); 4] = [
         ((0..60).rev().collect(), 15),
         (vec![1_000_000_007], 15),
@@ -211,7 +211,7 @@ fn small_sets_have_the_lists_of_brute_force(index: &mut dyn Index, metric: Metri
         for k in [1, 10, naive.len(), naive.len() + 30] {
             let lists = index.search(queries.view(), k, &filter).unwrap();
             assert_lists(&lists, (&naive, &queries), k, (metric, &filter), promises, 1.0);
-            // Lengths divide the cosine, so that its ties are not exact.
+            // The cosine divides by lengths, so ties are not exact.
             if metric != Metric::Cosine && (promises.ties_at_the_end || k >= naive.len()) {
                 assert_ids(&lists, &naive, &queries, k, metric, &filter);
             }
@@ -251,7 +251,7 @@ fn many_items_are_found(index: &mut dyn Index, metric: Metric, promises: &Promis
     }
 }
 
-/// A few hundred changes, drawn at random, each followed by a question.
+/// A few hundred random changes, each followed by a search.
 fn what_changes_is_seen(index: &mut dyn Index, promises: &Promises) {
     const METRIC: Metric = Metric::Euclidean;
     let mut numbers = Numbers(4);
@@ -336,7 +336,7 @@ fn bad_input_is_refused_and_changes_nothing(index: &mut dyn Index) {
     assert_eq!((info.count, info.model.as_deref()), (4, Some("sha256:one")));
 }
 
-/// What adding `items` does, which then are there.
+/// Adds `items` and returns the result.
 fn add(index: &mut dyn Index, items: &Items, replace: bool) -> Added {
     let added = index.add(items, replace).unwrap();
     let wanted: Vec<_> = (0..items.len()).map(|row| Some(items.item(row))).collect();
@@ -344,7 +344,7 @@ fn add(index: &mut dyn Index, items: &Items, replace: bool) -> Added {
     added
 }
 
-/// How many are new, there unchanged, and replaced.
+/// The numbers of new, unchanged and replaced items.
 fn counts(new: usize, unchanged: usize, replaced: usize) -> Added {
     Added { new, unchanged, replaced }
 }
@@ -413,8 +413,7 @@ fn images_of_one_path_in_two_sources_are_two_items(index: &mut dyn Index) {
     index.remove(train.ids()).unwrap();
     index.remove(test.ids()).unwrap();
 
-    // Items whose source was not kept: whether they are the same images cannot be known, unless all
-    // else is the same.
+    // Items without a source: they are treated as the same images only if everything else is equal.
     assert_eq!(add(index, &unknown, false), counts(20, 0, 0));
     let Err(Error::Replaces { count: 20, old, .. }) = index.add(&train, false) else {
         panic!("an image of the same path was there");

@@ -1,4 +1,4 @@
-//! What the tests of several crates share. Not published.
+//! Shared parts of the tests of several crates. Not published.
 
 pub mod conformance;
 #[cfg(unix)]

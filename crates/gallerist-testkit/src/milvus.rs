@@ -1,9 +1,8 @@
-//! A real Milvus server for tests: started on free ports, killed with everything it started, and
-//! cleaned up after.
+//! A Milvus server for tests: started on free ports, killed with all its processes, and removed with its data.
 //!
 //! `GALLERIST_MILVUS_SERVER` names its command (`milvus-server` by default, from `pip install
-//! milvus==2.3.5 'marshmallow<4'`). Where there is none the tests pass without having looked, and a
-//! line on stderr says so; with `GALLERIST_REQUIRE_MILVUS=1` they fail.
+//! milvus==2.3.5 'marshmallow<4'`). Without a server the tests are skipped with a message on
+//! stderr; with `GALLERIST_REQUIRE_MILVUS=1` they fail.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,12 +17,12 @@ use tempfile::TempDir;
 
 const COMMAND: &str = "GALLERIST_MILVUS_SERVER";
 const REQUIRED: &str = "GALLERIST_REQUIRE_MILVUS";
-/// It starts in 10 s on a quiet machine, of which 4 s are for unpacking.
+/// The server starts in 10 s on an idle machine; 4 s of it are unpacking.
 const START_LIMIT: Duration = Duration::from_secs(180);
-/// One of its ports is chosen by itself, and may be taken by another that starts at the same time.
+/// The server chooses one port itself; a server that starts at the same time may take it first.
 const ATTEMPTS: usize = 3;
 
-/// The options that say where a server listens: the first for clients, the others for its parts.
+/// Options for the ports of the server: the first for clients, the others for its components.
 const PORT_OPTIONS: [&str; 10] = [
     "--proxy-port",
     "--etcd-port",
@@ -37,26 +36,26 @@ const PORT_OPTIONS: [&str; 10] = [
     "--data-node-port",
 ];
 
-/// A server and the folder with its data. Dropping it kills the one and removes the other.
+/// A server and the folder with its data. Dropping it kills the server and removes the folder.
 pub struct Server {
     command: String,
     folder: TempDir,
-    /// For [`PORT_OPTIONS`].
+    /// Ports for [`PORT_OPTIONS`].
     ports: [u16; PORT_OPTIONS.len()],
-    /// Where etcd listens for other etcds.
+    /// The peer port of etcd.
     peer: u16,
-    /// Where it tells how it is.
+    /// The port of the health check.
     metrics: u16,
-    /// Its launcher has laid out programs and configuration in the folder.
+    /// Whether the launcher has unpacked programs and configuration into the folder.
     unpacked: bool,
     /// The shell that leads the server's process group.
     leader: Option<Child>,
 }
 
-/// The server that the tests of one program share, or `None` where there is none.
+/// The shared server of the tests of one program, or `None` if Milvus is not installed.
 ///
 /// # Panics
-/// When it does not start, and when there is none and `GALLERIST_REQUIRE_MILVUS` is set.
+/// If it does not start, and if it is not installed and `GALLERIST_REQUIRE_MILVUS` is set.
 pub fn shared() -> Option<Arc<Server>> {
     static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +67,7 @@ pub fn shared() -> Option<Arc<Server>> {
     Some(server)
 }
 
-/// A server of one's own, or `None` where there is none.
+/// A separate server, or `None` if Milvus is not installed.
 ///
 /// # Panics
 /// As [`shared`].
@@ -85,7 +84,7 @@ pub fn start() -> Option<Server> {
             problem.trim().lines().last().unwrap_or("no output")
         );
         assert!(std::env::var_os(REQUIRED).is_none_or(|value| value != "1"), "{text}");
-        // Not `eprintln!`, which a passing test keeps to itself.
+        // Not `eprintln!`, whose output is captured in passing tests.
         let _ = writeln!(std::io::stderr(), "SKIPPED, nothing was tested: {text}");
         return None;
     }
@@ -96,15 +95,15 @@ pub fn start() -> Option<Server> {
     Some(server)
 }
 
-/// Ports that nobody listened at a moment ago.
+/// Free ports.
 fn free_ports<const N: usize>() -> [u16; N] {
-    // All are held until all are known, so that they differ.
+    // All listeners are kept open until the end, so the ports differ.
     let listeners = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("a bound socket").port())
 }
 
 impl Server {
-    /// Where it listens, on 127.0.0.1.
+    /// The port for clients, on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.ports[0]
     }
@@ -114,23 +113,23 @@ impl Server {
         format!("milvus://127.0.0.1:{}/{collection}", self.port())
     }
 
-    /// Kills the server and all its processes with SIGKILL. Its data stay.
+    /// Kills the server and all its processes with SIGKILL. The data are kept.
     pub fn kill(&mut self) {
         let Some(mut leader) = self.leader.take() else { return };
         let processes = group(leader.id());
         let _ = Command::new("sh").args(["-c", "kill -KILL \"-$0\"", &leader.id().to_string()]).status();
         let _ = leader.wait();
         for process in processes {
-            // Every Milvus leaves this behind, wherever its data are.
+            // Milvus always writes this folder, independent of its data folder.
             let _ = fs::remove_file(format!("/tmp/milvus/server_id_{}", process.id));
         }
         let _ = fs::remove_dir("/tmp/milvus");
     }
 
-    /// Starts it, on the same data and the same port as before.
+    /// Starts the server again with the same data and port.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub fn restart(&mut self) {
         let started = (0..ATTEMPTS).any(|_| {
             self.kill();
@@ -151,12 +150,12 @@ impl Server {
         );
         fs::write(folder.join("etcd.yaml"), etcd).expect("the folder can be written");
         let log = |name| fs::File::create(folder.join(name)).expect("the folder can be written");
-        // The shell ends the whole group when this program ends, however it ends: then its standard
-        // input is closed.
+        // The shell kills the process group when its standard input is closed, that is, whenever this program
+        // ends.
         let mut shell = Command::new("sh");
         shell.args(["-c", "\"$@\" <&- & cat; kill -KILL 0", "sh"]);
         if self.unpacked {
-            // The launcher would move to other ports while connections of the killed server fade away.
+            // The launcher would choose other ports while connections of the killed server are closing.
             shell.arg(folder.join("bin/milvus")).args(["run", "standalone"]).current_dir(folder);
             shell.env("DEPLOY_MODE", "STANDALONE").env("METRICS_PORT", self.metrics.to_string());
             shell.env("LD_LIBRARY_PATH", folder.join("bin")).env("MILVUS_RUN_DIR", folder.join("run"));
@@ -171,7 +170,7 @@ impl Server {
         shell.spawn().expect("a shell")
     }
 
-    /// False when it ends before, or does not answer in time.
+    /// Returns false if the server exits, or does not answer in time.
     fn wait_until_it_answers(&self) -> bool {
         let deadline = Instant::now() + START_LIMIT;
         let leader = self.leader.as_ref().expect("it was launched").id();
@@ -179,7 +178,7 @@ impl Server {
             if self.answers() {
                 return true;
             }
-            // Its launcher goes on waiting when the server itself has ended.
+            // The launcher keeps running after the server has exited.
             if group(leader).iter().any(|process| process.name == "milvus" && process.ended) {
                 return false;
             }
@@ -188,14 +187,14 @@ impl Server {
         false
     }
 
-    /// The end of what it wrote to its standard error, under its launcher and by itself.
+    /// The last lines on standard error of the launcher and of the server.
     fn log(&self) -> String {
         let read = |name| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
         let text = read("logs/milvus-stderr.log") + &read("stderr.log");
         text.lines().rev().take(5).collect::<Vec<_>>().join(" / ")
     }
 
-    /// Whether it lists its collections over HTTP.
+    /// Whether the server answers a request for its collections over HTTP.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
@@ -212,16 +211,16 @@ impl Server {
 struct Process {
     id: u32,
     name: String,
-    /// Ended, and nobody has asked for its exit code yet.
+    /// A process that has exited and was not waited for (zombie).
     ended: bool,
 }
 
-/// The processes of a group.
+/// The processes of a process group.
 fn group(leader: u32) -> Vec<Process> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let read = |id: u32| {
-        // `pid (name) state parent group`, where the name may hold anything.
+        // `pid (name) state parent group`; the name may contain any characters.
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         let (head, rest) = stat.rsplit_once(')')?;
         let name = head.split_once('(')?.1.to_owned();

@@ -1,25 +1,25 @@
-//! A gallery as anyone would write it: a map, and f64 loops over it.
+//! A naive index for comparison: a map with f64 loops.
 
 use std::collections::BTreeMap;
 
 use gallerist_retrieval::index::{Among, Item, ItemFilter, Items};
 use gallerist_retrieval::search::Metric;
 
-/// Items by id; every question is answered by looking at all of them.
+/// Items by id; every search scans all items.
 #[derive(Clone, Default)]
 pub struct NaiveIndex {
     items: BTreeMap<u64, Item>,
 }
 
 impl NaiveIndex {
-    /// Adds or replaces.
+    /// Adds or replaces items.
     pub fn upsert(&mut self, items: &Items) {
         for row in 0..items.len() {
             self.items.insert(items.ids()[row], items.item(row));
         }
     }
 
-    /// Removes, and says how many there were.
+    /// Removes items and returns the number of removed ones.
     pub fn remove(&mut self, ids: &[u64]) -> usize {
         ids.iter().filter(|id| self.items.remove(id).is_some()).count()
     }
@@ -29,7 +29,7 @@ impl NaiveIndex {
         self.items.len()
     }
 
-    /// True when there are none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -39,13 +39,13 @@ impl NaiveIndex {
         self.items.get(&id)
     }
 
-    /// All ids, rising.
+    /// All ids in ascending order.
     pub fn ids(&self) -> Vec<u64> {
         self.items.keys().copied().collect()
     }
 
-    /// All admissible items with their scores (similarities, or distances), the best first, equal
-    /// scores by the lower id.
+    /// All items that pass the filter with their scores (similarities or distances), best first; equal
+    /// scores are ordered by id.
     pub fn ranking(&self, query: &[f32], metric: Metric, filter: &ItemFilter) -> Vec<(u64, f64)> {
         let mut list: Vec<(u64, f64)> = self
             .items

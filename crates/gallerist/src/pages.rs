@@ -36,17 +36,17 @@ const RANKS: usize = 50;
 
 /// The report of a run, from the files of its directory.
 ///
-/// Without `metrics.json` or `embeddings.safetensors` the parts that need them are left out.
+/// Parts that need `metrics.json` or `embeddings.safetensors` are omitted if the file is missing.
 ///
 /// # Errors
 ///
-/// When a file that is there cannot be read.
+/// When an existing file cannot be read.
 pub fn run_report(run: &RunDirectory) -> Result<Report> {
     comparison(std::slice::from_ref(run))
 }
 
-/// The report of several runs side by side: their metrics in one table, their curves in the same
-/// charts, and of each its map and ranked lists.
+/// The comparison of several runs: their metrics in one table, their curves in the same
+/// charts, and the map and ranked lists of each run.
 ///
 /// # Errors
 ///
@@ -90,10 +90,10 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
     Ok(report)
 }
 
-/// The report of embeddings from anywhere: what was measured of them, histograms, curves, a map and ranked lists,
+/// The report of any embeddings: metrics, histograms, curves, a map and ranked lists,
 /// all by the rules of the source's plan.
 ///
-/// Pictures are shown where the images can be found, else paths, else the numbers of rows.
+/// The lists show pictures if the images are available, else paths, else row numbers.
 ///
 /// ```no_run
 /// /// use gallerist::plots::{File, Source};
@@ -151,7 +151,7 @@ pub fn evaluation_report(source: &Source, measured: &eval::Report, options: &Rep
     Ok(report)
 }
 
-/// The map of a source and its ranked lists; `said` names the source in titles.
+/// The map and the ranked lists of a source; `said` is its name in titles.
 fn add_lists_and_map(
     report: &mut Report,
     source: &Source,
@@ -176,7 +176,7 @@ fn add_figures(report: &mut Report, sources: &[Source]) -> Result<()> {
     for figure in [plots::distances(sources, SEED), plots::cmc(sources, RANKS), plots::pr(sources)] {
         match figure {
             Ok(figure) => report.figures.push(figure),
-            // Embeddings without labels, or of one class: there is nothing to draw.
+            // Embeddings without labels, or of one class, have no histograms.
             Err(Error::Retrieval(gallerist_retrieval::Error::Protocol { .. })) => {}
             Err(error) => return Err(error),
         }
@@ -184,7 +184,7 @@ fn add_figures(report: &mut Report, sources: &[Source]) -> Result<()> {
     Ok(())
 }
 
-/// What `metrics.json` adds to a report.
+/// The part of a report that comes from `metrics.json`.
 fn add_metrics(
     report: &mut Report,
     config: &RunConfig,
@@ -233,7 +233,7 @@ fn add_metrics(
     }
 }
 
-/// What the intervals are, in a sentence.
+/// Describes the confidence intervals in a sentence.
 fn intervals_are(intervals: &Intervals) -> String {
     format!(
         "Small: {:.0} % bootstrap intervals, {} resamples over {}.",
@@ -246,7 +246,7 @@ fn intervals_are(intervals: &Intervals) -> String {
     )
 }
 
-/// The facts of several runs: once what they share, each run's where they differ.
+/// The facts of several runs: common facts once, others per run.
 fn side_by_side(names: &[String], all: &[Vec<(String, String)>]) -> Vec<(String, String)> {
     let mut keys: Vec<&String> = Vec::new();
     for (key, _) in all.iter().flatten() {
@@ -353,8 +353,8 @@ pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
     charts
 }
 
-/// Curves of whatever the validation measured: one chart with a line for each family of metrics (of `cmc@1`,
-/// `cmc@5` the first), and one for each family of several.
+/// Curves of the validation metrics: one chart with a line for each family of metrics (for `cmc@1` and
+/// `cmc@5`, the first), and one chart for each family with several members.
 fn validation_charts(records: &[Record]) -> Vec<Chart> {
     let validations = || {
         records.iter().filter_map(|record| match record {
@@ -395,7 +395,7 @@ fn validation_charts(records: &[Record]) -> Vec<Chart> {
     charts
 }
 
-/// An evaluation as the report shows it.
+/// An evaluation in the form of the report.
 fn evaluation(
     name: &str,
     evaluation: &Evaluation,
@@ -444,10 +444,10 @@ fn ranked_sections(options: &ReportConfig, seed: u64, source: &Source) -> Result
     Ok(sections)
 }
 
-/// The page of a search: `queries` were embedded from `query_images`, `lists` hold rows of `gallery`, which are compared
+/// The page of a search: `queries` were embedded from `query_images`, `lists` contains rows of `gallery`, which are compared
 /// by `metric`.
 ///
-/// Pictures of the gallery are shown where its images can still be found at
+/// Pictures of the gallery are shown if its images are available at
 /// [`EmbeddingSet::source`].
 pub fn search_page(
     query_images: &ImageSet,

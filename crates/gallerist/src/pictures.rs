@@ -1,4 +1,4 @@
-//! Pictures of images, small enough for a page or a figure.
+//! Images at reduced size for pages and figures.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::plots::{Point, Source};
 /// Longer side of a picture on a page, in pixels.
 const PICTURE_SIDE: usize = 128;
 
-/// The grey around a picture that does not fill its tile.
+/// The grey value around a picture that does not fill its tile.
 const GROUND: u8 = 0xf1;
 
-/// The pictures of the rows of embeddings.
+/// The pictures of embedding rows.
 pub(crate) struct Pictures<'a> {
     labels: Option<&'a [String]>,
     paths: Option<&'a [String]>,
@@ -34,17 +34,17 @@ impl<'a> Pictures<'a> {
         Pictures { labels, paths, images }
     }
 
-    /// A row with its picture as a page shows it.
+    /// A row with its picture for a page.
     pub(crate) fn item(&self, row: usize) -> Item {
         self.with_picture(row, self.find(row).and_then(|(images, i)| picture(images, i)))
     }
 
-    /// A row with its picture as pixels, at most `side` wide and high, which every figure can draw.
+    /// A row with its picture as pixels, at most `side` wide and high, for figures.
     pub(crate) fn drawn(&self, row: usize, side: usize) -> Item {
         self.with_picture(row, self.thumbnail(row, side))
     }
 
-    /// The picture alone, as pixels.
+    /// The picture as pixels.
     pub(crate) fn thumbnail(&self, row: usize, side: usize) -> Option<Picture> {
         let (images, i) = self.find(row)?;
         pixels(images, i, side)
@@ -58,7 +58,7 @@ impl<'a> Pictures<'a> {
 
     fn with_picture(&self, row: usize, picture: Option<Picture>) -> Item {
         let label = self.labels.map(|labels| labels[row].clone());
-        // Rows without a path are told by their number.
+        // Rows without a path are identified by their number.
         let path = self.paths.map_or_else(|| format!("row {row}"), |paths| paths[row].clone());
         Item { picture, label, path: Some(path) }
     }
@@ -69,7 +69,7 @@ impl<'a> Pictures<'a> {
     }
 }
 
-/// The pictures of some points in one, in square tiles of `side` pixels; `None` where none can be read.
+/// The pictures of some points in one sprite of square tiles of `side` pixels; `None` if none can be read.
 pub(crate) fn sprite(source: &Source, points: &[Point], side: usize) -> Option<Sprite> {
     let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
     let read = |point: &Point| if point.gallery { &of_items } else { &of_queries }.read(point.row, side);
@@ -92,7 +92,7 @@ pub(crate) fn sprite(source: &Source, points: &[Point], side: usize) -> Option<S
     Some(Sprite { picture, tile: side as u32, columns: columns as u32 })
 }
 
-/// An image small enough for a page; `None` where it cannot be read.
+/// An image scaled down for a page; `None` if it cannot be read.
 fn picture(images: &ImageSet, i: usize) -> Option<Picture> {
     const SMALL_FILE: usize = 4096;
     let bytes = images.read(i).ok()?;

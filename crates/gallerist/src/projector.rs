@@ -9,15 +9,15 @@ use gallerist_train::{Error, Result};
 use crate::pictures::sprite;
 use crate::plots::{Point, Points, Side, Source};
 
-/// Sides of a thumbnail, the largest first.
+/// Possible sides of a thumbnail in pixels, the largest first.
 const TILES: [usize; 6] = [64, 48, 32, 24, 16, 8];
-/// The longest side of a sprite that the projector shows.
+/// The longest side of a sprite that the projector supports.
 const LONGEST: usize = 8192;
 
 /// Writes `tensors.tsv`, `metadata.tsv`, `sprite.png` and `projector_config.pbtxt` of a run's test
 /// embeddings into its folder `tensorboard`.
 ///
-/// Labels and thumbnails are left out where there are none.
+/// Labels and thumbnails are omitted if there are none.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub fn write_projector(run: &RunDirectory) -> Result<()> {
     Ok(())
 }
 
-/// A line for each row: its label, its path, or both below a heading. Nothing where there is neither.
+/// One line per row: its label, its path, or both with a header. Empty if there is neither.
 fn write_metadata(source: &Source, points: &[Point], path: &Path) -> Result<bool> {
     let plain = |text: &String| text.replace(['\t', '\n', '\r'], " ");
     let both = |has: fn(&Side) -> bool| has(&source.queries) && has(source.items());
@@ -73,7 +73,7 @@ fn write_metadata(source: &Source, points: &[Point], path: &Path) -> Result<bool
         return Ok(false);
     }
     write_atomically(path, |file| {
-        // The projector takes the first line for a heading only where there are several columns.
+        // The projector treats the first line as a header only if there are several columns.
         if columns.len() > 1 {
             writeln!(file, "{}", columns.join("\t"))?;
         }

@@ -1,4 +1,4 @@
-//! The queries of a source, what was measured of each, and which are worth looking at.
+//! Per-query results of a source, and the selection of queries to show.
 
 use std::collections::HashMap;
 
@@ -19,17 +19,17 @@ const MAP_AT_R: Measure = Measure::of_all(&MapAtR);
 /// The queries of a source with their average precision.
 pub(crate) struct Ranking<'a> {
     source: &'a Source,
-    /// The form of average precision: the first that the source's plan measures, else `map`.
+    /// The form of average precision: the first one in the source's plan, else `map`.
     precision: Measure,
     /// Average precision and reciprocal rank.
     measured: Measured,
-    /// The number of items that are right for each query.
+    /// The number of relevant items of each query.
     relevant: Vec<usize>,
     results: usize,
 }
 
 impl<'a> Ranking<'a> {
-    /// Measures every query; lists will have `results` items.
+    /// Evaluates every query; lists will have `results` items.
     pub(crate) fn new(source: &'a Source, results: usize) -> Result<Self> {
         let whole = Measure::of_all(&AveragePrecision);
         let forms = [TRAPEZOID, whole, MAP_AT_R];
@@ -45,7 +45,7 @@ impl<'a> Ranking<'a> {
         Ok(Self { source, precision, measured, relevant, results })
     }
 
-    /// What the average precision is, in a sentence.
+    /// Describes the form of average precision in a sentence.
     pub(crate) fn precision_is(&self) -> String {
         let over = if self.precision == MAP_AT_R {
             "of the first R results, R being the number of right ones (map@r)"
@@ -57,7 +57,7 @@ impl<'a> Ranking<'a> {
         format!("Average precision: {over}.")
     }
 
-    /// Who looks for what, in a sentence.
+    /// Describes queries and gallery in a sentence.
     pub(crate) fn described(&self) -> String {
         self.source.described(&self.measured.evaluation)
     }
@@ -66,13 +66,13 @@ impl<'a> Ranking<'a> {
         self.measured.queries.of(query)[0]
     }
 
-    /// The rank of the first right item.
+    /// The rank of the first relevant item.
     fn first_right(&self, query: usize) -> Option<usize> {
         let reciprocal = self.measured.queries.of(query)[1];
         (reciprocal > 0.0).then(|| (1.0 / reciprocal).round() as usize)
     }
 
-    /// Queries drawn at random.
+    /// Random queries.
     pub(crate) fn drawn(&self, seed: u64, count: usize) -> Vec<usize> {
         let mut drawn: Vec<usize> = (0..self.relevant.len()).collect();
         Random::new(seed, "report/queries", 0, 0).shuffle(&mut drawn);
@@ -80,12 +80,12 @@ impl<'a> Ranking<'a> {
         drawn
     }
 
-    /// The queries of the lowest average precision, of those that could have a higher one.
+    /// The queries with the lowest average precision, among those below 1.
     pub(crate) fn worst(&self, count: usize) -> Vec<usize> {
         self.by_precision(count, |a, b| a.total_cmp(&b))
     }
 
-    /// The queries of the highest average precision; of equals the one with more to find.
+    /// The queries with the highest average precision; ties: more relevant items first.
     pub(crate) fn best(&self, count: usize) -> Vec<usize> {
         self.by_precision(count, |a, b| b.total_cmp(&a))
     }
@@ -102,8 +102,8 @@ impl<'a> Ranking<'a> {
         queries
     }
 
-    /// The pairs of classes of which the second is most often, and wrongly, nearest to the first: the names, how
-    /// often, of how many, and the queries.
+    /// The most confused pairs of classes: queries of the first class whose nearest item is of the second. Returns the
+    /// names, the number of such queries, the number of queries of the class, and the queries.
     pub(crate) fn confused(&self, count: usize) -> Result<Vec<Confusion<'a>>> {
         let (queries, items) = (&self.source.queries.rows.labels, &self.source.items().rows.labels);
         let mut sizes: HashMap<&str, usize> = HashMap::new();
@@ -128,7 +128,7 @@ impl<'a> Ranking<'a> {
         Ok(pairs)
     }
 
-    /// The lists of some queries under one heading; `query` and `item` give what is shown of a row.
+    /// The lists of some queries under one heading; `query` and `item` return the entry of a row.
     pub(crate) fn section(
         &self,
         title: &str,
@@ -156,7 +156,7 @@ impl<'a> Ranking<'a> {
         })
     }
 
-    /// Where the first right item is, if it is not among those shown.
+    /// The rank of the first relevant item, if it is not among the shown items.
     fn remark(&self, list: &eval::Ranked) -> Option<String> {
         if list.relevant == 0 {
             return Some("Nothing in the gallery is right.".into());
@@ -166,11 +166,11 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// A class whose rows are often nearest to another class's.
+/// A class whose queries often have a nearest item of another class.
 pub(crate) struct Confusion<'a> {
     /// The class of the queries.
     pub(crate) class: &'a str,
-    /// The class of their nearest rows.
+    /// The class of the nearest items.
     pub(crate) with: &'a str,
     /// Queries of the first class.
     pub(crate) of: usize,

@@ -1,7 +1,7 @@
-//! What the terminal shows: data on stdout, everything else on stderr.
+//! Output to the terminal: data on stdout, everything else on stderr.
 //!
-//! Names of files and labels may hold anything, sequences that steer a terminal among it. Whatever is printed goes
-//! through here, and characters that do not show themselves are written as escapes.
+//! File names and labels may contain any characters, including control sequences of the terminal. All output goes
+//! through this module, which escapes invisible characters.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ pub(crate) use crate::text::{count, grouped};
 
 /// Prints `error: …`, an empty line and `hint: …`.
 pub(crate) fn error(message: &dyn Display, hint: Option<String>) {
-    // A closed stderr leaves nobody to tell.
+    // If stderr is closed, there is nowhere to report it.
     let mut err = anstream::stderr().lock();
     let _ = writeln!(err, "{BOLD_RED}error:{RESET} {}", lines(&message.to_string()));
     if let Some(hint) = hint {
@@ -27,12 +27,12 @@ pub(crate) fn warning(message: &dyn Display) {
         writeln!(anstream::stderr().lock(), "{BOLD_YELLOW}warning:{RESET} {}", lines(&message.to_string()));
 }
 
-/// Prints a line for the reader, not for a pipe.
+/// Prints a message to stderr.
 pub(crate) fn note(message: &dyn Display) {
     let _ = writeln!(anstream::stderr().lock(), "{}", lines(&message.to_string()));
 }
 
-/// Writes text to stdout. A reader that has closed the pipe has had enough: that is no error.
+/// Writes text to stdout. A closed pipe is not an error.
 pub(crate) fn out(text: &str) -> std::io::Result<()> {
     let text = escaped(text, |c| hidden(c) && !matches!(c, '\n' | '\t'), |c| c.escape_default().to_string());
     let mut stdout = anstream::stdout().lock();
@@ -45,7 +45,7 @@ pub(crate) fn out(text: &str) -> std::io::Result<()> {
 /// Writes a value to stdout as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
     let text = serde_json::to_string_pretty(value).expect("plain data");
-    // JSON leaves characters above 0x7e as they are; a newline is the layout's.
+    // JSON does not escape characters above 0x7e; newlines are part of the layout.
     let text = escaped(
         &text,
         |c| hidden(c) && c != '\n',
@@ -54,13 +54,14 @@ pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
     out(&format!("{text}\n"))
 }
 
-/// A name as one line that shows all its characters: control characters, and those that change the direction of
-/// text or take no place, as escapes such as `\u{1b}`.
+/// A name as one line with escapes such as `\u{1b}` for control characters, characters that change the direction of
+/// text, and characters of zero width.
 pub(crate) fn shown(name: &str) -> Cow<'_, str> {
     escaped(name, hidden, |c| c.escape_default().to_string())
 }
 
-/// A message: its own line breaks are before indented text, an empty line or its end. Others come from a name.
+/// A message. Its own line breaks are before indented text, an empty line or the end; all others come from names and are
+/// escaped.
 fn lines(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message.chars().peekable();
@@ -83,7 +84,7 @@ fn escaped<'a>(text: &'a str, hides: impl Fn(char) -> bool, escape: impl Fn(char
     Cow::Owned(all.collect())
 }
 
-/// Characters that a terminal does not show as themselves.
+/// Characters that a terminal does not show.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -103,12 +104,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with a header; `right` says which columns are right-aligned.
+    /// A table with a header; `right` selects the right-aligned columns.
     pub(crate) fn new(header: &[&str], right: &[bool]) -> Self {
         Table { rows: vec![header.iter().map(|s| s.to_string()).collect()], right: right.to_vec() }
     }
 
-    /// Adds a row of as many cells as the header has.
+    /// Adds a row with as many cells as the header.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(
             cells.len(),

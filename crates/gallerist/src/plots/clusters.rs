@@ -6,13 +6,13 @@ use gallerist_train::Result;
 
 use super::{Points, Source, fault};
 
-/// Pixels of a picture: two for each unit of the drawing.
+/// Side of a picture in pixels: two per unit of the drawing.
 const PICTURE: usize = 104;
 /// Rows of pictures of a cluster.
 const ROWS: usize = 2;
 
-/// The clusters of k-means that mix most classes: as many clusters as classes (or `clusters`), of which
-/// the `shown` with the smallest share of their most frequent class are drawn. Of queries and a gallery, the
+/// Contact sheets of k-means clusters: as many clusters as classes (or `clusters`), of which
+/// the `shown` with the smallest fraction of their most frequent class are drawn. With queries and a gallery, the
 /// gallery is clustered, without junk and distractors.
 ///
 /// # Errors
@@ -41,7 +41,7 @@ pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u6
         sheets.push((most as f64 / rows.len() as f64, cluster, rows, class));
     }
     let mean = sheets.iter().map(|sheet| sheet.0 * sheet.2.len() as f64).sum::<f64>() / points.len() as f64;
-    // Of equally mixed clusters the larger is worth more.
+    // Of equally mixed clusters, the larger comes first.
     sheets.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.2.len().cmp(&a.2.len())).then(a.1.cmp(&b.1)));
     let pictures = source.items().pictures();
     let drawn: Vec<Cluster> = sheets
@@ -79,7 +79,7 @@ pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u6
     Ok(figure::clusters(&format!("Clusters of {}", source.name), &note, &drawn, ROWS))
 }
 
-/// The most frequent of some classes, the lower of equals, and how often it occurs.
+/// The most frequent class (ties: the lower one) and its count.
 fn most_frequent(classes: impl Iterator<Item = u32>) -> Option<(u32, usize)> {
     let mut counts = std::collections::BTreeMap::<u32, usize>::new();
     classes.for_each(|class| *counts.entry(class).or_default() += 1);

@@ -11,11 +11,11 @@ use gallerist_train::log::{self, Record};
 use super::{fault, name_of};
 use crate::pages::charts;
 
-/// The training curves of one run, or of several in the same charts.
+/// The training curves of one run, or of several runs in the same charts.
 ///
 /// # Errors
 ///
-/// When a run cannot be read, or has logged nothing yet.
+/// When a run cannot be read, or its log is empty.
 pub fn curves(runs: &[&Path]) -> Result<Figure> {
     let mut logs = Vec::new();
     for path in runs {
@@ -34,7 +34,7 @@ pub fn curves(runs: &[&Path]) -> Result<Figure> {
     Ok(figure::curves(&format!("Training curves: {}", names.join(", ")), &charts_of_runs(&logs)))
 }
 
-/// The charts of one run, or those of several with a line for each run.
+/// The charts of one run, or of several runs with one line per run.
 pub(crate) fn charts_of_runs(logs: &[(String, Vec<Record>)]) -> Vec<Chart> {
     let mut all: Vec<Chart> = Vec::new();
     for (run, records) in logs {

@@ -7,14 +7,14 @@ use gallerist_train::Result;
 
 use super::{Source, fault, joined, measure};
 
-/// Pairs of each kind that are drawn where there are more.
+/// Size of the sample of each kind of pairs.
 const PAIRS: usize = 1_000_000;
 const BINS: usize = 80;
 
-/// Histograms of the distances of right pairs and of wrong ones, for each source: pairs of images of one class
-/// and of two, or of a query and a gallery image. What takes up no rank is in no pair.
+/// Histograms of the distances of positive and negative pairs, for each source: pairs of images of one class
+/// and of two classes, or of a query and a gallery image. Items that take no rank are excluded.
 ///
-/// All pairs are taken, or a million of each kind drawn at random by `seed`.
+/// Uses all pairs, or a random sample of a million of each kind, given by `seed`.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn histograms(source: &Source, seed: u64) -> Result<Distances> {
     let rules = source.rules(WHAT)?;
     let one_set = source.gallery.is_none();
     let (n, m) = (source.queries.rows.embeddings.rows(), source.items().rows.embeddings.rows());
-    // A pair of one set is taken from its later row.
+    // In one set, a pair belongs to its later row.
     let is_pair = |query: usize, item: usize| !one_set || item < query;
     let right = |query: usize, items: &[(u32, u32)]| -> Vec<usize> {
         let items = items.iter().map(|&(item, _)| item as usize);
@@ -83,7 +83,7 @@ pub(crate) fn histograms(source: &Source, seed: u64) -> Result<Distances> {
         squares.sum::<f32>().sqrt()
     };
 
-    // Which of the right pairs, ascending, in the order of the queries.
+    // The selected positive pairs, ascending, in the order of the queries.
     let mut chosen: Vec<usize> = chosen(positives, seed, "plot/positives").collect();
     chosen.sort_unstable();
     let mut of_right = Vec::with_capacity(chosen.len());
@@ -127,7 +127,7 @@ fn chosen(count: usize, seed: u64, purpose: &'static str) -> Box<dyn Iterator<It
 /// The pair `i` in the order (1, 0), (2, 0), (2, 1), (3, 0)…
 fn pair(i: usize) -> (usize, usize) {
     let mut a = (((8.0 * i as f64 + 1.0).sqrt() + 1.0) / 2.0) as usize;
-    // The square root may be rounded across a whole number.
+    // The square root may round to the next integer.
     while a * (a - 1) / 2 > i {
         a -= 1;
     }

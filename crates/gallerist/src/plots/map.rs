@@ -9,22 +9,22 @@ use gallerist_train::{Error, Result};
 use super::{Point, Points, Source, fault};
 use crate::pictures::sprite;
 
-/// Pixels of a thumbnail: two for each unit of the drawing.
+/// Side of a thumbnail in pixels: two per unit of the drawing.
 const THUMBNAIL: usize = 60;
 
-/// The most embeddings on the map of a page, drawn at random where there are more.
+/// Maximum number of embeddings on the map of a page; a random sample of larger sets is shown.
 const ON_PAGE: usize = 20_000;
 
-/// Pixels of the thumbnails on a page, the largest that fit into [`SPRITE_BYTES`].
+/// Sides of the thumbnails on a page in pixels; the largest that fits into [`SPRITE_BYTES`] is used.
 const TILES: [usize; 4] = [36, 28, 20, 14];
 const SPRITE_BYTES: usize = 5 << 20;
 
-/// A map of a source's embeddings, coloured by class, and what was done differently from what was
-/// asked. Embeddings of two dimensions are drawn as they are, with their scale.
+/// A map of the embeddings of a source, coloured by class, and notes about options that were adjusted.
+/// Two-dimensional embeddings are plotted without projection, with their scale.
 ///
 /// # Errors
 ///
-/// Too few rows for the method, or an option out of its range.
+/// Too few rows for the method, or an option outside its range.
 pub fn map(
     source: &Source,
     method: &MapMethod,
@@ -72,7 +72,7 @@ fn laid_out(
     method: &MapMethod,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(MapFigure, Vec<String>)> {
-    // As they are compared, but those of two dimensions as they are.
+    // As they are compared, except two-dimensional embeddings, which stay unchanged.
     let scaled = source.items().rows.embeddings.cols() <= 2;
     let layout = layout(&source.rows_of(points, !scaled), method, progress).map_err(|error| match error {
         MapError::Rows(error) => Error::Retrieval(error),

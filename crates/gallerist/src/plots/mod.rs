@@ -1,7 +1,7 @@
 //! Figures of one or several runs, as SVG or PNG.
 //!
-//! A [`Source`] is the test embeddings of a run, or embeddings from anywhere: one set, or queries and a gallery.
-//! The functions gather what [`gallerist_report::figure`] draws, by the rules that the metrics follow.
+//! A [`Source`] is the test embeddings of a run, or other embeddings: one set, or queries and a gallery.
+//! The functions compute the data that [`gallerist_report::figure`] draws, with the same rules as the metrics.
 //!
 //! # Example
 //!
@@ -44,7 +44,7 @@ pub use rates::{cmc, pr};
 pub use source::{File, Source};
 pub(crate) use source::{Point, Points, Side};
 
-/// What distances of rows that are compared by `metric` are called.
+/// Name of the distance for rows that are compared by `metric`.
 pub(crate) fn measure(metric: Metric) -> &'static str {
     match metric {
         Metric::Cosine => "Euclidean distance of the normalised embeddings",
@@ -52,7 +52,7 @@ pub(crate) fn measure(metric: Metric) -> &'static str {
     }
 }
 
-/// A note for each source, once where it is the same for all.
+/// A note for each source; a single one if all are equal.
 fn joined(notes: &[(String, String)]) -> String {
     match notes.first() {
         Some((_, first)) if notes.iter().all(|(_, note)| note == first) => first.clone(),
@@ -60,13 +60,13 @@ fn joined(notes: &[(String, String)]) -> String {
     }
 }
 
-/// The last part of a path, as figures name runs.
+/// The last part of a path, which is the name of a run in figures.
 pub fn name_of(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     path.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// `what` cannot be drawn.
+/// The error that `what` cannot be drawn.
 fn fault(what: &str, problem: impl Into<String>, hint: Option<&str>) -> Error {
     Error::Retrieval(gallerist_retrieval::Error::Protocol {
         what: what.into(),

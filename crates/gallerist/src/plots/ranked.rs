@@ -6,32 +6,32 @@ use gallerist_train::Result;
 use super::{Source, fault};
 use crate::ranking::Ranking;
 
-/// Pixels of a picture: two for each unit of the drawing.
+/// Side of a picture in pixels: two per unit of the drawing.
 const PICTURE: usize = 168;
 
-/// Lists that show one pair of confused classes.
+/// Number of lists per pair of confused classes.
 const LISTS_PER_PAIR: usize = 2;
 
-/// Which queries are shown.
+/// Selection of queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Queries {
-    /// Those of the highest average precision.
+    /// The queries with the highest average precision.
     Best(usize),
-    /// Those of the lowest.
+    /// The queries with the lowest average precision.
     Worst(usize),
-    /// Drawn at random by a seed.
+    /// Random queries, by seed.
     Random(usize, u64),
-    /// Of the pairs of classes of which one is most often nearest to the other.
+    /// Queries of the most confused pairs of classes.
     Confused(usize),
-    /// Those whose path ends in one of these, or whose label is one of these.
+    /// Queries whose path ends in one of these names, or whose label is one of them.
     Named(Vec<String>),
 }
 
-/// Ranked lists of some queries, with `results` results each, as the metrics see them.
+/// Ranked lists of some queries, with `results` results each, by the rules of the metrics.
 ///
 /// # Errors
 ///
-/// When there are no labels, too few rows, or no query of a name.
+/// When there are no labels, too few rows, or no query matches a name.
 pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figure> {
     let ranking = Ranking::new(source, results)?;
     let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
@@ -73,7 +73,7 @@ pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figu
     Ok(figure::ranked(&title, Some(&ranking.described()), &sections))
 }
 
-/// The queries of a name: all whose path ends in it, or else the first of that label.
+/// The queries that match a name: all whose path ends in it, or else the first one with that label.
 fn find(source: &Source, name: &str) -> Result<Vec<usize>> {
     let is_path = |path: &String| {
         path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']))

@@ -6,10 +6,10 @@ use gallerist_train::Result;
 
 use super::{Source, joined};
 
-/// Steps of the recall axis, in per cent.
+/// Steps of the recall axis, in percent.
 const STEP: usize = 2;
 
-/// The share of queries with a relevant row among the first 1 to `ranks`, for each source.
+/// CMC curves: the fraction of queries with a relevant row among the first 1 to `ranks`, for each source.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub fn cmc(sources: &[Source], ranks: usize) -> Result<Figure> {
     Ok(figure::cmc(title, &joined(&notes), &runs))
 }
 
-/// Interpolated precision at each recall, averaged over the queries, for each source.
+/// Precision-recall curves: interpolated precision at each recall, averaged over the queries, for each source.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub fn pr(sources: &[Source]) -> Result<Figure> {
     Ok(figure::pr("Precision against recall, %", &note, &runs))
 }
 
-/// Who looks for what in a source, with its name.
+/// Name of a source with a description of its queries and gallery.
 fn queries(source: &Source, evaluation: &Evaluation) -> (String, String) {
     let left_out = match evaluation.queries_without_match {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Embeddings to be drawn, with the rules by which they are compared and what is known of their images.
+//! Embeddings to plot, with the rules of their comparison and the locations of their images.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,10 +17,10 @@ use super::fault;
 use crate::measured::Measured;
 use crate::pictures::Pictures;
 
-/// Embeddings to be drawn: queries with their gallery, or one set whose rows are compared with each other.
+/// Embeddings to plot: queries with their gallery, or one set whose rows are compared with each other.
 ///
-/// Everything that is drawn follows one plan, so that it agrees with the metrics: what takes up no rank (junk,
-/// images of the query's class from its own camera) is in no list and no histogram.
+/// All figures follow the plan of the source, so they agree with the metrics: items that take no rank (junk,
+/// images of the query's class from its own camera) are in no list and no histogram.
 #[derive(Debug)]
 pub struct Source {
     /// The run's or the file's name.
@@ -33,20 +33,20 @@ pub struct Source {
 /// Queries, or a gallery.
 #[derive(Debug)]
 pub(crate) struct Side {
-    /// Embeddings and cameras; the labels are empty where there are none.
+    /// Embeddings and cameras; labels are empty if there are none.
     pub(crate) rows: Labelled,
     pub(crate) paths: Option<Vec<String>>,
     images: Option<ImageSet>,
 }
 
-/// A file of embeddings, with lists that replace its own labels and cameras.
+/// A file of embeddings, with optional lists that override its labels and cameras.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
     /// The embeddings.
     pub embeddings: &'a Path,
-    /// One label a row.
+    /// One label per row.
     pub labels: Option<&'a Path>,
-    /// One camera a row.
+    /// One camera per row.
     pub cameras: Option<&'a Path>,
 }
 
@@ -74,7 +74,7 @@ impl Side {
         Ok(Self { rows, paths, images })
     }
 
-    /// The label of each row, where there are labels.
+    /// The label of each row, if there are labels.
     pub(crate) fn labels(&self) -> Option<&[String]> {
         let labels = &self.rows.labels;
         (labels.len() == self.rows.embeddings.rows()).then_some(labels)
@@ -84,14 +84,14 @@ impl Side {
         Pictures::new(self.labels(), self.paths.as_deref(), self.images.as_ref())
     }
 
-    /// Whether pictures can be looked for.
+    /// Whether the location of the images is known.
     pub(crate) fn has_images(&self) -> bool {
         self.images.is_some()
     }
 }
 
 impl Source {
-    /// The test embeddings of a run, compared as its metrics are.
+    /// The test embeddings of a run, with the rules of its metrics.
     ///
     /// # Errors
     ///
@@ -108,13 +108,12 @@ impl Source {
                 )),
             });
         };
-        // Pictures are a help: a run whose images have moved is drawn without them.
+        // Pictures are optional: a run whose images were moved is plotted without them.
         let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten();
         Self::new(super::name_of(path), measured, images)
     }
 
-    /// The embeddings of a file, each row compared with the others; pictures come from the place that the file
-    /// names.
+    /// The embeddings of a file, each row compared with all others; the file names the location of the images.
     ///
     /// # Errors
     ///
@@ -124,7 +123,7 @@ impl Source {
         Self::new(name, Measured::new(file.load()?, None, evaluation)?, None)
     }
 
-    /// Queries and their gallery from two files, by the protocol of `evaluation`, or else the one that both name.
+    /// Queries and their gallery from two files, with the protocol of `evaluation`, or else the one named in both files.
     ///
     /// # Errors
     ///
@@ -136,8 +135,8 @@ impl Source {
         Self::new(name, Measured::new(queries.load()?, Some(gallery.load()?), evaluation)?, None)
     }
 
-    /// Embeddings and how they are measured. Without `images`, pictures come from the places that the embeddings
-    /// name.
+    /// Embeddings and the plan of their evaluation. Without `images`, the embeddings name the location of the
+    /// images.
     ///
     /// # Errors
     ///
@@ -151,7 +150,7 @@ impl Source {
         Ok(Self { name, queries, gallery, plan })
     }
 
-    /// The metrics, and what else the plan asks for.
+    /// The metrics and all other measurements of the plan.
     ///
     /// # Errors
     ///
@@ -161,7 +160,7 @@ impl Source {
         Ok(self.plan.run(&self.queries.rows, self.gallery_rows())?)
     }
 
-    /// By what the plan measures, and how rows are compared.
+    /// The metrics of the plan and the distance of rows.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -174,12 +173,12 @@ impl Source {
         self.gallery.as_ref().map(|gallery| &gallery.rows)
     }
 
-    /// What queries are compared with: the gallery, or the queries themselves.
+    /// The gallery of the queries; without a gallery, the queries themselves.
     pub(crate) fn items(&self) -> &Side {
         self.gallery.as_ref().unwrap_or(&self.queries)
     }
 
-    /// The rules alone, for other measures.
+    /// The rules of the plan, without its metrics.
     fn measuring(&self, measures: Vec<Measure>) -> Plan {
         Plan {
             protocol: self.plan.protocol,
@@ -189,7 +188,7 @@ impl Source {
         }
     }
 
-    /// Other measures than the plan's, by its rules.
+    /// Evaluates other metrics with the rules of the plan.
     pub(crate) fn measure(&self, what: &str, measures: Vec<Measure>) -> Result<eval::Measured> {
         self.check_labels(what)?;
         Ok(self.measuring(measures).measure(&self.queries.rows, self.gallery_rows())?)
@@ -218,7 +217,8 @@ impl Source {
         (sets(queries.ids), sets(items.ids))
     }
 
-    /// Hands out each query with the items that share a label with it, ascending, whether they take up a rank or not.
+    /// Calls the function for each query with the items that share a label with it, in ascending order, including items
+    /// that take no rank.
     pub(crate) fn each_of_a_label(&self, mut take: impl FnMut(usize, &[(u32, u32)])) {
         let (queries, items) = self.label_sets();
         let shared = SharedLabels::new(&queries, &items);
@@ -230,7 +230,7 @@ impl Source {
         }
     }
 
-    /// Refuses embeddings without labels, and fewer rows than a list needs.
+    /// Returns an error for embeddings without labels, or with fewer rows than a list needs.
     pub(crate) fn check_labels(&self, what: &str) -> Result<()> {
         let (rows, least) = (self.items().rows.embeddings.rows(), if self.gallery.is_some() { 1 } else { 2 });
         if rows < least {
@@ -253,7 +253,7 @@ impl Source {
         Ok(())
     }
 
-    /// The rows that all distances are of: of length 1 where they are compared by the cosine, else as they are.
+    /// The rows for all distances: scaled to length 1 if they are compared by cosine, else unchanged.
     pub(crate) fn compared(&self, side: &'_ Side) -> Matrix {
         match self.metric() {
             Metric::Cosine => side.rows.embeddings.l2_normalized().0,
@@ -261,7 +261,7 @@ impl Source {
         }
     }
 
-    /// What the number of a ranked list is, in words.
+    /// Description of the numbers in a ranked list.
     pub(crate) fn score_is(&self) -> &'static str {
         match self.metric() {
             Metric::Euclidean => "Euclidean distance",
@@ -270,10 +270,10 @@ impl Source {
         }
     }
 
-    /// Who looks for what and how, in a sentence.
+    /// Describes queries, gallery and rules in a sentence.
     pub(crate) fn described(&self, evaluation: &Evaluation) -> String {
         let by = format!("compared by the {}", self.score_is());
-        // An evaluation by another metric than the cosine says so itself.
+        // An evaluation by another metric than cosine names it.
         let evaluated = evaluation.protocol.split(", rows compared by").next().unwrap_or_default();
         let mut text = match &self.gallery {
             None => {
@@ -295,8 +295,8 @@ impl Source {
         text
     }
 
-    /// The images that can be drawn as points: all of one set; of queries and a gallery both, or the gallery
-    /// alone, without junk.
+    /// The images that can be plotted as points: all images of one set; of queries and a gallery, both, or the gallery
+    /// only, without junk.
     pub(crate) fn points(&self, what: Points) -> Result<Vec<Point>> {
         let queries = (0..self.queries.rows.embeddings.rows()).map(|row| Point { gallery: false, row });
         let Some(gallery) = &self.gallery else { return Ok(queries.collect()) };
@@ -313,7 +313,7 @@ impl Source {
         Ok(if what == Points::All { queries.chain(items).collect() } else { items.collect() })
     }
 
-    /// In a set of persons, the labels of the queries: what shows none of them is a distractor.
+    /// In a set of persons, the labels of the queries: gallery images without one of them are distractors.
     fn looked_for(&self) -> Option<HashSet<&str>> {
         self.plan.protocol.filter(|protocol| protocol.setting == Setting::Cameras)?;
         Some(self.queries.rows.labels.iter().map(String::as_str).collect())
@@ -323,7 +323,7 @@ impl Source {
         if point.gallery { self.items() } else { &self.queries }
     }
 
-    /// The embeddings of some points: as they are compared, or as they are.
+    /// The embeddings of some points: as they are compared, or unchanged.
     pub(crate) fn rows_of(&self, points: &[Point], as_compared: bool) -> Matrix {
         let matrix = |side: &'_ Side| match as_compared {
             true => self.compared(side),
@@ -337,7 +337,7 @@ impl Source {
         let (first, second) = (queries.select(&rows(false)), gallery.map(|all| all.select(&rows(true))));
         match second {
             None => first,
-            // Points name queries first.
+            // Points list queries first.
             Some(second) => {
                 let values = [first.as_slice(), second.as_slice()].concat();
                 Matrix::new(points.len(), second.cols(), values).expect("rows of one width")
@@ -345,7 +345,7 @@ impl Source {
         }
     }
 
-    /// The class of each point and the names of the classes; nothing without labels.
+    /// The class of each point and the names of the classes; empty without labels.
     pub(crate) fn classes_of(&self, points: &[Point]) -> Option<labels::Encoded> {
         let looked_for = self.looked_for();
         let name = |&point: &Point| {
@@ -367,7 +367,7 @@ fn many(count: usize, one: &str, several: &str) -> String {
 pub(crate) enum Points {
     /// Queries and gallery.
     All,
-    /// What queries are compared with, without distractors.
+    /// The gallery without distractors.
     Gallery,
 }
 
