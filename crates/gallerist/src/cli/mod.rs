@@ -15,7 +15,7 @@ use clap::Parser;
 
 /// Parses the arguments of the process and runs the command.
 ///
-/// Exit codes: 0 done, 1 ran and found what the user asked to be warned of, 2 could not run.
+/// Exit codes: 0 success, 1 success with findings, 2 error.
 pub fn run() -> ExitCode {
     let cli = args::Cli::parse();
     match commands::run(cli.command) {

@@ -9,7 +9,7 @@ use crate::cli::failure::Outcome;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{DECODING, bar, working};
 
-/// Broken files, missing images and leaks that are named in the text; JSON has all.
+/// Maximum number of broken files, missing images and leaks in the text output; JSON contains all.
 const SHOWN: usize = 5;
 
 pub(super) fn run(args: Data) -> Outcome {
@@ -52,7 +52,7 @@ fn info(args: DataInfo) -> Outcome {
     Ok(ExitCode::from(u8::from(!found.is_clean())))
 }
 
-/// The first few, and how many there are in all.
+/// The first few and the total number.
 fn warn_of(shown: impl Iterator<Item = String>, total: usize, what: &str) {
     for line in shown {
         printer::warning(&line);

@@ -135,7 +135,7 @@ pub(super) fn run(args: Loss) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The device asked for, if it computes in such numbers.
+/// The requested device, if it supports the dtype.
 fn device_for(choice: DeviceChoice, dtype: DType) -> Result<Device, Failure> {
     let opened = choice.open()?;
     let device = opened.device().clone();
@@ -152,12 +152,12 @@ fn device_for(choice: DeviceChoice, dtype: DType) -> Result<Device, Failure> {
 struct Rows {
     values: Vec<f64>,
     shape: [usize; 2],
-    /// Files of f64 are computed in f64.
+    /// Whether the file is f64; the computation then uses f64.
     dtype: DType,
     labels: Vec<String>,
 }
 
-/// `option` is the one by which `labels` were given.
+/// `option` is the name of the option for `labels`.
 fn read(file: &Path, labels: Option<&Path>, option: &str) -> Result<Rows, Failure> {
     let name = file.display().to_string();
     let (values, [n, d], dtype, of_file) = if file.extension().is_some_and(|e| e == "npy") {
@@ -189,7 +189,7 @@ fn read(file: &Path, labels: Option<&Path>, option: &str) -> Result<Rows, Failur
     Ok(Rows { values, shape: [n, d], dtype, labels })
 }
 
-/// A memory for embeddings of `d` values.
+/// A cross-batch memory for embeddings of `d` dimensions.
 fn read_memory(file: &Path, labels: Option<&Path>, d: usize) -> Result<Rows, Failure> {
     let memory = read(file, labels, "--memory-labels")?;
     if memory.shape[1] != d {
@@ -205,14 +205,14 @@ fn read_memory(file: &Path, labels: Option<&Path>, d: usize) -> Result<Rows, Fai
     Ok(memory)
 }
 
-/// The loss's settings, with the miner's among them.
+/// The settings of the loss, including those of the miner.
 fn settings(args: &Loss) -> Vec<String> {
     let miner = args.miner.iter().map(|name| format!("miner.name={name}"));
     let of_miner = args.miner_set.iter().map(|setting| format!("miner.{setting}"));
     args.set.iter().cloned().chain(miner).chain(of_miner).collect()
 }
 
-/// The loss with the parameters of a file; of a checkpoint, those of its loss.
+/// The loss with the parameters of a file; for a checkpoint, those of its loss.
 fn with_parameters(loss: crate::loss::Loss, path: &Path) -> Result<crate::loss::Loss, Failure> {
     let mut tensors = params::read(path)?;
     let of_checkpoint: BTreeMap<_, _> = tensors
@@ -238,7 +238,7 @@ struct Sets {
     classes: usize,
 }
 
-/// Labels `a|b` as sets; `None` where every sample has one label.
+/// Labels `a|b` as sets; `None` if every sample has one label.
 fn label_sets(names: &[String]) -> Option<Sets> {
     labels::are_sets(names).then(|| {
         let parts = |name: &str| name.split(labels::SEPARATOR).map(str::to_string).collect::<Vec<_>>();

@@ -44,7 +44,7 @@ pub(super) fn run(kind: Kind) -> Outcome {
 
 const DRAWING: &str = "comparing and drawing";
 
-/// Checks the figure's name before the work, and writes the figure after it.
+/// Checks the output path before the work, and writes the figure afterwards.
 fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> Outcome {
     Format::of(&out.out)?;
     check_output(&out.out)?;
@@ -93,7 +93,7 @@ fn rules_of_a_run() -> Failure {
     )
 }
 
-/// Files of embeddings: each compared with itself, then queries with their gallery.
+/// Files of embeddings: first sets that are compared with themselves, then queries with their gallery.
 fn files<'a>(
     split: &'a Split,
     alone: impl Iterator<Item = (&'a Path, Option<&'a Path>)>,
@@ -140,7 +140,7 @@ fn files<'a>(
     Ok(sources)
 }
 
-/// Refuses lists that are not one for each file, and not none.
+/// Returns an error unless there is one list per file, or none.
 fn check_counts<const N: usize>(
     option: &str,
     files: usize,

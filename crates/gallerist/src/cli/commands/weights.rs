@@ -63,7 +63,7 @@ fn about(source: &Source) -> String {
     format!("{}; {}", source.about, Preprocessing::from(source.images))
 }
 
-/// The settings of a run file that takes these weights.
+/// The settings of a run file for these weights.
 fn with_weights(set: &[String], file: &Path) -> Vec<String> {
     let file = toml::Value::from(file.to_string_lossy().into_owned());
     set.iter().cloned().chain([format!("network.weights={file}")]).collect()
@@ -114,7 +114,7 @@ fn fetch(args: args::WeightsFetch) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A tensor, for the reader.
+/// A tensor as text.
 #[derive(Serialize)]
 struct Tensor<'a> {
     name: &'a str,
@@ -123,7 +123,7 @@ struct Tensor<'a> {
     shape: Vec<usize>,
 }
 
-/// What became of the tensors of a file, for the reader.
+/// How the tensors of a file were used, as text.
 #[derive(Serialize)]
 struct Taken<'a> {
     loaded: &'a [(String, String)],

@@ -15,7 +15,7 @@ use crate::cli::printer::{self, Table, grouped};
 /// One row of the table.
 #[derive(Serialize)]
 struct Measured {
-    /// Candidates kept; none for an exact search.
+    /// ef; `None` for exact search.
     ef: Option<usize>,
     recall: f64,
     queries_per_second: f64,
@@ -65,7 +65,7 @@ pub(super) fn run(args: Bench) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `search` finds, and queries per second: the median of `repeats`.
+/// The results of `search`, and queries per second: the median of `repeats`.
 fn timed(
     queries: usize,
     repeats: usize,
@@ -82,7 +82,7 @@ fn timed(
     Ok((lists, queries as f64 / seconds[repeats / 2]))
 }
 
-/// The share of the truth that the lists hold.
+/// The fraction of the true nearest items that the lists contain.
 fn recall(lists: &IdLists, truth: &IdLists) -> f64 {
     let (mut found, mut wanted) = (0, 0);
     for ((ids, _), (truth, _)) in lists.iter().zip(truth.iter()) {

@@ -1,13 +1,13 @@
-//! Labels of a filter as a user writes them: whole, as a branch (`Fruit` or `Fruit/*`), or misspelt.
+//! Labels of a filter: complete, a branch (`Fruit` or `Fruit/*`), or misspelt.
 
 use crate::train::nearest;
 
 use crate::cli::args::index::FilterArgs;
 
-/// Labels named in a suggestion.
+/// Maximum number of labels in a suggestion.
 const SUGGESTED: usize = 4;
 
-/// A label that no item has, and what may have been meant.
+/// A label that no item has, with similar ones.
 #[derive(Debug, PartialEq)]
 pub(super) struct Unknown {
     pub(super) message: String,
@@ -15,12 +15,12 @@ pub(super) struct Unknown {
 }
 
 impl FilterArgs {
-    /// Whether the filter asks for labels.
+    /// Whether the filter has labels.
     pub(super) fn has_labels(&self) -> bool {
         !self.label.is_empty() || !self.not_label.is_empty()
     }
 
-    /// Puts the labels of the index in the place of branches. Labels that no item has stay, and are returned.
+    /// Replaces branches by the labels of the index. Labels that no item has are kept and returned.
     pub(super) fn select(&mut self, known: impl IntoIterator<Item = Option<String>>) -> Vec<Unknown> {
         let mut known: Vec<String> = known.into_iter().flatten().collect();
         known.sort_unstable();

@@ -59,7 +59,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
             Some("embed the queries with the model of the index, or go on with --force"),
         ));
     }
-    // The cosine compares rows of any length.
+    // Cosine accepts rows of any length.
     if !args.force && info.metric != Metric::Cosine {
         let (first, other) = (index.origin()?.metric_of_rows(), queries.metric.unwrap_or_default());
         if first != other {
@@ -72,7 +72,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
         }
     }
     let lists = index.search(queries.embeddings.view(), args.k, &args.filter.filter())?;
-    // Every item is asked for once: a remote index takes its time for each question.
+    // Each item is requested once, because requests to a remote index are slow.
     let mut ids: Vec<u64> = lists.iter().flat_map(|(ids, _)| ids).copied().collect();
     ids.sort_unstable();
     ids.dedup();
@@ -93,7 +93,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sets --ef; an exact index has none.
+/// Applies --ef; an exact index does not have it.
 fn set_ef(index: &mut dyn Index, ef: Option<usize>) -> Result<(), Failure> {
     match ef {
         None => Ok(()),
