@@ -1,21 +1,21 @@
-//! The metrics as the terminal shows them.
+//! The metrics as text.
 
 use crate::retrieval::eval::{Evaluation, Further, Intervals, OneShot, Over};
 use crate::retrieval::search::Metric;
 
 use crate::cli::printer::{self, Table, count, grouped};
 
-/// What the mean of Omniglot's 20 runs was in the paper that came with them: the modified Hausdorff
+/// The published mean accuracy of Omniglot's 20 runs with the modified Hausdorff
 /// distance of the strokes' pixels, an error of 38.8 % (Lake, Salakhutdinov, Tenenbaum, 2015).
 const OMNIGLOT_BASELINE: f64 = 0.612;
 
-/// What a reader of the numbers should know: bounds that the order of ties decides, a set of another size than the
+/// Warnings about the result: metrics that depend on the order of ties, a test set of another size than the
 /// benchmark's.
 pub(crate) fn warn_of_notes(evaluation: &Evaluation) {
     evaluation.notes.iter().for_each(|note| printer::warning(note));
 }
 
-/// The metrics, and what else was measured.
+/// The metrics and the additional measurements.
 pub(crate) fn table(evaluation: &Evaluation, further: &Further) -> String {
     let mut text = metrics(evaluation, further.intervals.as_ref());
     for (_, row) in further.rows() {

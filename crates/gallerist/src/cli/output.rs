@@ -6,12 +6,12 @@ use super::args::Precision;
 use super::failure::Failure;
 use crate::retrieval::EmbeddingSet;
 
-/// Refuses, before the work, what an output file cannot replace: a device, a pipe, a link.
+/// Returns an error, before the work begins, if the output path is a device, a pipe or a link.
 pub(crate) fn check_output(out: &Path) -> Result<(), Failure> {
     Ok(crate::retrieval::prepare_to_write(out)?)
 }
 
-/// Refuses a name that embeddings of this precision cannot be written to.
+/// Returns an error if the format of the output file does not support the precision.
 pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<(), Failure> {
     check_output(out)?;
     let extension = out.extension().and_then(|extension| extension.to_str());

@@ -1,12 +1,11 @@
-//! What the program does and how far it is: one line on stderr that fits the terminal, none where stderr is no
-//! terminal.
+//! Progress: one line on stderr that fits the terminal; nothing if stderr is not a terminal.
 
 use std::time::Duration;
 
 use crate::train::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar. A wide element of the template (`{wide_bar}`, `{wide_msg}`) takes the columns that the others leave.
+/// A progress bar. A wide element of the template (`{wide_bar}`, `{wide_msg}`) fills the remaining columns.
 pub(crate) fn bar(length: usize, template: &str) -> ProgressBar {
     bar_on(ProgressDrawTarget::stderr(), length, template)
 }
@@ -17,7 +16,7 @@ fn bar_on(target: ProgressDrawTarget, length: usize, template: &str) -> Progress
     ProgressBar::with_draw_target(Some(length as u64), target).with_style(style)
 }
 
-/// Says what is done, and for how long already, while `run` does it.
+/// Shows a message with the elapsed time while `run` runs.
 pub(crate) fn working<T>(what: &'static str, run: impl FnOnce() -> T) -> T {
     let mut doing = Doing::default();
     doing.show(&Phase { what, done: 0, total: 0 });
@@ -43,7 +42,7 @@ const COUNTED: &str = "{msg} {wide_bar} {pos}/{len}, {eta} left";
 const UNCOUNTED: &str = "{spinner} {wide_msg} {elapsed}";
 
 impl Doing {
-    /// Shows a phase, the one shown before gone.
+    /// Shows a phase instead of the previous one.
     pub(crate) fn show(&mut self, phase: &Phase) {
         let same = self.shown.as_ref().is_some_and(|(what, bar)| {
             *what == phase.what && bar.length().unwrap_or(0) == phase.total as u64
@@ -62,7 +61,7 @@ impl Doing {
         }
     }
 
-    /// Does something that prints while a phase is shown.
+    /// Calls a function that prints, while a phase is shown.
     pub(crate) fn suspend(&self, print: impl FnOnce()) {
         match &self.shown {
             Some((_, bar)) => bar.suspend(print),
@@ -70,7 +69,7 @@ impl Doing {
         }
     }
 
-    /// Takes away what is shown.
+    /// Clears the line.
     pub(crate) fn clear(&mut self) {
         if let Some((_, bar)) = self.shown.take() {
             bar.finish_and_clear();
@@ -93,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal that keeps what was drawn last.
+    /// A terminal that records the last frame.
     #[derive(Clone, Debug)]
     struct Terminal {
         columns: u16,
@@ -169,7 +168,7 @@ mod tests {
                 });
                 bar.set_position(98_765);
                 bar.force_draw();
-                // A line that ends at the last column is filled up with nothing.
+                // A line that ends at the last column needs no padding.
                 let drawn = terminal.drawn.lock().unwrap().clone();
                 let shown = drawn.trim_matches('\n').trim_end();
                 assert!(

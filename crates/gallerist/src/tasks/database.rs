@@ -9,7 +9,7 @@ use gallerist_retrieval::index::Index;
 /// A collection of a database.
 pub(crate) struct Remote {
     pub(crate) index: Box<dyn Index>,
-    /// Items that are not in its graph yet.
+    /// Items that the graph does not contain yet.
     #[cfg_attr(not(all(feature = "milvus", feature = "cli")), allow(dead_code))]
     pub(crate) pending: usize,
 }

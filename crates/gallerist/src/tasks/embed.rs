@@ -63,7 +63,7 @@ pub fn embed(
     let model = on_device(model, options.device, observer)?;
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
     let model = with_cache(model, options.cache.as_deref())?;
-    // The file names where the images are, for whoever opens it from another folder.
+    // The file contains the absolute path of the images, so it can be opened from any folder.
     let places: Vec<_> =
         images.iter().map(|path| std::path::absolute(path).unwrap_or(path.clone())).collect();
     let set =
@@ -133,7 +133,7 @@ pub(crate) fn with_heads(model: Model, heads: &[String], combine: Option<Combine
     Ok(model.with_heads(HeadChoice { heads, combine: combine.unwrap_or(usual.combine) })?)
 }
 
-/// Refuses to give one name to images of several folders, whose paths may be the same.
+/// Returns an error if images of several folders, whose paths may be equal, share one source name.
 fn check_one_source(set: &ImageSet) -> Result<()> {
     let mut names: Vec<String> = (0..set.sources()).map(|i| Source::name_of(set.source_root(i))).collect();
     names.sort();

@@ -49,7 +49,7 @@ pub(super) enum Gallery {
 
 /// The names of candidates in the gallery.
 pub(super) enum Names {
-    /// The number of each candidate's row in the file.
+    /// The row number of each candidate in the file.
     Rows(Vec<usize>),
     /// The id of each candidate in the index.
     Ids(Vec<u64>),
@@ -82,7 +82,7 @@ impl Gallery {
         Ok(Self::Index(index, origin))
     }
 
-    /// How the gallery's rows are compared.
+    /// The metric of the gallery.
     pub(super) fn metric(&self) -> Result<Metric> {
         let metric = match self {
             Self::Embeddings(set) => set.metric.unwrap_or_default(),

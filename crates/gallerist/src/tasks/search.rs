@@ -99,7 +99,7 @@ pub fn search(
     let lists = nearest(&queries, &gallery, metric, options.k)?;
     if let Some(path) = &options.page {
         let mut page = pages::search_page(&images, &queries, &gallery, metric, &lists);
-        // The page may have been given only what was found.
+        // The candidates may contain only the results.
         for (name, value) in &mut page.facts {
             if name == "gallery" {
                 *value = count(size, "image");

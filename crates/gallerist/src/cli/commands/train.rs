@@ -100,7 +100,7 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ctrl-C (or a termination signal) raises the flag; a second one ends the program at once.
+/// Ctrl-C (or a termination signal) sets the flag; a second one ends the program immediately.
 fn watch_for_interrupts(stop: Arc<AtomicBool>, stepping: Arc<AtomicBool>) {
     let handler = move || {
         if stop.swap(true, Ordering::Relaxed) {
@@ -111,7 +111,7 @@ fn watch_for_interrupts(stop: Arc<AtomicBool>, stepping: Arc<AtomicBool>) {
             false => &"\nstopping; Ctrl-C again stops at once",
         });
     };
-    // Without the handler an interrupt loses the steps since the last checkpoint, nothing more.
+    // Without the handler, an interrupt only loses the steps since the last checkpoint.
     if let Err(e) = ctrlc::set_handler(handler) {
         printer::warning(&format!("Ctrl-C will stop without a checkpoint: {e}"));
     }

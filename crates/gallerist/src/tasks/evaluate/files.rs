@@ -151,7 +151,7 @@ fn require_cameras(options: &EvaluateOptions, set: &EmbeddingSet, file: &Embeddi
     Ok(())
 }
 
-/// A file of embeddings with its labels and cameras, or those of the lists given for it.
+/// A file of embeddings with its labels and cameras, or those of separate lists.
 fn labelled(file: &EmbeddingsFile) -> Result<EmbeddingSet> {
     let path = &file.path;
     let extension = path.extension().and_then(|extension| extension.to_str());

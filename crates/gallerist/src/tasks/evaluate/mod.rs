@@ -129,7 +129,7 @@ fn name_of(input: &EvaluateInput) -> String {
     files.into_iter().map(|file| plots::name_of(file)).collect::<Vec<_>>().join(" against ")
 }
 
-/// Measures, and writes the report as a page.
+/// Evaluates, and writes the report as an HTML page.
 fn write_page(measured: Measured, name: String, page: &Path) -> Result<Report> {
     let source = Source::new(name, measured, None)?;
     let report = source.report()?;

@@ -61,7 +61,7 @@ pub(super) fn add(args: Add) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The metric asked for, else the one that the files declare, else the cosine.
+/// The metric of --metric, else that of the files, else cosine.
 pub(super) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric {
     let declared = sets.iter().find_map(|set| set.metric).unwrap_or_default();
     let metric = asked.unwrap_or(declared);
@@ -71,7 +71,7 @@ pub(super) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric 
     metric
 }
 
-/// Compacts on demand, and writes.
+/// Compacts if requested, and writes.
 pub(super) fn finish(path: &Path, index: &mut dyn Index, compact: bool) -> Result<(), Failure> {
     if compact {
         let bar = bar(0, LINKING);
@@ -84,7 +84,7 @@ pub(super) fn finish(path: &Path, index: &mut dyn Index, compact: bool) -> Resul
     Ok(working("writing the index", || index.save(path))?)
 }
 
-/// The sets, with --labels cut up among them.
+/// The sets, with --labels distributed over them.
 pub(super) fn load(files: &[PathBuf], args: &ItemArgs) -> Result<Vec<EmbeddingSet>, Failure> {
     let mut sets = files.iter().map(EmbeddingSet::load).collect::<Result<Vec<_>, _>>()?;
     let rows: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
@@ -105,8 +105,8 @@ pub(super) fn load(files: &[PathBuf], args: &ItemArgs) -> Result<Vec<EmbeddingSe
     Ok(sets)
 }
 
-/// The items of each file with its name, under the ids that were asked for; rows are numbered from
-/// `next` on.
+/// The items of each file with its name, with ids by --ids; row numbers start at
+/// `next`.
 pub(super) fn items(
     sets: Vec<EmbeddingSet>,
     args: &ItemArgs,
@@ -135,7 +135,7 @@ pub(super) fn items(
     Ok(parts)
 }
 
-/// The error with the file that it is about.
+/// The error with the name of its file.
 pub(super) fn of_file(name: &str, error: Error) -> Failure {
     match error {
         Error::Models { .. } => Failure::new(
@@ -158,7 +158,7 @@ pub(super) fn of_file(name: &str, error: Error) -> Failure {
     }
 }
 
-/// Adds the items of all files. Where one would replace another, of the index or of an earlier file,
+/// Adds the items of all files. If one would replace another, of the index or of an earlier file,
 /// nothing is written.
 fn upsert(
     index: &mut dyn Index,

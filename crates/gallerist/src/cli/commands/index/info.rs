@@ -18,7 +18,7 @@ struct Collection {
     gallery: String,
     #[serde(flatten)]
     info: IndexInfo,
-    /// Items that are not in its graph yet.
+    /// Items that the graph does not contain yet.
     to_index: usize,
     run: Option<String>,
     source: Option<String>,
@@ -53,7 +53,7 @@ fn info_of_collection(args: &Info) -> Outcome {
     ])
 }
 
-/// Names and values, one a line.
+/// Names and values, one per line.
 fn print_facts(facts: &[(&str, String)]) -> Outcome {
     let mut table = printer::Table::new(&["", ""], &[false, false]);
     for (name, value) in facts {

@@ -7,7 +7,7 @@ use crate::cli::printer;
 use crate::retrieval::index::{Index, is_index, open_index};
 use crate::tasks::{Remote, open_database};
 
-/// Opens an index; a file of embeddings is told apart from a damaged index.
+/// Opens an index; the error distinguishes a file of embeddings from a damaged index.
 pub(super) fn open(path: &Path, mapped: bool) -> Result<Box<dyn Index>, Failure> {
     if path.exists() && !is_index(path) && crate::retrieval::EmbeddingSet::load(path).is_ok() {
         return Err(Failure::new(

@@ -45,7 +45,7 @@ pub(super) fn run(mut args: Remove) -> Outcome {
     finish(&args.index, index.as_mut(), args.compact)?;
     let done = format!("{} removed", count(removed, "item"));
     report(&args.index, index.as_ref(), args.common.json, (&done, None))?;
-    // Nothing removed is something to look at.
+    // Nothing was removed: exit code 1.
     Ok(ExitCode::from(u8::from(removed == 0 && !filter.is_empty())))
 }
 
@@ -65,6 +65,6 @@ fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> Outcome {
         let (removed, held) = (count(removed, "item"), count(held, "item"));
         printer::note(&format!("{removed} removed; `{gallery}` holds {held}"));
     }
-    // Nothing removed is something to look at.
+    // Nothing was removed: exit code 1.
     Ok(ExitCode::from(u8::from(removed == 0)))
 }

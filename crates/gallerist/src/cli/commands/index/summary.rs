@@ -17,10 +17,10 @@ pub(super) struct Summary {
     pub(super) metric: Metric,
     pub(super) items: usize,
     pub(super) dimensions: usize,
-    /// The options of its kind, under the name of the kind.
+    /// The options of the kind, under its name.
     #[serde(flatten)]
     pub(super) settings: KindSettings,
-    /// Replaced and removed items that are still in the graph.
+    /// Replaced and removed items that the graph still contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) dead: Option<usize>,
     pub(super) model: Option<String>,
@@ -29,12 +29,12 @@ pub(super) struct Summary {
     /// The names of the items' sources.
     pub(super) sources: Vec<String>,
     pub(super) bytes: u64,
-    /// What `add` did.
+    /// The result of `add`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) added: Option<Added>,
 }
 
-/// The options of a kind that has any.
+/// The options of a kind.
 pub(super) struct KindSettings {
     pub(super) kind: &'static str,
     pub(super) settings: Vec<(&'static str, u64)>,
@@ -42,7 +42,7 @@ pub(super) struct KindSettings {
 
 impl Serialize for KindSettings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// In their order, which a map would not keep.
+        /// In order; a map would not preserve it.
         struct InOrder<'a>(&'a [(&'static str, u64)]);
         impl Serialize for InOrder<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -73,7 +73,7 @@ pub(super) fn summary(path: &Path, index: &dyn Index) -> Result<Summary, Failure
     })
 }
 
-/// Says what was done, and what the index holds now.
+/// Prints the result and the number of items.
 pub(super) fn report(
     path: &Path,
     index: &dyn Index,
