@@ -17,7 +17,7 @@ use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_loss::{Labels, Loss, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
+use gallerist_loss::{AnyLoss, Labels, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
 use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;
@@ -80,7 +80,7 @@ struct Run {
 }
 
 /// Forward and backward, timed from a leaf tensor to its gradient.
-fn run(loss: &Loss, data: &Data, repeat: usize, general: bool) -> Run {
+fn run(loss: &AnyLoss, data: &Data, repeat: usize, general: bool) -> Run {
     let device = Device::flex().autodiff();
     let shape = [data.labels.len(), data.dimensions];
     let rows =
@@ -102,7 +102,7 @@ fn run(loss: &Loss, data: &Data, repeat: usize, general: bool) -> Run {
     result
 }
 
-fn init(config: &LossConfig, data: &Data) -> Loss {
+fn init(config: &LossConfig, data: &Data) -> AnyLoss {
     let classes = data.labels.iter().max().map_or(0, |&label| label as usize + 1);
     config.init(LossShape { classes, dimensions: data.dimensions }, 0, &Device::flex().autodiff())
 }

@@ -29,13 +29,16 @@
 //! their derivatives.
 
 use burn::module::Module;
-use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, indicator, row_blocks, total, with_gradient};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::host;
 
 /// Parameters of [`Angular`].
@@ -75,13 +78,26 @@ impl AngularConfig {
     pub fn init(&self) -> Angular {
         Angular { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for AngularConfig {
+    const NAME: &'static str = "angular";
+}
+
+impl LossSpec for AngularConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range(
             "angle",
             self.angle,

@@ -27,11 +27,15 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Denominator, Targets, classification};
-use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, in_range, init};
+use super::init;
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`ArcFace`].
@@ -72,13 +76,22 @@ impl ArcFaceConfig {
         let weight = init::directions(seed, "arc_face.weight", [shape.classes, shape.dimensions], device);
         ArcFace { weight, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where a parameter is out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for ArcFaceConfig {
+    const NAME: &'static str = "arc_face";
+}
+
+impl LossSpec for ArcFaceConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("scale")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("scale", self.scale, self.scale > 0.0, "above 0")?;
         let fits = (0.0..=std::f64::consts::FRAC_PI_2).contains(&self.margin);
         in_range("margin", self.margin, fits, "an angle from 0 to pi/2")

@@ -23,14 +23,17 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, log_sum_exp, mean_among, softplus};
 use super::rows::{self, CircleRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`Circle`].
 ///
@@ -71,13 +74,30 @@ impl CircleConfig {
     pub fn init(&self) -> Circle {
         Circle { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for CircleConfig {
+    const NAME: &'static str = "circle";
+}
+
+impl LossSpec for CircleConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("gamma")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, (-1.0..=1.0).contains(&self.margin), "from -1 to 1")?;
         in_range("gamma", self.gamma, self.gamma > 0.0, "above 0")?;
         miner::validate(self.miner.as_ref())

@@ -4,7 +4,8 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData, activation};
 
 use super::pairs::softplus;
-use super::{Labels, LossOutput, Queries};
+use crate::labels::Labels;
+use crate::ranking::{LossOutput, Queries};
 use gallerist_tensor::pairwise::host;
 
 /// The classes of every sample of a batch, as pairs (sample, class).

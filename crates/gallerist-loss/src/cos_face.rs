@@ -20,11 +20,15 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Denominator, Targets, classification};
-use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, in_range, init};
+use super::init;
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`CosFace`].
@@ -65,13 +69,22 @@ impl CosFaceConfig {
         let weight = init::directions(seed, "cos_face.weight", [shape.classes, shape.dimensions], device);
         CosFace { weight, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where a parameter is out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for CosFaceConfig {
+    const NAME: &'static str = "cos_face";
+}
+
+impl LossSpec for CosFaceConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("scale")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("scale", self.scale, self.scale > 0.0, "above 0")?;
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")
     }

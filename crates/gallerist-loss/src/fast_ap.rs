@@ -26,11 +26,16 @@
 //! Time and memory: `O(n^2 (d + bins))`.
 
 use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, hinge, mean_among};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`FastAp`].
 ///
@@ -66,13 +71,26 @@ impl FastApConfig {
     pub fn init(&self) -> FastAp {
         FastAp { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for FastApConfig {
+    const NAME: &'static str = "fast_ap";
+}
+
+impl LossSpec for FastApConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("bins", self.bins as f64, (1..=10_000).contains(&self.bins), "from 1 to 10000")
     }
 }

@@ -27,12 +27,15 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`. The histograms are summed in f64.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::with_gradient;
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::host;
 
 /// How far outside -1 to 1 a similarity counts as rounding.
@@ -72,13 +75,22 @@ impl HistogramConfig {
     pub fn init(&self) -> Histogram {
         Histogram { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for HistogramConfig {
+    const NAME: &'static str = "histogram";
+}
+
+impl LossSpec for HistogramConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("bins", self.bins as f64, (2..=1_000_000).contains(&self.bins), "from 2 to 1000000")
     }
 }

@@ -40,13 +40,16 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, activation::log_sigmoid};
+use burn::tensor::{Device, Tensor, activation::log_sigmoid};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, log_sum_exp, row_softmax, softplus, with_gradient};
 use super::rows::{self, IceRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Which gradient [`Ice`] gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,13 +98,26 @@ impl IceConfig {
     pub fn init(&self) -> Ice {
         Ice { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for IceConfig {
+    const NAME: &'static str = "ice";
+}
+
+impl LossSpec for IceConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("scale")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("scale", self.scale, self.scale > 0.0, "above 0")
     }
 }

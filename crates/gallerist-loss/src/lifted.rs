@@ -29,13 +29,17 @@
 //! trained, by the Euclidean distance. Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, total};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`Lifted`].
 ///
@@ -79,13 +83,42 @@ impl LiftedConfig {
     pub fn init(&self) -> Lifted {
         Lifted { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for LiftedConfig {
+    const NAME: &'static str = "lifted";
+}
+
+impl LossSpec for LiftedConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn initial_distance(&self) -> Option<f64> {
+        Some(LiftedConfig::INITIAL_DISTANCE)
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("alpha")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("alpha", self.alpha, true, "a finite number")?;
         miner::validate(self.miner.as_ref())
     }

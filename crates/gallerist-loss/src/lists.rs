@@ -3,8 +3,9 @@
 
 use burn::tensor::Tensor;
 
-use super::{Labels, LossOutput, Progress, RankingLoss};
 use gallerist_tensor::pairwise::distances;
+
+use crate::labels::{Labels, share_a_label};
 
 /// Embeddings of earlier batches that lengthen the ranked list of every query: cross-batch memory (Wang,
 /// Zhang, Huang, Scott, "Cross-Batch Memory for Embedding Learning", CVPR 2020).
@@ -16,7 +17,7 @@ use gallerist_tensor::pairwise::distances;
 ///
 /// Where a loss's memory and time are said to grow with `n^2` or `n^3`, it is with `n (n + m)` and `n (n + m)^2`.
 ///
-/// [`crate::memory::CrossBatchMemory`] keeps one in the course of training.
+/// [`crate::cross_batch::CrossBatchMemory`] keeps one in the course of training.
 #[derive(Clone, Debug)]
 pub struct Memory<'a> {
     /// `[m, d]`, in the form in which the loss gets the batch's embeddings (normalised if they are).
@@ -104,56 +105,5 @@ impl<'a> Lists<'a> {
     /// Whether query `i` and sample `j` of the gallery belong together.
     pub fn related(&self, i: usize, j: usize) -> bool {
         share_a_label(self.labels.of(i), self.labels_of(j))
-    }
-}
-
-pub(super) fn share_a_label(a: &[u32], b: &[u32]) -> bool {
-    a.iter().any(|label| b.contains(label))
-}
-
-/// A loss that compares samples with each other, and so takes a [`Memory`]: what it does with the lists of
-/// all queries. It is a [`RankingLoss`] by that.
-///
-/// # Example: a loss of one's own
-///
-/// ```
-/// use burn::tensor::{Device, Tensor};
-/// use gallerist_loss::{Labels, Lists, LossOutput, PairLoss, Progress, Queries, RankingLoss};
-///
-/// /// The mean distance to everything in the lists.
-/// struct Nearness;
-///
-/// impl PairLoss for Nearness {
-///     fn forward_lists(&self, lists: &Lists<'_>, _: Progress) -> LossOutput {
-///         LossOutput { value: lists.distances().mean(), queries: Queries::default() }
-///     }
-/// }
-///
-/// let x = Tensor::<2>::from_floats([[0.0, 0.0], [3.0, 4.0]], &Device::flex());
-/// let output = Nearness.forward(x, Labels::Classes(&[0, 1]), Progress::default());
-/// assert_eq!(output.value.into_scalar::<f32>(), 2.5);
-/// ```
-pub trait PairLoss {
-    /// The loss of the lists, connected to [`Lists::embeddings`].
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput;
-}
-
-impl<L: PairLoss> RankingLoss for L {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
-        self.forward_against(embeddings, labels, None, progress)
-    }
-
-    fn forward_against(
-        &self,
-        embeddings: Tensor<2>,
-        labels: Labels<'_>,
-        memory: Option<Memory<'_>>,
-        progress: Progress,
-    ) -> LossOutput {
-        self.forward_lists(&Lists::new(embeddings, labels, memory), progress)
-    }
-
-    fn takes_memory() -> bool {
-        true
     }
 }

@@ -28,12 +28,17 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, total};
-use super::{Labels, Lists, LossOutput, LossShape, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::labels::Labels;
+use crate::lists::Lists;
 use crate::miner::{self, DistanceWeightedConfig, MinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Whether the boundary of [`Margin`] is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +92,7 @@ impl Default for MarginConfig {
             beta: 1.2,
             boundary: MarginBoundary::Fixed,
             nu: 0.0,
-            miner: MinerConfig::DistanceWeighted(DistanceWeightedConfig::default()),
+            miner: DistanceWeightedConfig::default().into(),
         }
     }
 }
@@ -103,13 +108,34 @@ impl MarginConfig {
         let beta = boundaries.map(|count| Param::from_tensor(Tensor::full([count], self.beta, device)));
         Margin { beta, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for MarginConfig {
+    const NAME: &'static str = "margin";
+}
+
+impl LossSpec for MarginConfig {
+    fn build(&self, shape: LossShape, _: u64, device: &Device) -> AnyLoss {
+        self.init(shape, device).boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("margin")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
         in_range("beta", self.beta, true, "a finite number")?;
         in_range("nu", self.nu, self.nu >= 0.0, "0 or more")?;

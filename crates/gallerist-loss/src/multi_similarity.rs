@@ -25,13 +25,17 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, log_one_plus_sum_exp};
 use super::rows::{self, MultiSimilarityRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
 use crate::miner::{self, MinerConfig, MultiSimilarityMinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`MultiSimilarity`].
 ///
@@ -64,7 +68,7 @@ pub struct MultiSimilarityConfig {
 
 impl Default for MultiSimilarityConfig {
     fn default() -> Self {
-        let miner = MinerConfig::MultiSimilarity(MultiSimilarityMinerConfig::default());
+        let miner: MinerConfig = MultiSimilarityMinerConfig::default().into();
         MultiSimilarityConfig { alpha: 2.0, beta: 50.0, base: 0.5, miner }
     }
 }
@@ -74,13 +78,30 @@ impl MultiSimilarityConfig {
     pub fn init(&self) -> MultiSimilarity {
         MultiSimilarity { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for MultiSimilarityConfig {
+    const NAME: &'static str = "multi_similarity";
+}
+
+impl LossSpec for MultiSimilarityConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("beta")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("alpha", self.alpha, self.alpha > 0.0, "above 0")?;
         in_range("beta", self.beta, self.beta > 0.0, "above 0")?;
         in_range("base", self.base, true, "a finite number")?;
@@ -104,10 +125,10 @@ impl PairLoss for MultiSimilarity {
             base: config.base,
             epsilon,
         };
-        let output = match &config.miner {
-            MinerConfig::MultiSimilarity(miner) => rows::forward(&rows(Some(miner.epsilon)), lists),
-            MinerConfig::All(_) => rows::forward(&rows(None), lists),
-            _ => None,
+        let output = match config.miner.downcast_ref::<MultiSimilarityMinerConfig>() {
+            Some(miner) => rows::forward(&rows(Some(miner.epsilon)), lists),
+            None if config.miner.keeps_all() => rows::forward(&rows(None), lists),
+            None => None,
         };
         if let Some(output) = output {
             return output;

@@ -32,12 +32,16 @@
 use std::collections::HashMap;
 
 use burn::module::Module;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, log_one_plus_sum_exp};
-use super::{Labels, Lists, LossOutput, Progress, RankingLoss, in_range};
 use crate::Result;
+use crate::labels::Labels;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`NPair`].
 ///
@@ -78,13 +82,26 @@ impl NPairConfig {
     pub fn init(&self) -> NPair {
         NPair { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for NPairConfig {
+    const NAME: &'static str = "n_pair";
+}
+
+impl LossSpec for NPairConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
+    }
+
+    fn initial_distance(&self) -> Option<f64> {
+        Some(NPairConfig::INITIAL_DISTANCE)
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("l2", self.l2, self.l2 >= 0.0, "0 or more")
     }
 }

@@ -21,11 +21,15 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Denominator, Targets, classification};
-use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, in_range, init};
+use super::init;
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`NormSoftmax`].
@@ -64,13 +68,22 @@ impl NormSoftmaxConfig {
         let weight = init::directions(seed, "norm_softmax.weight", [shape.classes, shape.dimensions], device);
         NormSoftmax { weight, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where the temperature is not above 0.
-    pub fn validate(&self) -> Result<()> {
+impl Named for NormSoftmaxConfig {
+    const NAME: &'static str = "norm_softmax";
+}
+
+impl LossSpec for NormSoftmaxConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("temperature")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("temperature", self.temperature, self.temperature > 0.0, "above 0")
     }
 }

@@ -34,13 +34,16 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, indicator, mean_among, row_max, row_min};
 use super::rows::{self, NraRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`Nra`].
 ///
@@ -77,13 +80,26 @@ impl NraConfig {
     pub fn init(&self) -> Nra {
         Nra { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for NraConfig {
+    const NAME: &'static str = "nra";
+}
+
+impl LossSpec for NraConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("alpha", self.alpha, self.alpha >= 1.0, "1 or more")?;
         in_range("eps", self.eps, self.eps > 0.0, "above 0")
     }

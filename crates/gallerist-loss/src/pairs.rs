@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use burn::tensor::{Bool, Tensor, TensorData};
 
-use super::{Lists, Queries};
+use crate::lists::Lists;
+use crate::ranking::Queries;
 use gallerist_tensor::pairwise::host;
 
 /// The positives and the negatives of every query: `[n, n + m]` masks of 0 and 1.

@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LossConfig;
+    use crate::config::LossConfig;
 
     #[test]
     fn every_preset_is_a_valid_loss() {

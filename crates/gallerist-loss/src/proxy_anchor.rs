@@ -26,12 +26,16 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Device, Tensor, activation};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Targets, count_nonzero, log_sum_exp};
+use super::init;
 use super::pairs::softplus;
-use super::{Labels, LossOutput, LossShape, Progress, Queries, RankingLoss, in_range, init};
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::{host, l2_normalize};
 
 /// Parameters of [`ProxyAnchor`].
@@ -77,13 +81,22 @@ impl ProxyAnchorConfig {
             init::directions(seed, "proxy_anchor.proxies", [shape.classes, shape.dimensions], device);
         ProxyAnchor { proxies, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where a parameter is out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for ProxyAnchorConfig {
+    const NAME: &'static str = "proxy_anchor";
+}
+
+impl LossSpec for ProxyAnchorConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("alpha")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("alpha", self.alpha, self.alpha > 0.0, "above 0")?;
         in_range("delta", self.delta, self.delta >= 0.0, "0 or more")
     }

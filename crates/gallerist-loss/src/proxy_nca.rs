@@ -28,11 +28,16 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Denominator, Targets, classification};
-use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, in_range, init};
+use super::init;
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`ProxyNca`].
@@ -71,13 +76,26 @@ impl ProxyNcaConfig {
         let proxies = init::directions(seed, "proxy_nca.proxies", [shape.classes, shape.dimensions], device);
         ProxyNca { proxies, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where the scale is not above 0.
-    pub fn validate(&self) -> Result<()> {
+impl Named for ProxyNcaConfig {
+    const NAME: &'static str = "proxy_nca";
+}
+
+impl LossSpec for ProxyNcaConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("scale")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("scale", self.scale, self.scale > 0.0, "above 0")
     }
 }

@@ -30,13 +30,17 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`; on the CPU in `f32` `O(n d)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts};
 use super::rows::{self, RllRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::{distances, host};
 
 /// How L_P and L_N are added.
@@ -131,19 +135,6 @@ impl RllConfig {
         RllConfig { alpha: Some(1.2), form: RllForm::Cvpr, ..RllConfig::simpler() }
     }
 
-    /// What the absent parameters are.
-    pub(crate) fn derived_parameters(&self) -> Vec<(&'static str, &'static str)> {
-        [
-            (self.alpha, "alpha", "1 + margin / 2"),
-            (self.t_neg_end, "t_neg_end", "t_neg"),
-            (self.lambda, "lambda", "0.5 (journal), 1 (cvpr)"),
-        ]
-        .into_iter()
-        .filter(|(value, ..)| value.is_none())
-        .map(|(_, key, default)| (key, default))
-        .collect()
-    }
-
     /// The loss.
     pub fn init(&self) -> Rll {
         Rll { config: self.clone() }
@@ -173,13 +164,42 @@ impl RllConfig {
             None => self.t_neg,
         }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for RllConfig {
+    const NAME: &'static str = "rll";
+}
+
+impl LossSpec for RllConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("t_neg")
+    }
+
+    fn derived_parameters(&self) -> Vec<(&'static str, &'static str)> {
+        [
+            (self.alpha, "alpha", "1 + margin / 2"),
+            (self.t_neg_end, "t_neg_end", "t_neg"),
+            (self.lambda, "lambda", "0.5 (journal), 1 (cvpr)"),
+        ]
+        .into_iter()
+        .filter(|(value, ..)| value.is_none())
+        .map(|(_, key, default)| (key, default))
+        .collect()
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
         in_range("t_pos", self.t_pos, true, "a finite number")?;

@@ -26,13 +26,16 @@
 //! Memory: `O(n^2)`. Time: `O(n^2 d + n m)` with `m` the number of ordered positive pairs.
 
 use burn::module::Module;
-use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData, activation};
+use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::count_nonzero;
 use super::pairs::{Pairs, column, with_gradient};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::host;
 
 /// Entries of the largest block of comparisons that is held at once.
@@ -74,13 +77,26 @@ impl SmoothApConfig {
     pub fn init(&self) -> SmoothAp {
         SmoothAp { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where the temperature is not above 0.
-    pub fn validate(&self) -> Result<()> {
+impl Named for SmoothApConfig {
+    const NAME: &'static str = "smooth_ap";
+}
+
+impl LossSpec for SmoothApConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("temperature")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("temperature", self.temperature, self.temperature > 0.0, "above 0")
     }
 }

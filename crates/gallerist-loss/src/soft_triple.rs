@@ -28,11 +28,15 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData, activation};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Denominator, Targets, classification};
-use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, in_range, init};
+use super::init;
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{Limit, LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::{host, l2_normalize};
 
 /// Parameters of [`SoftTriple`].
@@ -80,13 +84,30 @@ impl SoftTripleConfig {
         let centers = init::directions(seed, "soft_triple.centers", [rows, shape.dimensions], device);
         SoftTriple { centers, config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where a parameter is out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for SoftTripleConfig {
+    const NAME: &'static str = "soft_triple";
+}
+
+impl LossSpec for SoftTripleConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("lambda")
+    }
+
+    fn limits(&self, dimensions: usize) -> Vec<Limit> {
+        vec![Limit::Tensor {
+            what: "the centres",
+            key: "loss.centers",
+            sides: vec![self.centers, dimensions],
+        }]
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("centers", self.centers as f64, self.centers >= 1, "1 or more")?;
         in_range("lambda", self.lambda, self.lambda > 0.0, "above 0")?;
         in_range("gamma", self.gamma, self.gamma > 0.0, "above 0")?;

@@ -22,11 +22,14 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Denominator, Targets, classification};
-use super::{Labels, LossOutput, LossShape, Progress, RankingLoss, init};
-use crate::Result;
+use super::init;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::spec::{LossShape, LossSpec};
 
 /// Parameters of [`Softmax`].
 ///
@@ -65,14 +68,19 @@ impl SoftmaxConfig {
         let bias = self.bias.then(|| init::uniform(seed, "softmax.bias", [shape.classes], bound, device));
         Softmax { weight, bias }
     }
+}
 
-    /// Checks the ranges; there is none to check.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    pub fn validate(&self) -> Result<()> {
-        Ok(())
+impl Named for SoftmaxConfig {
+    const NAME: &'static str = "softmax";
+}
+
+impl LossSpec for SoftmaxConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        self.init(shape, seed, device).boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
     }
 }
 

@@ -30,13 +30,15 @@
 //! Memory and time: `O(n (d + K))` and `O(n d (d + K))`, on one thread.
 
 use burn::module::Module;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::with_gradient;
 use super::struct_clust::partition;
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss};
-use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec};
 use gallerist_tensor::pairwise::host;
 
 /// What `backward()` gives.
@@ -77,14 +79,19 @@ impl SpectralClustConfig {
     pub fn init(&self) -> SpectralClust {
         SpectralClust { config: self.clone() }
     }
+}
 
-    /// Checks the ranges; there is none to check.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    pub fn validate(&self) -> Result<()> {
-        Ok(())
+impl Named for SpectralClustConfig {
+    const NAME: &'static str = "spectral_clust";
+}
+
+impl LossSpec for SpectralClustConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
     }
 }
 

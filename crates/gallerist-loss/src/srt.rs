@@ -45,15 +45,19 @@
 //! `c = dL/dR`, is summed the same way in a second pass.
 
 use burn::module::Module;
-use burn::tensor::{IndexingUpdateOp, Tensor, activation::sigmoid};
+use burn::tensor::{Device, IndexingUpdateOp, Tensor, activation::sigmoid};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{
     Pairs, column, counts, hinge, indicator, row_blocks, row_max, softplus, total, with_gradient,
 };
 use super::rows::{self, SrtRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Which pairs the hard terms of [`Srt`] take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,23 +125,43 @@ impl SrtConfig {
         Srt { config: self.clone() }
     }
 
-    /// The mean distance between rows at which training begins well: 20 temperatures
-    /// ([`LossConfig::initial_distance`](super::LossConfig::initial_distance)).
-    pub fn initial_distance(&self) -> f64 {
-        20.0 * self.temperature
-    }
-
     /// The weight of the hard terms at a step.
     pub(crate) fn hard_weight_at(&self, progress: Progress) -> f64 {
         if progress.step >= self.hard_from_step { self.hard_weight } else { 0.0 }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for SrtConfig {
+    const NAME: &'static str = "srt";
+}
+
+impl LossSpec for SrtConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    /// 20 temperatures.
+    fn initial_distance(&self) -> Option<f64> {
+        Some(20.0 * self.temperature)
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("temperature")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("balance", self.balance, (0.0..=1.0).contains(&self.balance), "from 0 to 1")?;
         in_range("temperature", self.temperature, self.temperature > 0.0, "above 0")?;
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;

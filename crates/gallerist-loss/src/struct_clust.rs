@@ -34,13 +34,17 @@
 //! choice among them does not depend on the number of threads.
 
 use burn::module::Module;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::with_gradient;
-use super::{Labels, LossOutput, Progress, Queries, RankingLoss, in_range};
 use crate::Result;
+use crate::labels::Labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
+use crate::spec::{Limit, LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::{distances, host};
 
 /// Parameters of [`StructClust`].
@@ -79,13 +83,26 @@ impl StructClustConfig {
     pub fn init(&self) -> StructClust {
         StructClust { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where `gamma` is below 0.
-    pub fn validate(&self) -> Result<()> {
+impl Named for StructClustConfig {
+    const NAME: &'static str = "struct_clust";
+}
+
+impl LossSpec for StructClustConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn limits(&self, _: usize) -> Vec<Limit> {
+        vec![Limit::Count { key: "loss.refinements", found: self.refinements, most: 1000 }]
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("gamma", self.gamma, self.gamma >= 0.0, "0 or more")
     }
 }

@@ -27,14 +27,17 @@
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
-use burn::tensor::activation;
+use burn::tensor::{Device, activation};
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::count_nonzero;
 use super::pairs::{Pairs, column, log_sum_exp, row_softmax, softplus, total};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// What stands in the denominator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,13 +94,30 @@ impl SupConConfig {
     pub fn init(&self) -> SupCon {
         SupCon { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`](crate::Error::Value) where the temperature is not above 0.
-    pub fn validate(&self) -> Result<()> {
+impl Named for SupConConfig {
+    const NAME: &'static str = "sup_con";
+}
+
+impl LossSpec for SupConConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("temperature")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("temperature", self.temperature, self.temperature > 0.0, "above 0")?;
         miner::validate(self.miner.as_ref())
     }

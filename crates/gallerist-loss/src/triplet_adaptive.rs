@@ -21,12 +21,17 @@
 //! trained, by the Euclidean distance. Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, hinge, mean_among, row_softmax};
 use super::rows::{self, AdaptiveRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletAdaptive`].
 ///
@@ -65,13 +70,38 @@ impl TripletAdaptiveConfig {
     pub fn init(&self) -> TripletAdaptive {
         TripletAdaptive { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for TripletAdaptiveConfig {
+    const NAME: &'static str = "triplet_adaptive";
+}
+
+impl LossSpec for TripletAdaptiveConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn initial_distance(&self) -> Option<f64> {
+        Some(TripletAdaptiveConfig::INITIAL_DISTANCE)
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("margin")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")
     }
 }

@@ -22,14 +22,18 @@
 //! block by block; the derivative with respect to `d_ap^2` is the number of active triplets of the pair.
 
 use burn::module::Module;
-use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, row_blocks, total, with_gradient};
 use super::rows::{self, AllTripletsRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 use gallerist_tensor::pairwise::host;
 
 /// Parameters of [`TripletAll`].
@@ -69,13 +73,34 @@ impl TripletAllConfig {
     pub fn init(&self) -> TripletAll {
         TripletAll { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for TripletAllConfig {
+    const NAME: &'static str = "triplet_all";
+}
+
+impl LossSpec for TripletAllConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn takes_miner(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("margin")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
         miner::validate(self.miner.as_ref())
     }

@@ -21,12 +21,17 @@
 //! .371 and .548, which does not decide it. Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, mean_among, row_max, row_min, softplus};
 use super::rows::{self, BatchHardRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletBatchHard`].
 ///
@@ -68,13 +73,38 @@ impl TripletBatchHardConfig {
     pub fn init(&self) -> TripletBatchHard {
         TripletBatchHard { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for TripletBatchHardConfig {
+    const NAME: &'static str = "triplet_batch_hard";
+}
+
+impl LossSpec for TripletBatchHardConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn normalized(&self) -> bool {
+        false
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn initial_distance(&self) -> Option<f64> {
+        Some(TripletBatchHardConfig::INITIAL_DISTANCE)
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        (!self.soft).then_some("margin")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")
     }
 }

@@ -19,12 +19,17 @@
 //! The embeddings are L2-normalised by default. Memory and time: `O(n^2)` and `O(n^2 d)`.
 
 use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, row_min, total};
 use super::rows::{self, HardNegativeRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletHardNegative`].
 ///
@@ -60,13 +65,30 @@ impl TripletHardNegativeConfig {
     pub fn init(&self) -> TripletHardNegative {
         TripletHardNegative { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for TripletHardNegativeConfig {
+    const NAME: &'static str = "triplet_hard_negative";
+}
+
+impl LossSpec for TripletHardNegativeConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("margin")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")
     }
 }

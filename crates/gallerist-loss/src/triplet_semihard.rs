@@ -21,13 +21,17 @@
 //! by block.
 
 use burn::module::Module;
-use burn::tensor::{IndexingUpdateOp, Tensor};
+use burn::tensor::{Device, IndexingUpdateOp, Tensor};
+use gallerist_retrieval::search::Metric;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pairs, column, counts, hinge, indicator, row_blocks, total};
 use super::rows::{self, SemihardRows};
-use super::{Lists, LossOutput, PairLoss, Progress, Queries, in_range};
 use crate::Result;
+use crate::lists::Lists;
+use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletSemihard`].
 ///
@@ -64,13 +68,30 @@ impl TripletSemihardConfig {
     pub fn init(&self) -> TripletSemihard {
         TripletSemihard { config: self.clone() }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
+impl Named for TripletSemihardConfig {
+    const NAME: &'static str = "triplet_semihard";
+}
+
+impl LossSpec for TripletSemihardConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        self.init().boxed()
+    }
+
+    fn raw_metric(&self) -> Metric {
+        Metric::Euclidean
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn scale_parameter(&self) -> Option<&'static str> {
+        Some("margin")
+    }
+
+    fn validate(&self) -> Result<()> {
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")
     }
 }

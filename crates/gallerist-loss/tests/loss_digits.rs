@@ -2,7 +2,7 @@
 //! of eighth order. (A derivative rounded to f32 on its way fails at some 1e-8.)
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, Loss, LossConfig, LossShape, Progress, RankingLoss};
+use gallerist_loss::{AnyLoss, Labels, LossConfig, LossShape, Progress};
 use serde_json::{Value, json};
 
 const CLASSES: u32 = 3;
@@ -45,7 +45,7 @@ fn host(data: TensorData) -> Vec<f64> {
     data.try_into_vec().expect("f64 in, f64 out")
 }
 
-fn forward(loss: &Loss, values: &[f64], labels: &[u32]) -> (f64, Vec<f64>) {
+fn forward(loss: &AnyLoss, values: &[f64], labels: &[u32]) -> (f64, Vec<f64>) {
     let x = tensor(values);
     let value = loss.forward(x.clone(), Labels::Classes(labels), Progress::default()).value;
     let gradient = x.grad(&value.backward()).expect("the value is connected to the embeddings");

@@ -1,7 +1,7 @@
 //! Every loss against golden values and gradients in f64 (`fixtures/losses/losses.json`).
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
+use gallerist_loss::{Labels, LossConfig, LossShape, Progress, on_general_path};
 use serde_json::{Map, Value};
 
 struct Case {
@@ -49,7 +49,7 @@ fn config(case: &Case) -> Option<LossConfig> {
         };
         table.insert(key.into(), value.clone());
     }
-    if !LossConfig::NAMES.contains(&case.loss.as_str()) {
+    if !LossConfig::names().contains(&case.loss.as_str()) {
         return None;
     }
     Some(serde_json::from_value(Value::Object(table)).unwrap_or_else(|e| panic!("{}: {e}", case.name)))

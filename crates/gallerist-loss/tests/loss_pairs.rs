@@ -4,7 +4,7 @@
 mod oracle;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossOutput, LossShape, Progress, RankingLoss};
+use gallerist_loss::{Labels, LossConfig, LossOutput, LossShape, Progress};
 use gallerist_tensor::pairwise::l2_normalize;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -1,9 +1,7 @@
 //! The losses' path for the CPU against their general path: the same values, counts and gradients.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{
-    Labels, LossConfig, LossOutput, LossShape, Memory, Progress, RankingLoss, on_general_path,
-};
+use gallerist_loss::{Labels, LossConfig, LossOutput, LossShape, Memory, Progress, on_general_path};
 use serde_json::{Value, json};
 
 /// Every loss that has the path, with parameters that reach each of its branches.

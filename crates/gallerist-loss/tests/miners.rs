@@ -3,7 +3,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_loss::miner::{Mined, MinerConfig};
-use gallerist_loss::{Labels, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
+use gallerist_loss::{Labels, LossConfig, LossShape, Progress, on_general_path};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -382,13 +382,13 @@ fn spread(n: usize) -> (Rows, Vec<u32>) {
 
 #[test]
 fn the_losses_that_take_a_miner_are_those_of_the_list() {
-    for name in LossConfig::NAMES {
+    for name in LossConfig::names() {
         let json = json!({"name": name, "miner": {"name": "hard"}});
         let takes = serde_json::from_value::<LossConfig>(json).is_ok();
-        assert_eq!(takes, LossConfig::WITH_MINER.contains(name), "{name}");
+        assert_eq!(takes, LossConfig::with_miner().contains(&name), "{name}");
     }
-    assert!(losses().iter().all(|loss| LossConfig::WITH_MINER.contains(&loss["name"].as_str().unwrap())));
-    assert!(LossConfig::WITH_MINER.iter().all(|name| losses().iter().any(|loss| loss["name"] == *name)));
+    assert!(losses().iter().all(|loss| LossConfig::with_miner().contains(&loss["name"].as_str().unwrap())));
+    assert!(LossConfig::with_miner().iter().all(|name| losses().iter().any(|loss| loss["name"] == *name)));
 }
 
 #[test]

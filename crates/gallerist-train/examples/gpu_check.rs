@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
+use gallerist_loss::{Labels, LossConfig, LossShape, Progress, on_general_path};
 use gallerist_nn::{InputShape, NetworkConfig};
 use gallerist_tensor::device::{DeviceChoice, OpenDevice};
 use gallerist_tensor::pairwise::l2_normalize;
@@ -98,7 +98,7 @@ fn loss_on(device: &Device, config: &LossConfig, n: usize, d: usize) -> (f64, Ve
 
 /// Every loss as a run computes it, and by its tensor code alone.
 fn losses(device: &Device) {
-    for name in LossConfig::NAMES {
+    for name in LossConfig::names() {
         let config: LossConfig =
             serde_json::from_value(json!({ "name": name })).expect("every key has a default");
         // Losses of two a class take fewer.

@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn heads_of_losses_on_normalised_rows_keep_their_scale() {
-        for name in LossConfig::NAMES {
+        for name in LossConfig::names() {
             let normalized = config(&format!("train.normalize = true\nloss.name = {name:?}"));
             assert_eq!(wanted_distance(&normalized, 0), None, "{name}");
             let plain = config(&format!("loss.name = {name:?}"));

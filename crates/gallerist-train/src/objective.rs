@@ -8,15 +8,15 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::Result;
 use crate::config::RunConfig;
-use gallerist_loss::memory::CrossBatchMemory;
-use gallerist_loss::{Labels, Loss, LossShape, Progress, Queries, RankingLoss};
+use gallerist_loss::cross_batch::CrossBatchMemory;
+use gallerist_loss::{AnyLoss, Labels, LossShape, Progress, Queries};
 use gallerist_nn::place;
 use gallerist_tensor::pairwise::{host, l2_normalize};
 
 /// The losses of a run with what they have learnt. A module, for the optimiser.
 #[derive(Module, Debug)]
 pub(super) struct Objective {
-    losses: Vec<Loss>,
+    losses: Vec<AnyLoss>,
     #[module(skip)]
     terms: Vec<Term>,
 }

@@ -61,7 +61,7 @@ mod text;
 pub use error::{Error, Result};
 pub use gallerist_data as data;
 pub use gallerist_loss as loss;
-pub use gallerist_loss::{memory, miner};
+pub use gallerist_loss::{cross_batch, miner};
 pub use gallerist_map as map;
 #[cfg(feature = "milvus")]
 pub use gallerist_milvus as milvus;

@@ -17,9 +17,10 @@
 //! in force. Made for embeddings of length 1.
 
 use gallerist_util::random::Random;
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{Candidates, Choice, Miner, in_range};
+use super::rule::{Candidates, Choice, Miner, in_range};
 use crate::Result;
 
 /// Parameters of the miner `distance_weighted`.
@@ -41,17 +42,6 @@ impl Default for DistanceWeightedConfig {
 }
 
 impl DistanceWeightedConfig {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
-        in_range("near_cutoff", self.near_cutoff, self.near_cutoff > 0.0, "above 0")?;
-        let far = self.far_cutoff;
-        in_range("far_cutoff", far, far > self.near_cutoff && far < 2.0, "above near_cutoff and below 2")
-    }
-
     /// Running sums of the weights `1 / q(d)`, scaled so that the largest weight is 1.
     fn cumulative_weights(&self, distances: impl Iterator<Item = f64>, dimensions: usize) -> Vec<f64> {
         let d = dimensions as f64;
@@ -74,8 +64,14 @@ impl DistanceWeightedConfig {
     }
 }
 
+impl Named for DistanceWeightedConfig {
+    const NAME: &'static str = "distance_weighted";
+}
+
 impl Miner for DistanceWeightedConfig {
-    const TRIPLETS: bool = true;
+    fn gives_triplets(&self) -> bool {
+        true
+    }
 
     fn choose(&self, candidates: &Candidates<'_>) -> Choice {
         if !candidates.has_both() {
@@ -91,5 +87,11 @@ impl Miner for DistanceWeightedConfig {
             negatives[cumulative.partition_point(|&sum| sum <= at).min(last)]
         };
         Choice::Triplets(candidates.positives.iter().map(|&p| (p, draw())).collect())
+    }
+
+    fn validate(&self) -> Result<()> {
+        in_range("near_cutoff", self.near_cutoff, self.near_cutoff > 0.0, "above 0")?;
+        let far = self.far_cutoff;
+        in_range("far_cutoff", far, far > self.near_cutoff && far < 2.0, "above near_cutoff and below 2")
     }
 }

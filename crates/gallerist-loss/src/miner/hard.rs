@@ -10,29 +10,24 @@
 //! Among equals the one with the lower index. A query without a positive or without a negative has no
 //! pair in force.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{Candidates, Choice, Miner, largest};
-use crate::Result;
+use super::rule::{Candidates, Choice, Miner, largest};
 
 /// The miner `hard`; it has no parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardConfig {}
 
-impl HardConfig {
-    /// Nothing can be out of range.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    pub fn validate(&self) -> Result<()> {
-        Ok(())
-    }
+impl Named for HardConfig {
+    const NAME: &'static str = "hard";
 }
 
 impl Miner for HardConfig {
-    const TRIPLETS: bool = true;
+    fn gives_triplets(&self) -> bool {
+        true
+    }
 
     fn choose(&self, candidates: &Candidates<'_>) -> Choice {
         let farthest = largest(candidates.positives, |j| candidates.values[j]);

@@ -11,9 +11,10 @@
 //! A query without a positive or without a negative has nothing to be compared with and no pair in
 //! force. Made for embeddings of length 1.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{Candidates, Choice, Miner, in_range, largest};
+use super::rule::{Candidates, Choice, Miner, in_range, largest};
 use crate::Result;
 
 /// Parameters of the miner `multi_similarity`.
@@ -30,21 +31,14 @@ impl Default for MultiSimilarityMinerConfig {
     }
 }
 
-impl MultiSimilarityMinerConfig {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
-        in_range("epsilon", self.epsilon, true, "a finite number")
-    }
+impl Named for MultiSimilarityMinerConfig {
+    const NAME: &'static str = "multi_similarity";
 }
 
 impl Miner for MultiSimilarityMinerConfig {
-    const SIMILARITIES: bool = true;
-    const TRIPLETS: bool = false;
-
+    fn reads_similarities(&self) -> bool {
+        true
+    }
     fn choose(&self, candidates: &Candidates<'_>) -> Choice {
         let similarity = |j: usize| candidates.values[j];
         let hardest_positive = largest(candidates.positives, |j| -similarity(j));
@@ -60,5 +54,9 @@ impl Miner for MultiSimilarityMinerConfig {
             positives: keep(candidates.positives, &|s| s < most),
             negatives: keep(candidates.negatives, &|s| s > least),
         }
+    }
+
+    fn validate(&self) -> Result<()> {
+        in_range("epsilon", self.epsilon, true, "a finite number")
     }
 }

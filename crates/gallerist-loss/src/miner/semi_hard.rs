@@ -11,9 +11,10 @@
 //! equals, so that a batch always gives the same triplets. A positive without such a negative is not
 //! in force, nor is its pair.
 
+use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::{Candidates, Choice, Miner, in_range, largest};
+use super::rule::{Candidates, Choice, Miner, in_range, largest};
 use crate::Result;
 
 /// Parameters of the miner `semi_hard`.
@@ -30,19 +31,14 @@ impl Default for SemiHardConfig {
     }
 }
 
-impl SemiHardConfig {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Value`] where a parameter is not finite or out of its range.
-    pub fn validate(&self) -> Result<()> {
-        in_range("margin", self.margin, self.margin > 0.0, "above 0")
-    }
+impl Named for SemiHardConfig {
+    const NAME: &'static str = "semi_hard";
 }
 
 impl Miner for SemiHardConfig {
-    const TRIPLETS: bool = true;
+    fn gives_triplets(&self) -> bool {
+        true
+    }
 
     fn choose(&self, candidates: &Candidates<'_>) -> Choice {
         let squared = |j: usize| candidates.values[j] * candidates.values[j];
@@ -53,5 +49,9 @@ impl Miner for SemiHardConfig {
             largest(&semi_hard, |n| -candidates.values[n]).map(|n| (p, n))
         };
         Choice::Triplets(candidates.positives.iter().copied().filter_map(nearest_in_shell).collect())
+    }
+
+    fn validate(&self) -> Result<()> {
+        in_range("margin", self.margin, self.margin > 0.0, "above 0")
     }
 }

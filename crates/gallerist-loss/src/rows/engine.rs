@@ -587,7 +587,7 @@ impl Work for ColumnSums<'_> {
 mod tests {
     use super::super::{AllTripletsRows, BatchHardRows, ContrastiveRows, IceRows, NraRows, RllRows};
     use super::*;
-    use crate::Labels;
+    use crate::labels::Labels;
 
     fn rows(n: usize, d: usize) -> Vec<f32> {
         let mut state = 7u32;

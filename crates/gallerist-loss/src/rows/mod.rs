@@ -44,7 +44,8 @@ use burn::backend::Flex;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::pairs::with_gradient;
-use super::{Lists, LossOutput, Queries};
+use crate::lists::Lists;
+use crate::ranking::{LossOutput, Queries};
 
 pub(crate) use circle::CircleRows;
 pub(crate) use contrastive::ContrastiveRows;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::Labels;
+use crate::labels::Labels;
 
 /// The samples of the gallery that carry each label of a query, and the labels of each query.
 pub(super) struct Relatives {

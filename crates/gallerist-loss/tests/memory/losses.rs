@@ -5,7 +5,7 @@ use super::oracle::{
     self, Rows, circle_gradient, close, dist, ice_paper_gradient, mean, plus, slope, unit, value,
 };
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossShape, Memory, Progress, Queries, RankingLoss};
+use gallerist_loss::{Labels, LossConfig, LossShape, Memory, Progress, Queries};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -334,9 +334,9 @@ fn margin_is_its_equation_where_the_memory_has_the_only_negative() {
 #[test]
 fn losses_that_compare_no_pairs_say_so_and_name_those_that_do() {
     let with: Vec<&str> = LossConfig::with_memory();
-    for name in LossConfig::NAMES {
+    for name in LossConfig::names() {
         let config: LossConfig = serde_json::from_value(json!({"name": name})).unwrap();
-        assert_eq!(config.takes_memory(), with.contains(name), "{name}");
+        assert_eq!(config.takes_memory(), with.contains(&name), "{name}");
     }
     for json in specs().into_iter().chain(further_specs()) {
         assert!(with.contains(&json["name"].as_str().unwrap()), "{json}");

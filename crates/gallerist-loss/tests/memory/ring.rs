@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_loss::memory::{CrossBatchMemory, XbmConfig};
+use gallerist_loss::cross_batch::{CrossBatchMemory, XbmConfig};
 use gallerist_loss::{Labels, LossConfig, Memory};
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `[loss]`, or several `[[loss]]`.
 
 use gallerist_loss::LossConfig;
-use gallerist_loss::memory::XbmConfig;
+use gallerist_loss::cross_batch::XbmConfig;
 use gallerist_nn::{Head, place};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -114,7 +114,7 @@ impl LossTerms {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] naming the key; no loss at all is refused, too. [`Error::NoMemory`] where `xbm` is
+    /// [`Error::Value`] naming the key; no loss at all is refused, too. [`Conflict`](gallerist_tensor::Error::Conflict) where `xbm` is
     /// given and none of the losses takes a memory.
     pub fn validate(&self, heads: &[Head], xbm: Option<&XbmConfig>) -> Result<()> {
         if self.0.is_empty() {

@@ -178,11 +178,11 @@ fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Opt
 /// Refuses a miner where the loss takes none.
 fn refuse_miner(loss: &toml::Table) -> std::result::Result<(), (String, Option<String>)> {
     let name = loss.get("name").and_then(|name| name.as_str()).unwrap_or("rll");
-    let takes_one = LossConfig::WITH_MINER.contains(&name) || !LossConfig::NAMES.contains(&name);
+    let takes_one = LossConfig::with_miner().contains(&name) || !LossConfig::names().contains(&name);
     if takes_one || !loss.contains_key("miner") {
         return Ok(());
     }
-    let known = LossConfig::WITH_MINER.join(", ");
+    let known = LossConfig::with_miner().join(", ");
     Err((format!("`{name}` takes no miner"), Some(format!("these losses do: {known}"))))
 }
 

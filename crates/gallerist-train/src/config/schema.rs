@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gallerist_data::{AugmentConfig, DatasetLayout, ImageConfig, LabelFrom, OpenOptions, SamplerConfig};
-use gallerist_loss::memory::XbmConfig;
+use gallerist_loss::cross_batch::XbmConfig;
 use gallerist_nn::{Combine, HeadChoice, NetworkConfig};
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, VerificationOptions};

@@ -1,7 +1,7 @@
 //! The ranges of a run file's values.
 
 use gallerist_data::Transform;
-use gallerist_loss::LossConfig;
+use gallerist_loss::Limit;
 use gallerist_nn::Combine;
 use gallerist_retrieval::eval::Measure;
 use gallerist_retrieval::search::Metric;
@@ -104,12 +104,11 @@ fn check_limits(config: &RunConfig) -> Result<()> {
         tensor("the similarities of a batch and the memory", "xbm.size", &[xbm.size, images])?;
     }
     for term in &config.loss.0 {
-        match &term.loss {
-            LossConfig::SoftTriple(of) => {
-                tensor("the centres", "loss.centers", &[of.centers, config.network.dimensions()])?;
+        for limit in term.loss.limits(config.network.dimensions()) {
+            match limit {
+                Limit::Count { key, found, most } => at_most(key, found, most)?,
+                Limit::Tensor { what, key, sides } => tensor(what, key, &sides)?,
             }
-            LossConfig::StructClust(of) => at_most("loss.refinements", of.refinements, 1000)?,
-            _ => {}
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::device::DeviceChoice;
-use crate::loss::{ContrastiveConfig, Labels, LossConfig, LossShape, Memory, Progress, RankingLoss, preset};
+use crate::loss::{Labels, LossConfig, LossShape, Memory, Progress, preset};
 use crate::miner::MinerConfig;
 use crate::pairwise::l2_normalize;
 use crate::params;
@@ -213,7 +213,7 @@ fn settings(args: &Loss) -> Vec<String> {
 }
 
 /// The loss with the parameters of a file; for a checkpoint, those of its loss.
-fn with_parameters(loss: crate::loss::Loss, path: &Path) -> Result<crate::loss::Loss, Failure> {
+fn with_parameters(loss: crate::loss::AnyLoss, path: &Path) -> Result<crate::loss::AnyLoss, Failure> {
     let mut tensors = params::read(path)?;
     let of_checkpoint: BTreeMap<_, _> = tensors
         .iter()
@@ -286,7 +286,7 @@ fn entry(name: &str, parameters: &[String]) -> String {
 /// Losses and miners with their parameters and defaults, and the presets.
 fn list() -> String {
     let mut text = String::from("losses, with their parameters at their defaults\n\n");
-    for name in LossConfig::NAMES {
+    for name in LossConfig::names() {
         let config = loss_from_settings(Some(name), None, &[]);
         let Ok(config) = config else { continue };
         text += &entry(name, &config.parameters());
@@ -294,15 +294,9 @@ fn list() -> String {
             text += &format!("      {key}: {default} unless given\n");
         }
     }
-    text += &format!("\nminers (--miner), for {}\n\n", LossConfig::WITH_MINER.join(", "));
-    for name in MinerConfig::NAMES {
-        let miner = [format!("miner.name={name}")];
-        let config = loss_from_settings(Some("contrastive"), None, &miner);
-        let parameters = match config {
-            Ok(LossConfig::Contrastive(ContrastiveConfig { miner: Some(miner), .. })) => miner.parameters(),
-            _ => Vec::new(),
-        };
-        text += &entry(name, &parameters);
+    text += &format!("\nminers (--miner), for {}\n\n", LossConfig::with_miner().join(", "));
+    for miner in MinerConfig::all_defaults() {
+        text += &entry(miner.name(), &miner.parameters());
     }
     text += "\npresets\n\n";
     for preset in preset::PRESETS {

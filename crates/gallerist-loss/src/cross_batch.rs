@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
+use crate::config::LossConfig;
+use crate::labels::Labels;
+use crate::lists::Memory;
 use crate::{Error, Result};
-use crate::{Labels, LossConfig, Memory};
 
 /// Parameters of a [`CrossBatchMemory`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +42,7 @@ impl XbmConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for a size of 0, [`Error::NoMemory`] for a loss that compares no pairs.
+    /// [`Error::Value`] for a size of 0, [`Error::Conflict`] for a loss that compares no pairs.
     pub fn validate(&self, loss: &LossConfig) -> Result<()> {
         Error::require("xbm.size".into(), self.size as f64, self.size > 0, "1 or more")?;
         loss.require_memory()
@@ -54,7 +56,7 @@ impl XbmConfig {
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
 /// use gallerist_loss::{ContrastiveConfig, Labels, Progress, RankingLoss};
-/// use gallerist_loss::memory::{CrossBatchMemory, XbmConfig};
+/// use gallerist_loss::cross_batch::{CrossBatchMemory, XbmConfig};
 ///
 /// let device = Device::flex().autodiff();
 /// let loss = ContrastiveConfig::default().init();

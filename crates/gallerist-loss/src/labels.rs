@@ -1,0 +1,44 @@
+//! What the samples of a batch show: one class each, or a set of labels each.
+
+/// The labels of the samples; they decide what a query's positives are.
+#[derive(Clone, Copy, Debug)]
+pub enum Labels<'a> {
+    /// One class per sample; the positives of a query are the other samples of its class.
+    Classes(&'a [u32]),
+    /// A set of labels per sample; two samples that share one are positives of each other.
+    Sets(&'a [Vec<u32>]),
+}
+
+impl Labels<'_> {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        match self {
+            Labels::Classes(classes) => classes.len(),
+            Labels::Sets(sets) => sets.len(),
+        }
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether samples `i` and `j` share a class or a label.
+    pub fn related(&self, i: usize, j: usize) -> bool {
+        share_a_label(self.of(i), self.of(j))
+    }
+}
+
+impl<'a> Labels<'a> {
+    /// The labels of sample `i`.
+    pub fn of(self, i: usize) -> &'a [u32] {
+        match self {
+            Labels::Classes(classes) => &classes[i..=i],
+            Labels::Sets(sets) => &sets[i],
+        }
+    }
+}
+
+pub(crate) fn share_a_label(a: &[u32], b: &[u32]) -> bool {
+    a.iter().any(|label| b.contains(label))
+}
