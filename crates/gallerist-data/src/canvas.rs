@@ -1,4 +1,4 @@
-//! One buffer that several threads fill, so that nothing is copied together afterwards.
+//! One buffer that several threads fill, so that no parts are copied afterwards.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;

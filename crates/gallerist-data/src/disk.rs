@@ -2,7 +2,7 @@
 //!
 //! One file for an image set at one stored form: its name is a digest of that form (size, fit,
 //! channels, what is cut off) and of the paths of all images in their order, and image `i` has place
-//! `i` in it. A place holds
+//! `i` in it. A place consists of
 //!
 //! | bytes | |
 //! | --- | --- |
@@ -10,9 +10,9 @@
 //! | 4 | CRC-32 of that and of the pixels |
 //! | rest | the pixels |
 //!
-//! so that every place vouches for itself. One that was never written (the file is sparse), half
-//! written by a killed process, hit by a flipped bit, or made from a file that has changed since does
-//! not fit its digest and checksum; the image is decoded and written again. Processes that share the
+//! so that every place can be verified on its own. A place that was never written (the file is sparse), half
+//! written by a killed process, damaged, or made from a file that has changed since does
+//! not match its digest and checksum; the image is decoded and written again. Processes that share the
 //! file write the same bytes to the same places.
 
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ use crate::positioned::{read_whole_at, write_whole_at};
 use crate::source::ImageSet;
 use crate::transform::Transform;
 
-/// To be raised when the same file and form give other pixels than before.
+/// Raise it when the same file and form give other pixels than before.
 const VERSION: u32 = 1;
 
 /// Bytes before the pixels of a place.
@@ -70,7 +70,7 @@ impl DiskCache {
         let mut pixels = vec![0; size.area() * transform.channels()];
         let mut found = [0; HEAD];
         let position = i as u64 * (HEAD + pixels.len()) as u64;
-        // What cannot be read is as good as not there.
+        // A place that cannot be read counts as empty.
         let whole = read_whole_at(&self.file, &mut found, position).unwrap_or(false)
             && found[..8] == source
             && read_whole_at(&self.file, &mut pixels, position + HEAD as u64).unwrap_or(false);

@@ -1,4 +1,4 @@
-//! What can go wrong, in the user's words.
+//! The errors of the crate.
 
 use std::fmt;
 use std::io;
@@ -111,7 +111,7 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// The set was asked for something that needs class labels.
+    /// Something needs class labels, and the set has none.
     #[error("{purpose} needs class labels, and `{path}` has none")]
     NoLabels {
         /// What was asked for.
@@ -151,7 +151,7 @@ pub enum Error {
         /// The value found.
         found: String,
     },
-    /// Every image that could stand in for a broken one is broken as well.
+    /// Every image that could replace a broken one is broken as well.
     #[error("all {count} images of class `{class}` in `{path}` are broken; the first: {first}")]
     BrokenClass {
         /// Images in the class.

@@ -18,7 +18,7 @@ pub struct Image {
     height: usize,
     channels: usize,
     pixels: Vec<u8>,
-    /// How much of the outermost pixels lies beyond the picture: left, top, right, bottom, in eighths of a
+    /// How much of the outermost pixels is beyond the picture: left, top, right, bottom, in eighths of a
     /// pixel. Only where a JPEG was decoded at a reduced size that is no whole number of pixels.
     beyond: [u8; 4],
 }

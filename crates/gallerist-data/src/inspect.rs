@@ -107,7 +107,7 @@ impl Inspection {
 /// Counts a set, decodes every image, and looks for exact duplicates.
 ///
 /// With `test`, every image of `set` counts as training and every image of `test` as test; otherwise
-/// the set's own splits say. Images are read on `threads` threads (0 is taken as 1); `progress` is told
+/// the set's own splits decide. Images are read on `threads` threads (0 counts as 1); `progress` gets
 /// the number of images done. Duplicates are found by SHA-256 of the decoded pixels, cut to 128 bits.
 ///
 /// ```no_run

@@ -1,4 +1,4 @@
-//! Images made ready for their transform, and kept where memory allows.
+//! Images at their stored size, kept in memory up to a limit.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::transform::Transform;
 /// An image set with its transform and a cache of decoded images.
 ///
 /// Images are kept at the transform's stored size until the limit is reached;
-/// later ones are decoded every time they are asked for. Nothing is evicted:
-/// training comes back to every image after about the same time, where evicting
-/// the oldest would evict what is needed next.
+/// later ones are decoded every time they are needed. Nothing is evicted:
+/// training uses every image about once an epoch, so that evicting
+/// the oldest would evict the image that is needed next.
 ///
 /// Shared by the loaders of all epochs.
 pub struct ImageStore {

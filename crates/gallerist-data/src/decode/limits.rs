@@ -3,7 +3,17 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::{MAX_DECODED_BYTES, MAX_SIDE};
+/// Longest permitted side of an image, in pixels.
+pub const MAX_SIDE: usize = 16_384;
+
+/// Largest permitted decoded image, in bytes.
+pub const MAX_DECODED_BYTES: u64 = 256 << 20;
+
+/// Largest permitted image file, in bytes; the limit for an archive's entries too.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Longest EXIF that is read.
+pub(super) const MAX_METADATA_BYTES: usize = 1 << 20;
 
 /// What decoding one file may cost, see [`decode_with`](crate::decode_with).
 ///

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::MAX_METADATA_BYTES;
-use super::limits::DecodeLimits;
+use super::limits::{DecodeLimits, MAX_METADATA_BYTES};
 
 /// Length, type and checksum of a chunk.
 const AROUND: usize = 12;

@@ -22,7 +22,7 @@ const PADDING: u64 = 1 << 20;
 /// for each value, and a file of 20 MiB holds ten million. And strips of JPEG that are larger than the image: their
 /// decoder takes its sizes from the strips.
 pub(super) fn check(bytes: &[u8], watch: &Watch) -> Result<(), String> {
-    // What cannot be read here is left to the decoder, which says what is wrong.
+    // What cannot be read here is left to the decoder, whose error is better.
     let Some(directory) = Directory::read(bytes) else { return Ok(()) };
     directory?.check(watch).unwrap_or(Ok(()))
 }
@@ -112,7 +112,7 @@ impl<'a> Directory<'a> {
         let places = places.chain(self.values(324)?.into_iter().zip(self.values(325)?));
         let mut left = 2 * pixels + PADDING;
         for (at, length) in places {
-            // The decoder reads a part that the end of the file cuts as far as it goes.
+            // The decoder reads a part that the end of the file truncates up to there.
             let end = at.saturating_add(length).min(self.bytes.len() as u64);
             let part = slice(self.bytes, at, end.saturating_sub(at)).unwrap_or_default();
             // As the decoder puts them together: one start marker, one end marker.

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::MAX_METADATA_BYTES;
-use super::limits::Watch;
+use super::limits::{MAX_METADATA_BYTES, Watch};
 use super::vp8l;
 
 /// Flags of the extended header.

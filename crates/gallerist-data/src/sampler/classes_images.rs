@@ -56,7 +56,7 @@ impl SamplerFactory for ClassesImagesConfig {
 }
 
 /// Batches of `classes_per_batch` classes with `images_per_class` images each,
-/// the images of a class side by side.
+/// the images of a class next to each other.
 ///
 /// An epoch is one pass over a permutation of the classes; the last
 /// `classes % classes_per_batch` of the permutation wait for a later epoch.

@@ -48,11 +48,11 @@ impl SamplerFactory for NGroupConfig {
     }
 }
 
-/// Batches of `classes_per_batch * images_per_class` images, a class giving
+/// Batches of `classes_per_batch * images_per_class` images. A class gives
 /// `images_per_class` of its images, or all it has.
 ///
 /// Where a class has too few, further classes fill the batch; the last of them
-/// gives only as many as there is room for. An epoch is one pass over a
+/// gives only as many as are missing. An epoch is one pass over a
 /// permutation of the classes, and a batch that is not full at its end is left
 /// out. No image comes twice in a batch, and every image of a class comes once
 /// before one comes again, as in

@@ -14,8 +14,8 @@ use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
 use crate::positioned::read_at;
 
-/// Deflate's largest possible ratio is 1032 to 1; a directory that promises
-/// more than that lies.
+/// Deflate's largest possible ratio is 1032 to 1; a directory that states
+/// a larger one is wrong.
 const MAX_RATIO: u64 = 1032;
 
 /// Extensions of archives; one inside another is refused, not silently skipped.

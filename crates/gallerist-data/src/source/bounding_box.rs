@@ -3,7 +3,7 @@
 use crate::image::Image;
 use crate::size::Size;
 
-/// A part of an image, in pixels from its upper left corner; edges may lie between pixels.
+/// A part of an image, in pixels from its upper left corner; edges may be between pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoundingBox {
     /// Left edge.

@@ -75,7 +75,7 @@ impl MatFile {
         MatFile::read(tree, path, None)
     }
 
-    /// Reads no further than to a variable: what comes behind it may be large.
+    /// Stops after a variable: what follows it may be large.
     pub(super) fn open_for(tree: &Tree, path: &str, last: &str) -> Result<MatFile, Error> {
         MatFile::read(tree, path, Some(last))
     }

@@ -17,7 +17,7 @@ use crate::error::Error;
 /// What to take from a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// The layout of the files; `None`: told by the content.
+    /// The layout of the files; `None`: recognised by the content.
     pub layout: Option<DatasetLayout>,
     /// Only the images of this split: `train`, `test`, `query`, `gallery`, as the
     /// [layout](DatasetLayout::split_names), the column `split` of a manifest or the names of folders have it.
@@ -64,7 +64,7 @@ impl ImageSet {
     /// ```no_run
     /// use gallerist_data::{ImageSet, OpenOptions};
     ///
-    /// // The layout of Market-1501 is told by its folders.
+    /// // The layout of Market-1501 is recognised by its folders.
     /// let split = |name: &str| OpenOptions { split: Some(name.into()), ..Default::default() };
     /// let queries = ImageSet::open_with(&["Market-1501-v15.09.15"], &split("query"))?;
     /// let gallery = ImageSet::open_with(&["Market-1501-v15.09.15"], &split("gallery"))?;

@@ -14,7 +14,7 @@ use crate::decode::decode_reduced;
 use crate::error::Error;
 use crate::image::Image;
 
-/// Images with their paths, labels and cameras; nothing is decoded until asked for.
+/// Images with their paths, labels and cameras; images are decoded on request only.
 ///
 /// # Sources
 ///
@@ -26,9 +26,9 @@ use crate::image::Image;
 ///   in class folders and directly next to them are refused.
 ///
 ///   Folders called `train`, `val`, `valid`, `validation`, `test`, `query` or `gallery`, in any case, are
-///   *splits* and no part of the class: where every image lies in a class folder of one of them; or where
-///   `train`, with class folders in it, lies next to another of them. Then all else that lies next to them is
-///   left out, said in [`ImageSet::notes`] and listed in [`ImageSet::left_out`]. The splits may lie
+///   *splits* and no part of the class: where every image is in a class folder of one of them; or where
+///   `train`, with class folders in it, is next to another of them. Then everything else next to them is
+///   left out, with a note in [`ImageSet::notes`] and a list in [`ImageSet::left_out`]. The splits may be
 ///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class.
 /// * **A flat folder**: all images in one folder, and no labels.
 /// * **A CSV manifest** with the header `path,label` and optionally `camera` and
@@ -40,9 +40,9 @@ use crate::image::Image;
 ///   [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).
 /// * **A single image file**: one image without a label.
 ///
-/// Files are taken for images by their extension (png, jpg, jpeg, gif, bmp,
+/// Files count as images by their extension (png, jpg, jpeg, gif, bmp,
 /// webp, tif, tiff); others are counted in [`ImageSet::skipped`]. Hidden files
-/// and `__MACOSX` are ignored. A manifest's files are taken whatever their name.
+/// and `__MACOSX` are ignored. The files of a manifest may have any name.
 ///
 /// # Order
 ///

@@ -193,7 +193,7 @@ pub struct AugmentConfig {
     pub flip: f32,
     /// The window that is seen; default all.
     pub crop: CropConfig,
-    /// What lies beyond the edge; default white for 1 channel (drawings on
+    /// What is shown beyond the edge; default white for 1 channel (drawings on
     /// paper), the edge's own pixels for 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub border: Option<Border>,

@@ -26,7 +26,7 @@ struct Scratch {
     sums: Vec<f32>,
 }
 
-/// Where a sample lies: offset of its upper left pixel in the frame, and how
+/// The place of a sample: offset of its upper left pixel in the frame, and how
 /// far it is on the way to the next, across and down.
 #[derive(Clone, Copy, Default)]
 struct Sample {
@@ -91,7 +91,7 @@ impl Grid {
         Grid { across: count(map.dx[0].hypot(map.dy[0])), down: count(map.dx[1].hypot(map.dy[1])) }
     }
 
-    /// Where sample `i` of `count` lies in its pixel, whose centre is 0.
+    /// The position of sample `i` of `count` in its pixel, whose centre is 0.
     #[inline(always)]
     fn place(i: usize, count: usize) -> f64 {
         (i as f64 + 0.5) / count as f64 - 0.5

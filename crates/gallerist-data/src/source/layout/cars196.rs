@@ -1,9 +1,9 @@
 //! Cars196 (Stanford Cars), in either form in which it is distributed:
 //!
-//! * `cars_annos.mat` beside `car_ims/`, all images in one list;
+//! * `cars_annos.mat` next to `car_ims/`, all images in one list;
 //! * the devkit: `devkit/cars_train_annos.mat` and `devkit/cars_test_annos.mat`, the images in
 //!   `cars_train/` and `cars_test/`. The latter list has no classes;
-//!   `cars_test_annos_withlabels.mat`, beside it or beside the devkit, has them.
+//!   `cars_test_annos_withlabels.mat`, next to it or next to the devkit, has them.
 //!
 //! The split of metric learning: classes 1 to 98 for training, 99 to 196 for test, whichever part of
 //! the original split an image belongs to.

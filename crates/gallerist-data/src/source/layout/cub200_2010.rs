@@ -1,6 +1,6 @@
 //! CUB-200 of 2010: folders `001.Black_footed_Albatross` to `200.Common_Yellowthroat`, nothing else needed.
 //!
-//! Where the annotations lie in the same tree (`annotations-mat/001.Black_footed_Albatross/….mat`, a file for
+//! Where the annotations are in the same tree (`annotations-mat/001.Black_footed_Albatross/….mat`, a file for
 //! every image), the bounding boxes are those of its structure `bbox`: `left`, `top`, `right` and `bottom`,
 //! taken for edges.
 //!
@@ -33,10 +33,10 @@ pub(super) static SPEC: Spec = Spec {
     published: &[Published::new("train", 2990, 100), Published::new("test", 3043, 100)],
 };
 
-/// The bare images of 2011 lie in the same folders, and are 11,788 where these are 6,033.
+/// The images of 2011 without annotations are in the same folders: 11,788 instead of 6,033.
 const FEWER_THAN: usize = 9000;
 
-/// Number and name of the class in whose folder an image lies.
+/// Number and name of the class whose folder an image is in.
 fn class(path: &str) -> Option<(u32, &str)> {
     let (folder, _) = path.rsplit_once('/')?;
     let name = folder.rsplit('/').next()?;

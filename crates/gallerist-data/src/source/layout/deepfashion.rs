@@ -1,5 +1,5 @@
-//! What the DeepFashion layouts share: lists that start with their length, and where images and
-//! boxes lie.
+//! What the DeepFashion layouts share: lists that start with their length, and the places of images and
+//! boxes.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ pub(super) const PARTITION: &str = "list_eval_partition.txt";
 /// The partition whose line of column names begins with `column`.
 pub(super) fn find(tree: &Tree, column: &str) -> Option<String> {
     tree.folders_with(PARTITION).into_iter().map(|folder| format!("{folder}{PARTITION}")).find(|file| {
-        // What cannot be read is told by the layout's reader, if it is asked for by name.
+        // A file that cannot be read is an error later, if the layout is chosen by name.
         let bytes = tree.read(file).unwrap_or_default();
         let header = bytes.split(|&b| b == b'\n').nth(1).unwrap_or_default();
         header.trim_ascii().starts_with(column.as_bytes())
     })
 }
 
-/// Where the images named in the partition at `at` lie: `named` is the first of them.
+/// The folder of the images named in the partition at `at`; `named` is the first of them.
 pub(super) fn images(tree: &Tree, at: &str, named: &str) -> String {
     let folder = at.strip_suffix(PARTITION).expect("it was found by this name");
     let base = ["Eval/", "Anno/"].iter().find_map(|end| folder.strip_suffix(end)).unwrap_or(folder);

@@ -57,7 +57,7 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
     for path in paths.iter().copied() {
         let (split, class) = match splits_in {
-            // The folder of an image below the shared ones; empty beside the class folders.
+            // The folder of an image below the shared ones; empty next to the class folders.
             None => (None, &path[shared..folder_of(path).max(shared)]),
             Some(parent) => {
                 let split = path.strip_prefix(parent).and_then(|rest| {
@@ -65,7 +65,7 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
                     Some((split_name(top)?, below))
                 });
                 let Some((split, below)) = split else {
-                    // Named by what stands next to the splits, or else by what the set holds at its top.
+                    // Named by what is next to the splits, or else by what is at the top of the set.
                     let from = if path.starts_with(parent) { parent.len() } else { shared };
                     let end = path[from..].find('/').map_or(path.len(), |at| from + at);
                     *left_out.entry(&path[..end]).or_default() += 1;
@@ -100,7 +100,7 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     Ok(listing)
 }
 
-/// The folder, with its last `/`, in which the folders that are splits lie. `shared`: the folders that all images
+/// The folder, with its last `/`, that holds the folders that are splits. `shared`: the folders that all images
 /// share.
 fn splits_in<'a>(paths: &[&'a str], shared: &'a str) -> Option<&'a str> {
     // Every image in a class folder in a split: any two splits will do.
@@ -128,7 +128,7 @@ fn splits_in<'a>(paths: &[&'a str], shared: &'a str) -> Option<&'a str> {
     let depth = |parent: &str| parent.matches('/').count();
     let least = parents.keys().map(|parent| depth(parent)).min()?;
     let mut shallowest = parents.keys().copied().filter(|parent| depth(parent) == least);
-    // Two sets side by side: it cannot be told which is meant.
+    // Two sets next to each other: the one that is meant is unknown.
     shallowest.next().filter(|_| shallowest.next().is_none())
 }
 

@@ -26,7 +26,7 @@ pub(super) static SPEC: Spec = Spec {
 
 const PARTS: [(&str, &str); 2] = [("train", "train"), ("test", "t10k")];
 
-/// The names under which a file goes around.
+/// The names under which a file is distributed.
 fn spellings(prefix: &str, what: &str, dimensions: usize) -> [String; 4] {
     [("-", ""), ("-", ".gz"), (".", ""), (".", ".gz")]
         .map(|(dash, packed)| format!("{prefix}-{what}{dash}idx{dimensions}-ubyte{packed}"))

@@ -1,23 +1,25 @@
 //! The segments of a JPEG, without a look into the codes of its scans.
 
-/// A marker with what belongs to it.
-pub(super) struct Segment<'a> {
-    pub(super) marker: u8,
+/// A marker and its segment.
+pub struct Segment<'a> {
+    /// The second byte of the marker.
+    pub marker: u8,
     /// What follows the length.
-    pub(super) body: &'a [u8],
+    pub body: &'a [u8],
     /// Where the marker begins and the body ends.
     start: usize,
     end: usize,
 }
 
 /// Walks from segment to segment and over the codes of scans, up to the end marker or the first fault.
-pub(super) struct Segments<'a> {
+pub struct Segments<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Segments<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Segments<'a> {
+    /// The segments of a file.
+    pub fn new(bytes: &'a [u8]) -> Segments<'a> {
         Segments { bytes, at: 2 }
     }
 }
@@ -49,7 +51,7 @@ impl<'a> Iterator for Segments<'a> {
 
 /// A checked file without the segments that no pixel depends on: profiles, texts, comments. The orientation
 /// (Exif) stays. With `headers_only` it ends before the codes of the first scan.
-pub(super) fn needed(bytes: &[u8], headers_only: bool) -> Vec<u8> {
+pub fn needed(bytes: &[u8], headers_only: bool) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut from = 0;
     for segment in Segments::new(bytes) {

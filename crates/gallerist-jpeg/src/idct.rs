@@ -4,7 +4,7 @@
 //! columns first; all implementations give the same bits, those of zune-jpeg.
 
 /// How blocks are transformed: with the vectors of the processor at hand, or in plain code.
-pub(super) trait Idct: Copy {
+pub(crate) trait Idct: Copy {
     /// The samples of a whole block from its coefficients, into eight rows of `out`, `stride` apart.
     /// `low`: only the lowest 4 x 4 coefficients may be other than zero.
     fn whole(self, block: &[i16; 64], low: bool, out: &mut [u8], stride: usize);
@@ -12,7 +12,7 @@ pub(super) trait Idct: Copy {
 
 /// In plain code.
 #[derive(Clone, Copy)]
-pub(super) struct Portable;
+pub(crate) struct Portable;
 
 /// What a pass adds before it shifts: half a unit; the second also the 128 that samples are above 0.
 const FIRST: (i32, u32) = (512, 10);
@@ -84,6 +84,7 @@ impl Idct for Portable {
 mod avx2 {
     use std::arch::x86_64::{__m128i, __m256i};
 
+    use gallerist_util::simd::pulp;
     use pulp::x86::V3;
 
     use super::{FIRST, Idct, SECOND};
@@ -163,7 +164,7 @@ mod avx2 {
 
 /// A block of which only the first coefficient is not zero, or counts, as `N` x `N` equal samples.
 #[inline(always)]
-pub(super) fn flat<const N: usize>(first: i16, out: &mut [u8], stride: usize) {
+pub(crate) fn flat<const N: usize>(first: i16, out: &mut [u8], stride: usize) {
     let value = ((i32::from(first) + 4 + 1024) >> 3).clamp(0, 255) as u8;
     for line in out.chunks_mut(stride).take(N) {
         line[..N].fill(value);
@@ -172,7 +173,7 @@ pub(super) fn flat<const N: usize>(first: i16, out: &mut [u8], stride: usize) {
 
 /// A block as 4 x 4 samples, from its 4 x 4 lowest coefficients.
 #[inline(always)]
-pub(super) fn half(block: &[i16; 64], out: &mut [u8], stride: usize) {
+pub(crate) fn half(block: &[i16; 64], out: &mut [u8], stride: usize) {
     // The even rows of the transform above are the one of half the length.
     fn one(rows: [[i32; 4]; 4], (bias, down): (i32, u32)) -> [[i32; 4]; 4] {
         let mut out = [[0; 4]; 4];
@@ -198,7 +199,7 @@ pub(super) fn half(block: &[i16; 64], out: &mut [u8], stride: usize) {
 
 /// A block as 2 x 2 samples, from its 2 x 2 lowest coefficients.
 #[inline(always)]
-pub(super) fn quarter(block: &[i16; 64], out: &mut [u8], stride: usize) {
+pub(crate) fn quarter(block: &[i16; 64], out: &mut [u8], stride: usize) {
     let [a, b, c, d] = [0, 1, 8, 9].map(|at| i32::from(block[at]));
     let sample = |sum: i32| ((sum + 4 + 1024) >> 3).clamp(0, 255) as u8;
     out[0] = sample(a + b + c + d);
@@ -249,7 +250,9 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn vectors_give_the_same_samples_as_plain_code() {
-        let Some(simd) = pulp::x86::V3::try_new().filter(|_| !cfg!(miri)) else { return };
+        let Some(simd) = gallerist_util::simd::pulp::x86::V3::try_new().filter(|_| !cfg!(miri)) else {
+            return;
+        };
         let extreme = [[i16::MAX; 64], [i16::MIN; 64]];
         let whole = blocks(8, 500).chain(extreme).map(|block| (block, false));
         for (block, low) in whole.chain(blocks(4, 200).map(|block| (block, true))) {

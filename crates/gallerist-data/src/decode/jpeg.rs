@@ -1,21 +1,15 @@
 //! JPEG, strictly.
 //!
-//! A walk over the whole file finds its damage ([`check`]). Files of the common kind (sequential, one
-//! scan, grey or chroma at the size or half the size of the picture) are decoded in that walk, to
-//! the same bits as zune-jpeg gives. Everything else is zune-jpeg's: the headers, progressive files
+//! [`gallerist_jpeg::walk`] finds the damage of a file, and decodes files of the common kind (sequential, one
+//! scan, grey or chroma at the size or half the size of the picture), to
+//! the same bits as zune-jpeg gives. zune-jpeg reads the headers, and decodes progressive files
 //! and those of other samplings and colours.
-
-mod check;
-mod color;
-mod huffman;
-mod idct;
-mod segments;
-mod sequential;
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use gallerist_jpeg::{Interrupt, Picture, Planes, Segments};
 use image::metadata::Orientation;
 use zune_core::bytestream::{ZByteReaderTrait, ZCursor};
 use zune_core::colorspace::ColorSpace;
@@ -23,74 +17,42 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
 use super::limits::{DecodeLimits, Watch};
+use super::orientation::upright;
 use super::pieces::Pieces;
-use super::upright;
 use crate::image::Image;
-
-/// Largest coefficient, before quantisation. The transform of 8 x 8 samples from -128 to 127 stays
-/// within 1,024; encoders that let white overshoot go a quarter beyond, and rounding adds half a step.
-const LARGEST: i32 = 1400;
 
 /// Most profiles and texts of a JPEG within another file. (Those of a JPEG file are left out.)
 const MAX_TEXTS: usize = 1000;
 
-/// Samples of one component: whole blocks, some of them beyond the picture's right and lower edge.
-struct Plane {
-    /// Samples along the side of a block: 8, or fewer where the picture is decoded at a reduced size.
-    side: usize,
-    stride: usize,
-    samples: Vec<u8>,
-}
-
-impl Plane {
-    /// Blocks across and down.
-    fn new(side: usize, across: usize, down: usize) -> Plane {
-        Plane { side, stride: across * side, samples: vec![0; across * down * side * side] }
+impl Interrupt for Watch {
+    fn at_segment(&self) -> bool {
+        self.count_call().is_err()
     }
 
-    /// A picture of these sides at the plane's reduction.
-    fn picture(
-        &self,
-        width: usize,
-        height: usize,
-        channels: usize,
-        pixels: impl FnOnce(usize, usize) -> Vec<u8>,
-    ) -> Image {
-        // In eighths of a pixel.
-        let (width, height) = (width * self.side, height * self.side);
-        let (columns, rows) = (width.div_ceil(8), height.div_ceil(8));
-        let image = Image::new(columns, rows, channels, pixels(columns, rows));
-        image.with_beyond(8 * columns - width, 8 * rows - height)
-    }
-
-    fn rows(&self) -> usize {
-        self.samples.len() / self.stride
-    }
-
-    fn row(&self, y: usize) -> &[u8] {
-        &self.samples[y * self.stride..][..self.stride]
+    fn at_row(&self) -> bool {
+        self.check().is_err()
     }
 }
 
-/// `least`: the sides from which on the picture may come reduced, see [`super::decode_reduced`].
+/// `least`: the sides from which on the picture may come reduced, see `decode_reduced`.
 pub(super) fn decode(bytes: &[u8], least: Option<usize>, watch: &Rc<Watch>) -> Result<Image, String> {
     let limits = &watch.limits;
-    // Grey or RGB comes out, whatever goes in.
-    let planes = check::check(bytes, least, watch, |width, height, components| {
+    // The result is grey or RGB, whatever the file has.
+    let planes = gallerist_jpeg::walk(bytes, least, &**watch, |width, height, components| {
         limits.check_size(width, height, (width * height * components.min(3)) as u64)
     })?;
     // zune-jpeg collects profiles and texts, some of them in time that grows with the square of their number.
-    let needed = segments::needed(bytes, planes.is_some());
+    let needed = gallerist_jpeg::needed(bytes, planes.is_some());
     match limits.deadline {
-        None => with_zune(ZCursor::new(&needed), planes.as_deref(), limits),
-        Some(_) => with_zune(Pieces::new(vec![Cow::from(&needed)], watch.clone()), planes.as_deref(), limits),
+        None => with_zune(ZCursor::new(&needed), planes.as_ref(), limits),
+        Some(_) => with_zune(Pieces::new(vec![Cow::from(&needed)], watch.clone()), planes.as_ref(), limits),
     }
 }
 
 /// Checks a JPEG within another file, which another decoder decodes, and returns its pixels: `most` at most.
 pub(super) fn check_part(bytes: &[u8], most: u64, watch: &Watch) -> Result<u64, String> {
     let area = Cell::new(0);
-    check::check(bytes, None, watch, |width, height, _| {
+    gallerist_jpeg::walk(bytes, None, watch, |width, height, _| {
         area.set((width * height) as u64);
         match area.get() <= most {
             true => Ok(()),
@@ -98,7 +60,7 @@ pub(super) fn check_part(bytes: &[u8], most: u64, watch: &Watch) -> Result<u64, 
         }
     })?;
     // Each is kept, and some are sorted at each one.
-    match segments::Segments::new(bytes).filter(|segment| matches!(segment.marker, 0xE0..=0xEF)).count() {
+    match Segments::new(bytes).filter(|segment| matches!(segment.marker, 0xE0..=0xEF)).count() {
         ..=MAX_TEXTS => Ok(area.get()),
         many => Err(format!("a part with {many} profiles and texts")),
     }
@@ -107,7 +69,7 @@ pub(super) fn check_part(bytes: &[u8], most: u64, watch: &Watch) -> Result<u64, 
 /// The picture of `planes`, or else as zune-jpeg decodes it; the colours and the orientation are zune-jpeg's.
 fn with_zune(
     file: impl ZByteReaderTrait,
-    planes: Option<&[Plane]>,
+    planes: Option<&Planes>,
     limits: &DecodeLimits,
 ) -> Result<Image, String> {
     let options = DecoderOptions::default()
@@ -120,14 +82,14 @@ fn with_zune(
     let gray = decoder.input_colorspace() == Some(ColorSpace::Luma);
     let channels = if gray { 1 } else { 3 };
     limits.check_size(width, height, (width * height * channels) as u64)?;
-    let decoded = match (planes, decoder.input_colorspace()) {
-        (Some([light]), Some(ColorSpace::Luma)) => {
-            light.picture(width, height, 1, |width, height| color::gray(light, width, height))
+    let in_colors = matches!(decoder.input_colorspace(), Some(ColorSpace::Luma | ColorSpace::YCbCr));
+    let decoded = match planes.filter(|planes| in_colors && planes.components() == channels) {
+        Some(planes) => {
+            let Picture { width, height, channels, pixels, beyond: [right, bottom] } =
+                planes.picture(width, height);
+            Image::new(width, height, channels, pixels).with_beyond(right, bottom)
         }
-        (Some([light, blue, red]), Some(ColorSpace::YCbCr)) => {
-            light.picture(width, height, 3, |width, height| color::rgb([light, blue, red], width, height))
-        }
-        _ => {
+        None => {
             let out = if gray { ColorSpace::Luma } else { ColorSpace::RGB };
             decoder.set_options(decoder.options().jpeg_set_out_colorspace(out));
             let pixels = decoder.decode().map_err(|e| problem(&e))?;
@@ -212,7 +174,7 @@ mod tests {
                 }
             });
             let planes =
-                check::check(&bytes, None, &Watch::new(DecodeLimits::default()), |_, _, _| Ok(())).unwrap();
+                gallerist_jpeg::walk(&bytes, None, &gallerist_jpeg::Never, |_, _, _| Ok(())).unwrap();
             assert!(planes.is_some(), "case {case} is of a common kind");
             let image = decode(&bytes, None).unwrap();
             assert_eq!((image.width(), image.height()), (width.into(), height.into()));

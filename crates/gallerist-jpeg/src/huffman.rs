@@ -1,26 +1,12 @@
 //! Huffman tables and the bits of a scan.
 
-/// Why a file is refused.
-pub(super) type Problem = &'static str;
-
-pub(super) const CUT: Problem = "truncated JPEG: it ends before its end marker";
-pub(super) const HEADER: Problem = "corrupt JPEG: a broken header";
-pub(super) const TOO_SHORT: Problem = "corrupt JPEG: a scan ends before its last block";
-pub(super) const TOO_LONG: Problem = "corrupt JPEG: data are left over after the last block of a scan";
-pub(super) const CODE: Problem = "corrupt JPEG: a code that its tables do not have";
-pub(super) const RUN: Problem = "corrupt JPEG: a run of coefficients beyond the end of its block";
-pub(super) const VALUE: Problem = "corrupt JPEG: a coefficient that no picture has";
-pub(super) const RESTART: Problem = "corrupt JPEG: a restart marker is missing or out of order";
-pub(super) const TWICE: Problem = "corrupt JPEG: a component is coded twice";
-pub(super) const TABLES: Problem = "corrupt JPEG: more than 1,000 tables";
-/// The deadline has passed; the user sees [`Error::DecodeDeadline`](crate::Error::DecodeDeadline).
-pub(super) const STOPPED: Problem = "stopped";
+use crate::problem::{CODE, HEADER, Problem, RESTART, TOO_LONG, TOO_SHORT};
 
 /// Bits by which a table looks up.
 const AHEAD: u32 = 11;
 
 /// A Huffman table.
-pub(super) struct Table {
+pub(crate) struct Table {
     direct: bool,
     /// By the next bits: length and symbol; length 0 for longer codes.
     short: [(u8, u8); 1 << AHEAD],
@@ -33,8 +19,8 @@ pub(super) struct Table {
     symbols: Vec<u8>,
 }
 
-/// A code of a sequential scan and the value behind it. From the lowest byte on: bits of both, how many
-/// coefficients further on the value stands, bits of the code, bits of the value.
+/// A code of a sequential scan and the value after it. From the lowest byte: bits of both, distance
+/// of the value in coefficients, bits of the code, bits of the value.
 #[derive(Clone, Copy)]
 struct Entry(u32);
 
@@ -44,12 +30,12 @@ impl Entry {
     }
 }
 
-/// Steps that stand for the end of a block: beyond any block.
-pub(super) const END: usize = 255;
+/// A distance that means the end of a block: beyond any block.
+pub(crate) const END: usize = 255;
 
 impl Table {
     /// `direct`: for the first coefficients of blocks.
-    pub(super) fn new(direct: bool, counts: &[u8; 16], symbols: &[u8]) -> Result<Table, Problem> {
+    pub(crate) fn new(direct: bool, counts: &[u8; 16], symbols: &[u8]) -> Result<Table, Problem> {
         let mut table = Table {
             direct,
             short: [(0, 0); 1 << AHEAD],
@@ -105,7 +91,7 @@ impl Table {
     /// 27 bits must be held; where the scan ends before, zeros follow and the bits are
     /// [overdrawn](Bits::overdrawn).
     #[inline(always)]
-    pub(super) fn coefficient(&self, bits: &mut Bits<'_>) -> Result<(usize, i32), Problem> {
+    pub(crate) fn coefficient(&self, bits: &mut Bits<'_>) -> Result<(usize, i32), Problem> {
         let mut entry = self.entries[(bits.buffer >> (64 - AHEAD)) as usize];
         if entry.0 == 0 {
             entry = self.long(*bits)?;
@@ -124,7 +110,7 @@ impl Table {
         Ok(Entry::new(held - bits.held, steps, size))
     }
 
-    pub(super) fn symbol(&self, bits: &mut Bits<'_>) -> Result<u8, Problem> {
+    pub(crate) fn symbol(&self, bits: &mut Bits<'_>) -> Result<u8, Problem> {
         let next = bits.peek16();
         let (length, symbol) = self.short[(next >> (16 - AHEAD)) as usize];
         if length > 0 {
@@ -144,7 +130,7 @@ impl Table {
 }
 
 /// The value of a coefficient whose `size` bits, 16 at most, are the highest of `bits` (F.1.2.1): the
-/// lower half of the range stands for the negative values. Without a branch: signs cannot be foreseen.
+/// lower half of the range are the negative values. Without a branch, because signs cannot be predicted.
 #[inline(always)]
 fn signed(bits: u64, size: u32) -> i32 {
     // In two steps: a shift by 64 is none.
@@ -155,24 +141,24 @@ fn signed(bits: u64, size: u32) -> i32 {
 
 /// The bits of a scan, stuffing removed, up to the next marker.
 #[derive(Clone, Copy)]
-pub(super) struct Bits<'a> {
+pub(crate) struct Bits<'a> {
     data: &'a [u8],
     at: usize,
     /// The next bits, the first one on top.
     buffer: u64,
     held: u32,
-    /// A marker (or the end of the file) stands at `at`.
+    /// A marker (or the end of the file) is at `at`.
     ended: bool,
 }
 
 impl<'a> Bits<'a> {
-    pub(super) fn new(data: &'a [u8]) -> Bits<'a> {
+    pub(crate) fn new(data: &'a [u8]) -> Bits<'a> {
         Bits { data, at: 0, buffer: 0, held: 0, ended: false }
     }
 
     /// Holds 56 bits or more, or all that are left.
     #[inline(always)]
-    pub(super) fn fill(&mut self) {
+    pub(crate) fn fill(&mut self) {
         // Eight bytes at once, unless one of them is 0xFF. Bits below the held
         // ones are already right, and are put there again next time.
         if let Some(bytes) = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -241,13 +227,13 @@ impl<'a> Bits<'a> {
 
     /// Whether more bits were drawn than there are.
     #[inline(always)]
-    pub(super) fn overdrawn(&self) -> bool {
+    pub(crate) fn overdrawn(&self) -> bool {
         (self.held as i32) < 0
     }
 
     /// The next `n` bits, 16 at most.
     #[inline(always)]
-    pub(super) fn take(&mut self, n: u32) -> Result<u32, Problem> {
+    pub(crate) fn take(&mut self, n: u32) -> Result<u32, Problem> {
         let bits = self.peek16() >> (16 - n);
         self.skip(n)?;
         Ok(bits)
@@ -255,7 +241,7 @@ impl<'a> Bits<'a> {
 
     /// The value of a coefficient of `size` bits, 16 at most.
     #[inline(always)]
-    pub(super) fn take_signed(&mut self, size: u32) -> Result<i32, Problem> {
+    pub(crate) fn take_signed(&mut self, size: u32) -> Result<i32, Problem> {
         self.peek16();
         let value = signed(self.buffer, size);
         self.skip(size)?;
@@ -263,7 +249,7 @@ impl<'a> Bits<'a> {
     }
 
     /// To the marker: fewer than 8 bits, the padding, may remain.
-    pub(super) fn finish(&mut self) -> Result<usize, Problem> {
+    pub(crate) fn finish(&mut self) -> Result<usize, Problem> {
         if self.held < 8 {
             self.fill();
         }
@@ -274,7 +260,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Past restart marker `number`.
-    pub(super) fn restart(&mut self, number: u8) -> Result<(), Problem> {
+    pub(crate) fn restart(&mut self, number: u8) -> Result<(), Problem> {
         self.finish()?;
         let fill = self.data[self.at..].iter().take_while(|&&b| b == 0xFF).count();
         if fill == 0 || self.data.get(self.at + fill) != Some(&(0xD0 + number)) {

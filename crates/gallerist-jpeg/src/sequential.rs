@@ -1,12 +1,15 @@
 //! The one scan that most files have: checked and decoded in one walk over its codes.
 
-use super::huffman::{Bits, END, Problem, RUN, STOPPED, TOO_SHORT, Table, VALUE};
-use super::idct::{self, Idct, Portable};
-use super::{LARGEST, Plane};
-use crate::decode::limits::Watch;
+#[cfg(target_arch = "x86_64")]
+use gallerist_util::simd::pulp;
+
+use crate::huffman::{Bits, END, Table};
+use crate::idct::{self, Idct, Portable};
+use crate::plane::{LARGEST, Plane};
+use crate::problem::{Interrupt, Problem, RUN, STOPPED, TOO_SHORT, VALUE};
 
 /// A component of a sequential scan.
-pub(super) struct Part<'a> {
+pub(crate) struct Part<'a> {
     dc: &'a Table,
     ac: &'a Table,
     scale: Scale,
@@ -50,21 +53,21 @@ impl Scale {
 }
 
 /// A sequential scan.
-pub(super) struct Scan<'a> {
-    pub(super) parts: Vec<Part<'a>>,
+pub(crate) struct Scan<'a> {
+    pub(crate) parts: Vec<Part<'a>>,
     /// Units in a row and in a column.
-    pub(super) units: (usize, usize),
+    pub(crate) units: (usize, usize),
     /// Units between restart markers; 0 for none.
-    pub(super) restart_interval: usize,
-    pub(super) data: &'a [u8],
+    pub(crate) restart_interval: usize,
+    pub(crate) data: &'a [u8],
     /// Where the samples go, one for each part; none if they are not wanted.
-    pub(super) planes: &'a mut [Plane],
-    pub(super) watch: &'a Watch,
+    pub(crate) planes: &'a mut [Plane],
+    pub(crate) interrupt: &'a dyn Interrupt,
 }
 
 impl Scan<'_> {
     /// Checks the scan, decodes it where it has planes, and returns the length of its data.
-    pub(super) fn run(self) -> Result<usize, Problem> {
+    pub(crate) fn run(self) -> Result<usize, Problem> {
         #[cfg(target_arch = "x86_64")]
         if let (false, Some(simd)) = (cfg!(miri), pulp::x86::V3::try_new()) {
             return simd.vectorize(Run(self, simd));
@@ -79,7 +82,9 @@ impl Scan<'_> {
         let mut until_restart = self.restart_interval;
         let mut restarts = 0;
         for y in 0..self.units.1 {
-            self.watch.check().map_err(|_| STOPPED)?;
+            if self.interrupt.at_row() {
+                return Err(STOPPED);
+            }
             for x in 0..self.units.0 {
                 if self.restart_interval > 0 {
                     if until_restart == 0 {
@@ -113,7 +118,7 @@ impl Plane {
     fn put(&mut self, (x, y): (usize, usize), block: &[i16; 64], last: usize, idct: impl Idct) {
         let out = &mut self.samples[y * self.side * self.stride + x * self.side..];
         match self.side {
-            // The first ten stand in the corner of 4 x 4.
+            // The first ten are in the corner of 4 x 4.
             8 if last > 0 => idct.whole(block, last < 10, out, self.stride),
             8 => idct::flat::<8>(block[0], out, self.stride),
             4 => idct::half(block, out, self.stride),
@@ -123,7 +128,7 @@ impl Plane {
     }
 }
 
-/// A scan to run with the vectors of a processor.
+/// A scan to run with the vector instructions of the CPU.
 #[cfg(target_arch = "x86_64")]
 struct Run<'a>(Scan<'a>, pulp::x86::V3);
 
@@ -139,7 +144,7 @@ impl pulp::NullaryFnOnce for Run<'_> {
 
 impl<'a> Part<'a> {
     /// `steps`: quantisation steps in the order of the file.
-    pub(super) fn new(tables: [&'a Table; 2], steps: &[u16; 64], across: usize, down: usize) -> Part<'a> {
+    pub(crate) fn new(tables: [&'a Table; 2], steps: &[u16; 64], across: usize, down: usize) -> Part<'a> {
         let [dc, ac] = tables;
         Part { dc, ac, scale: Scale::new(steps), across, down, direct: 0 }
     }
@@ -189,7 +194,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Where the coefficients stand in the block, in the order of the file: along the diagonals, to and fro.
+/// The places of the coefficients in the block, in the order of the file: zigzag along the diagonals.
 const ORDER: [u8; 64] = {
     let mut order = [0; 64];
     let (mut x, mut y, mut at) = (0usize, 0usize, 0);

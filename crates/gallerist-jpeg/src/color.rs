@@ -2,16 +2,16 @@
 
 use std::cmp::Ordering;
 
-use super::Plane;
+use crate::plane::Plane;
 use gallerist_util::vectorized;
 
 /// The picture in a plane of grey.
-pub(super) fn gray(plane: &Plane, width: usize, height: usize) -> Vec<u8> {
+pub(crate) fn gray(plane: &Plane, width: usize, height: usize) -> Vec<u8> {
     (0..height).flat_map(|y| &plane.row(y)[..width]).copied().collect()
 }
 
 /// RGB from light and two planes of chroma, each at the size, half or twice the size of the picture.
-pub(super) fn rgb(planes: [&Plane; 3], width: usize, height: usize) -> Vec<u8> {
+pub(crate) fn rgb(planes: [&Plane; 3], width: usize, height: usize) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(3 * width * height);
     rows(planes, width, height, &mut pixels);
     pixels
@@ -116,7 +116,7 @@ fn combine(a: &[u8], b: &[u8], of: impl Fn(u8, u8) -> u8, out: &mut [u8]) {
 #[inline(always)]
 fn convert(light: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     let clamp = |v: i16| v.clamp(0, 255) as u8;
-    // v * factor / 2^14 to the nearest; no such product lies half way.
+    // v * factor / 2^14 to the nearest; no product is half way between two.
     let times = |v: i16, factor: i16| (((i32::from(8 * v) * i32::from(factor)) >> 16) as i16 + 1) >> 1;
     for (((&y, &b), &r), pixel) in light.iter().zip(blue).zip(red).zip(out.as_chunks_mut::<3>().0) {
         let (y, b, r) = (i16::from(y), i16::from(b) - 128, i16::from(r) - 128);

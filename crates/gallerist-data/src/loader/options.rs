@@ -1,0 +1,42 @@
+//! How a loader works.
+
+/// How an image is treated that cannot be read or decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnBroken {
+    /// Another image of its class takes its place, the same in every run; the
+    /// broken one is reported once per [`ImageStore`](crate::ImageStore). Batches keep their size.
+    /// If the whole class is broken, the loader ends with
+    /// [`Error::BrokenClass`](crate::Error::BrokenClass).
+    Replace,
+    /// It is left out of its batch and reported, every time.
+    Exclude,
+    /// The loader ends with its error.
+    Fail,
+}
+
+/// How a [`Loader`](crate::Loader) works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoaderOptions {
+    /// Worker threads, at least 1.
+    pub threads: usize,
+    /// Batches in preparation or waiting for the consumer, at least 1. This bounds the
+    /// memory.
+    pub prefetch: usize,
+    /// How broken images are treated.
+    pub on_broken: OnBroken,
+    /// Seed of the random changes and replacements.
+    pub seed: u64,
+}
+
+impl LoaderOptions {
+    /// Broken images are replaced; twice as many batches ahead as threads.
+    pub fn training(seed: u64, threads: usize) -> LoaderOptions {
+        let prefetch = 2 * threads.max(1);
+        LoaderOptions { threads, prefetch, on_broken: OnBroken::Replace, seed }
+    }
+
+    /// Broken images are left out and reported.
+    pub fn evaluation(threads: usize) -> LoaderOptions {
+        LoaderOptions { on_broken: OnBroken::Exclude, ..LoaderOptions::training(0, threads) }
+    }
+}
