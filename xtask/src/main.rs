@@ -2,8 +2,10 @@
 
 mod cargo;
 mod deny;
+mod features;
 mod imports;
 mod links;
+mod miri;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,7 +22,7 @@ struct Step {
 }
 
 /// Cheapest first.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 9] = [
     Step {
         name: "links",
         help: "relative links and files named in the documentation exist",
@@ -32,6 +34,12 @@ const STEPS: [Step; 7] = [
         help: "no cycle between the files of a crate, no crate uses a higher one",
         default: false,
         run: imports::check,
+    },
+    Step {
+        name: "features",
+        help: "no crate asks for features that would compile the tensor engine again",
+        default: true,
+        run: features::check,
     },
     Step {
         name: "fmt",
@@ -52,6 +60,12 @@ const STEPS: [Step; 7] = [
         help: "cargo deny: licences, bans, sources, advisories (cargo install cargo-deny)",
         default: true,
         run: deny::check,
+    },
+    Step {
+        name: "miri",
+        help: "the tests of unsafe code under Miri (rustup toolchain install nightly --component miri,rust-src)",
+        default: false,
+        run: miri::check,
     },
 ];
 
