@@ -1,17 +1,17 @@
-//! Large pages for large buffers, and asking for values ahead.
+//! Huge pages for large buffers, and prefetch.
 //!
-//! Where much memory is read with strides or in no order, looking up addresses costs as much as reading: a
-//! page of 4 KiB has one entry in the processor's table of addresses, and the table has a few thousand. Most Linux
-//! systems give pages of 2 MiB to programs that ask for them.
+//! A program that reads much memory with strides or in random order spends as much time on address translation as on
+//! reading: the CPU caches the translation of a few thousand pages (TLB), and a page has 4 KiB. Most Linux systems give
+//! huge pages of 2 MiB to programs that ask for them.
 
-/// What is smaller gets no large page.
-const LEAST_BYTES: usize = 2 << 20;
+/// The size of a huge page. Smaller buffers do not ask for one.
+const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the system for large pages behind all that `values` has room for, where it gives them on
-/// request (Linux: 2 MiB in place of 4 KiB; `/sys/kernel/mm/transparent_hugepage/enabled` says `madvise` or `always`).
-/// To be called before the memory is written for the first time: then it is also cleared with fewer faults.
+/// Asks the system for huge pages for the whole capacity of `values` (Linux: 2 MiB instead of 4 KiB, if
+/// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`).
 ///
-/// Elsewhere, and where the system refuses, nothing happens.
+/// Call it before the memory is written for the first time: clearing it then also takes fewer page faults. On other
+/// systems, and if the system refuses, nothing happens.
 ///
 /// ```
 /// let mut values: Vec<f32> = Vec::with_capacity(10_000_000);
@@ -20,36 +20,35 @@ const LEAST_BYTES: usize = 2 << 20;
 /// ```
 pub fn prefer_large_pages<T>(values: &mut Vec<T>) {
     let bytes = values.capacity() * size_of::<T>();
-    if bytes < LEAST_BYTES {
+    if bytes < HUGE_PAGE {
         return;
     }
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        // SAFETY: sysconf reads a constant of the system.
+        // SAFETY: sysconf takes a number, reads a constant of the system and writes no memory of the program.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let Ok(page @ 1..) = usize::try_from(page) else { return };
-        // All pages that hold a part of the vector: pieces of several vectors may then become one large page.
+        // All pages that hold a part of the vector, so that parts of several vectors can become one huge page.
         let first = values.as_mut_ptr().cast::<u8>();
         let before = first.addr() % page;
         let length = (before + bytes).next_multiple_of(page);
-        // SAFETY: every page of the range holds memory of the vector, so it is mapped; and the advice changes what
-        // stands behind the addresses, never what is read from them, not even of memory beside the vector. Where it is
-        // refused nothing is lost.
+        // SAFETY: every page of the range holds memory of the vector, so it is mapped. The advice changes the size of the
+        // pages, never the values that are read, neither in the vector nor in other memory of the same pages. A refusal
+        // changes nothing.
         unsafe { libc::madvise(first.wrapping_sub(before).cast(), length, libc::MADV_HUGEPAGE) };
     }
 }
 
-/// A cache of the processor, by its distance from the arithmetic.
+/// A cache of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// The nearest and smallest.
+    /// The first-level cache, the smallest and fastest.
     First,
-    /// The one behind it.
+    /// The second-level cache.
     Second,
 }
 
-/// Asks the processor for values before they are needed. Where it cannot be asked (other processors than x86-64) nothing
-/// happens.
+/// Prefetches values into a cache. Does nothing on CPUs other than x86-64.
 ///
 /// ```
 /// gallerist_util::memory::prefetch(&[1.0, 2.0], gallerist_util::memory::Cache::First);
@@ -62,7 +61,8 @@ pub fn prefetch<T>(values: &[T], cache: Cache) {
         const LINE: usize = 64;
         for line in values.chunks((LINE / size_of::<T>().max(1)).max(1)) {
             let address = line.as_ptr().cast();
-            // SAFETY: a prefetch reads nothing and faults nowhere; the address is that of a value.
+            // SAFETY: a prefetch is a hint: it changes no value and causes no fault, and the address is that of a value.
+            // The instruction belongs to SSE, which every x86-64 CPU has.
             unsafe {
                 match cache {
                     Cache::First => _mm_prefetch::<_MM_HINT_T0>(address),
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_vector_stays() {
+    fn the_values_of_the_vector_are_unchanged() {
         for room in [0, 1000, 3_000_000] {
             let mut values: Vec<u32> = Vec::with_capacity(room);
             values.extend(0..room as u32 / 2);
@@ -90,12 +90,12 @@ mod tests {
         }
     }
 
-    /// The system tells of every range of addresses whether large pages were asked for (`hg`). An emulator of another
-    /// processor does not ask.
+    /// `/proc/self/smaps` marks the address ranges for which huge pages were requested (`hg`). An emulator of another CPU
+    /// does not pass the request on.
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
     #[test]
-    fn the_system_is_asked() {
-        let asks = |values: &Vec<u8>| {
+    fn huge_pages_are_requested() {
+        let requested = |values: &Vec<u8>| {
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
             let middle = values.as_ptr().addr() + values.capacity() / 2;
             let mut inside = false;
@@ -116,8 +116,8 @@ mod tests {
             return;
         }
         let mut values: Vec<u8> = Vec::with_capacity(64 << 20);
-        assert!(!asks(&values));
+        assert!(!requested(&values));
         prefer_large_pages(&mut values);
-        assert!(asks(&values));
+        assert!(requested(&values));
     }
 }

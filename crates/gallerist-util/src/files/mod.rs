@@ -1,5 +1,4 @@
-//! Files that are replaced whole or not at all: whenever the power goes, a file is the old one or the
-//! new one.
+//! Atomic file writes: after a crash or a power failure, a file has either its old or its new content.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -9,12 +8,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A write fills a temporary file in the same folder, `.NAME.PID-N.gallerist-tmp`, and renames it. The
-//! writer holds a lock on it, so that a temporary file without a lock was left by a writer that was
-//! killed. The first write of a process into a folder removes those ([`sweep`]).
-
+//! A write fills a temporary file in the same folder, `.NAME.PID-N.gallerist-tmp`, and renames it. The writer holds a
+//! lock on the temporary file. So a temporary file without a lock was left by a killed writer. The first write of a process
+//! into a folder removes such files ([`sweep`]).
 //!
-//! Reading: [`open_regular`] opens regular files only, and never waits.
+//! [`open_regular`] opens a file for reading. It refuses everything but regular files, and never blocks.
 
 mod regular;
 mod target;
@@ -32,14 +30,14 @@ pub use target::{NotAFile, check};
 
 const STRAY_SUFFIX: &str = ".gallerist-tmp";
 
-/// Writes a file so that `path` holds either what it held before or all of the new content.
+/// Writes a file atomically: `path` has either its old content or all of the new content.
 ///
-/// `write` fills a temporary file in the same folder, which is synced, renamed to `path`, and the
-/// folder synced. When anything fails, a full disk included, the temporary file is removed and what
-/// `path` held is untouched.
+/// `write` fills a temporary file in the same folder. The file is synced and renamed to `path`, then the folder is synced.
+/// If anything fails, a full disk included, the temporary file is removed and `path` is unchanged.
 ///
 /// # Errors
-/// What the system refuses, what `write` returns, and [`NotAFile`] for what [`check`] refuses.
+///
+/// Errors of the system and of `write`; [`NotAFile`] as [`check`].
 pub fn write(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let path = path.as_ref();
     check(path)?;
@@ -56,7 +54,7 @@ pub fn write(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> io::R
     drop(buffer);
     temporary.file.sync_all()?;
 
-    // It may have become something else meanwhile.
+    // `path` may have become something else meanwhile.
     check(path)?;
     fs::rename(&temporary.path, path)?;
     temporary.keep();
@@ -66,11 +64,12 @@ pub fn write(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Prepares for a [`write`] to `path` that comes after long work: refuses what is no file and a
-/// folder that is not there, and removes the temporary files that killed writers left in it.
+/// Prepares a [`write`] to `path` that follows long work: fails early if `path` cannot be replaced or its folder does not
+/// exist, and removes the temporary files of killed writers.
 ///
 /// # Errors
-/// As [`check`], and when the folder cannot be looked at.
+///
+/// As [`check`], and errors of the system for the folder.
 pub fn prepare(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
     check(path)?;
@@ -107,10 +106,9 @@ impl Temporary {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            // The lock tells `sweep` that the writer lives. Where the file system has no locks,
-            // nothing is swept either.
+            // The lock tells `sweep` that the writer is alive. On file systems without locks nothing is swept.
             let lock = file.try_lock();
-            // A sweep may have come between the creation and the lock: then the file is gone.
+            // A sweep between the creation and the lock removes the file.
             if matches!(lock, Err(TryLockError::WouldBlock)) || !path.exists() {
                 continue;
             }
@@ -131,8 +129,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Sweeps a folder the first time that this process writes there. A folder that cannot be listed is
-/// written to all the same.
+/// Sweeps a folder the first time that this process writes there. A folder that cannot be listed is not swept.
 fn sweep_once(folder: &Path) {
     static SWEPT: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
     let Ok(folder) = folder.canonicalize() else { return };
@@ -155,17 +152,18 @@ pub fn is_stray(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(STRAY_SUFFIX)
 }
 
-/// Removes the temporary files that killed writers left in `folder`, and says how many. The file of
-/// a living writer is locked and stays.
+/// Removes the temporary files that killed writers left in `folder`, and returns their number. The file of a live writer
+/// is locked and stays.
 ///
 /// # Errors
-/// When the folder cannot be listed or a stray file cannot be removed.
+///
+/// If the folder cannot be listed or a temporary file cannot be removed.
 pub fn sweep(folder: impl AsRef<Path>) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let stray = path.file_name().and_then(OsStr::to_str).is_some_and(is_stray);
-        // Nothing else is opened: a named pipe would wait for its writer.
+        // Only regular files are opened.
         if !stray || !fs::symlink_metadata(&path).is_ok_and(|file| file.is_file()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Opening files that must be files.
+//! Opening regular files only.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::target::name_of;
 
-/// Opens a regular file for reading, and nothing else.
+/// Opens a regular file for reading and refuses everything else.
 ///
-/// Opening a named pipe waits until another program writes to it, for good if none does. So the file is opened
-/// without waiting, and the type of what was opened is checked: there is no moment at which another thing can
-/// take the file's place. Symbolic links are followed.
+/// Opening a named pipe blocks until another program writes to it. So the file is opened in non-blocking mode, and the type
+/// of the opened file is checked. There is no race: the check and later reads use the same open file. Symbolic links
+/// are followed.
 ///
 /// # Errors
 ///
@@ -29,7 +29,7 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // A terminal must not become the one that controls the program.
+        // A terminal must not become the controlling terminal of the process.
         options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     }
     match options.open(path) {

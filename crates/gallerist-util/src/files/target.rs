@@ -1,12 +1,11 @@
-//! What may be replaced by a file.
+//! The check that a path may be replaced by a file.
 
 use std::fmt;
 use std::fs::{self, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why nothing is written to a path: it is there, and it is not a regular file. It comes as the
-/// inner error of an [`io::Error`].
+/// The path exists and is not a regular file. This is the inner error of an [`io::Error`].
 ///
 /// A rename would replace the device, the pipe or the link itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub struct NotAFile {
 }
 
 impl NotAFile {
-    /// What to do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> String {
         match &self.points_to {
             Some(file) => format!("name the file itself: {}", file.display()),
@@ -24,7 +23,7 @@ impl NotAFile {
         }
     }
 
-    /// The reason within an error of this crate, where there is one.
+    /// The inner error of `error`, if it is of this type.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -38,14 +37,14 @@ impl fmt::Display for NotAFile {
 
 impl std::error::Error for NotAFile {}
 
-/// Refuses to replace what is not a regular file: a device, a named pipe, a socket, a folder, a
-/// symbolic link. A path with nothing there is fine.
+/// Checks that `path` is a regular file or does not exist.
 ///
 /// # Errors
-/// [`NotAFile`].
+///
+/// [`NotAFile`] for a device, a named pipe, a socket, a folder or a symbolic link.
 pub fn check(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
-    // What cannot be looked at cannot be written either, and the write says why.
+    // If the path cannot be inspected, the write fails and reports why.
     let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
     let kind = there.file_type();
     if kind.is_file() {
