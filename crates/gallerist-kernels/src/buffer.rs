@@ -1,12 +1,12 @@
-//! Memory of the kernels' results, kept for the next pass.
+//! An allocator for the kernels' results, which reuses freed memory in the next pass.
 //!
-//! A training step, and the embedding of a batch, allocate the same large tensors again and again. The system's
-//! allocator hands blocks of this size back to the kernel, so that every pass pays for the page faults of all its
-//! activations. Freed memory is kept here instead and given out again.
+//! A training step, or the embedding of a batch, allocates the same large tensors again and again. The system's allocator
+//! returns blocks of this size to the operating system, so that every pass would pay for the page faults of all its
+//! activations. This allocator keeps freed memory and reuses it.
 //!
-//! Memory comes from the system in blocks. A buffer is a segment of a block; free neighbours become one segment again.
-//! So memory serves buffers of any size one after the other: the passes of a network without gradients, whose maps have
-//! many sizes and are needed for a short time each, take as much as is in use at one time.
+//! Memory comes from the system in blocks. A buffer is a segment of a block; adjacent free segments are merged. So the
+//! same memory serves buffers of any size: a pass without gradients, whose feature maps have many sizes and short lives,
+//! takes no more memory than is in use at one time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,23 +18,23 @@ use std::sync::{Mutex, MutexGuard};
 use burn_std::{AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes};
 use gallerist_util::memory::prefer_large_pages;
 
-/// A cache line: 64-byte alignment keeps every vector load inside one line.
+/// A cache line. With an alignment of 64 bytes, no vector load crosses two lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([f32; LINE]);
 
 const LINE: usize = 16;
 
-/// Buffers below this size come from the system: it keeps small blocks by itself.
+/// Smaller buffers come from the system's allocator, which reuses small blocks itself.
 const SMALLEST_KEPT: usize = 16 * 1024;
 
-/// Memory from the system.
+/// Memory from the system's allocator.
 struct Block {
     id: u64,
     memory: NonNull<[Line]>,
 }
 
-// SAFETY: a block owns its memory.
+// SAFETY: a block owns its memory, and `Line` is plain data.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -46,12 +46,13 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the memory was a box, and a block is dropped only when no segment of it is given out.
+        // SAFETY: `Block::new` made the pointer from a box, and this is the only place that turns it back. The store drops
+        // a block only when all its lines are one free segment (`Store::release`), so that no segment in use points to it.
         drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
     }
 }
 
-/// A part of a block that is given out.
+/// A part of a block that is in use by one buffer.
 struct Segment {
     block: u64,
     start: usize,
@@ -59,17 +60,17 @@ struct Segment {
     memory: NonNull<Line>,
 }
 
-// SAFETY: a segment is the only one to reach its part of the block.
+// SAFETY: segments do not overlap: `Store::take` removes a free segment, or a part of it, before it hands it out.
 unsafe impl Send for Segment {}
-// SAFETY: as a vector of lines: shared references only read.
+// SAFETY: as for a vector of lines: shared references only read.
 unsafe impl Sync for Segment {}
 
 struct Store {
-    /// In the order in which they came from the system.
+    /// In the order of their allocation.
     blocks: Vec<Block>,
-    /// The lines of each free segment by its block and start. No two touch.
+    /// The length of each free segment by its block and start. No two are adjacent.
     free: BTreeMap<(u64, usize), usize>,
-    /// Blocks that ever came from the system.
+    /// Number of blocks that were ever allocated.
     grown: u64,
     held_lines: usize,
     live_lines: usize,
@@ -95,20 +96,20 @@ impl Store {
         }
     }
 
-    /// The start of the smallest free segment of at least `lines` lines; `None`: memory must come from the system.
+    /// The start of the smallest free segment of at least `lines` lines. `None` if a new block is needed.
     fn take(&mut self, lines: usize) -> Option<Segment> {
         let fits = self.free.iter().filter(|&(_, &free)| free >= lines);
         let (&(block, start), &free) = fits.min_by_key(|&(_, &free)| free)?;
         self.free.remove(&(block, start));
         let rest = free - lines;
-        // A rest that no buffer fits into stays with this one.
+        // A remainder that no buffer fits into stays with this segment.
         let lines = if rest * size_of::<Line>() < SMALLEST_KEPT { free } else { lines };
         if lines < free {
             self.free.insert((block, start + lines), free - lines);
         }
         self.count_live(lines);
         let memory = self.blocks.iter().find(|of| of.id == block)?.memory.cast::<Line>();
-        // SAFETY: the segment is inside the block.
+        // SAFETY: free segments are inside their block, and this one starts at line `start` of it.
         Some(Segment { block, start, lines, memory: unsafe { memory.add(start) } })
     }
 
@@ -127,7 +128,7 @@ impl Store {
         self.peak_lines = self.peak_lines.max(self.live_lines);
     }
 
-    /// Takes a segment back and joins it with its free neighbours.
+    /// Takes a segment back and merges it with adjacent free segments.
     fn put(&mut self, segment: Segment) {
         let Segment { block, mut start, mut lines, .. } = segment;
         self.live_lines -= lines;
@@ -144,62 +145,62 @@ impl Store {
         self.free.insert((block, start), lines);
     }
 
-    /// The number of a new block of `lines` lines, and the blocks to give back before it is made. Free blocks are given
-    /// back, the oldest first, until the memory held is at most a quarter above the largest amount ever in use.
-    /// Otherwise memory in pieces that are each too small would be held for nothing.
-    fn make_room(&mut self, lines: usize) -> (u64, Vec<Block>) {
+    /// The id of a new block of `lines` lines, and the blocks to free before it is allocated. Free blocks are released, the
+    /// oldest first, until the memory held is at most a quarter above the peak of the memory in use. This bounds what
+    /// fragmentation can waste.
+    fn prepare_block(&mut self, lines: usize) -> (u64, Vec<Block>) {
         let peak = self.peak_lines.max(self.live_lines + lines);
-        let given_back = self.give_back(lines, peak + peak / 4);
+        let released = self.release(lines, peak + peak / 4);
         self.grown += 1;
-        (self.grown, given_back)
+        (self.grown, released)
     }
 
-    /// Takes out free blocks until what is held and `lines` more is no more than `most`.
-    fn give_back(&mut self, lines: usize, most: usize) -> Vec<Block> {
-        let mut given_back = Vec::new();
+    /// Takes out free blocks until the lines held and `lines` more are at most `most`.
+    fn release(&mut self, lines: usize, most: usize) -> Vec<Block> {
+        let mut released = Vec::new();
         let mut at = 0;
         while self.held_lines + lines > most && at < self.blocks.len() {
             let (id, of_block) = (self.blocks[at].id, self.blocks[at].memory.len());
             if self.free.get(&(id, 0)) == Some(&of_block) {
                 self.free.remove(&(id, 0));
                 self.held_lines -= of_block;
-                given_back.push(self.blocks.remove(at));
+                released.push(self.blocks.remove(at));
             } else {
                 at += 1;
             }
         }
-        given_back
+        released
     }
 }
 
-/// A segment of memory that is kept, or else of new memory.
+/// A segment of freed memory, or else of a new block.
 fn segment(lines: usize) -> Segment {
-    let (id, given_back) = {
+    let (id, released) = {
         let mut store = store();
         if let Some(segment) = store.take(lines) {
             return segment;
         }
-        store.make_room(lines)
+        store.prepare_block(lines)
     };
-    // The system takes its time, for which nobody waits.
-    drop(given_back);
+    // The system is slow to free memory: no thread waits for the lock meanwhile.
+    drop(released);
     let block = Block::new(id, lines);
     store().add(block)
 }
 
-/// Gives the memory that is kept for later results back to the system.
+/// Returns the memory that is kept for later results to the system.
 ///
-/// Worth calling between training and a phase of other shapes; never needed for correctness.
+/// Useful between training and a phase with other shapes; never needed for correctness.
 pub fn release_memory() {
-    let given_back = {
+    let released = {
         let mut store = store();
         store.peak_lines = store.live_lines;
-        store.give_back(0, 0)
+        store.release(0, 0)
     };
-    drop(given_back);
+    drop(released);
 }
 
-/// New memory, in large pages where there are any: maps are read with strides of their number of channels.
+/// New memory, in huge pages if possible: kernels read feature maps with large strides.
 fn zeros(lines: usize) -> Vec<Line> {
     let mut zeros = Vec::with_capacity(lines);
     prefer_large_pages(&mut zeros);
@@ -214,16 +215,16 @@ pub(crate) struct Buffer {
 }
 
 enum Memory {
-    /// Too small to be kept.
+    /// Too small to be reused.
     Own(Vec<Line>),
-    /// Given back to the store when the buffer is dropped.
+    /// Returned to the store when the buffer is dropped.
     Kept(Segment),
-    /// Given back.
+    /// Returned.
     Gone,
 }
 
 impl Buffer {
-    /// A buffer whose values the caller will overwrite: they are left over from earlier use.
+    /// A buffer of unspecified values, left over from earlier use, for the caller to overwrite.
     pub(crate) fn new(len: usize) -> Self {
         let count = len.div_ceil(LINE);
         let small = count * size_of::<Line>() < SMALLEST_KEPT;
@@ -232,11 +233,6 @@ impl Buffer {
             false => Memory::Kept(segment(count)),
         };
         Self { memory, len }
-    }
-
-    /// [`Buffer::new`], unless there is another place.
-    pub(crate) fn unless(other: bool, len: usize) -> Option<Self> {
-        (!other).then(|| Self::new(len))
     }
 
     /// A buffer of zeros.
@@ -249,7 +245,7 @@ impl Buffer {
     /// The storage of a tensor with these values.
     pub(crate) fn into_bytes(self) -> Bytes {
         let bytes = self.len * size_of::<f32>();
-        // SAFETY: the controller hands out exactly `bytes` initialised bytes.
+        // SAFETY: `Storage::memory` returns the buffer's `len` floats, which are exactly `bytes` initialised bytes.
         unsafe { Bytes::from_controller(Box::new(Storage(self)), bytes) }
     }
 }
@@ -268,7 +264,8 @@ impl Deref for Buffer {
     fn deref(&self) -> &[f32] {
         let lines: &[Line] = match &self.memory {
             Memory::Own(lines) => lines,
-            // SAFETY: the segment's lines are initialised, and reached through this buffer only.
+            // SAFETY: a block's lines are initialised when it is allocated; the segment is inside its block, belongs to this
+            // buffer alone, and lives until the buffer is dropped.
             Memory::Kept(of) => unsafe { std::slice::from_raw_parts(of.memory.as_ptr(), of.lines) },
             Memory::Gone => &[],
         };
@@ -280,7 +277,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
         let lines: &mut [Line] = match &mut self.memory {
             Memory::Own(lines) => lines,
-            // SAFETY: as above, and the buffer is borrowed mutably.
+            // SAFETY: as in `deref`, and the buffer is borrowed mutably.
             Memory::Kept(of) => unsafe { std::slice::from_raw_parts_mut(of.memory.as_ptr(), of.lines) },
             Memory::Gone => &mut [],
         };
@@ -303,7 +300,7 @@ struct Storage(Buffer);
 
 impl AllocationController for Storage {
     fn alloc_align(&self) -> usize {
-        // More than the engine supports would only make copies of the tensor fail.
+        // With a larger alignment, which the engine does not support, copies of the tensor would fail.
         align_of::<u128>()
     }
 
@@ -313,13 +310,14 @@ impl AllocationController for Storage {
 
     unsafe fn memory_mut(&mut self, _: AccessPolicy) -> Result<&mut [MaybeUninit<u8>], AccessError> {
         let floats: &mut [f32] = &mut self.0;
-        // SAFETY: floats may be viewed as bytes; the caller promises to write initialised bytes.
+        // SAFETY: the bytes are those of the floats, borrowed mutably; every bit pattern is a valid `f32`, and the caller
+        // promises to write initialised bytes only.
         Ok(unsafe { std::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), size_of_val(floats)) })
     }
 
     fn memory(&self, _: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
         let floats: &[f32] = &self.0;
-        // SAFETY: floats may be viewed as bytes.
+        // SAFETY: the bytes are those of the floats, which are initialised.
         Ok(unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), size_of_val(floats)) })
     }
 }
@@ -330,8 +328,8 @@ thread_local! {
 
 /// Runs `work` with `len` floats of this thread's scratch memory (unspecified values).
 ///
-/// `slot` 0 to 3 are separate memories, so that four may be in use at once: 0 and 1 hold the factors of a product
-/// that are not in memory, 2 and 3 the same rounded.
+/// `slot` 0 to 3 are separate memories, so that four may be in use at once: 0 and 1 hold the operands of a product that
+/// are computed for a tile, 2 and 3 operands rounded to bf16.
 pub(crate) fn with_scratch<R>(slot: usize, len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     SCRATCH.with(|scratch| {
         let mut lines = scratch[slot].borrow_mut();
@@ -382,7 +380,7 @@ mod tests {
         /// As [`segment`], in this store.
         fn segment(&mut self, lines: usize) -> Segment {
             self.take(lines).unwrap_or_else(|| {
-                let (id, _) = self.make_room(lines);
+                let (id, _) = self.prepare_block(lines);
                 self.add(Block::new(id, lines))
             })
         }
@@ -447,8 +445,8 @@ mod tests {
             store.put(segment);
             assert!(store.held_lines <= lines + lines / 4, "{} lines for {lines}", store.held_lines);
         }
-        let given_back = store.give_back(0, 0);
-        assert_eq!((given_back.len(), store.held_lines, store.free.len()), (1, 0, 0));
+        let released = store.release(0, 0);
+        assert_eq!((released.len(), store.held_lines, store.free.len()), (1, 0, 0));
     }
 
     #[test]

@@ -1,23 +1,25 @@
-//! Convolutions in a row, each followed by batch norm and an activation, as one operation.
+//! A chain of convolutions, each followed by batch norm and an activation, as one operation.
 //!
-//! Most of the time of such a chain goes into moving feature maps. Of every layer only the result of the
-//! convolution is kept: the next layer computes normalisation and activation of a tile when it reads it.
-//! The sums that statistics and gradients need are taken of a tile just written. So each of these maps is
-//! written once and read once forward, and once or twice backward.
+//! A chain is limited by memory bandwidth. It keeps only the result of each convolution: the next layer computes the
+//! normalisation and activation of a tile when it reads the tile. The sums for statistics and gradients are computed from
+//! a tile that was just written and is still in the cache. So each of the feature maps is written once and read once in
+//! the forward pass, and once or twice in the backward pass.
 
 use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::conv::{self, Geometry, Source};
-use crate::nhwc::{Contiguous, Maps};
+use crate::conv::{self, Source};
+use crate::geometry::Geometry;
+use crate::maps::Maps;
+use crate::nhwc::Contiguous;
 use crate::norm::{self, Activation, Affine, Deviations, GradientSums, Linear, Moments};
 use crate::profile;
 
 /// Elements of a part of the last maps that is worked on at a time.
 const PART_ELEMENTS: usize = 32 * 1024;
 
-/// What is added to the last normalised maps, before their activation.
+/// The shortcut that is added to the last normalised maps, before their activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortcut {
     None,
@@ -27,7 +29,7 @@ pub(crate) enum Shortcut {
     Other,
 }
 
-/// What a layer is besides its tensors.
+/// The options of a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerOptions {
     pub(crate) convolution: ConvOptions<2>,
@@ -37,7 +39,7 @@ pub(crate) struct LayerOptions {
     pub(crate) batch_statistics: bool,
 }
 
-/// The tensors of a layer. `statistics` are mean and variance, where they are given.
+/// The tensors of a layer. `statistics` are the fixed mean and variance, if it does not use those of the batch.
 pub(crate) struct LayerValues {
     pub(crate) weight: Contiguous,
     pub(crate) weight_shape: [usize; 4],
@@ -63,7 +65,7 @@ pub(crate) struct Chain {
     shortcut: Shortcut,
 }
 
-/// Which gradients of a layer are wanted.
+/// The gradients of a layer that are needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) weight: bool,
@@ -82,14 +84,14 @@ pub(crate) struct LayerGradients {
 
 /// The gradients of a chain.
 pub(crate) struct ChainGradients {
-    /// None if it was added to an earlier one.
+    /// `None` if it was accumulated into an earlier one.
     pub(crate) x: Option<Buffer>,
     pub(crate) layers: Vec<LayerGradients>,
 }
 
 impl Chain {
-    /// The result of a chain, mean and variance of every layer that took them of the batch, and what the
-    /// backward pass needs; not the layers' maps unless `keep`: their memory serves the next layers.
+    /// The result of a chain, mean and variance of every layer that computes them from the batch, and the chain for the
+    /// backward pass. Without `keep` the layers' maps are freed at once, and the next layers reuse their memory.
     pub(crate) fn forward(
         x: &[f32],
         maps: Maps,
@@ -103,7 +105,7 @@ impl Chain {
         let mut input = maps;
         for (options, values) in layers {
             let sizes = Geometry::new(input, values.weight_shape, &options.convolution)
-                .expect("the door of the crate forwards sizes that do not fit");
+                .expect("the caller of the operation has checked the sizes");
             let source = done.last().map_or(Source::Values(x), Layer::activated);
             let channels = sizes.output.channels;
             let deviations = |_: usize, values: &mut [f32]| norm::deviations(values, channels);
@@ -144,8 +146,8 @@ impl Chain {
         self.last().sizes.output
     }
 
-    /// Whether [`Chain::backward`] can add to an earlier gradient.
-    pub(crate) fn adds(&self) -> bool {
+    /// Whether [`Chain::backward`] can accumulate into an earlier gradient.
+    pub(crate) fn accumulates(&self) -> bool {
         !self.layers[0].sizes.is_depthwise()
     }
 
@@ -155,8 +157,8 @@ impl Chain {
         self.shortcut != Shortcut::None && self.last().activation != Activation::None
     }
 
-    /// Makes `dy`, the gradient of the result `y`, that of the last maps before their activation, which is that of what
-    /// was added to them, too.
+    /// Turns `dy`, the gradient of the result `y`, in place into the gradient of the last maps before their activation.
+    /// This is also the gradient of the shortcut.
     pub(crate) fn mask(&self, y: &[f32], dy: &mut [f32], wanted: Wanted) -> LastSums {
         let _measured = profile::scope("batch norm, sums of the gradient");
         let (last, part) = (self.last(), self.part());
@@ -168,8 +170,8 @@ impl Chain {
         last.join(parts.collect())
     }
 
-    /// The sums of the gradient of the last maps before their activation from `dy`, that of the result, if this is not
-    /// changed by [`Chain::mask`].
+    /// The sums of the gradient of the last maps before their activation from `dy`, the gradient of the result that
+    /// [`Chain::mask`] has not changed.
     pub(crate) fn sum(&self, dy: &[f32], wanted: Wanted) -> LastSums {
         let _measured = profile::scope("batch norm, sums of the gradient");
         let (last, part) = (self.last(), self.part());
@@ -187,8 +189,8 @@ impl Chain {
         (PART_ELEMENTS / channels).max(1) * channels
     }
 
-    /// The wanted gradients from `dy`, that of the result, or what [`Chain::mask`] has made of it, and its sums. The one
-    /// of `x` is added to `earlier`, if that is given ([`Chain::adds`]).
+    /// The needed gradients from `dy`, the gradient of the result after [`Chain::mask`], and its sums. The gradient of `x` is
+    /// accumulated into `earlier`, if there is one ([`Chain::accumulates`]).
     pub(crate) fn backward(
         &self,
         x: &[f32],
@@ -200,7 +202,8 @@ impl Chain {
     ) -> ChainGradients {
         let count = self.layers.len();
         let mut gradients: Vec<LayerGradients> = Vec::with_capacity(count);
-        // `dy` is behind this activation. It is read as it would be before it, which costs less than writing that.
+        // The activation between `dy` and the last normalised maps. It is applied when `dy` is read, which costs less than
+        // a pass that writes its gradient.
         let mut activation = if self.masks() { Activation::None } else { self.last().activation };
         let mut of_inner: Option<Buffer> = None;
         let mut of_x = None;
@@ -208,14 +211,8 @@ impl Chain {
             let layer = &self.layers[k];
             let mut own = LayerGradients::default();
             let normalised = of_inner.as_deref().unwrap_or(dy);
-            let linear;
-            let of_batch = sums.as_ref().filter(|_| layer.batch_statistics);
-            let dz = if of_batch.is_some() || activation != Activation::None {
-                linear = Linear::new(&layer.affine, of_batch);
-                Source::Gradient { x: &layer.maps, dy: normalised, linear: &linear, activation }
-            } else {
-                Source::Scaled { dy: normalised, affine: &layer.affine }
-            };
+            let linear = layer.linear(sums.as_ref(), activation);
+            let dz = layer.result_gradient(normalised, linear.as_ref(), activation);
             activation = Activation::None;
             let below = k.checked_sub(1).map(|below| &self.layers[below]);
             let source = below.map_or(Source::Values(x), Layer::activated);
@@ -225,22 +222,8 @@ impl Chain {
                 if k > 0 { wanted[..k].iter().any(|w| w.weight || w.affine) || x_wanted } else { x_wanted };
             if needed {
                 let sums_below = below.is_some_and(|below| below.needs_sums(wanted[k - 1]));
-                let after = |first: usize, dx: &mut [f32]| match below {
-                    Some(below) => {
-                        let x = &below.maps[first..][..dx.len()];
-                        if sums_below {
-                            return Some(norm::mask_and_sum_rows(x, dx, &below.affine, below.activation));
-                        }
-                        norm::mask_rows(x, dx, &below.affine, below.activation);
-                        None
-                    }
-                    None => {
-                        if self.shortcut == Shortcut::Input {
-                            norm::add(&dy[first..][..dx.len()], dx);
-                        }
-                        None
-                    }
-                };
+                let after =
+                    |first: usize, dx: &mut [f32]| self.complete_part(below, sums_below, dy, first, dx);
                 let after: conv::After<'_, Option<[Vec<f64>; 2]>> = &after;
                 let (after, sizes) = (Some(after), &layer.sizes);
                 let earlier = if k == 0 { earlier.take() } else { None };
@@ -275,6 +258,31 @@ impl Chain {
         gradients.reverse();
         ChainGradients { x: of_x, layers: gradients }
     }
+
+    /// Completes a part of the gradient of a layer's input, from element `first` on, while it is in the cache. Before the
+    /// layer `below` the activation is applied in place, and the sums that this layer needs are returned. At the chain's
+    /// start the gradient of the shortcut is accumulated; `dy` is the gradient of the result.
+    fn complete_part(
+        &self,
+        below: Option<&Layer>,
+        sums_below: bool,
+        dy: &[f32],
+        first: usize,
+        dx: &mut [f32],
+    ) -> Option<[Vec<f64>; 2]> {
+        let Some(below) = below else {
+            if self.shortcut == Shortcut::Input {
+                norm::add(&dy[first..][..dx.len()], dx);
+            }
+            return None;
+        };
+        let x = &below.maps[first..][..dx.len()];
+        if sums_below {
+            return Some(norm::mask_and_sum_rows(x, dx, &below.affine, below.activation));
+        }
+        norm::mask_rows(x, dx, &below.affine, below.activation);
+        None
+    }
 }
 
 impl Layer {
@@ -282,17 +290,38 @@ impl Layer {
         Source::Activated { x: &self.maps, affine: &self.affine, activation: self.activation }
     }
 
+    /// The gradient of the normalisation as a function of each value; `None` if it is only scaled.
+    fn linear(&self, sums: Option<&GradientSums>, activation: Activation) -> Option<Linear<'_>> {
+        let sums = sums.filter(|_| self.batch_statistics);
+        (sums.is_some() || activation != Activation::None).then(|| Linear::new(&self.affine, sums))
+    }
+
+    /// The gradient of the convolution's result from `dy`, the gradient after normalisation and `activation`.
+    fn result_gradient<'a>(
+        &'a self,
+        dy: &'a [f32],
+        linear: Option<&'a Linear<'a>>,
+        activation: Activation,
+    ) -> Source<'a> {
+        match linear {
+            Some(linear) => Source::Gradient { x: &self.maps, dy, linear, activation },
+            None => Source::Scaled { dy, affine: &self.affine },
+        }
+    }
+
     fn needs_sums(&self, wanted: Wanted) -> bool {
         self.batch_statistics || wanted.affine
     }
 
-    /// The sums of a part of the gradient behind `activation`, from element `first` on, if they are needed.
+    /// The sums of a part of the gradient, from element `first` on, if they are needed. `dy` is the gradient after
+    /// `activation`.
     fn sum(&self, first: usize, dy: &[f32], activation: Activation, wanted: Wanted) -> Option<[Vec<f64>; 2]> {
         let x = &self.maps[first..][..dy.len()];
         self.needs_sums(wanted).then(|| norm::sum_rows(x, dy, &self.affine, activation))
     }
 
-    /// The parts come as they are: work that collects them into an `Option` ends at the first that has no sums.
+    /// Joins the sums of all parts, if there are any. The parts are collected before this: a parallel collection into an
+    /// `Option` stops at the first `None`, and the parts also mask the gradient.
     fn join(&self, parts: Vec<Option<[Vec<f64>; 2]>>) -> LastSums {
         let parts: Option<Vec<_>> = parts.into_iter().collect();
         LastSums(parts.map(|parts| GradientSums::join(parts, &self.affine, self.sizes.output.pixels())))

@@ -1,4 +1,4 @@
-//! Feature maps one after the other along the channels, and their gradients.
+//! Concatenation of feature maps along the channels, and its gradients.
 
 use rayon::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::profile;
 /// Pixels that a thread copies at a time.
 const PIXELS: usize = 256;
 
-/// The channels of all `parts` (values and channels of each) next to each other.
+/// The concatenation of all `parts` (values and number of channels of each).
 pub(crate) fn forward(parts: &[(&[f32], usize)], pixels: usize) -> Buffer {
     let _measured = profile::scope("joining channels");
     let channels: usize = parts.iter().map(|(_, channels)| channels).sum();

@@ -1,7 +1,8 @@
-//! The inner loops of depthwise convolution: every channel for itself, a vector of channels at a time.
+//! The inner loops of depthwise convolution: every channel on its own, a vector of channels at a time.
 
 use pulp::{Simd, WithSimd};
 
+use crate::disjoint::Disjoint;
 use gallerist_util::simd::run;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
@@ -15,7 +16,7 @@ pub(crate) struct Product<'a> {
     /// A row of `channels` for every tap.
     pub(crate) weights: &'a [f32],
     pub(crate) channels: usize,
-    pub(crate) out: *mut f32,
+    pub(crate) out: Disjoint<'a>,
     pub(crate) out_positions: &'a [usize],
 }
 
@@ -24,29 +25,44 @@ impl Product<'_> {
     ///
     /// # Safety
     ///
-    /// For every position, `channels` elements of `out` are valid for writes and nothing else accesses them
-    /// during the call.
+    /// Nothing else accesses `channels` elements from every output position during the call.
     ///
     /// # Panics
     ///
-    /// If a window leaves `x` or the lengths do not fit together.
+    /// If a window is not inside `x`, a position not inside `out`, or the lengths do not fit together.
     pub(crate) unsafe fn compute(self) {
-        assert_windows_inside(self.x, self.positions, self.taps, self.channels);
-        assert_eq!(self.weights.len(), self.taps.len() * self.channels);
-        assert_eq!(self.positions.len(), self.out_positions.len());
-        run(Compute(self));
+        // SAFETY: the caller's promise.
+        run(unsafe { Compute::new(self) });
     }
 }
 
+/// The sums saturate, so that no overflow passes.
 fn assert_windows_inside(x: &[f32], positions: &[usize], taps: &[usize], channels: usize) {
-    let last = positions.iter().max().zip(taps.iter().max());
-    assert!(
-        last.is_none_or(|(position, tap)| position + tap + channels <= x.len()),
-        "a window leaves the tile"
-    );
+    if let Some((position, tap)) = positions.iter().max().zip(taps.iter().max()) {
+        let end = position.saturating_add(*tap).saturating_add(channels);
+        assert!(end <= x.len(), "a window leaves the tile");
+    }
 }
 
+/// A product whose elements are all inside and whose results nothing else accesses: [`Compute::new`], which is unsafe, is
+/// the only way to make one.
 struct Compute<'a>(Product<'a>);
+
+impl<'a> Compute<'a> {
+    /// # Safety
+    ///
+    /// As [`Product::compute`], until the value is gone.
+    unsafe fn new(product: Product<'a>) -> Self {
+        let Product { x, positions, taps, weights, channels, out, out_positions } = &product;
+        assert_windows_inside(x, positions, taps, *channels);
+        assert_eq!(Some(weights.len()), taps.len().checked_mul(*channels), "weights");
+        assert_eq!(positions.len(), out_positions.len(), "positions");
+        if let Some(last) = out_positions.iter().max() {
+            assert!(last.saturating_add(*channels) <= out.len(), "a position outside the result");
+        }
+        Self(product)
+    }
+}
 
 impl WithSimd for Compute<'_> {
     type Output = ();
@@ -56,8 +72,8 @@ impl WithSimd for Compute<'_> {
         let product = &self.0;
         for first in (0..product.channels).step_by(S::F32_LANES) {
             let count = S::F32_LANES.min(product.channels - first);
-            // SAFETY: `Product::compute`, the only constructor of `Compute`, has checked that all windows
-            // lie in `x` and passes on its caller's promise of `out`; `first + count <= channels`.
+            // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
+            // nothing else accesses these; `first + count <= channels`, and `count` is a vector or less.
             unsafe {
                 if count == S::F32_LANES {
                     channels::<S, true>(simd, product, first, count);
@@ -73,8 +89,8 @@ impl WithSimd for Compute<'_> {
 ///
 /// # Safety
 ///
-/// All windows lie in `x`, `out` is as in [`Product::compute`], `count` channels from `first` on are there
-/// and no more than a vector, just one if `WHOLE`.
+/// The product was checked by [`Compute::new`]. There are `count` channels from `first` on, at most a vector, exactly one
+/// if `WHOLE`.
 #[inline(always)]
 unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, first: usize, count: usize) {
     let x = product.x.as_ptr().wrapping_add(first);
@@ -82,12 +98,12 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
     let mut done = 0;
     while done < product.positions.len() {
         let mut at = [x; POSITIONS];
-        let mut out = [product.out; POSITIONS];
+        let mut out = [product.out.as_mut_ptr(); POSITIONS];
         for p in 0..POSITIONS {
             // The last block repeats its last position. All copies compute and store the same values.
             let position = (done + p).min(product.positions.len() - 1);
             at[p] = x.wrapping_add(product.positions[position]);
-            out[p] = product.out.wrapping_add(product.out_positions[position] + first);
+            out[p] = product.out.as_mut_ptr().wrapping_add(product.out_positions[position] + first);
         }
         let mut sums = [simd.splat_f32s(0.0); POSITIONS];
         for (tap, offset) in product.taps.iter().enumerate() {
@@ -108,11 +124,11 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
     }
 }
 
-/// Adds `sum over i of x[positions[i] + taps[t] + c] * y[i * pitch + c]` to `sums[t][c]`.
+/// Accumulates `sum over i of x[positions[i] + taps[t] + c] * y[i * pitch + c]` into `sums[t][c]`.
 ///
 /// # Panics
 ///
-/// If a window leaves `x` or the lengths do not fit together.
+/// If a window is not inside `x` or the lengths do not fit together.
 pub(crate) fn add_sums(
     x: &[f32],
     positions: &[usize],
@@ -121,13 +137,10 @@ pub(crate) fn add_sums(
     pitch: usize,
     sums: &mut [f32],
 ) {
-    let channels = sums.len() / taps.len();
-    assert_eq!(sums.len(), taps.len() * channels);
-    assert!(positions.is_empty() || (positions.len() - 1) * pitch + channels <= y.len(), "too few values");
-    assert_windows_inside(x, positions, taps, channels);
-    run(AddSums { x, positions, taps, y, pitch, channels, sums });
+    run(AddSums::new(x, positions, taps, y, pitch, sums));
 }
 
+/// Operands that are all inside: [`AddSums::new`] is the only way to make one.
 struct AddSums<'a> {
     x: &'a [f32],
     positions: &'a [usize],
@@ -136,6 +149,25 @@ struct AddSums<'a> {
     pitch: usize,
     channels: usize,
     sums: &'a mut [f32],
+}
+
+impl<'a> AddSums<'a> {
+    fn new(
+        x: &'a [f32],
+        positions: &'a [usize],
+        taps: &'a [usize],
+        y: &'a [f32],
+        pitch: usize,
+        sums: &'a mut [f32],
+    ) -> Self {
+        let channels = sums.len() / taps.len();
+        assert_eq!(Some(sums.len()), taps.len().checked_mul(channels), "sums");
+        if let Some(last) = positions.len().checked_sub(1) {
+            assert!(last.saturating_mul(pitch).saturating_add(channels) <= y.len(), "too few values");
+        }
+        assert_windows_inside(x, positions, taps, channels);
+        Self { x, positions, taps, y, pitch, channels, sums }
+    }
 }
 
 impl WithSimd for AddSums<'_> {
@@ -147,8 +179,8 @@ impl WithSimd for AddSums<'_> {
             let count = S::F32_LANES.min(self.channels - first);
             let mut tap = 0;
             while tap < self.taps.len() {
-                // SAFETY: `add_sums`, the only constructor of `AddSums`, has checked that all windows lie in
-                // `x` and all factors in `y`; `first + count <= channels`.
+                // SAFETY: `AddSums::new` has checked all windows and all values of `y`; `first + count <= channels`, and
+                // the match leaves at least as many taps as it names.
                 unsafe {
                     tap += match (self.taps.len() - tap, count == S::F32_LANES) {
                         (9.., true) => taps::<S, true, 9>(simd, &mut self, tap, first, count),
@@ -162,12 +194,12 @@ impl WithSimd for AddSums<'_> {
     }
 }
 
-/// Adds the sums of `T` taps from `tap` on, of the `count` channels from `first` on; returns `T`.
+/// Accumulates `T` taps from `tap` on, of the `count` channels from `first` on; returns `T`.
 ///
 /// # Safety
 ///
-/// All windows lie in `x` and all factors in `y`; there are `T` taps and `count` channels from there on, no more channels than a
-/// vector has, just as many if `WHOLE`.
+/// The operands were checked by [`AddSums::new`]. There are `T` taps from `tap` on and `count` channels from `first` on, at
+/// most a vector, exactly one if `WHOLE`.
 #[inline(always)]
 unsafe fn taps<S: Simd, const WHOLE: bool, const T: usize>(
     simd: S,
@@ -195,7 +227,7 @@ unsafe fn taps<S: Simd, const WHOLE: bool, const T: usize>(
     }
     for t in 0..T {
         let total = of.sums[(tap + t) * of.channels + first..][..count].as_mut_ptr();
-        // SAFETY: `count` elements, as the slice shows.
+        // SAFETY: the slice has `count` elements.
         unsafe {
             let before = load::<S, WHOLE>(simd, total, count);
             store::<S, WHOLE>(simd, total, count, simd.add_f32s(before, sums[t]));

@@ -1,46 +1,43 @@
 //! CPU kernels for training, as extensions of the tensor engine.
 //!
-//! The engine's CPU backend computes the gradients of a convolution and batch normalisation in many
-//! generic passes. The functions here compute the same values in few. They take and return the
-//! engine's tensors and can be used in any module in place of the engine's functions.
+//! The engine's CPU backend computes convolutions, batch normalisation and their gradients in many generic passes over
+//! memory. The functions here compute the same values in fewer passes. They take and return the engine's tensors; any
+//! module can call them instead of the engine's functions.
 //!
-//! On tensors of another backend, of another type than `f32`, of sizes no kernel covers, or after
-//! [`set_enabled`]`(false)` they call the engine's own operations.
+//! They call the engine's own operations for tensors of another backend or dtype than `f32`, for sizes that no kernel
+//! supports, and after [`set_enabled`]`(false)`.
 //!
-//! Results have the layout `[batch, channels, height, width]` with the channels next to each other
-//! in memory; every operation of the engine accepts that, and the kernels run fastest on it.
+//! Results have the shape `[batch, channels, height, width]` with the channels innermost in memory (stride 1). Every
+//! operation of the engine accepts these strides, and the kernels are fastest with them.
 //!
-//! The values depend on the inputs and on whether the processor has fused multiply-add, not on the
-//! number of threads nor on the width of the vector unit. Products of rounded factors ([`with_bf16_products`])
-//! depend on the unit that computes them, too.
+//! The values depend on the inputs and on whether the CPU has fused multiply-add. They do not depend on the number of
+//! threads or on the width of the vectors. bf16 products ([`with_bf16_products`]) also depend on the instructions that
+//! compute them.
 
-// All pointer arithmetic is in `simd`, `bf16`, `conv`, `depthwise`, `buffer` and `transpose`, whose unit tests run under
-// Miri, except for the instructions of one processor (the modules `x86`):
-//
-//     MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isolation" \
-//         cargo +nightly miri test -p gallerist-kernels --lib
-//
-// (Tree Borrows because of rayon's epochs, leaks because of its threads.)
+// Unsafe code is in `product`, `conv`, `depthwise`, `disjoint`, `buffer` and `transpose`. Their unit tests run under Miri
+// (`cargo xtask check miri`), except for the instructions of x86 CPUs (the modules `x86`).
 
-mod bf16;
 mod buffer;
 mod chain;
 mod concat;
 mod conv;
 mod depthwise;
+mod disjoint;
 mod extension;
+mod geometry;
+mod gradient_sums;
+mod maps;
 mod nhwc;
 mod norm;
 mod ops;
 mod pool;
+mod product;
 pub mod profile;
-mod shared;
-mod simd;
+
 mod transpose;
 mod update;
 mod worker;
 
-pub use bf16::{bf16_unit, with_bf16_products};
 pub use buffer::release_memory;
 pub use norm::Activation;
 pub use ops::{
@@ -48,5 +45,6 @@ pub use ops::{
     batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,
     max_pool2d, set_enabled,
 };
+pub use product::{bf16_unit, with_bf16_products};
 pub use update::{AdamW, Sgd, square_sum};
 pub use worker::on_worker;

@@ -1,45 +1,18 @@
-//! Tensors as the kernels see them: batch x height x width x channels, channels next to each other.
+//! The memory layout of the kernels: batch x height x width x channels, channels innermost.
 //!
-//! The engine's tensors stay `[batch, channels, height, width]`; only the order in memory differs,
-//! and the engine knows it through the strides. With the channels innermost a window of a
-//! convolution is a few contiguous runs, and whatever is done per channel fills whole vectors.
+//! The shape of a tensor stays `[batch, channels, height, width]`; only its strides differ. With the channels innermost
+//! a window of a convolution is a few contiguous runs, and an operation on each channel fills whole vectors.
 
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::maps::Maps;
 use crate::profile;
 use crate::transpose::transpose;
 
-/// Sizes of a batch of feature maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Maps {
-    pub(crate) images: usize,
-    pub(crate) height: usize,
-    pub(crate) width: usize,
-    pub(crate) channels: usize,
-}
-
-impl Maps {
-    /// The sizes of a tensor of rank 4.
-    pub(crate) fn of(tensor: &FlexTensor) -> Self {
-        let [images, channels, height, width] = tensor.layout().shape().dims();
-        Self { images, height, width, channels }
-    }
-
-    /// Positions of all images together.
-    pub(crate) fn pixels(&self) -> usize {
-        self.images * self.height * self.width
-    }
-
-    /// Number of elements.
-    pub(crate) fn len(&self) -> usize {
-        self.pixels() * self.channels
-    }
-}
-
-/// A tensor's values with the channels innermost: borrowed if they lie so, copied otherwise.
+/// A tensor's values with the channels innermost: the tensor's own if they have that layout, otherwise a copy.
 pub(crate) enum Values {
     Tensor(FlexTensor),
     Copy(Buffer),
@@ -81,7 +54,7 @@ pub(crate) fn has_channels_innermost(layout: &Layout) -> bool {
     (0..4).all(|axis| layout.shape()[axis] == 1 || layout.strides()[axis] == wanted[axis] as isize)
 }
 
-/// The tensor `[images, channels, height, width]` of values that have the channels innermost.
+/// Makes the tensor `[images, channels, height, width]` of values with the channels innermost.
 pub(crate) fn tensor(values: Buffer, maps: Maps) -> FlexTensor {
     assert_eq!(
         values.len(),
@@ -99,18 +72,18 @@ pub(crate) fn tensor(values: Buffer, maps: Maps) -> FlexTensor {
     FlexTensor::new(values.into_bytes(), layout, DType::F32)
 }
 
-/// A contiguous tensor.
+/// Makes a contiguous tensor.
 pub(crate) fn contiguous_tensor<const D: usize>(values: Buffer, shape: [usize; D]) -> FlexTensor {
     FlexTensor::new(values.into_bytes(), Layout::contiguous(Shape::new(shape)), DType::F32)
 }
 
-/// The values of a tensor without gaps, in the order in which they lie.
+/// The values of a tensor without gaps, in memory order.
 pub(crate) fn stored(tensor: &FlexTensor) -> &[f32] {
     let start = tensor.layout().start_offset();
     &tensor.storage::<f32>()[start..start + tensor.layout().num_elements()]
 }
 
-/// The values of a tensor in the order of its dimensions: where they lie, if they lie so.
+/// The values of a tensor in the order of its dimensions: the tensor's own if it is contiguous, otherwise a copy.
 pub(crate) struct Contiguous(FlexTensor);
 
 impl Contiguous {

@@ -1,5 +1,4 @@
-//! The doors: functions on the engine's tensors, and the one place that chooses between the kernels
-//! and the engine.
+//! The public functions on the engine's tensors. Only this file chooses between the kernels and the engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,18 +9,18 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{DType, Tensor, module};
 
 use crate::chain::{self, LayerOptions};
-use crate::conv::Geometry;
-use crate::extension::{KernelOps, LONGEST_CHAIN, MOST_PARTS, Tail, Tensors};
-use crate::nhwc::Maps;
+use crate::extension::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
+use crate::geometry::Geometry;
+use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::pool::{Means, Windows};
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
 
-/// Turns the kernels of this crate on (as they are at the start) or off for the whole program.
+/// Turns the kernels of this crate on (the default) or off for the whole process.
 ///
-/// Off, every function calls the engine's own operations: the way to tell whether a kernel is at
-/// fault.
+/// When they are off, every function calls the engine's own operations. Use this to find out whether a kernel is the cause
+/// of a problem.
 pub fn set_enabled(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }
@@ -31,7 +30,7 @@ pub fn is_enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// True if the kernels can take these tensors: `f32`, on the CPU backend, none of them empty.
+/// Whether the kernels support these tensors: `f32`, on the CPU backend, none of them empty.
 fn eligible<const D: usize>(x: &Tensor<4>, others: &[&Tensor<D>]) -> bool {
     fn plain<const D: usize>(tensor: &Tensor<D>) -> bool {
         let device = tensor.device();
@@ -100,7 +99,7 @@ pub fn conv2d(
 }
 
 impl Activation {
-    /// By the engine's operations.
+    /// Applies the activation by the engine's operations.
     pub fn apply<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
         match self {
             Activation::None => x,
@@ -150,8 +149,8 @@ fn normalise(
 /// Batch normalisation by the statistics of the batch (Ioffe and Szegedy 2015, algorithm 1):
 /// `y = gamma * (x - mean) / sqrt(variance + epsilon) + beta` per channel, then an activation in the same pass.
 ///
-/// The gradient passes through mean and variance; those that are returned, for running averages,
-/// carry none. The variance is the biased one.
+/// The gradient passes through mean and variance. The returned mean and variance, for running averages, carry no gradient.
+/// The variance is biased.
 ///
 /// # Shapes
 ///
@@ -247,8 +246,8 @@ pub fn max_pool2d(x: Tensor<4>, options: MaxPoolOptions<2>) -> Tensor<4> {
 
 /// Mean over windows.
 ///
-/// A last window of `ceil_mode` that sticks out of the padded map is divided by what lies inside it,
-/// as PyTorch does.
+/// With `ceil_mode`, a last window that extends beyond the padded map is divided by the number of its elements inside the
+/// map, as in PyTorch.
 ///
 /// # Shapes
 ///
@@ -265,7 +264,7 @@ pub fn avg_pool2d(x: Tensor<4>, options: AvgPoolOptions<2>) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::avg_pool2d_kernel(x.into_dispatch(), options))
 }
 
-/// Feature maps one after the other along the channels.
+/// Concatenation of feature maps along the channels.
 ///
 /// # Shapes
 ///
@@ -276,7 +275,7 @@ pub fn avg_pool2d(x: Tensor<4>, options: AvgPoolOptions<2>) -> Tensor<4> {
 ///
 /// If there is no part; as the engine's `cat`, if the sizes do not fit together.
 pub fn concat_channels(parts: Vec<Tensor<4>>) -> Tensor<4> {
-    let fits = (2..=MOST_PARTS).contains(&parts.len()) && {
+    let fits = (2..=MAX_PARTS).contains(&parts.len()) && {
         let first = maps(&parts[0]);
         parts.iter().all(|part| {
             eligible(&parts[0], &[part]) && Maps { channels: first.channels, ..maps(part) } == first
@@ -313,15 +312,15 @@ pub struct ConvNorm {
     pub gamma: Tensor<1>,
     /// Shift, `[channels_out]`.
     pub beta: Tensor<1>,
-    /// What is normalised by.
+    /// The mean and variance of the normalisation.
     pub statistics: Statistics,
     /// Added to the variance.
     pub epsilon: f64,
-    /// What follows.
+    /// Applied after the normalisation.
     pub activation: Activation,
 }
 
-/// What a batch norm normalises by.
+/// The mean and variance by which a batch norm normalises.
 #[allow(clippy::large_enum_variant, reason = "one per layer, moved a few times")]
 #[derive(Clone, Debug)]
 pub enum Statistics {
@@ -336,7 +335,7 @@ pub enum Statistics {
     },
 }
 
-/// What [`conv_norm_chain`] adds to the maps of its last batch norm, before the activation.
+/// The maps that [`conv_norm_chain`] adds to the result of its last batch norm, before the activation.
 #[allow(clippy::large_enum_variant, reason = "one per layer, moved a few times")]
 #[derive(Clone, Debug)]
 pub enum Shortcut {
@@ -351,16 +350,16 @@ pub enum Shortcut {
 /// Result of [`conv_norm_chain`].
 #[derive(Clone, Debug)]
 pub struct ChainOutput {
-    /// The maps behind the last activation.
+    /// The maps after the last activation.
     pub output: Tensor<4>,
     /// Mean and biased variance, without gradient, for every layer with [`Statistics::Batch`].
     pub moments: Vec<Option<[Tensor<1>; 2]>>,
 }
 
-/// Convolutions, each followed by batch norm and an activation, as one operation: the normalised maps
-/// between them are never written to memory.
+/// A chain of convolutions, each followed by batch norm and an activation, as one operation. The normalised maps between
+/// them are never written to memory.
 ///
-/// A chain of any length; more than four layers are computed as several chains.
+/// The chain may have any length; more than four layers are computed as several chains.
 ///
 /// # Shapes
 ///
@@ -372,12 +371,12 @@ pub struct ChainOutput {
 /// If there is no layer; as the engine's operations, if the sizes do not fit together.
 pub fn conv_norm_chain(x: Tensor<4>, mut layers: Vec<ConvNorm>, shortcut: Shortcut) -> ChainOutput {
     assert!(!layers.is_empty(), "a chain without layers");
-    if layers.len() > LONGEST_CHAIN {
+    if layers.len() > MAX_LAYERS {
         let shortcut = match shortcut {
             Shortcut::Input => Shortcut::Maps(x.clone()),
             other => other,
         };
-        let rest = layers.split_off(LONGEST_CHAIN);
+        let rest = layers.split_off(MAX_LAYERS);
         let first = conv_norm_chain(x, layers, Shortcut::None);
         let mut last = conv_norm_chain(first.output, rest, shortcut);
         last.moments.splice(..0, first.moments);
@@ -413,7 +412,7 @@ pub fn conv_norm_chain(x: Tensor<4>, mut layers: Vec<ConvNorm>, shortcut: Shortc
     }
     let of_batch: Vec<bool> = options.iter().map(|layer| layer.batch_statistics).collect();
     let mut results = Dispatch::chain_kernel(Tensors(tensors), options, kind).into_iter();
-    let output = Tensor::from_dispatch(results.next().expect("the first is the result"));
+    let output = Tensor::from_dispatch(results.next().expect("the result comes first"));
     let mut next = || Tensor::from_dispatch(results.next().expect("mean and variance of every such layer"));
     let moments = of_batch.into_iter().map(|of_batch| of_batch.then(|| [next(), next()])).collect();
     ChainOutput { output, moments }
@@ -442,7 +441,7 @@ fn chain_fits(x: &Tensor<4>, layers: &[ConvNorm], shortcut: &Shortcut) -> bool {
     }
 }
 
-/// [`conv_norm_chain`] one operation at a time.
+/// [`conv_norm_chain`] as separate operations.
 fn chain_by_layers(x: Tensor<4>, layers: Vec<ConvNorm>, shortcut: Shortcut) -> ChainOutput {
     let shortcut = match shortcut {
         Shortcut::None => None,

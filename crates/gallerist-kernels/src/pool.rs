@@ -6,7 +6,7 @@ use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::nhwc::Maps;
+use crate::maps::Maps;
 use crate::profile;
 use gallerist_util::vectorized;
 
@@ -24,7 +24,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// None if the kernels do not cover the sizes (windows of more than 254 elements, padding of more
+    /// `None` if the kernels do not support the sizes (windows of more than 254 elements, padding of more
     /// than half a window) or the result is empty.
     fn new(
         input: Maps,
@@ -42,7 +42,7 @@ impl Windows {
             if !ceil {
                 return Some(room / stride[axis] + 1);
             }
-            // A window that would start behind the map has nothing to see and is left out.
+            // A window that starts after the end of the map is left out.
             let last = room.div_ceil(stride[axis]);
             let outside = last * stride[axis] >= size - after;
             Some(last + 1 - usize::from(outside))
@@ -51,7 +51,7 @@ impl Windows {
         (covered && output.len() > 0).then_some(Self { input, output, kernel, stride, padding })
     }
 
-    /// None if the kernels do not cover the options: what [`Windows::new`] says, and dilation.
+    /// `None` if the kernels do not support the options: as [`Windows::new`], or dilation.
     pub(crate) fn of_max(input: Maps, options: &MaxPoolOptions<2>) -> Option<Self> {
         let MaxPoolOptions { kernel_size, stride, padding, dilation, ceil_mode } = *options;
         (dilation == [1, 1]).then(|| Self::new(input, kernel_size, stride, padding, ceil_mode))?
@@ -62,8 +62,8 @@ impl Windows {
         [self.input, self.output].map(|maps| maps.height * maps.width * maps.channels)
     }
 
-    /// The windows of an axis that see row (axis 0) or column (1) `i` of the input.
-    fn seeing(&self, axis: usize, i: usize) -> Range<usize> {
+    /// The windows of an axis that contain row (axis 0) or column (1) `i` of the input.
+    fn containing(&self, axis: usize, i: usize) -> Range<usize> {
         let at = i + self.padding[axis].0;
         let count = [self.output.height, self.output.width][axis];
         let first = (at + 1).saturating_sub(self.kernel[axis]).div_ceil(self.stride[axis]);
@@ -171,9 +171,9 @@ vectorized! {
         dx: &'a mut [f32],
     ) -> () {
         let channels = windows.input.channels;
-        let rows = windows.seeing(0, row);
+        let rows = windows.containing(0, row);
         for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
-            let columns = windows.seeing(1, column);
+            let columns = windows.containing(1, column);
             in_blocks(dx, |at, dx| {
                 for i in rows.clone() {
                     for j in columns.clone() {

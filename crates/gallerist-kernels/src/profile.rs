@@ -1,11 +1,11 @@
-//! Where the time of the kernels goes: seconds, calls and arithmetic of every operation and size.
+//! A profile of the kernels: wall time, calls and multiply-adds of every operation and size.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::conv::Geometry;
+use crate::geometry::Geometry;
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static TIMES: Mutex<Option<HashMap<Key, Sum>>> = Mutex::new(None);
@@ -20,7 +20,7 @@ struct Sum {
     multiply_adds: u64,
 }
 
-/// What one operation of one size took.
+/// The cost of one operation at one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
     /// Name of the operation, such as `convolution, weight gradient`.
@@ -29,16 +29,15 @@ pub struct Timing {
     pub sizes: String,
     /// How often it ran.
     pub calls: u64,
-    /// Seconds on the clock of all calls together.
+    /// Wall time of all calls, in seconds.
     pub seconds: f64,
-    /// Seconds of the fastest call: what the others would take on a machine with nothing else to do.
+    /// Wall time of the fastest call, in seconds: closest to the time on an idle machine.
     pub fastest: f64,
-    /// Products of two numbers that were added up, of all calls together; 0 where memory, not arithmetic,
-    /// sets the pace.
+    /// Multiply-adds of all calls; 0 for operations that are limited by memory bandwidth.
     pub multiply_adds: u64,
 }
 
-/// Begins to measure every kernel of this program, from zero.
+/// Starts to measure every kernel of this process, from zero.
 ///
 /// # Example
 ///
@@ -61,7 +60,7 @@ pub fn start() {
     RUNNING.store(true, Ordering::Relaxed);
 }
 
-/// Ends the measurement: what every operation took, the longest first.
+/// Stops the measurement. Returns the cost of every operation, the longest wall time first.
 pub fn stop() -> Vec<Timing> {
     RUNNING.store(false, Ordering::Relaxed);
     let sums = times().take().unwrap_or_default();
@@ -80,8 +79,8 @@ pub fn stop() -> Vec<Timing> {
     timings
 }
 
-/// Measures nothing until the result is dropped.
-#[must_use = "measuring goes on when this is dropped"]
+/// Pauses the measurement until the result is dropped.
+#[must_use = "measuring resumes when this is dropped"]
 pub fn pause() -> Pause {
     Pause { running: RUNNING.swap(false, Ordering::Relaxed) }
 }
@@ -112,7 +111,7 @@ pub(crate) fn scope(operation: &'static str) -> Scope {
     Scope(RUNNING.load(Ordering::Relaxed).then(|| ((operation, None), 0, Instant::now())))
 }
 
-/// The same for a convolution or `passes` of its gradients.
+/// Measures a convolution, or `passes` of its gradients.
 pub(crate) fn convolution(operation: &'static str, sizes: &Geometry, passes: u64) -> Scope {
     Scope(RUNNING.load(Ordering::Relaxed).then(|| {
         let Geometry { input, output, kernel, stride, groups, .. } = sizes;

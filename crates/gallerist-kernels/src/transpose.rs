@@ -1,17 +1,18 @@
-//! Transposes, in blocks of 16 by 16 that stay in the registers.
+//! Transposes, in blocks of 16 x 16 that stay in registers.
 
 /// Side of a block.
 pub(crate) const SIDE: usize = 16;
 
-/// `to[targets[i] + j] = from[sources[j] + i]` for every target and source, of each [`SIDE`] at most.
+/// `to[targets[i] + j] = from[sources[j] + i]` for up to [`SIDE`] targets and sources.
 pub(crate) fn block(from: &[f32], sources: &[usize], to: &mut [f32], targets: &[usize]) {
     let (rows, columns) = (sources.len(), targets.len());
     assert!(rows <= SIDE && columns <= SIDE);
-    assert!(sources.iter().all(|source| source + columns <= from.len()));
-    assert!(targets.iter().all(|target| target + rows <= to.len()));
+    assert!(sources.iter().all(|source| source.saturating_add(columns) <= from.len()), "a source outside");
+    assert!(targets.iter().all(|target| target.saturating_add(rows) <= to.len()), "a target outside");
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has the instructions; all sources and targets are inside.
+        // SAFETY: the CPU has the instructions; `columns` elements from every source and `rows` from every target are
+        // inside, and there are at most SIDE of each, as was just checked.
         unsafe { x86::block(from, sources, to, targets) };
         return;
     }
@@ -22,7 +23,7 @@ pub(crate) fn block(from: &[f32], sources: &[usize], to: &mut [f32], targets: &[
     }
 }
 
-/// Places that are `pitch` apart.
+/// The first [`SIDE`] multiples of `pitch`, plus `first`.
 pub(crate) fn starts(first: usize, pitch: usize) -> [usize; SIDE] {
     std::array::from_fn(|i| first + i * pitch)
 }
@@ -55,12 +56,12 @@ pub(crate) mod x86 {
         let (of_source, of_target) = (mask(targets.len()), mask(sources.len()));
         let mut rows = [_mm512_setzero_si512(); SIDE];
         for (row, source) in rows.iter_mut().zip(sources) {
-            // SAFETY: the mask lets through what is inside `from`.
+            // SAFETY: the mask selects `targets.len()` elements, which the caller promises to be inside `from`.
             *row = unsafe { _mm512_maskz_loadu_epi32(of_source, from.as_ptr().add(*source).cast()) };
         }
         let columns = transposed(rows);
         for (column, target) in columns.into_iter().zip(targets) {
-            // SAFETY: the mask lets through what is inside `to`.
+            // SAFETY: the mask selects `sources.len()` elements, which the caller promises to be inside `to`.
             unsafe { _mm512_mask_storeu_epi32(to.as_mut_ptr().add(*target).cast(), of_target, column) };
         }
     }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "source + columns <= from.len()")]
+    #[should_panic(expected = "a source outside")]
     fn a_source_outside_is_refused() {
         block(&[0.0; 20], &[0, 5], &mut [0.0; 100], &[0; 16]);
     }

@@ -1,6 +1,6 @@
-//! Steps of optimisers: every number is read and written once, by all threads.
+//! Optimiser steps in one parallel pass over memory.
 //!
-//! The engine's optimisers take one pass over memory, on one thread, for every operation of the formula. These
+//! The engine's optimisers make one pass over memory, on one thread, for every operation of the formula. These functions
 //! compute the same operations in the same order.
 
 use burn::backend::flex::FlexTensor;
@@ -22,16 +22,16 @@ const TASK: usize = 16 * 1024;
 pub struct Sgd {
     /// Learning rate.
     pub rate: f64,
-    /// Decay of the velocity, without dampening; 0: there is no velocity.
+    /// Decay of the velocity, without dampening; with 0 there is no velocity.
     pub momentum: f64,
     /// Nesterov's form of momentum.
     pub nesterov: bool,
-    /// Share of the weights that is added to the gradient.
+    /// Multiple of the weights that is added to the gradient.
     pub weight_decay: f64,
 }
 
 impl Sgd {
-    /// The weights and the velocity after a step; `velocity` is none at the first.
+    /// Returns the weights and the velocity after a step; `velocity` is `None` in the first step.
     ///
     /// With `g` the gradient plus the decay: `v = momentum * v + g` (`v = g` at first), `w -= rate * v`, in Nesterov's form
     /// `w -= rate * (g + momentum * v)`.
@@ -105,12 +105,12 @@ pub struct AdamW {
     pub betas: [f64; 2],
     /// Added to the root of the second moment.
     pub epsilon: f64,
-    /// Share of the weights, times the learning rate, that is taken from them.
+    /// Multiple of the weights, times the learning rate, that is subtracted from them.
     pub weight_decay: f64,
 }
 
 impl AdamW {
-    /// The weights and the two moments after step `time` (from 1); `moments` is none at the first.
+    /// Returns the weights and the two moments after step `time` (from 1); `moments` is `None` in the first step.
     ///
     /// # Shapes
     ///
@@ -150,17 +150,17 @@ impl AdamW {
     }
 }
 
-/// Numbers of a step of [`AdamW`].
+/// The constants of a step of [`AdamW`].
 #[derive(Clone, Copy)]
 struct Adam {
     betas: [f32; 2],
-    /// One less these.
+    /// 1 - beta.
     factors: [f32; 2],
-    /// One less their powers.
+    /// 1 - beta^time.
     corrections: [f32; 2],
     epsilon: f32,
     rate: f32,
-    /// What decay leaves of the weights.
+    /// The factor of the weights after decay.
     kept: f32,
 }
 
@@ -192,12 +192,12 @@ pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     let device = x.device();
     let x = flex(x);
     let x = stored(&x);
-    // By tasks, whatever the number of threads.
+    // One sum per task, so that the bits do not depend on the number of threads.
     let parts: Vec<f64> = x.par_chunks(TASK).map(square_sum_of).collect();
     Tensor::from_floats([parts.iter().sum::<f64>() as f32], &device)
 }
 
-/// The weights that `update(weights, gradient, state, result)` makes of every task.
+/// Calls `update(weights, gradient, state, result)` for every task and returns the result.
 fn each<T: Send>(
     weights: &FlexTensor,
     gradient: &FlexTensor,
@@ -280,7 +280,7 @@ vectorized! {
     }
 }
 
-/// True if the kernels can take a tensor: `f32` on the CPU backend, without gradients.
+/// Whether the kernels support a tensor: `f32` on the CPU backend, without gradients.
 fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     use burn::backend::DispatchDevice;
     let device = x.device();
@@ -290,19 +290,19 @@ fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
 fn flex<const D: usize>(x: Tensor<D>) -> FlexTensor {
     match x.into_dispatch().kind {
         DispatchTensorKind::Flex(BackendTensor::Float(x)) => x.to_contiguous(),
-        _ => unreachable!("`on_cpu` has looked at it"),
+        _ => unreachable!("checked by `on_cpu`"),
     }
 }
 
-/// What an optimiser keeps of its steps: it is written to where it lies.
+/// The state of an optimiser, updated in place.
 enum State {
-    /// The only tensor of its memory.
+    /// A tensor that shares its memory with no other.
     Tensor(FlexTensor),
     New(Buffer),
 }
 
 impl State {
-    /// The memory of `x`, or a copy where others have it, too; without values if there is none yet.
+    /// The memory of `x`, or a copy if `x` shares it; unspecified values if there is no state yet.
     fn of(x: Option<Tensor<1>>, gradient: &FlexTensor) -> Self {
         let Some(x) = x.map(flex) else { return Self::New(Buffer::new(gradient.layout().num_elements())) };
         assert_eq!(x.layout().num_elements(), gradient.layout().num_elements(), "state of another size");

@@ -1,15 +1,15 @@
-//! Where the operations of a pass are started.
+//! The thread that starts the operations of a pass.
 
-use crate::bf16::Factors;
+use crate::product::Precision;
 
 /// Runs `work`, such as a forward pass, on a thread of rayon's pool, and waits for it.
 ///
-/// Every operation divides its work among these threads. One that is started by another thread has to wake one of them
-/// first, and that thread is woken at its end; a network makes hundreds of operations in a step. With
-/// [`with_bf16_products`](crate::with_bf16_products) around it products are rounded in `work`, too.
+/// Every operation divides its work among these threads. An operation that another thread starts wakes one of them at
+/// its start and is woken at its end; a network runs hundreds of operations in a step. The precision of
+/// [`with_bf16_products`](crate::with_bf16_products) applies to `work`.
 ///
-/// For passes that follow each other, as in training. Of many at once, as a server has them, a thread that waits for a part of
-/// one may take up another, and the first is late.
+/// Use it for passes that run one after the other, as in training. Do not use it for concurrent passes, as in a server: a
+/// thread that waits for a part of one pass may start another one, which delays the first.
 ///
 /// # Example
 ///
@@ -24,20 +24,20 @@ use crate::bf16::Factors;
 /// assert_eq!(y.dims(), [1, 8, 4, 4]);
 /// ```
 pub fn on_worker<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    let factors = Factors::current();
-    rayon::scope(|_| factors.scope(work))
+    let precision = Precision::current();
+    rayon::scope(|_| precision.scope(work))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bf16::Unit;
+    use crate::product::Unit;
 
     #[test]
-    fn products_are_rounded_as_outside() {
-        let inside = || Factors::Bf16(Unit::Plain).scope(|| on_worker(Factors::current));
-        assert!(matches!(inside(), Factors::Bf16(Unit::Plain)));
-        assert!(matches!(on_worker(Factors::current), Factors::F32));
+    fn the_precision_of_products_is_inherited() {
+        let inside = || Precision::Bf16(Unit::PORTABLE).scope(|| on_worker(Precision::current));
+        assert!(matches!(inside(), Precision::Bf16(Unit::PORTABLE)));
+        assert!(matches!(on_worker(Precision::current), Precision::F32));
     }
 
     #[test]

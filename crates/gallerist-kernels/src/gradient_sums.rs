@@ -1,9 +1,9 @@
-//! Gradients of maps that several operations read: each adds its part where the others' sum lies.
+//! Gradients of feature maps that several operations read, accumulated in place.
 //!
-//! The engine keeps the sum of what was registered for a node, and would read and write it once more for every part.
-//! It does not say whether there is one yet; so the nodes for which this crate's operations registered gradients are
-//! remembered here. What was registered stays until the operation that made the maps consumes it, and that comes
-//! after all that read them; the engine refuses to go through a graph twice.
+//! The engine sums the gradients that are registered for a node, and would read and write the sum once more for each of
+//! them. It does not tell whether a gradient is registered yet. So this module remembers the nodes for which this crate's
+//! operations have registered gradients. A registered gradient stays until the operation that made the maps consumes it,
+//! after all operations that read the maps; the engine refuses to walk a graph twice.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,23 +15,25 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::DType;
 use rayon::prelude::*;
 
-use crate::nhwc::{Maps, Values, has_channels_innermost};
+use crate::maps::Maps;
+use crate::nhwc::{Values, has_channels_innermost};
 use crate::norm;
 
 /// Elements of a task.
 const PART: usize = 32 * 1024;
 
-/// Most nodes that are remembered: those between the operations that read the same maps.
+/// Most nodes that are remembered, enough for those between the operations that read the same maps.
 const REMEMBERED: usize = 32;
 
 thread_local! {
-    /// A backward pass is one thread's.
+    /// Per thread, because a backward pass runs on one thread.
     static REGISTERED: RefCell<VecDeque<NodeId>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Adds to the gradient of the maps of `node`; the sum of what other backends' operations find is the engine's to make.
+/// Accumulates `gradient` into the gradient of the maps of `node`. Gradients of other backends are left to the engine.
 ///
-/// `consume` takes out what is there; it is called if `is_leaf` is false and an operation of this crate has been here.
+/// `consume` takes out the registered gradient. It is called if `is_leaf` is false and an operation of this crate has
+/// registered one.
 pub(crate) fn add(
     gradients: &mut Gradients,
     node: NodeId,
@@ -63,19 +65,19 @@ pub(crate) fn register(gradients: &mut Gradients, node: NodeId, gradient: FlexTe
     gradients.register::<Flex>(node, gradient);
 }
 
-/// What operations of this crate have registered for `node`, taken out by `consume`.
+/// The gradient that operations of this crate have registered for `node`, taken out by `consume`.
 pub(crate) fn earlier(
     gradients: &mut Gradients,
     node: NodeId,
     is_leaf: bool,
     consume: impl FnOnce(&mut Gradients) -> FlexTensor,
 ) -> Option<FlexTensor> {
-    // The gradient of a leaf is not taken out by being consumed.
+    // `consume` does not take out the gradient of a leaf.
     let there = !is_leaf && REGISTERED.with_borrow(|registered| registered.contains(&node));
     there.then(|| consume(gradients))
 }
 
-/// The values of a gradient of `maps` that nothing else holds, to be added to.
+/// The values of a gradient of `maps`, to accumulate into. `None` if they are shared or have another layout.
 pub(crate) fn values_mut(gradient: &mut FlexTensor, maps: Maps) -> Option<&mut [f32]> {
     let layout = gradient.layout();
     let fits = gradient.dtype() == DType::F32

@@ -1,0 +1,170 @@
+//! The product of every window of feature maps with the weights.
+
+use rayon::prelude::*;
+
+use super::pack::{Panels, Weights};
+use super::source::Source;
+use super::windows::{Tile, View, Windows};
+use crate::buffer::Buffer;
+use crate::depthwise;
+use crate::disjoint::Disjoint;
+use crate::maps::Maps;
+use crate::product::{self, Product, chunks};
+
+/// Called for a part of a result while it is in the cache, with the index of its first element and its values, whole
+/// positions.
+pub(crate) type After<'a, T> = &'a (dyn Fn(usize, &mut [f32]) -> T + Sync);
+
+/// The positions of a grid in the result: position `(i, j)` of the grid is position `first + (i, j) * step` of the maps.
+pub(super) struct Target {
+    pub(super) maps: Maps,
+    pub(super) first: [usize; 2],
+    pub(super) step: [usize; 2],
+}
+
+impl Target {
+    /// The first elements of the tile's positions.
+    fn positions(&self, windows: &Windows, tile: Tile) -> Vec<usize> {
+        let mut positions = Vec::with_capacity(tile.images * tile.rows * windows.grid[1]);
+        for image in tile.first_image..tile.first_image + tile.images {
+            for i in tile.first_row..tile.first_row + tile.rows {
+                let row = image * self.maps.height + self.first[0] + i * self.step[0];
+                let pixel = |j: usize| row * self.maps.width + self.first[1] + j * self.step[1];
+                positions.extend((0..windows.grid[1]).map(|j| pixel(j) * self.maps.channels));
+            }
+        }
+        positions
+    }
+}
+
+/// Sets every position of `target`'s grid in `out` to the product of its window with the weights, or accumulates the
+/// product there, which the depthwise kernel does not support.
+///
+/// `after` is called for every tile of a result whose grid is all its positions; its results are returned in the order
+/// of the tiles.
+pub(super) fn correlate<T: Send>(
+    windows: &Windows,
+    groups: usize,
+    source: &Source<'_>,
+    weights: &Weights,
+    target: &Target,
+    out: &mut [f32],
+    accumulate: bool,
+    after: Option<After<'_, T>>,
+) -> Vec<T> {
+    assert_eq!(out.len(), target.maps.len());
+    assert_eq!(source.len(), windows.source.len());
+    assert!(
+        after.is_none() || target.step == [1, 1] && windows.grid == [target.maps.height, target.maps.width]
+    );
+    let columns = target.maps.channels / groups;
+    let tiles = windows.tiles();
+    // With too few tiles for all threads, as for a single image, the columns are split as well. The values do not depend
+    // on the split.
+    let (columns_of_split, splits) = match weights {
+        Weights::Panels(panels) if after.is_none() => {
+            let count = columns.div_ceil(panels.width);
+            let splits = (2 * rayon::current_num_threads()).div_ceil(tiles.len());
+            let of_split = count.div_ceil(splits).max(1);
+            (of_split * panels.width, count.div_ceil(of_split).max(1))
+        }
+        _ => (columns, 1),
+    };
+    let task = Task { windows, groups, target, out: Disjoint::new(out), accumulate };
+    let work = |index: usize| {
+        let (tile, first_column) = (tiles[index / splits], index % splits * columns_of_split);
+        windows.with_view(source, tile, |view| {
+            let positions = windows.positions(tile, &view);
+            let out_positions = target.positions(windows, tile);
+            match weights {
+                // SAFETY: the positions of different tiles do not overlap.
+                Weights::Rows(rows) => unsafe {
+                    task.depthwise(&view, rows, &positions, &out_positions);
+                },
+                Weights::Panels(panels) => {
+                    let columns = first_column..columns.min(first_column + columns_of_split);
+                    // SAFETY: the positions of different tiles do not overlap, nor the columns of different splits.
+                    unsafe { task.dense(&view, panels, columns, &positions, &out_positions) };
+                }
+            }
+            after.map(|after| {
+                let first = out_positions[0];
+                // SAFETY: the grid is all positions of the result and in order, as was checked, so that the tile's
+                // positions are contiguous. They belong to this task alone: with `after` there is one split.
+                let values = unsafe { task.out.slice(first, out_positions.len() * target.maps.channels) };
+                after(first, values)
+            })
+        })
+    };
+    (0..tiles.len() * splits).into_par_iter().with_max_len(1).filter_map(work).collect()
+}
+
+/// What the tasks of a correlation have in common.
+struct Task<'a> {
+    windows: &'a Windows,
+    groups: usize,
+    target: &'a Target,
+    out: Disjoint<'a>,
+    accumulate: bool,
+}
+
+impl Task<'_> {
+    /// # Safety
+    ///
+    /// Nothing else accesses the channels of `out_positions` during the call.
+    unsafe fn depthwise(
+        &self,
+        view: &View<'_>,
+        weights: &Buffer,
+        positions: &[usize],
+        out_positions: &[usize],
+    ) {
+        assert!(!self.accumulate, "the depthwise kernel does not accumulate");
+        let product = depthwise::Product {
+            x: view.values,
+            positions,
+            taps: &self.windows.taps(view),
+            weights,
+            channels: self.target.maps.channels,
+            out: self.out,
+            out_positions,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { product.compute() };
+    }
+
+    /// The given columns of every group.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else accesses these columns of `out_positions` during the call.
+    unsafe fn dense(
+        &self,
+        view: &View<'_>,
+        panels: &Panels,
+        columns: std::ops::Range<usize>,
+        positions: &[usize],
+        out_positions: &[usize],
+    ) {
+        let channels = self.windows.source.channels / self.groups;
+        let of_group = self.target.maps.channels / self.groups;
+        for group in 0..self.groups {
+            let runs = self.windows.runs(group * channels, channels, view);
+            let product = Product {
+                a: view.values,
+                rows_a: positions,
+                step: 1,
+                chunks: &chunks(&runs, 1, panels.precision),
+                right: panels.right(group, columns.start),
+                precision: panels.precision,
+                c: self.out.starting_at(group * of_group + columns.start),
+                rows_c: out_positions,
+                columns: columns.len(),
+                accumulate: self.accumulate,
+                prefetch: if group == 0 { view.next } else { &[] },
+            };
+            // SAFETY: the caller's promise.
+            unsafe { product::multiply(product) };
+        }
+    }
+}

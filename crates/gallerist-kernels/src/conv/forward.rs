@@ -1,0 +1,55 @@
+//! The forward pass.
+
+use rayon::prelude::*;
+
+use super::correlate::{After, Target, correlate};
+use super::pack::{Order, Weights};
+use super::source::Source;
+use super::windows::Windows;
+use crate::buffer::Buffer;
+use crate::geometry::Geometry;
+use crate::product::Precision;
+use crate::profile;
+
+/// The convolution `y[n, o, i, j] = sum over taps and channels of x * weight (+ bias[o])`, and the results of `after` for
+/// its parts.
+///
+/// `weight` is a contiguous `[channels out, channels in / groups, height, width]`; `x` and the result have the channels
+/// innermost.
+pub(crate) fn forward<T: Send>(
+    x: &Source<'_>,
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    sizes: &Geometry,
+    after: Option<After<'_, T>>,
+) -> (Buffer, Vec<T>) {
+    let _measured = profile::convolution("convolution", sizes, 1);
+    let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
+    let columns = sizes.channels_out_group();
+    let weights = Weights::pack(
+        weight,
+        &Order {
+            groups: sizes.groups,
+            channels,
+            columns,
+            taps: (0..taps).collect(),
+            channel_step: taps,
+            column_step: channels * taps,
+            group_step: columns * channels * taps,
+        },
+        Precision::current(),
+    );
+    let mut y = Buffer::new(sizes.output.len());
+    let target = Target { maps: sizes.output, first: [0, 0], step: [1, 1] };
+    let parts = correlate(&Windows::forward(sizes), sizes.groups, x, &weights, &target, &mut y, false, after);
+    if let Some(bias) = bias {
+        y.par_chunks_mut(bias.len() * 256).for_each(|pixels| {
+            for pixel in pixels.chunks_exact_mut(bias.len()) {
+                for (value, bias) in pixel.iter_mut().zip(bias) {
+                    *value += bias;
+                }
+            }
+        });
+    }
+    (y, parts)
+}

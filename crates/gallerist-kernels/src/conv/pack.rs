@@ -1,0 +1,176 @@
+//! The weight of a convolution in the order in which the products read it.
+
+use rayon::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::product::{MAX_PANEL, Precision, Right, Tiles, panel_width};
+use crate::transpose;
+
+/// The weight as an operand of [`correlate`](super::correlate::correlate).
+pub(super) enum Weights {
+    Panels(Panels),
+    /// Depthwise: one row of all channels per tap.
+    Rows(Buffer),
+}
+
+impl Weights {
+    pub(super) fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
+        let Order { groups, channels, columns, .. } = *order;
+        if !(channels == 1 && columns == 1 && groups > 1) {
+            return Self::Panels(Panels::pack(weight, order, precision));
+        }
+        let mut rows = Buffer::new(order.taps.len() * groups);
+        for (row, tap) in rows.chunks_exact_mut(groups).zip(&order.taps) {
+            for (group, value) in row.iter_mut().enumerate() {
+                *value = weight[group * order.group_step + tap];
+            }
+        }
+        Self::Rows(rows)
+    }
+}
+
+/// The strides of a weight: the element of a tap, a channel and a column of a group is at
+/// `tap + channel * channel_step + column * column_step + group * group_step`.
+pub(super) struct Order {
+    pub(super) groups: usize,
+    pub(super) channels: usize,
+    pub(super) columns: usize,
+    pub(super) taps: Vec<usize>,
+    pub(super) channel_step: usize,
+    pub(super) column_step: usize,
+    pub(super) group_step: usize,
+}
+
+impl Order {
+    /// Whether a column's elements are contiguous, channel by channel, as in a weight's own order.
+    fn has_columns_together(&self) -> bool {
+        self.channel_step == self.taps.len() && self.taps.iter().copied().eq(0..self.taps.len())
+    }
+
+    /// Writes `count` columns of a group, the first of which starts `weight`, to a panel of `width` columns: one row per tap
+    /// and channel.
+    fn pack_panel(&self, weight: &[f32], [count, width]: [usize; 2], panel: &mut [f32]) {
+        let Order { channels, channel_step, column_step, .. } = *self;
+        if self.has_columns_together() {
+            let rows = Elements { taps: self.taps.len(), channels, pitch: width };
+            for first in (0..count).step_by(transpose::SIDE) {
+                let columns = transpose::SIDE.min(count - first);
+                rows.for_blocks(first, |element, rows| {
+                    let sources = transpose::starts(first * column_step + element, column_step);
+                    transpose::block(weight, &sources[..columns], panel, rows);
+                });
+            }
+        } else {
+            for (tap, at) in self.taps.iter().enumerate() {
+                for channel in 0..channels {
+                    let row = &mut panel[(tap * channels + channel) * width..][..count];
+                    let values = weight[channel * channel_step + at..].iter().step_by(column_step);
+                    for (to, value) in row.iter_mut().zip(values) {
+                        *to = *value;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of a matrix, one for every tap and channel, `pitch` elements apart.
+struct Elements {
+    taps: usize,
+    channels: usize,
+    pitch: usize,
+}
+
+impl Elements {
+    /// Calls `work` with the first of some elements that are contiguous in a weight's own order, channel by channel, and
+    /// with the positions of column `first` of their rows.
+    fn for_blocks(&self, first: usize, mut work: impl FnMut(usize, &[usize])) {
+        let count = self.taps * self.channels;
+        let mut rows = [0; transpose::SIDE];
+        for element in (0..count).step_by(transpose::SIDE) {
+            let some = transpose::SIDE.min(count - element);
+            for (i, row) in rows[..some].iter_mut().enumerate() {
+                let (channel, tap) = ((element + i) / self.taps, (element + i) % self.taps);
+                *row = (tap * self.channels + channel) * self.pitch + first;
+            }
+            work(element, &rows[..some]);
+        }
+    }
+}
+
+/// The weight as the right operand of a product.
+pub(super) struct Panels {
+    values: PanelValues,
+    /// Columns of a panel.
+    pub(super) width: usize,
+    pub(super) precision: Precision,
+}
+
+enum PanelValues {
+    /// For every group panels of [`panel_width`] columns, with zeros after the last column, each with one row per window
+    /// element.
+    Rows { values: Buffer, group: usize, panel: usize },
+    /// Rounded to bf16, for every group.
+    Tiles(Vec<Tiles>),
+}
+
+impl Panels {
+    /// As [`Weights::pack`].
+    fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
+        let Order { groups, channels, columns, column_step, group_step, .. } = *order;
+        let width = match precision {
+            Precision::F32 => panel_width(),
+            Precision::Bf16(_) => MAX_PANEL,
+        };
+        let panels = columns.div_ceil(width);
+        let panel = order.taps.len() * channels * width;
+        let mut values = Buffer::new(groups * panels * panel);
+        if panel > 0 {
+            values.par_chunks_mut(panel).enumerate().for_each(|(index, panel)| {
+                let (group, first) = (index / panels, index % panels * width);
+                let count = width.min(columns - first);
+                let weight = &weight[group * group_step + first * column_step..];
+                order.pack_panel(weight, [count, width], panel);
+                for row in panel.chunks_exact_mut(width) {
+                    row[count..].fill(0.0);
+                }
+            });
+        }
+        let group = panels * panel;
+        let values = match precision {
+            Precision::F32 => PanelValues::Rows { values, group, panel },
+            Precision::Bf16(unit) => {
+                let sizes = [order.taps.len() * channels, columns, width];
+                let of_group =
+                    |index: usize| Tiles::of_panels(&values[index * group..][..group], sizes, panel, unit);
+                PanelValues::Tiles((0..groups).map(of_group).collect())
+            }
+        };
+        Self { values, width, precision }
+    }
+
+    /// The columns of a group from `first` on, which is the first of a panel.
+    pub(super) fn right(&self, group: usize, first: usize) -> Right<'_> {
+        match &self.values {
+            PanelValues::Rows { values, group: of_group, panel } => Right::Rows {
+                values: &values[group * of_group + first / self.width * panel..],
+                stride: self.width,
+                panel_stride: *panel,
+            },
+            PanelValues::Tiles(groups) => Right::Tiles(groups[group].columns_from(first)),
+        }
+    }
+}
+
+/// Writes sums with one row of `columns` per window element (tap, channel) to `weight` in the order of a weight: by
+/// column, channel and tap.
+pub(super) fn by_column(sums: &[f32], [taps, channels]: [usize; 2], columns: usize, weight: &mut [f32]) {
+    let window = taps * channels;
+    let rows = Elements { taps, channels, pitch: columns };
+    weight.par_chunks_mut(window * transpose::SIDE).enumerate().for_each(|(block, weight)| {
+        let columns = weight.len() / window;
+        rows.for_blocks(block * transpose::SIDE, |element, sources| {
+            transpose::block(sums, sources, weight, &transpose::starts(element, window)[..columns]);
+        });
+    });
+}

@@ -1,0 +1,190 @@
+//! The gradient with respect to the weight.
+
+use rayon::prelude::*;
+
+use super::pack::by_column;
+use super::source::{Source, with_positions};
+use super::windows::{Tile, View, Windows, clip, tile_positions, tile_runs};
+use crate::buffer::Buffer;
+use crate::depthwise;
+use crate::disjoint::Disjoint;
+use crate::geometry::Geometry;
+use crate::product::{self, BLOCK_ROWS, Precision, Product, Right, chunks, panel_width};
+use crate::profile;
+use crate::transpose::transpose;
+
+/// Fewest positions of a tile that amortise reading and writing all sums of the tile's part.
+const TILE_POSITIONS: usize = 448;
+
+/// Most partial sums of a weight gradient.
+pub(super) const MAX_PARTS: usize = 16;
+
+/// Most elements of all partial sums of a weight gradient together, unless a single one has more.
+pub(super) const PARTS_ELEMENTS: usize = 1024 * 1024;
+
+/// The gradient with respect to the weight, in the weight's order.
+///
+/// Images are summed in up to [`MAX_PARTS`] parts of neighbours, fewer for larger weights, and the parts in order: the
+/// bits do not depend on the number of threads.
+pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry) -> Buffer {
+    let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
+    assert_eq!(x.len(), sizes.input.len());
+    assert_eq!(dy.len(), sizes.output.len());
+    // Of the calling thread, not of the workers.
+    let precision = Precision::current();
+    let windows = Windows::forward(sizes);
+    let tiles = windows.tiles_of(sizes.input.channels, TILE_POSITIONS);
+    let (channels, columns) = (sizes.channels_in_group(), sizes.channels_out_group());
+    let (window, groups) = (sizes.window(), sizes.groups);
+    let part_len = groups * window * columns;
+    let images = sizes.input.images;
+    let per_part = images.div_ceil((PARTS_ELEMENTS / part_len).clamp(1, MAX_PARTS));
+    let parts = images.div_ceil(per_part);
+    // Depthwise sums are one row of channels per tap, the transpose of the usual order.
+    let depthwise = sizes.is_depthwise();
+    // A part's window elements are split further so that all threads have work.
+    let blocks = window.div_ceil(BLOCK_ROWS);
+    let splits = (2 * rayon::current_num_threads()).div_ceil(parts);
+    let splits = if depthwise { 1 } else { splits.clamp(1, blocks) };
+    let split_rows = blocks.div_ceil(splits) * BLOCK_ROWS;
+    let splits = window.div_ceil(split_rows);
+
+    let mut sums = if depthwise { Buffer::zeros(parts * part_len) } else { Buffer::new(parts * part_len) };
+    let shared = Disjoint::new(&mut sums);
+    (0..parts * splits).into_par_iter().with_max_len(1).for_each(|task| {
+        let (part, split) = (task / splits, task % splits);
+        let first_image = part * per_part;
+        let last_image = images.min(first_image + per_part);
+        let tiles = tiles.iter().filter_map(|tile| clip(*tile, first_image, last_image));
+        let sums = shared.starting_at(part * part_len);
+        if depthwise {
+            // SAFETY: a part of a depthwise gradient is one task, and parts do not overlap.
+            let sums = unsafe { sums.slice(0, part_len) };
+            tiles.for_each(|tile| depthwise_tile(&windows, x, dy, sizes, tile, sums));
+            return;
+        }
+        let rows = split * split_rows..window.min((split + 1) * split_rows);
+        let rows_c: Vec<usize> = rows.clone().map(|row| row * columns).collect();
+        for (index, tile) in tiles.enumerate() {
+            windows.with_view(x, tile, |view| {
+                let task = TileTask {
+                    windows: &windows,
+                    sizes,
+                    precision,
+                    tile,
+                    view: &view,
+                    accumulate: index > 0,
+                };
+                // SAFETY: parts do not overlap, nor do the rows of different splits.
+                unsafe { task.dense(dy, rows.clone(), sums, &rows_c) };
+            });
+        }
+    });
+
+    let total = join_parts(&mut sums, part_len);
+    let mut gradient = Buffer::new(part_len);
+    let taps = sizes.taps();
+    if depthwise {
+        transpose(total, taps, groups, &mut gradient);
+    } else {
+        let of_group = window * columns;
+        for (total, gradient) in total.chunks_exact(of_group).zip(gradient.chunks_exact_mut(of_group)) {
+            by_column(total, [taps, channels], columns, gradient);
+        }
+    }
+    gradient
+}
+
+/// Accumulates a tile of a depthwise gradient.
+fn depthwise_tile(
+    windows: &Windows,
+    x: &Source<'_>,
+    dy: &Source<'_>,
+    sizes: &Geometry,
+    tile: Tile,
+    sums: &mut [f32],
+) {
+    windows.with_view(x, tile, |view| {
+        let positions = windows.positions(tile, &view);
+        let (first, per_position) = tile_positions(tile, sizes.output);
+        with_positions(dy, 1, first, per_position, |dy, pitch| {
+            let taps = windows.taps(&view);
+            depthwise::add_sums(view.values, &positions, &taps, dy, pitch, sums);
+        });
+    });
+}
+
+/// A tile of a weight gradient.
+struct TileTask<'a> {
+    windows: &'a Windows,
+    sizes: &'a Geometry,
+    precision: Precision,
+    tile: Tile,
+    view: &'a View<'a>,
+    accumulate: bool,
+}
+
+impl TileTask<'_> {
+    /// Sets, or accumulates, the rows `rows` of every group's sums, which start at `rows_c`.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else accesses these rows of `sums` during the call.
+    unsafe fn dense(
+        &self,
+        dy: &Source<'_>,
+        rows: std::ops::Range<usize>,
+        sums: Disjoint<'_>,
+        rows_c: &[usize],
+    ) {
+        let Self { windows, sizes, precision, tile, view, accumulate } = *self;
+        let (channels, columns) = (sizes.channels_in_group(), sizes.channels_out_group());
+        let positions = tile_runs(windows, tile, view);
+        let step = sizes.stride[1] * view.pitch;
+        let terms = chunks(&positions, step, precision);
+        let (first, per_position) = tile_positions(tile, sizes.output);
+        with_positions(dy, 1, first, per_position, |dy, pitch| {
+            for group in 0..sizes.groups {
+                let start_of = |row: usize| {
+                    let (tap, channel) = (row / channels, row % channels);
+                    let (a, b) = (tap / sizes.kernel[1], tap % sizes.kernel[1]);
+                    windows.tap(a, b, view) + group * channels + channel
+                };
+                let product = Product {
+                    a: view.values,
+                    rows_a: &rows.clone().map(start_of).collect::<Vec<usize>>(),
+                    step,
+                    chunks: &terms,
+                    right: Right::Rows {
+                        values: &dy[group * columns..],
+                        stride: pitch,
+                        panel_stride: panel_width(),
+                    },
+                    precision,
+                    c: sums.starting_at(group * sizes.window() * columns),
+                    rows_c,
+                    columns,
+                    accumulate,
+                    prefetch: &[],
+                };
+                // SAFETY: the caller's promise.
+                unsafe { product::multiply(product) };
+            }
+        });
+    }
+}
+
+/// Adds all parts of `sums`, `len` elements each, in their order, and returns the total.
+pub(super) fn join_parts(sums: &mut [f32], len: usize) -> &[f32] {
+    const STRETCH: usize = 4096;
+    let (first, others) = sums.split_at_mut(len);
+    first.par_chunks_mut(STRETCH).enumerate().for_each(|(index, total)| {
+        for part in others.chunks_exact(len) {
+            let part = &part[index * STRETCH..][..total.len()];
+            for (total, part) in total.iter_mut().zip(part) {
+                *total += part;
+            }
+        }
+    });
+    first
+}

@@ -1,0 +1,14 @@
+//! The kernels as operations of the tensor engine: their implementation for the CPU backend and their nodes in its
+//! gradient graph. One file for each operation holds its forward pass and its backward node.
+
+mod autodiff;
+mod chain;
+mod concat;
+mod conv;
+mod flex;
+mod gradients;
+mod norm;
+mod operations;
+mod pool;
+
+pub(crate) use operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};

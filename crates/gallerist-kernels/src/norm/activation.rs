@@ -1,0 +1,45 @@
+//! Activations.
+
+/// The function that is applied to every value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, 0), 6)`.
+    Relu6,
+}
+
+impl Activation {
+    pub(crate) fn bounds(self) -> Bounds {
+        let (low, high) = match self {
+            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Relu => (0.0, f32::INFINITY),
+            Activation::Relu6 => (0.0, 6.0),
+        };
+        Bounds { low, high }
+    }
+}
+
+/// An activation as the bounds that values are kept within. NaN stays NaN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    low: f32,
+    high: f32,
+}
+
+impl Bounds {
+    #[inline(always)]
+    pub(super) fn value(self, x: f32) -> f32 {
+        let x = if x <= self.low { self.low } else { x };
+        if x >= self.high { self.high } else { x }
+    }
+
+    /// The gradient of `x` from that of `value(x)`; `x` may be `value(x)` itself.
+    #[inline(always)]
+    pub(super) fn gradient(self, x: f32, dy: f32) -> f32 {
+        if x <= self.low || x >= self.high { 0.0 } else { dy }
+    }
+}

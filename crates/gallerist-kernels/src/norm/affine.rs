@@ -1,0 +1,44 @@
+//! The affine map that a batch normalisation applies to every channel.
+
+// Here and in the other files, the loops over the channels of one position are functions of their own: the compiler assumes
+// that slices in arguments are disjoint and vectorises the loop without checks.
+
+/// `gamma * (x - mean) * inverse + beta`, one value per channel of each.
+#[derive(Clone, Debug)]
+pub(crate) struct Affine {
+    pub(crate) mean: Vec<f32>,
+    /// `1 / sqrt(variance + epsilon)`
+    pub(crate) inverse: Vec<f32>,
+    /// `gamma * inverse`
+    pub(crate) scale: Vec<f32>,
+    pub(crate) beta: Vec<f32>,
+}
+
+impl Affine {
+    pub(crate) fn new(gamma: &[f32], beta: &[f32], mean: &[f32], variance: &[f32], epsilon: f64) -> Self {
+        let inverse: Vec<f64> =
+            variance.iter().map(|variance| 1.0 / (f64::from(*variance) + epsilon).sqrt()).collect();
+        Self {
+            mean: mean.to_vec(),
+            scale: gamma
+                .iter()
+                .zip(&inverse)
+                .map(|(gamma, inverse)| (f64::from(*gamma) * inverse) as f32)
+                .collect(),
+            inverse: inverse.iter().map(|inverse| *inverse as f32).collect(),
+            beta: beta.to_vec(),
+        }
+    }
+}
+
+impl Affine {
+    #[inline(always)]
+    pub(super) fn row(&self, x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
+        let channels = y.len();
+        let (x, mean) = (&x[..channels], &self.mean[..channels]);
+        let (scale, beta) = (&self.scale[..channels], &self.beta[..channels]);
+        for j in 0..channels {
+            y[j] = f((x[j] - mean[j]) * scale[j] + beta[j]);
+        }
+    }
+}

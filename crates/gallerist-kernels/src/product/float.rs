@@ -1,0 +1,238 @@
+//! Products of `f32`: a register block of [`BLOCK_ROWS`] rows by up to 4 vectors.
+
+use std::slice::Chunks;
+
+use gallerist_util::memory::{Cache, prefetch};
+use gallerist_util::simd::run;
+use pulp::{Simd, WithSimd};
+
+use super::operands::Product;
+use super::runs::Run;
+use super::sizes::{BLOCK_ROWS, MAX_PANEL, vectors_per_panel};
+
+/// [`multiply`](super::multiply) for `f32`; the right operand is [`Right::Rows`](super::Right::Rows).
+///
+/// # Safety
+///
+/// As [`multiply`](super::multiply).
+///
+/// # Panics
+///
+/// If an operand or the result does not have all elements that `product` names.
+pub(super) unsafe fn multiply(product: Product<'_>, b: &[f32], stride: usize, panel_stride: usize) {
+    // SAFETY: the caller's promise.
+    run(unsafe { Compute::new(product, b, stride, panel_stride) });
+}
+
+/// A product whose result nothing else accesses: [`Compute::new`], which is unsafe, is the only way to make one.
+pub(super) struct Compute<'a> {
+    product: Product<'a>,
+    b: &'a [f32],
+    stride_b: usize,
+    panel_stride: usize,
+}
+
+impl<'a> Compute<'a> {
+    /// # Safety
+    ///
+    /// Nothing else accesses the rows of the result until the value is gone.
+    pub(super) unsafe fn new(
+        product: Product<'a>,
+        b: &'a [f32],
+        stride_b: usize,
+        panel_stride: usize,
+    ) -> Self {
+        product.assert_inside();
+        Self { product, b, stride_b, panel_stride }
+    }
+
+    /// Checks that `b` holds whole vectors of `lanes` elements for every term and column, in panels of `width` columns.
+    #[inline(always)]
+    fn assert_right_inside(&self, lanes: usize, width: usize) {
+        let (terms, columns) = (self.product.terms(), self.product.columns);
+        if terms == 0 || columns == 0 {
+            return;
+        }
+        let last_panel = (columns - 1) / width;
+        let end = |panel: usize, columns: usize| {
+            (terms - 1)
+                .saturating_mul(self.stride_b)
+                .saturating_add(panel.saturating_mul(self.panel_stride))
+                .saturating_add(columns)
+        };
+        let last = end(last_panel, (columns - last_panel * width).next_multiple_of(lanes));
+        let before = last_panel.checked_sub(1).map_or(0, |panel| end(panel, width));
+        assert!(last.max(before) <= self.b.len(), "a term outside the right operand");
+    }
+}
+
+impl WithSimd for Compute<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let product = &self.product;
+        let width = vectors_per_panel::<S>() * S::F32_LANES;
+        self.assert_right_inside(S::F32_LANES, width);
+        let panels = product.columns.div_ceil(width);
+        let blocks = panels * product.chunks.len() * product.rows_a.len().div_ceil(BLOCK_ROWS);
+        // The same number of whole cache lines with every block of rows.
+        let per_block = product.prefetch.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(16);
+        let mut prefetched = product.prefetch.chunks(per_block);
+        for panel in 0..panels {
+            let columns = width.min(product.columns - panel * width);
+            for chunk in 0..product.chunks.len() {
+                // SAFETY: `Compute::new` has checked `a` and `c` and its caller promised that nothing else accesses
+                // the rows of `c`; `b` was checked above. `panel` and `chunk` exist, `columns` are the panel's.
+                unsafe {
+                    match columns.div_ceil(S::F32_LANES) {
+                        1 => rows::<S, 1>(simd, &self, panel, columns, chunk, &mut prefetched),
+                        2 => rows::<S, 2>(simd, &self, panel, columns, chunk, &mut prefetched),
+                        3 => rows::<S, 3>(simd, &self, panel, columns, chunk, &mut prefetched),
+                        _ => rows::<S, 4>(simd, &self, panel, columns, chunk, &mut prefetched),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One panel and one chunk of terms for all rows, a block of rows at a time.
+///
+/// # Safety
+///
+/// The bounds of `a` and `c` ([`Product::assert_inside`]) and of `b` ([`Compute::assert_right_inside`]) were checked,
+/// nothing else accesses the rows of `c`, `panel` and `chunk` exist, `columns` is the number of columns of `panel`, and
+/// `columns.div_ceil(lanes) == V`.
+#[inline(always)]
+unsafe fn rows<S: Simd, const V: usize>(
+    simd: S,
+    compute: &Compute<'_>,
+    panel: usize,
+    columns: usize,
+    chunk: usize,
+    prefetched: &mut Chunks<'_, f32>,
+) {
+    let Compute { product, b, stride_b, panel_stride } = compute;
+    let width = vectors_per_panel::<S>() * S::F32_LANES;
+    let (first_term, runs) = &product.chunks[chunk];
+    let accumulate = product.accumulate || chunk > 0;
+    // Wrapping: a chunk without terms may start after the end of `b`, which then is not read.
+    let b = b.as_ptr().wrapping_add(first_term * stride_b + panel * panel_stride);
+    // SAFETY: `panel * width < columns`, and every row of `c` has `columns` elements inside.
+    let c = unsafe { product.c.as_mut_ptr().add(panel * width) };
+    let count = product.rows_a.len();
+    let whole = columns == V * S::F32_LANES;
+    let mut first = 0;
+    while first < count {
+        if let Some(values) = prefetched.next() {
+            prefetch(values, Cache::Second);
+        }
+        let mut a_rows = [product.a.as_ptr(); BLOCK_ROWS];
+        let mut c_rows = [c; BLOCK_ROWS];
+        for i in 0..BLOCK_ROWS {
+            // The last block repeats its last row. All copies compute and store the same values.
+            let row = (first + i).min(count - 1);
+            a_rows[i] = product.a.as_ptr().wrapping_add(product.rows_a[row]);
+            // SAFETY: `row < count`, and column `panel * width` of every row of `c` is inside.
+            c_rows[i] = unsafe { c.add(product.rows_c[row]) };
+        }
+        if whole {
+            // SAFETY: the terms of these rows are inside `a`, those of the panel inside `b`, and V whole vectors are
+            // the panel's columns of these rows of `c`.
+            unsafe {
+                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &c_rows, accumulate);
+            }
+        } else {
+            // The last vector is partly outside the result's row: compute in a buffer.
+            let mut buffer = [[0f32; MAX_PANEL]; BLOCK_ROWS];
+            let mut buffer_rows = c_rows;
+            for i in 0..BLOCK_ROWS {
+                if accumulate {
+                    // SAFETY: `columns` elements from c_rows[i] are the panel's columns of this row of `c`, and
+                    // `columns <= MAX_PANEL`.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(c_rows[i], buffer[i].as_mut_ptr(), columns);
+                    }
+                }
+                buffer_rows[i] = buffer[i].as_mut_ptr();
+            }
+            // SAFETY: `a` and `b` as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying back is the
+            // converse of the copy before.
+            unsafe {
+                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &buffer_rows, accumulate);
+                for i in 0..BLOCK_ROWS {
+                    std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
+                }
+            }
+        }
+        first += BLOCK_ROWS;
+    }
+}
+
+/// The register block: [`BLOCK_ROWS`] rows by `V` vectors.
+///
+/// # Safety
+///
+/// * For every row `i`, run `r` of `runs` and `k < r.len`, `a[i] + r.offset + k * step` is valid for reads.
+/// * For every term `t` of `runs`, counted from 0, `V` vectors from `b + t * stride_b` are valid for reads.
+/// * `V` vectors from every `c[i]` are valid for reads and writes, and nothing else accesses them. Rows of `c` may
+///   coincide if the matching rows of `a` do: all rows are read before the first is written.
+#[inline(always)]
+unsafe fn block<S: Simd, const V: usize>(
+    simd: S,
+    a: &[*const f32; BLOCK_ROWS],
+    step: usize,
+    runs: &[Run],
+    b: *const f32,
+    stride_b: usize,
+    c: &[*mut f32; BLOCK_ROWS],
+    accumulate: bool,
+) {
+    let mut sums = [[simd.splat_f32s(0.0); V]; BLOCK_ROWS];
+    if accumulate {
+        for i in 0..BLOCK_ROWS {
+            for v in 0..V {
+                // SAFETY: vector v of row i of the result.
+                sums[i][v] = unsafe { load::<S>(c[i].add(v * S::F32_LANES)) };
+            }
+        }
+    }
+    let mut b = b;
+    for run in runs {
+        let mut at = run.offset;
+        for _ in 0..run.len {
+            let mut right = [simd.splat_f32s(0.0); V];
+            for v in 0..V {
+                // SAFETY: vector v of this term's row of `b`.
+                right[v] = unsafe { load::<S>(b.add(v * S::F32_LANES)) };
+            }
+            for i in 0..BLOCK_ROWS {
+                // SAFETY: this term of row i of `a`.
+                let left = simd.splat_f32s(unsafe { *a[i].add(at) });
+                for v in 0..V {
+                    sums[i][v] = simd.mul_add_e_f32s(left, right[v], sums[i][v]);
+                }
+            }
+            at += step;
+            b = b.wrapping_add(stride_b);
+        }
+    }
+    for i in 0..BLOCK_ROWS {
+        for v in 0..V {
+            // SAFETY: vector v of row i of the result.
+            unsafe {
+                c[i].add(v * S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[i][v]);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// One vector from `address` is valid for reads.
+#[inline(always)]
+unsafe fn load<S: Simd>(address: *const f32) -> S::f32s {
+    // SAFETY: vectors of `f32` are plain data of `F32_LANES` elements; alignment is not assumed.
+    unsafe { address.cast::<S::f32s>().read_unaligned() }
+}

@@ -1,0 +1,50 @@
+//! The matrix product of all kernels.
+//!
+//! [`Product`] reads its left operand in place: each row starts at an address of its own, so that a convolution needs no
+//! copy of its windows. Operands are `f32` ([`float`]), or rounded to bf16 with sums in `f32` ([`rounded`]).
+
+mod float;
+mod operands;
+mod rounded;
+mod runs;
+mod sizes;
+mod tiles;
+mod unit;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use operands::{Product, Right};
+pub(crate) use runs::{Run, chunks};
+pub(crate) use sizes::{BLOCK_ROWS, MAX_PANEL, panel_width};
+pub(crate) use tiles::Tiles;
+pub(crate) use unit::Precision;
+#[cfg(test)]
+pub(crate) use unit::{Unit, units};
+pub use unit::{bf16_unit, with_bf16_products};
+
+/// Computes a product.
+///
+/// # Safety
+///
+/// Nothing else accesses the elements of the result's rows during the call.
+///
+/// # Panics
+///
+/// If an operand or the result does not have all elements that `product` names.
+pub(crate) unsafe fn multiply(product: Product<'_>) {
+    if product.rows_a.is_empty() || product.columns == 0 {
+        return;
+    }
+    match (product.precision, product.right) {
+        // SAFETY: the caller's promise.
+        (Precision::Bf16(unit), _) => unsafe { rounded::multiply(&product, unit) },
+        // SAFETY: the caller's promise.
+        (Precision::F32, Right::Rows { values, stride, panel_stride }) => unsafe {
+            float::multiply(product, values, stride, panel_stride);
+        },
+        (Precision::F32, Right::Tiles(_)) => unreachable!("tiles hold operands rounded to bf16"),
+    }
+}

@@ -1,0 +1,52 @@
+//! Sizes of register blocks, panels and tiles.
+
+use gallerist_util::simd::run;
+use pulp::{Simd, WithSimd};
+
+/// Rows of the register block of an `f32` product.
+pub(crate) const BLOCK_ROWS: usize = 6;
+
+/// Most columns of a panel with any instruction set: 4 vectors of 16 lanes.
+pub(crate) const MAX_PANEL: usize = 64;
+
+/// Terms of an `f32` product that are accumulated before the sums return to memory. A panel of `MAX_TERMS x MAX_PANEL`
+/// weights (24 KB) stays in the first-level cache meanwhile.
+pub(super) const MAX_TERMS: usize = 96;
+
+/// Rows of a bf16 tile.
+pub(super) const TILE_ROWS: usize = 16;
+
+/// Columns of a bf16 tile of the right operand.
+pub(super) const TILE_COLUMNS: usize = 16;
+
+/// Terms of a bf16 tile.
+pub(super) const TILE_TERMS: usize = 32;
+
+/// Size of a tile, in elements of 4 bytes.
+pub(super) const TILE: usize = 256;
+
+/// Most terms of a bf16 product that are accumulated before the sums return to memory. The tiles of two columns of
+/// tiles, 32 KB, stay in the first-level cache meanwhile.
+pub(super) const MAX_TILE_TERMS: usize = 512;
+
+/// Number of columns that one pass of an `f32` product computes: the width of a packed panel.
+pub(crate) fn panel_width() -> usize {
+    run(PanelWidth)
+}
+
+pub(super) struct PanelWidth;
+
+impl WithSimd for PanelWidth {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        vectors_per_panel::<S>() * S::F32_LANES
+    }
+}
+
+/// 6 x 4 accumulators need 29 registers, 6 x 2 need 15.
+#[inline(always)]
+pub(super) const fn vectors_per_panel<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
+}

@@ -1,0 +1,165 @@
+use gallerist_util::simd::pulp::{self, Simd, WithSimd};
+
+use super::float::Compute;
+use super::sizes::{PanelWidth, TILE_COLUMNS};
+use super::unit::{Unit, units};
+use super::{Precision, Product, Right, Run, chunks, multiply, panel_width};
+use crate::disjoint::Disjoint;
+
+/// What computes a product.
+#[derive(Clone, Copy, Debug)]
+enum Set {
+    Vectors(pulp::Arch),
+    Rounded(Unit),
+}
+
+/// Everything that this CPU has.
+fn sets() -> Vec<Set> {
+    let rounded = [Unit::PORTABLE].into_iter().chain(units()).map(Set::Rounded);
+    instruction_sets().into_iter().map(Set::Vectors).chain(rounded).collect()
+}
+
+/// Every instruction set of this CPU.
+fn instruction_sets() -> Vec<pulp::Arch> {
+    #[allow(unused_mut, reason = "some CPUs have no others")]
+    let mut sets = vec![pulp::Arch::Scalar];
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    sets.extend(pulp::aarch64::Neon::try_new().map(pulp::Arch::Neon));
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        sets.extend(pulp::x86::V3::try_new().map(pulp::Arch::V3));
+        sets.extend(pulp::x86::V4::try_new().map(pulp::Arch::V4));
+    }
+    sets
+}
+
+/// Number of `f32` lanes of a vector register.
+struct Lanes;
+
+impl WithSimd for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        S::F32_LANES
+    }
+}
+
+/// The product of a left factor whose rows overlap, as windows do: row `i` starts at `spread * i` and
+/// has two runs of terms, `gap` elements apart.
+fn product(
+    set: Set,
+    [rows, columns]: [usize; 2],
+    terms: [usize; 2],
+    [spread, step]: [usize; 2],
+    c: &mut [f32],
+    add: bool,
+) {
+    let gap = 5;
+    let total = terms[0] + terms[1];
+    let runs = [Run { offset: 0, len: terms[0] }, Run { offset: terms[0] * step + gap, len: terms[1] }];
+    let a: Vec<f32> = (0..spread * rows + total * step + gap).map(small).collect();
+    let (width, lanes, precision) = match set {
+        Set::Vectors(set) => (set.dispatch(PanelWidth), set.dispatch(Lanes), Precision::F32),
+        Set::Rounded(unit) => (panel_width(), TILE_COLUMNS, Precision::Bf16(unit)),
+    };
+    let stride_b = columns.next_multiple_of(lanes);
+    let b: Vec<f32> = (0..total * stride_b).map(|i| small(i + 7)).collect();
+    let rows_a: Vec<usize> = (0..rows).map(|row| spread * row).collect();
+    // Rows of the result in reverse order, with a stretch in between that stays untouched.
+    let rows_c: Vec<usize> = (0..rows).rev().map(|row| row * (columns + 1)).collect();
+    let mut wanted = c.to_vec();
+    for row in 0..rows {
+        for column in 0..columns {
+            let of_run = |run: usize, first: usize| -> f32 {
+                (0..terms[run])
+                    .map(|k| {
+                        let a = a[rows_a[row] + runs[run].offset + k * step];
+                        a * b[(first + k) * stride_b + column]
+                    })
+                    .sum()
+            };
+            let sum = of_run(0, 0) + of_run(1, terms[0]);
+            let at = &mut wanted[rows_c[row] + column];
+            *at = if add { *at + sum } else { sum };
+        }
+    }
+    let product = Product {
+        a: &a,
+        rows_a: &rows_a,
+        step,
+        chunks: &chunks(&runs, step, precision),
+        right: Right::Rows { values: &b, stride: stride_b, panel_stride: width },
+        precision,
+        c: Disjoint::new(c),
+        rows_c: &rows_c,
+        columns,
+        accumulate: add,
+        prefetch: &[],
+    };
+    // SAFETY: `c` is borrowed mutably, by this function alone.
+    unsafe {
+        match set {
+            Set::Vectors(set) => set.dispatch(Compute::new(product, &b, stride_b, width)),
+            Set::Rounded(_) => multiply(product),
+        }
+    }
+    assert_eq!(c, wanted, "{set:?}, {rows} x {columns}, {terms:?}, {spread}, {step}");
+}
+
+/// Small whole numbers, whose sums of products are exact in any order.
+fn small(i: usize) -> f32 {
+    (i * 7 % 11) as f32 - 5.0
+}
+
+#[test]
+fn products_equal_the_definition_on_every_instruction_set() {
+    let (rows, columns): (&[usize], &[usize]) = if cfg!(miri) {
+        (&[1, 7], &[1, 5])
+    } else {
+        (&[1, 5, 6, 7, 12, 13, 31, 33], &[1, 7, 8, 9, 15, 16, 17, 31, 33, 48, 63, 64, 65, 130])
+    };
+    let terms: &[[usize; 2]] =
+        if cfg!(miri) { &[[1, 0], [31, 4]] } else { &[[1, 0], [3, 4], [60, 70], [64, 32], [500, 99]] };
+    for set in sets() {
+        for (rows, columns) in rows.iter().flat_map(|rows| columns.iter().map(move |c| (*rows, *c))) {
+            for terms in terms {
+                for layout in [[2, 3], [2, 1], [1, 3]] {
+                    let mut c: Vec<f32> = (0..rows * (columns + 1)).map(small).collect();
+                    product(set, [rows, columns], *terms, layout, &mut c, false);
+                    product(set, [rows, columns], *terms, layout, &mut c, true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_that_end_too_early_are_refused() {
+    let panics = |a: usize, b: usize, c: usize| {
+        std::panic::catch_unwind(|| {
+            let (a, b, mut c) = (vec![1.0; a], vec![1.0; b], vec![0.0; c]);
+            let product = Product {
+                a: &a,
+                rows_a: &[0, 3],
+                step: 1,
+                chunks: &[(0, vec![Run { offset: 0, len: 2 }])],
+                right: Right::Rows { values: &b, stride: 64, panel_stride: panel_width() },
+                precision: Precision::F32,
+                c: Disjoint::new(&mut c),
+                rows_c: &[0, 4],
+                columns: 3,
+                accumulate: false,
+                prefetch: &[],
+            };
+            // SAFETY: nothing else uses `c`.
+            unsafe { multiply(product) };
+        })
+        .is_err()
+    };
+    let b = 64 + 16;
+    assert!(!panics(5, b, 7));
+    assert!(panics(4, b, 7), "the last term of the left operand");
+    assert!(panics(5, 64 + 2, 7), "the last row of the right operand");
+    assert!(panics(5, b, 6), "the last element of the result");
+}

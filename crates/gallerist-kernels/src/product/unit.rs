@@ -1,0 +1,146 @@
+//! The precision of products, chosen per thread, and the CPU's instructions for bf16.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// A way to multiply bf16 operands that this CPU has. A value proves that its instructions can be used: only [`units`]
+/// makes one, after it has asked the CPU and the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The matrix unit (AMX).
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "not for this CPU"))]
+    Matrix,
+    /// Dot products of pairs (AVX-512 BF16).
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "not for this CPU"))]
+    Pairs,
+    /// Portable code, slower than `f32`: for tests.
+    #[cfg_attr(not(test), allow(dead_code, reason = "slower than f32"))]
+    Portable,
+}
+
+impl Unit {
+    #[cfg(test)]
+    pub(crate) const PORTABLE: Self = Self(Kind::Portable);
+
+    pub(super) fn kind(self) -> Kind {
+        self.0
+    }
+}
+
+/// The dtype to which the operands of products are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    F32,
+    Bf16(Unit),
+}
+
+thread_local! {
+    static CURRENT: Cell<Precision> = const { Cell::new(Precision::F32) };
+}
+
+impl Precision {
+    /// The precision that this thread has chosen.
+    pub(crate) fn current() -> Self {
+        CURRENT.get()
+    }
+
+    /// Runs `work`; every product that it starts on this thread has this precision.
+    pub(crate) fn scope<R>(self, work: impl FnOnce() -> R) -> R {
+        struct Restore(Precision);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+        let _restore = Restore(CURRENT.replace(self));
+        work()
+    }
+}
+
+/// The instructions that multiply bf16 on this CPU: `"AMX"`, `"AVX-512 BF16"`, or `None` if nothing is faster than `f32`.
+pub fn bf16_unit() -> Option<&'static str> {
+    fastest().map(|unit| match unit.kind() {
+        Kind::Matrix => "AMX",
+        Kind::Pairs => "AVX-512 BF16",
+        Kind::Portable => "plain",
+    })
+}
+
+/// Runs `work` with bf16 products. Convolutions that `work` starts on the calling thread, and their gradients, round the
+/// operands of their products to bf16 (8 significant bits) and accumulate in `f32`.
+///
+/// Feature maps, weights and gradients stay `f32`. Depthwise convolutions, which are limited by memory bandwidth, are not
+/// affected. Where [`bf16_unit`] is `None`, products stay `f32`.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Tensor, ops::ConvOptions};
+///
+/// let device = Device::flex();
+/// let x = Tensor::<4>::full([1, 32, 4, 4], 1.001, &device);
+/// let weight = Tensor::<4>::ones([16, 32, 1, 1], &device);
+/// let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
+/// let y = gallerist_kernels::with_bf16_products(|| gallerist_kernels::conv2d(x, weight, None, options));
+/// let y: Vec<f32> = y.into_data().try_into_vec().unwrap();
+/// // 1.001 becomes 1.
+/// let wanted = if gallerist_kernels::bf16_unit().is_some() { 32.0 } else { 32.0 * 1.001 };
+/// assert!((y[0] - wanted).abs() < 1e-5);
+/// ```
+pub fn with_bf16_products<R>(work: impl FnOnce() -> R) -> R {
+    fastest().map_or(Precision::F32, Precision::Bf16).scope(work)
+}
+
+fn fastest() -> Option<Unit> {
+    static UNIT: OnceLock<Option<Unit>> = OnceLock::new();
+    *UNIT.get_or_init(|| units().into_iter().next())
+}
+
+/// All units of this CPU, the fastest first.
+pub(crate) fn units() -> Vec<Unit> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return detect::kinds().into_iter().map(Unit).collect();
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    return vec![];
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod detect {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+
+    use super::Kind;
+
+    pub(super) fn kinds() -> Vec<Kind> {
+        let features = is_x86_feature_detected!("avx512bf16")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512f");
+        match (features, has_matrix_unit()) {
+            (false, _) => vec![],
+            (true, true) => vec![Kind::Matrix, Kind::Pairs],
+            (true, false) => vec![Kind::Pairs],
+        }
+    }
+
+    /// Whether the CPU multiplies matrices of bf16 and the system lets this process do so.
+    fn has_matrix_unit() -> bool {
+        const BF16: u32 = 1 << 22;
+        const TILES: u32 = 1 << 24;
+        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES && may_use_tiles()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn may_use_tiles() -> bool {
+        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+        const XFEATURE_XTILEDATA: libc::c_long = 18;
+        // SAFETY: a system call without pointers. It asks that the threads of this process may use the tile registers.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn may_use_tiles() -> bool {
+        false
+    }
+}
