@@ -1,5 +1,7 @@
 //! The error of this crate's functions.
 
+use gallerist_util::registry::Taken;
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -37,6 +39,9 @@ pub enum Error {
     /// The server.
     #[error(transparent)]
     Serve(#[from] gallerist_serve::Error),
+    /// A name of a [`Registry`](crate::Registry) that belongs to another part.
+    #[error(transparent)]
+    Taken(#[from] Taken),
     /// The vector database Milvus.
     #[cfg(feature = "milvus")]
     #[error(transparent)]
@@ -59,6 +64,7 @@ impl Error {
             Error::Retrieval(error) => error.hint(),
             Error::Report(error) => error.hint(),
             Error::Serve(error) => error.hint(),
+            Error::Taken(_) => None,
             #[cfg(feature = "milvus")]
             Error::Milvus(error) => error.hint(),
         }

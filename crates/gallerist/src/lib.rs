@@ -13,6 +13,7 @@
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
+//! | bring your own network, sampler, image source, metric | [`Registry`] |
 //! | write your own program with the same command line | [`cli::run`] |
 //! | use a loss in a training loop of your own | [`loss`] |
 //! | compute on a GPU | [`device`] |
@@ -22,6 +23,9 @@
 //! | read images, sample batches, load them ahead | [`data`] |
 //! | write reports as HTML pages | [`report`](report()), [`pages`], [`mod@report`] |
 //! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
+//!
+//! [`prelude`] has the types and traits that most programs need. `examples/` has short programs: a loop by hand, a
+//! network of one's own, a server inside a program.
 //!
 //! The feature `cli` (default) has the command line; without it the library has fewer dependencies.
 //!
@@ -52,8 +56,10 @@ mod observer;
 pub mod pages;
 mod pictures;
 pub mod plots;
+pub mod prelude;
 mod projector;
 mod ranking;
+mod registry;
 mod run_metrics;
 mod tasks;
 mod text;
@@ -75,6 +81,7 @@ pub use gallerist_train::{checkpoint, model, optim};
 pub use gallerist_weights as weights;
 pub use observer::Observer;
 pub use projector::write_projector;
+pub use registry::Registry;
 pub use run_metrics::RunMetrics;
 pub use tasks::{
     EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, Found, FoundItem,

@@ -2,5 +2,5 @@
 #![recursion_limit = "256"]
 
 fn main() -> std::process::ExitCode {
-    gallerist::cli::run()
+    gallerist::cli::run(&gallerist::Registry::default())
 }

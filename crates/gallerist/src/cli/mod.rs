@@ -13,10 +13,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Parses the arguments of the process and runs the command.
+use crate::Registry;
+
+/// Installs the parts of a program, parses the arguments of the process and runs the command.
 ///
-/// Exit codes: 0 success, 1 success with findings, 2 error.
-pub fn run() -> ExitCode {
+/// Exit codes: 0 success, 1 success with findings, 2 error, 130 interrupted.
+///
+/// # Example
+///
+/// The `main` of a program that has a network of its own and otherwise all commands of `gallerist`:
+///
+/// ```no_run
+/// use gallerist::Registry;
+/// # use gallerist::network::ConvBlocksConfig as MyNetwork;
+///
+/// fn main() -> std::process::ExitCode {
+///     gallerist::cli::run(&Registry::default().network::<MyNetwork>())
+/// }
+/// ```
+pub fn run(registry: &Registry) -> ExitCode {
+    if let Err(error) = registry.install() {
+        printer::error(&error, error.hint());
+        return ExitCode::from(2);
+    }
     let cli = args::Cli::parse();
     match commands::run(cli.command) {
         Ok(code) => code,
