@@ -270,16 +270,37 @@ impl Model {
         })
     }
 
-    /// The embedding of one decoded image, and the network's last feature maps.
+    /// The embedding of one decoded image.
     ///
-    /// The embedding is the one [`embed`](Self::embed) gives, up to the rounding of a batch of one, where the
-    /// image was decoded at full size. The maps are of the image alone, also where the embedding is a mean
-    /// over views.
+    /// It is the one that [`embed`](Self::embed) gives, up to the rounding of a batch of one, for an image that is
+    /// decoded at full size.
     ///
     /// # Errors
     ///
     /// When the run file's `[image]` is not valid.
+    pub fn embed_image(&self, image: Image) -> Result<Vec<f32>> {
+        Ok(self.pass(image)?.0)
+    }
+
+    /// The embedding of one decoded image, as [`embed_image`](Self::embed_image), and the network's last feature maps.
+    /// The maps are of the image alone, also where the embedding is a mean over views.
+    ///
+    /// # Errors
+    ///
+    /// When the run file's `[image]` is not valid, and when the network shows no feature maps.
     pub fn see(&self, image: Image) -> Result<Seen> {
+        let (embedding, maps) = self.pass(image)?;
+        let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
+            message: format!("the network `{}` shows no feature maps", self.config.network.name()),
+            hint: "implement Embedder::forward_with_maps for it".into(),
+        })?;
+        let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
+        let [_, height, width, channels] = maps.dims();
+        Ok(Seen { embedding, maps: host(maps.into_data()), shape: [height, width, channels] })
+    }
+
+    /// One image through the network: its embedding, and the feature maps of its views.
+    fn pass(&self, image: Image) -> Result<(Vec<f32>, Option<Tensor<4>>)> {
         let transform = Transform::evaluation(&self.config.image)?;
         let [channels, height, width] = transform.shape();
         let mut values = vec![0.0; transform.views() * transform.tensor_len()];
@@ -290,18 +311,7 @@ impl Model {
         let (outputs, maps) = self.network.forward_with_maps(images);
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
         let embedding = self.heads.embed(outputs, &self.places, self.normalizes());
-        let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
-            message: format!("the network `{}` shows no feature maps", self.config.network.name()),
-            hint: "implement Embedder::forward_with_maps for it".into(),
-        })?;
-        let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
-        let [_, height, width, channels] = maps.dims();
-        let host = |data: TensorData| data.try_into_vec::<f32>().expect("a network computes in f32");
-        Ok(Seen {
-            embedding: host(embedding.into_data()),
-            maps: host(maps.into_data()),
-            shape: [height, width, channels],
-        })
+        Ok((host(embedding.into_data()), maps))
     }
 
     pub(crate) fn embed_store(
@@ -404,6 +414,11 @@ fn sources(set: &ImageSet, items: &[u32]) -> Sources {
     });
     let places = items.iter().map(|&i| Some(set.source(i as usize)));
     Sources::new(list.collect(), places).expect("every image is of a source of the set")
+}
+
+/// The values of a tensor in f32.
+fn host(data: TensorData) -> Vec<f32> {
+    data.try_into_vec::<f32>().expect("a network computes in f32")
 }
 
 /// The mean of each image's rows, `[n * views, d]` to `[n, d]`.

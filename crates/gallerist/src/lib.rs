@@ -13,7 +13,7 @@
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
-//! | bring your own network, sampler, image source, metric | [`Registry`] |
+//! | bring your own loss, network, sampler, image source, metric | [`Registry`] |
 //! | write your own program with the same command line | [`cli::run`] |
 //! | use a loss in a training loop of your own | [`loss`] |
 //! | compute on a GPU | [`device`] |

@@ -6,7 +6,7 @@ pub use gallerist_data::{
     BatchPlan, BatchSampler, ImageConfig, ImageContent, ImageListing, ImageRecord, ImageSet, ImageSource,
     ImageStore, Loader, LoaderOptions, Named, OpenOptions, SamplerConfig, Transform,
 };
-pub use gallerist_loss::{Labels, LossConfig, LossOutput, Progress, RankingLoss};
+pub use gallerist_loss::{Labels, LossConfig, LossOutput, LossSpec, Progress, RankingLoss};
 pub use gallerist_nn::{AnyEmbedder, Embedder, Head, InputShape, NetworkConfig, NetworkSpec, Setting};
 pub use gallerist_retrieval::index::{Index, ItemFilter, Items};
 pub use gallerist_retrieval::search::{Metric, SearchOptions};

@@ -6,12 +6,14 @@ use gallerist_data::{
     AddressedSource, Augmentation, AugmentationConfig, Named, Preparation, PreparationConfig, SamplerConfig,
     SamplerFactory, register_source,
 };
+use gallerist_loss::miner::{Miner, MinerConfig};
+use gallerist_loss::{LossConfig, LossSpec};
 use gallerist_nn::{Architecture, NetworkSpec};
 use gallerist_retrieval::eval::{Measure, RankMetric};
 
 use crate::Result;
 
-/// Losses, networks, samplers, transforms, image sources and metrics that a program adds under names of their own. Run
+/// Losses, miners, networks, samplers, transforms, image sources and metrics that a program adds under names of their own. Run
 /// files and the command line then accept these names like the built-in ones.
 ///
 /// A program gives the registry to [`cli::run`](crate::cli::run), or calls [`install`](Self::install) before it reads a
@@ -51,6 +53,18 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// Adds a loss: a `name` of `[loss]`.
+    #[must_use]
+    pub fn loss<C: Named + LossSpec>(self) -> Self {
+        self.part(|| Ok(LossConfig::register::<C>()?))
+    }
+
+    /// Adds a miner: a `name` of `[loss.miner]`.
+    #[must_use]
+    pub fn miner<C: Named + Miner>(self) -> Self {
+        self.part(|| Ok(MinerConfig::register::<C>()?))
+    }
+
     /// Adds a network: a `kind` of `[network]`.
     #[must_use]
     pub fn network<C: Named + NetworkSpec>(self) -> Self {

@@ -18,6 +18,8 @@ mod evaluate_embeddings;
 mod own_data;
 #[path = "../examples/own_loop.rs"]
 mod own_loop;
+#[path = "../examples/own_loss.rs"]
+mod own_loss;
 #[path = "../examples/own_network.rs"]
 mod own_network;
 #[path = "../examples/train_and_search.rs"]
@@ -126,4 +128,24 @@ fn own_data_is_trained_on_and_measured_by_its_address() {
         gallerist::train(&config, &out.path().join("run"), &mut (), &AtomicBool::new(false)).unwrap();
     assert_eq!(trained.metrics.unwrap().evaluation.queries, 4 * 12);
     assert!(std::fs::read_to_string(trained.report.unwrap()).unwrap().contains("squares://4"));
+}
+
+#[test]
+fn own_loss_is_trained_by_its_name() {
+    own_loss::registry().install().unwrap();
+    let (photos, out) = (photos(), tempfile::tempdir().unwrap());
+    let text =
+        format!("{RUN_FILE}[data]\ntrain = {:?}\n[loss]\nname = \"hinge\"\nmargin = 0.7\n", photos.path());
+    let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+    let run = out.path().join("run");
+    let trained = gallerist::train(&config, &run, &mut (), &AtomicBool::new(false)).unwrap();
+    let resolved = std::fs::read_to_string(trained.directory.config()).unwrap();
+    assert!(resolved.contains("margin = 0.7"), "{resolved}");
+    let log = gallerist::train::log::read(&trained.directory.log()).unwrap();
+    let steps = log.iter().filter_map(|record| match record {
+        gallerist::train::log::Record::Step(step) => Some(step.loss),
+        _ => None,
+    });
+    let steps: Vec<f32> = steps.collect();
+    assert!(steps.len() == 3 && steps.iter().all(|loss| (0.0..2.0).contains(loss)), "{steps:?}");
 }

@@ -1,10 +1,11 @@
-//! A program with a network, an image source and a metric of its own, and all commands of `gallerist`.
+//! A program with a loss, a network, an image source and a metric of its own, and all commands of `gallerist`.
 
 use gallerist::burn;
 use gallerist::burn::module::Module;
 use gallerist::burn::nn::{Linear, LinearConfig};
-use gallerist::burn::tensor::{Tensor, activation::tanh};
+use gallerist::burn::tensor::{Device, Tensor, TensorData, activation::tanh};
 use gallerist::data::{AddressedSource, Error, Image};
+use gallerist::loss::{AnyLoss, Lists, LossShape, PairLoss, Queries};
 use gallerist::prelude::*;
 use gallerist::retrieval::eval::{RankMetric, RelevantRanks};
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,49 @@ impl NetworkSpec for PerceptronConfig {
         let hidden = LinearConfig::new(input.channels * input.height * input.width, self.hidden).init(device);
         let head = LinearConfig::new(self.hidden, self.dimensions).init(device);
         Ok(Perceptron { hidden, head }.boxed())
+    }
+}
+
+/// The mean distance of positive pairs minus that of negative pairs.
+#[derive(Module, Debug)]
+struct Contrast {
+    #[module(skip)]
+    config: ContrastConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ContrastConfig {
+    weight: f64,
+}
+
+impl Default for ContrastConfig {
+    fn default() -> Self {
+        ContrastConfig { weight: 1.0 }
+    }
+}
+
+impl Named for ContrastConfig {
+    const NAME: &'static str = "contrast";
+}
+
+impl LossSpec for ContrastConfig {
+    fn build(&self, _shape: LossShape, _seed: u64, _device: &Device) -> AnyLoss {
+        Contrast { config: self.clone() }.boxed()
+    }
+}
+
+impl PairLoss for Contrast {
+    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
+        let [n, m] = lists.dims();
+        let sign = |at: usize| match (at / m, at % m) {
+            (i, j) if i == j => 0.0,
+            (i, j) if lists.related(i, j) => 1.0,
+            _ => -self.config.weight as f32,
+        };
+        let signs = TensorData::new((0..n * m).map(sign).collect::<Vec<f32>>(), [n, m]);
+        let signs = Tensor::<2>::from_data(signs, &lists.embeddings().device());
+        LossOutput { value: (lists.distances() * signs).mean(), queries: Queries::default() }
     }
 }
 
@@ -109,6 +153,6 @@ impl RankMetric for LastRank {
 
 fn main() -> std::process::ExitCode {
     let registry =
-        Registry::default().network::<PerceptronConfig>().source::<Stripes>().metric(&LastRank);
+        Registry::default().loss::<ContrastConfig>().network::<PerceptronConfig>().source::<Stripes>().metric(&LastRank);
     gallerist::cli::run(&registry)
 }

@@ -23,6 +23,9 @@ images_per_class = 3
 [network]
 kind = "perceptron"
 hidden = 16
+[loss]
+name = "contrast"
+weight = 0.5
 [evaluation]
 metrics = ["recall@1", "last_rank"]
 "#;

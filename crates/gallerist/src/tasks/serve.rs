@@ -242,10 +242,6 @@ impl Network {
         network.dimensions = network.embed(&grey).map_err(unknown)?.len();
         Ok(network)
     }
-
-    fn see(&self, image: &Image) -> Result<Seen, String> {
-        self.model.see(image.clone()).map_err(|error| error.to_string())
-    }
 }
 
 impl Embedder for Network {
@@ -258,11 +254,12 @@ impl Embedder for Network {
     }
 
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String> {
-        Ok(self.see(image)?.embedding)
+        self.model.embed_image(image.clone()).map_err(|error| error.to_string())
     }
 
     fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
-        let Seen { maps: values, shape: [height, width, channels], .. } = self.see(image).ok()?;
+        let Seen { maps: values, shape: [height, width, channels], .. } =
+            self.model.see(image.clone()).ok()?;
         Some(FeatureMap { height, width, channels, values })
     }
 }

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::train::Which;
 use crate::train::limits::MAX_THREADS;
 use clap::Args;
 
 use super::limits::count;
-use super::{DeviceArgs, Which};
+use super::named::checkpoints;
+use super::shared::DeviceArgs;
 
 /// Serve a gallery as a web page and an HTTP API.
 ///
@@ -31,7 +33,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
     /// Which of the run's checkpoints [default: the one that embedded the gallery]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = checkpoints())]
     pub(crate) checkpoint: Option<Which>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,

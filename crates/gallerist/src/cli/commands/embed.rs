@@ -27,14 +27,14 @@ struct Summary {
 pub(super) fn run(args: Embed) -> Outcome {
     check_embeddings_file(&args.out, args.precision)?;
     let options = EmbedOptions {
-        checkpoint: args.model.checkpoint.into(),
+        checkpoint: args.model.checkpoint,
         images: args.part.options(),
         device: args.device.device,
         source: args.source,
         cache: args.cache,
         normalize: args.rows.normalize(),
         heads: args.head,
-        combine: args.combine.map(Into::into),
+        combine: args.combine,
     };
     let embedded = crate::embed(&args.model.run, &args.images, &options, &mut Terminal::default())?;
     save_embeddings(&embedded.set, &args.out, args.precision)?;

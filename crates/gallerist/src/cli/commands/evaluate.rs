@@ -57,7 +57,7 @@ fn input(args: &Evaluate) -> Result<EvaluateInput, Failure> {
             let queries = part(&args.query, &args.query_split);
             Ok(EvaluateInput::Run(EvaluateRun {
                 run: run.clone(),
-                checkpoint: args.checkpoint.into(),
+                checkpoint: args.checkpoint,
                 images: queries.zip(part(&args.gallery, &args.gallery_split)),
                 device: args.device.unwrap_or_default(),
                 cache: args.cache.clone(),
@@ -97,11 +97,8 @@ fn options(args: &Evaluate) -> EvaluateOptions {
         episodes: args.episodes,
         seed: args.seed,
     });
-    let bootstrap = args.bootstrap.map(|resamples| Bootstrap {
-        resamples,
-        over: args.bootstrap_over.into(),
-        seed: args.seed,
-    });
+    let bootstrap =
+        args.bootstrap.map(|resamples| Bootstrap { resamples, over: args.bootstrap_over, seed: args.seed });
     EvaluateOptions {
         protocol: args.protocol.clone(),
         metrics: args.metrics.clone(),
@@ -111,8 +108,8 @@ fn options(args: &Evaluate) -> EvaluateOptions {
         force: args.force,
         rerank,
         expansion,
-        multi_query: args.multi_query.map(Into::into),
-        cluster: args.cluster.then(|| args.kmeans.into()),
+        multi_query: args.multi_query,
+        cluster: args.cluster.then_some(args.kmeans),
         verification: args.verification.then(|| VerificationOptions { fars: args.far.clone() }),
         few_shot,
         bootstrap,

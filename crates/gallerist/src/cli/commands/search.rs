@@ -12,7 +12,7 @@ pub(super) fn run(args: Search) -> Outcome {
     let options = ImageSearchOptions {
         k: args.k,
         run: args.run,
-        checkpoint: args.checkpoint.map(Into::into),
+        checkpoint: args.checkpoint,
         device: args.device.device,
         page: args.html,
         images: args.images,

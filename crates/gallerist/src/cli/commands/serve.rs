@@ -17,7 +17,7 @@ pub(super) fn run(args: Serve) -> Outcome {
     let options = ServeOptions {
         images: args.images,
         run: args.run,
-        checkpoint: args.checkpoint.map(Into::into),
+        checkpoint: args.checkpoint,
         device: args.device.device,
         queries: args.queries,
         query_images: args.query_images,

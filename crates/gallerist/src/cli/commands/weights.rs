@@ -212,8 +212,8 @@ fn import(args: args::WeightsImport) -> Outcome {
 
 fn export(args: args::WeightsExport) -> Outcome {
     check_output(&args.out)?;
-    let model = Model::open(&args.model.run, args.model.checkpoint.into())?;
-    let model = with_heads(model, &args.head, args.combine.map(Into::into))?;
+    let model = Model::open(&args.model.run, args.model.checkpoint)?;
+    let model = with_heads(model, &args.head, args.combine)?;
     let model = match args.rows.normalize() {
         Some(normalize) => model.normalized(normalize),
         None => model,

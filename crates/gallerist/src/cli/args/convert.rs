@@ -1,0 +1,30 @@
+//! `gallerist convert`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::shared::Precision;
+
+/// Convert embeddings to another format or precision, or join several files.
+///
+/// Every command reads every precision. Checksums are verified where a file has one, and
+/// every value must be finite. Optional data (labels, for example) is written only if all files have it.
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d)
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Output file (.safetensors or .npy)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Number format of the stored embeddings
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
+    /// Allow files of different networks or metrics; distances between their rows are meaningless
+    #[arg(long)]
+    pub(crate) mix_models: bool,
+    /// Print a summary as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}

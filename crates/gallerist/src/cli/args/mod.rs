@@ -1,0 +1,62 @@
+//! The command line, parsed into plain structs.
+
+mod completions;
+mod config;
+mod convert;
+mod data;
+mod embed;
+mod evaluate;
+pub(crate) mod index;
+mod limits;
+mod loss;
+mod named;
+pub(crate) mod plot;
+mod search;
+mod serve;
+mod shared;
+mod train;
+mod weights;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use completions::Completions;
+pub(crate) use config::Config;
+pub(crate) use convert::Convert;
+pub(crate) use data::{Data, DataCommand, DataInfo};
+pub(crate) use embed::Embed;
+pub(crate) use evaluate::{Evaluate, Rerank};
+pub(crate) use loss::Loss;
+pub(crate) use search::Search;
+pub(crate) use serve::Serve;
+pub(crate) use shared::Precision;
+pub(crate) use train::Train;
+pub(crate) use weights::{
+    Weights, WeightsCommand, WeightsExport, WeightsFetch, WeightsImport, WeightsInspect, WeightsList,
+};
+
+/// Deep metric learning and image retrieval.
+#[derive(Debug, Parser)]
+#[command(name = "gallerist", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 success; 1 success with findings (listed on stderr); 2 error; \
+    130 interrupted (a checkpoint was written).")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Train(Train),
+    Embed(Embed),
+    Convert(Convert),
+    Evaluate(Box<Evaluate>),
+    Search(Search),
+    Index(index::Index),
+    Plot(plot::Plot),
+    Serve(Serve),
+    Loss(Loss),
+    Data(Data),
+    Weights(Weights),
+    Config(Config),
+    Completions(Completions),
+}

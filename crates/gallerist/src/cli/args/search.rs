@@ -1,0 +1,42 @@
+//! `gallerist search`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::limits;
+use super::named::checkpoints;
+use super::shared::DeviceArgs;
+use crate::train::Which;
+
+/// Find the K nearest gallery items of each query image, by exact search or with an index.
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
+    /// milvus://HOST[:PORT]/COLLECTION
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gallery: PathBuf,
+    /// Query images
+    #[arg(long, value_name = "IMAGE", required = true, num_args = 1..)]
+    pub(crate) query: Vec<PathBuf>,
+    /// Results per query
+    #[arg(short, value_name = "K", default_value_t = 10, value_parser = limits::count::<1_000_000_000>)]
+    pub(crate) k: usize,
+    /// Run directory of the network [default: the one that embedded the gallery]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run: Option<PathBuf>,
+    /// Checkpoint of the run [default: the one that embedded the gallery]
+    #[arg(long, value_parser = checkpoints())]
+    pub(crate) checkpoint: Option<Which>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Print the ranked lists as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the ranked lists with pictures as an HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Images of the gallery, for --html [default: the path they were embedded from]
+    #[arg(long, value_name = "PATH", requires = "html")]
+    pub(crate) images: Option<PathBuf>,
+}

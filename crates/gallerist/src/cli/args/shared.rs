@@ -1,0 +1,112 @@
+//! Options of several commands.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::named::checkpoints;
+use crate::data::DatasetLayout;
+use crate::data::LabelFrom;
+use crate::data::OpenOptions;
+use crate::device::DeviceChoice;
+use crate::train::Which;
+
+/// Split, layout and labels of an image set.
+#[derive(Debug, Args)]
+pub(crate) struct PartArgs {
+    /// Use only this split: train, test, query or gallery, as defined by the data set's layout, the column
+    /// `split` of a manifest, or folder names [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) split: Option<String>,
+    /// Layout of the files: manifest, cub200_2011, cub200_2010, cars196, sop, inshop,
+    /// consumer_to_shop, market1501, dukemtmc, cuhk03_np_detected, cuhk03_np_labeled, mnist, omniglot,
+    /// folders [default: detected from the content]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layout: Option<DatasetLayout>,
+    /// Crop images to their bounding boxes (CUB-200, Cars196, DeepFashion)
+    #[arg(long)]
+    pub(crate) crop_boxes: bool,
+    /// Part of a hierarchical label that is the class: path (`Fruit/Apple`) or leaf (`Apple`)
+    #[arg(long, value_name = "PART", default_value_t)]
+    pub(crate) label_from: LabelFrom,
+}
+
+impl PartArgs {
+    pub(crate) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            layout: self.layout,
+            split: self.split.clone(),
+            crop_boxes: self.crop_boxes,
+            label_from: self.label_from,
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// Normalization of the rows.
+#[derive(Debug, Args)]
+pub(crate) struct RowArgs {
+    /// Scale rows to length 1 (yes), or write the outputs of the network unchanged (no) [default: by the run's
+    /// evaluation.metric: yes for cosine, no for euclidean]
+    #[arg(long, value_enum, value_name = "YES|NO", hide_possible_values = true)]
+    normalize: Option<YesNo>,
+    /// The older name of --normalize no
+    #[arg(long, hide = true, conflicts_with = "normalize")]
+    raw: bool,
+}
+
+impl RowArgs {
+    /// Whether rows are scaled; `None`: as the metric of the run asks for.
+    pub(crate) fn normalize(&self) -> Option<bool> {
+        match (self.normalize, self.raw) {
+            (Some(answer), _) => Some(answer == YesNo::Yes),
+            (None, true) => Some(false),
+            (None, false) => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+/// Device of the network.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
+}
+
+/// A trained network.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Run directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run: PathBuf,
+    /// Checkpoint of the run
+    #[arg(long, default_value = "best", value_parser = checkpoints())]
+    pub(crate) checkpoint: Which,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Precision {
+    /// 4 bytes per value, exact
+    F32,
+    /// 2 bytes per value: 8 bits of precision (.safetensors only)
+    Bf16,
+    /// 1 byte per value: 255 steps between plus and minus the largest magnitude of the row (.safetensors only)
+    Int8,
+}
+
+impl Precision {
+    pub(crate) fn code(self) -> Option<crate::retrieval::Code> {
+        match self {
+            Precision::F32 => None,
+            Precision::Bf16 => Some(crate::retrieval::Code::Bf16),
+            Precision::Int8 => Some(crate::retrieval::Code::Int8),
+        }
+    }
+}
