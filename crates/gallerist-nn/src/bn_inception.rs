@@ -35,7 +35,7 @@ use crate::spec::NetworkSpec;
 pub struct BnInceptionConfig {
     /// The embeddings that are learned, each once: `L`, `M`, `H`.
     pub heads: Vec<InceptionHead>,
-    /// Length of each embedding; 0: the 1024 features before it as they are.
+    /// Length of each embedding; 0: the unchanged 1024 features.
     pub dimensions: usize,
     /// Share of the new batch in the running statistics of batch norm.
     pub batch_norm_momentum: f64,
@@ -139,7 +139,7 @@ impl BnInceptionConfig {
         let x = unit(&mut b, "conv2_3x3", x, 192, Kernel::new(3));
         let mut x = b.max_pool(x, Pool::ceil(3, 2));
         let mut embeddings = vec![None; self.heads.len()];
-        // Nothing is computed behind the last block that a head takes.
+        // Blocks after the last one that a head uses are not computed.
         let last = BLOCKS.iter().rposition(|(name, ..)| self.heads.iter().any(|head| head.block() == *name));
         for (name, one, three, double, branch) in &BLOCKS[..=last.expect("there is a head")] {
             x = block(&mut b, name, x, *one, *three, *double, *branch);

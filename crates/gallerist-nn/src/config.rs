@@ -25,24 +25,24 @@ pub struct NetworkConfig {
     /// The network's kind and its parameters.
     #[serde(flatten)]
     pub architecture: Architecture,
-    /// File with the weights that training starts from ([`gallerist_weights`]); absent: weights drawn from
+    /// File of pretrained weights ([`gallerist_weights`]); absent: random weights from
     /// the seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
-    /// What of batch norm stays as it is in training.
+    /// The frozen parts of batch norm.
     #[serde(skip_serializing_if = "FreezeBatchNorm::is_none")]
     pub freeze_batch_norm: FreezeBatchNorm,
-    /// How the last linear layers begin.
+    /// Initialization of the last linear layers.
     #[serde(skip_serializing_if = "HeadInit::is_random")]
     pub head_init: HeadInit,
-    /// Mean distance between two training images' embeddings, before any normalisation, that the last linear
-    /// layers begin with; absent: what the loss declares ([`gallerist_loss::LossConfig::initial_distance`]) with
-    /// [`HeadInit::Lda`], else as drawn.
+    /// Initial mean distance between the unnormalised embeddings of two training images, to which the last linear
+    /// layers are scaled; absent: with [`HeadInit::Lda`] the distance that the loss declares
+    /// ([`gallerist_loss::LossConfig::initial_distance`]), else no scaling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_distance: Option<f64>,
 }
 
-/// How the linear layers that give the embeddings begin.
+/// Initialization of the linear layers that compute the embeddings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadInit {

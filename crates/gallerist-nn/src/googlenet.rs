@@ -23,7 +23,7 @@ use crate::spec::NetworkSpec;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoogLeNetConfig {
-    /// Length of an embedding; 0: the 1024 pooled features as they are.
+    /// Length of an embedding; 0: the unchanged 1024 pooled features.
     pub dimensions: usize,
     /// Share of the new batch in the running statistics of batch norm.
     pub batch_norm_momentum: f64,

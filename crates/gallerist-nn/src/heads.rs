@@ -22,7 +22,7 @@ impl Head {
         Head { name: "embedding", dimensions }
     }
 
-    /// The only head, by a linear layer to `dimensions`; 0: the `features` before it as they are.
+    /// The only head, by a linear layer to `dimensions`; 0: the unchanged `features`.
     pub fn of_layer(dimensions: usize, features: usize) -> Self {
         Head::only(if dimensions > 0 { dimensions } else { features })
     }
@@ -120,7 +120,7 @@ impl HeadChoice {
         format!("@{}{combine}", self.heads.join("+"))
     }
 
-    /// The fingerprint without its mark, and the choice that the mark stands for.
+    /// The fingerprint without its mark, and the choice that the mark encodes.
     pub fn of_fingerprint(fingerprint: &str) -> (&str, HeadChoice) {
         let Some((base, mark)) = fingerprint.split_once('@') else {
             return (fingerprint, HeadChoice::default());

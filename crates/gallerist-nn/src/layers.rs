@@ -1,9 +1,7 @@
-//! Layers whose weights are drawn from a named seed and whose arithmetic goes through
-//! [`gallerist_kernels`].
+//! Layers with seeded initial weights that compute with [`gallerist_kernels`].
 //!
-//! A layer computes in the numbers of what it is given. Its parameters are kept in f32 and are converted at its door
-//! where those are smaller (bf16, f16); batch norm, the poolings over whole maps and so the heads behind them compute
-//! in f32 always. That is all there is to mixed precision in a network.
+//! A layer uses the dtype of its input. Its parameters are f32 and are cast to that dtype if it is bf16 or f16.
+//! Batch norm, global pooling and the heads always compute in f32. Mixed precision casts the input of the network.
 
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
@@ -13,8 +11,8 @@ use gallerist_util::random::Random;
 
 use crate::setting::FreezeBatchNorm;
 
-/// Draws initial weights; each parameter has a generator of its own, so that adding a layer
-/// changes no other layer's weights.
+/// Initial weights. Each parameter has its own random generator, so adding a layer does not change the weights of
+/// other layers.
 #[derive(Clone, Debug)]
 pub struct Init<'a> {
     seed: u64,
@@ -58,7 +56,7 @@ fn in_numbers<const D: usize>(x: Tensor<D>, numbers: DType) -> Tensor<D> {
     if x.dtype() == numbers { x } else { x.cast(numbers) }
 }
 
-/// Smaller numbers as f32, others as they are.
+/// Casts bf16 and f16 to f32; other dtypes are unchanged.
 pub(super) fn at_least_f32<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     match x.dtype() {
         DType::F16 | DType::BF16 => x.cast(DType::F32),
@@ -230,7 +228,7 @@ impl BatchNorm {
         BatchNorm { then, ..self }
     }
 
-    /// With statistics, or statistics, scale and shift that stay as they are in training.
+    /// With frozen statistics, or frozen statistics, scale and shift.
     pub fn frozen(self, freeze: FreezeBatchNorm) -> Self {
         if freeze == FreezeBatchNorm::None {
             return self;
@@ -291,7 +289,7 @@ impl BatchNorm {
         Statistics::Given { mean: self.running_mean.value(), variance: self.running_var.value() }
     }
 
-    /// This layer behind a convolution without bias, as a layer of a chain.
+    /// This layer after a convolution without bias, as a layer of a chain.
     pub(super) fn after(&self, conv: &Conv, with_gradient: bool) -> ConvNorm {
         ConvNorm {
             weight: conv.weight.val(),
@@ -310,7 +308,7 @@ impl BatchNorm {
             let new =
                 state.value().mul_scalar(1.0 - self.momentum) + batch.detach().mul_scalar(self.momentum);
             state.update(new.detach());
-            // The engine keeps updates aside until they are asked for; a checkpoint must see this one.
+            // The engine applies updates lazily; a checkpoint must contain this one.
             state.value_sync();
         }
     }
@@ -327,7 +325,7 @@ pub struct Linear {
 
 impl Linear {
     /// Xavier-uniform weights (Glorot & Bengio 2010): bound `sqrt(6 / (inputs + outputs))`; a bias of 0 if
-    /// asked for.
+    /// `bias` is set.
     pub fn new(init: &Init<'_>, path: &str, inputs: usize, outputs: usize, bias: bool) -> Self {
         let bound = (6.0 / (inputs + outputs) as f64).sqrt();
         Linear {

@@ -31,7 +31,7 @@ pub struct MobileNetV2Config {
     pub layout: Layout,
     /// How the last maps become one row.
     pub pool: GlobalPool,
-    /// Length of an embedding; 0: the 1280 pooled features as they are.
+    /// Length of an embedding; 0: the unchanged 1280 pooled features.
     pub dimensions: usize,
     /// Share of the new batch in the running statistics of batch norm.
     pub batch_norm_momentum: f64,

@@ -33,7 +33,7 @@ pub struct ResNetConfig {
     pub hidden: usize,
     /// Whether batch norm and ReLU follow the hidden layer (as in TriNet, Hermans et al. 2017).
     pub hidden_norm: bool,
-    /// Length of an embedding; 0: the pooled features as they are.
+    /// Length of an embedding; 0: the unchanged pooled features.
     pub dimensions: usize,
     /// Share of the new batch in the running statistics of batch norm.
     pub batch_norm_momentum: f64,

@@ -24,18 +24,18 @@ pub struct Setting<'a> {
     pub seed: u64,
     /// Where the parameters are; with autodiff for training.
     pub device: &'a Device,
-    /// What of batch norm stays as it is in training.
+    /// The frozen parts of batch norm.
     pub freeze: FreezeBatchNorm,
 }
 
-/// What of batch norm stays as it is in training. Batch norms of new layers are never frozen.
+/// The frozen parts of batch norm. Batch norms of new layers are never frozen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FreezeBatchNorm {
     /// Nothing: batches are normalised by their own statistics.
     #[default]
     None,
-    /// The statistics: batches are normalised by the running ones, which stay. Scale and shift learn.
+    /// The statistics: batches are normalised by the running statistics, which do not change. Scale and shift are trained.
     Statistics,
     /// The statistics, the scale and the shift.
     All,

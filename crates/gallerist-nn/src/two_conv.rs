@@ -1,5 +1,5 @@
 //! The small network of the NRA paper's experiment on MNIST: two convolutions and one linear layer to an
-//! embedding of two dimensions that can be drawn as it is.
+//! embedding of two dimensions that can be plotted directly.
 //!
 //! The paper gives no further sizes. Here each convolution is 5 x 5 with bias, padded to keep the size, and
 //! followed by ReLU and a 2 x 2 max pool of stride 2, with 32 and 64 channels.

@@ -1,10 +1,9 @@
-//! Where a network computes: on the processor or on a GPU, chosen at run time.
+//! Devices: the CPU or a GPU, chosen at run time.
 //!
-//! GPUs are there in programs built with the features `cuda` (NVIDIA, through the driver and CUDA's run-time
-//! compiler) and `wgpu` (any GPU with Vulkan, Metal or Direct3D 12). Both can be in one program.
+//! GPUs require the features `cuda` (NVIDIA, with the driver and CUDA's run-time
+//! compiler) or `wgpu` (GPUs with Vulkan, Metal or Direct3D 12). A program can have both.
 //!
-//! What is promised to the last bit (the same run twice, going on after a stop, any number of threads) is promised
-//! for the processor alone.
+//! Bit-identical results (of repeated runs, resumed runs, any number of threads) are guaranteed on the CPU only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,14 +28,14 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceChoice {
-    /// The first GPU of NVIDIA, else a GPU found by wgpu that is not made of software, else the processor.
+    /// The first NVIDIA GPU, else a hardware GPU found by wgpu, else the CPU.
     #[default]
     Auto,
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// A GPU of NVIDIA by its number.
+    /// An NVIDIA GPU by its number.
     Cuda(usize),
-    /// A GPU by Vulkan, Metal or Direct3D: the fastest that is found, or a separate one by its number.
+    /// A GPU by Vulkan, Metal or Direct3D: the fastest one, or a discrete GPU by its number.
     Wgpu(Option<usize>),
 }
 
@@ -118,7 +117,7 @@ impl OpenDevice {
         }
     }
 
-    /// Whether it is the processor.
+    /// Whether it is the CPU.
     pub fn is_cpu(&self) -> bool {
         self.choice == DeviceChoice::Cpu
     }
@@ -129,7 +128,8 @@ impl OpenDevice {
     }
 }
 
-/// Runs a pass of many operations on `device`; on the processor by the threads that compute them.
+/// Runs a pass of many operations on `device`; on the CPU it runs on a compute thread, which saves the hand-over per
+/// operation.
 pub fn on_device<R: Send>(device: &Device, pass: impl FnOnce() -> R + Send) -> R {
     if *device == Device::flex() { gallerist_kernels::on_worker(pass) } else { pass() }
 }
@@ -178,7 +178,7 @@ impl Unavailable {
     }
 }
 
-/// The first GPU that answers, else the processor.
+/// The first available GPU, else the CPU.
 fn auto() -> OpenDevice {
     let mut passed_over = Vec::new();
     #[cfg(feature = "cuda")]
@@ -318,7 +318,7 @@ mod wgpu {
         Ok(opened(number)?.0)
     }
 
-    /// The fastest adapter, if it is no processor in disguise.
+    /// The fastest adapter, if it is not a software renderer.
     pub(super) fn open_hardware() -> Result<OpenDevice, Unavailable> {
         match opened(None)? {
             (device, true) => Ok(device),

@@ -38,7 +38,7 @@ pub enum Error {
     /// A device cannot be used.
     #[error("cannot compute on `{wanted}`\n  {reason}")]
     Device {
-        /// The device asked for.
+        /// The requested device.
         wanted: String,
         /// What is missing.
         reason: String,

@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 
 use crate::{Error, Result};
 
-/// The dotted path of where a traversal stands.
+/// The dotted path of the current position of a traversal.
 #[derive(Debug, Default)]
 pub struct Path(Vec<Option<String>>);
 

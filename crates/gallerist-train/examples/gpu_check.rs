@@ -1,9 +1,9 @@
-//! Computes on a device what is also computed on the processor, and times it, for `bench/gpu/run.py`.
+//! Compares a device with the CPU and times it, for `bench/gpu/run.py`.
 //!
 //! ```text
 //! gpu_check DEVICE device                          the device's name
-//! gpu_check DEVICE losses                          every loss: value and gradient against the processor's
-//! gpu_check DEVICE networks [NAME...]              every network: outputs and gradients against the processor's
+//! gpu_check DEVICE losses                          every loss: value and gradient compared with the CPU
+//! gpu_check DEVICE networks [NAME...]              every network: outputs and gradients compared with the CPU
 //! gpu_check DEVICE precision [NAME...]             the same in bf16 and f16
 //! gpu_check DEVICE step NETWORK SHAPE PRECISION N  N training steps, e.g.
 //!                                                  step '{"kind": "resnet", "depth": 50}' 180,3,227,227 bf16 30

@@ -22,7 +22,7 @@ pub(super) struct Average {
 }
 
 impl Average {
-    /// Begins with the weights as they are.
+    /// Starts with the current weights.
     pub(super) fn new(decay: f64, network: &AnyEmbedder) -> Self {
         Average { decay, weights: params::collect(network) }
     }

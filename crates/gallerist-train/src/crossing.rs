@@ -1,9 +1,9 @@
-//! Where the embeddings of a batch leave the device that computed them.
+//! The transfer of embeddings between the device of the network and the CPU.
 //!
-//! The network computes on the device of the run. What comes behind its outputs (losses, their parameters, cross-batch
-//! memories, miners, what the log says of a batch) is on the processor: a batch of embeddings is small, all of it needs their
-//! values on the host, ranks and near distances want products that are not rounded to TF32, and the processor's losses
-//! need no `n x n` matrix. So one copy goes each way in a step: the outputs, and their gradient.
+//! The network runs on the device of the run. Everything after its outputs (losses, their parameters, cross-batch
+//! memories, miners, logged statistics) runs on the CPU: a batch of embeddings is small, most of this needs
+//! the values on the host, ranks and small distances need products that are not rounded to TF32, and the losses on the CPU
+//! need no `n x n` matrix. Each step copies the outputs to the CPU and their gradient back.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -11,16 +11,16 @@ use burn::tensor::{DType, Device, Tensor};
 
 use gallerist_nn::AnyEmbedder;
 
-/// The outputs of a network, on its device and on the processor.
+/// The outputs of a network, on its device and on the CPU.
 pub(super) struct Crossing {
-    /// Tracked by the network's graph; empty where the processor is the device, and one graph is enough.
+    /// Tracked by the autodiff graph of the network; empty on the CPU, where a single graph suffices.
     of_network: Vec<Tensor<2>>,
-    /// What the objective sees.
+    /// The input of the objective.
     outputs: Vec<Tensor<2>>,
 }
 
 impl Crossing {
-    /// The outputs brought to `host`, a device with gradients, as f32.
+    /// Copies the outputs to `host`, a device with autodiff, as f32.
     pub(super) fn new(outputs: Vec<Tensor<2>>, host: &Device) -> Self {
         if outputs.iter().all(|output| output.device() == *host) {
             return Crossing { of_network: Vec::new(), outputs };
@@ -44,7 +44,7 @@ impl Crossing {
 
     /// The gradients of `value` with respect to the network, times `scale`, and to `objective`.
     ///
-    /// Where the processor is the device there is no scale: its gradients are f32.
+    /// On the CPU there is no scale, because its gradients are f32.
     pub(super) fn backward<M: Module>(
         self,
         value: Tensor<1>,

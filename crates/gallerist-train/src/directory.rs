@@ -157,7 +157,7 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Opens the directory of an earlier run and sweeps what an interrupted write left behind.
+    /// Opens the directory of an earlier run and removes temporary files of interrupted writes.
     ///
     /// # Errors
     ///

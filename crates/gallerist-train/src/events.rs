@@ -113,7 +113,7 @@ fn kept(bytes: &[u8], step: usize) -> usize {
     at
 }
 
-/// Bytes of a record beside its data.
+/// Overhead of a record in bytes.
 const FRAME: usize = 16;
 
 fn record(data: &[u8]) -> Vec<u8> {

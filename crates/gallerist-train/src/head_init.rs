@@ -104,7 +104,7 @@ pub(super) fn begin(
 
 /// The mean distance between rows that a head begins with: `network.head_distance`, or the largest that a loss on
 /// its unnormalised rows declares ([`LossConfig::initial_distance`](gallerist_loss::LossConfig::initial_distance)).
-/// `None`: the scale is left as it is.
+/// `None`: no scaling.
 fn wanted_distance(config: &RunConfig, head: usize) -> Option<f64> {
     let name = config.network.heads()[head].name;
     let terms = config.loss.0.iter().filter(|term| term.head.as_deref().is_none_or(|of| of == name));
@@ -121,8 +121,8 @@ struct Projection {
 }
 
 impl Projection {
-    /// The projection times a number, so that the mean distance between two of `rows` becomes `distance`. One that
-    /// makes all rows equal is left as it is.
+    /// The projection times a number, so that the mean distance between two of `rows` becomes `distance`. A projection
+    /// that maps all rows to one point is unchanged.
     fn scaled_to(mut self, distance: f64, rows: &[&[f32]]) -> Self {
         let found = self.mean_distance(rows);
         if found > 0.0 {
@@ -207,7 +207,7 @@ fn discriminant(
     // Distances are the same for any basis of that space.
     let variance = host(directions.clone().transpose().matmul(whitened).matmul(directions.clone()));
     let variance: f64 = (0..kept).map(|at| variance[at * kept + at]).sum();
-    // 0 where all rows are equal: then nothing can be told apart, and the weights are 0, too.
+    // 0 if all rows are equal; the weights are then 0, too.
     let scale = if variance > 0.0 { variance.sqrt().recip() } else { 0.0 };
     let projection = host(whitening.transpose().matmul(directions));
 
@@ -263,7 +263,7 @@ fn orthonormal(columns: Tensor<2>) -> Tensor<2> {
 fn inverse_of_cholesky(mut matrix: Vec<f64>, n: usize) -> Vec<f64> {
     let largest = (0..n).map(|at| matrix[at * n + at]).fold(0.0, f64::max);
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    // L takes the place of the lower half; 0 on the diagonal stands for no extent.
+    // L overwrites the lower triangle; 0 on the diagonal means no extent in this direction.
     for row in 0..n {
         let (above, own) = matrix.split_at_mut(row * n);
         for column in 0..row {
@@ -370,7 +370,7 @@ mod tests {
         let variances = [[5.0, 4.0, 0.5, 0.1]; 4].concat();
         let covariance = axes.clone().mul(matrix(variances)).matmul(axes.clone().transpose());
         let found = largest_directions(&covariance, 2, &mut |_| Ok(())).unwrap();
-        // The first two axes lie in the space found: nothing of them is lost by projecting to it.
+        // The first two axes are in the found subspace: projecting them to it loses nothing.
         let lengths = host(found.transpose().matmul(axes).powi_scalar(2).sum_dim(0));
         assert!((lengths[0] - 1.0).abs() < 1e-9 && (lengths[1] - 1.0).abs() < 1e-9, "{lengths:?}");
         assert!(lengths[2] < 1e-9 && lengths[3] < 1e-9, "{lengths:?}");

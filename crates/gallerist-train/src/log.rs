@@ -24,8 +24,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log to append to it. What an earlier writer has written stays as it is; a last line that a killed
-    /// writer left incomplete is ended, and [`read`] passes over it.
+    /// Opens the log for appending. Existing lines are not changed. If a killed process left an incomplete last line, it is
+    /// terminated, and [`read`] skips it.
     ///
     /// # Errors
     ///

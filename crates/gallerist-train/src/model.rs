@@ -1,4 +1,4 @@
-//! What a run leaves behind: a network with its preprocessing, ready to embed images.
+//! The result of a run: a network with its preprocessing, ready to embed images.
 
 mod exchange;
 
@@ -44,7 +44,7 @@ pub struct Model {
     network: AnyEmbedder,
     fingerprint: String,
     step: usize,
-    /// Whether rows have length 1, where that was asked for; `None`: as the metric wants them.
+    /// Whether rows are scaled to length 1; `None`: determined by the metric.
     normalize: Option<bool>,
     /// The metric of the embeddings that this model gave, where it is not the run's.
     declared: Option<Metric>,
@@ -76,7 +76,7 @@ pub struct Seen {
     pub shape: [usize; 3],
 }
 
-/// What the fingerprint covers beside the weights: network, input, preprocessing.
+/// The parts of the fingerprint in addition to the weights: network, input, preprocessing.
 pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
     let input = [input.channels, input.height, input.width];
     serde_json::to_string(&(&config.network.architecture, &config.image, input)).expect("plain data")
@@ -102,7 +102,7 @@ impl Model {
         }
     }
 
-    /// The model with its network on another device; [`Model::load`] puts it on the processor.
+    /// The model with its network on another device; [`Model::load`] loads it to the CPU.
     ///
     /// # Example
     ///

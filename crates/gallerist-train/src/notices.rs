@@ -1,4 +1,4 @@
-//! What a user should be told of a run file before the first step.
+//! Warnings about a run file before the first step.
 
 use gallerist_data::{Image, ImageSet};
 

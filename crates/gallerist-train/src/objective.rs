@@ -21,7 +21,7 @@ pub(super) struct Objective {
     terms: Vec<Term>,
 }
 
-/// Where a loss stands in the sum.
+/// Head and weight of a loss in the sum.
 #[derive(Clone, Debug)]
 struct Term {
     head: usize,
@@ -121,7 +121,7 @@ impl Objective {
         Ok(objective)
     }
 
-    /// The weighted sum over the network's `outputs`, one per head, with `memories` behind the batch.
+    /// The weighted sum over the network's `outputs`, one per head, with `memories` after the batch.
     pub(super) fn forward(
         &self,
         outputs: &[Tensor<2>],
@@ -144,7 +144,7 @@ impl Objective {
             let output = loss.forward_against(embeddings, labels, memory, progress);
             values.push(host(&output.value)[0] as f32);
             queries.push(output.queries);
-            // The value of a single loss goes on as it is, to the last bit.
+            // The value of a single loss is unchanged, bit for bit.
             let weighted = match term.weight == 1.0 {
                 true => output.value,
                 false => output.value.mul_scalar(term.weight),

@@ -237,7 +237,7 @@ enum Kept {
     Moments([Tensor<1>; 2], u32),
 }
 
-/// Names of the tensors of a state, as they stand behind the parameter's in a checkpoint.
+/// Names of the tensors of a state: suffixes to the name of the parameter in a checkpoint.
 const VELOCITY: &str = "momentum.velocity";
 const MOMENTS: [&str; 2] = ["momentum.moment_1", "momentum.moment_2"];
 const TIME: &str = "momentum.time";

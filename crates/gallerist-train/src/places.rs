@@ -40,9 +40,9 @@ impl RunConfig {
 
     /// Finds the files of a run file that was read from the folder `here`.
     ///
-    /// A relative path is left as it is where it leads somewhere from the current folder, else it starts at `here`;
-    /// that of a run directory of earlier versions starts at a folder above it.
-    /// An absolute one that leads nowhere is looked for where the run directory has been moved to.
+    /// A relative path is unchanged if it exists relative to the current folder, else it is relative to `here`;
+    /// in a run directory of earlier versions it is relative to a parent folder.
+    /// An absolute path that does not exist is looked up relative to the new place of the run directory.
     pub(super) fn find_files(&mut self, here: &Path) {
         let now = absolute(here);
         let was = self.data.run_directory.clone().filter(|was| *was != now);

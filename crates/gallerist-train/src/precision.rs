@@ -1,8 +1,8 @@
-//! Mixed precision: the numbers a network computes in, and the scale of the loss that keeps small gradients.
+//! Mixed precision: the dtype of a network, and the loss scale that prevents underflow of small gradients.
 //!
-//! Weights, their updates, batch norm, the pooling before the heads, the losses and all that follows are in f32 whatever
-//! is chosen; on a GPU convolutions and what stands between them are in the smaller numbers (Micikevicius et al. 2018,
-//! "Mixed Precision Training"). On the processor only the factors of a convolution's products are.
+//! Weights, their updates, batch norm, the pooling before the heads, and the losses are always
+//! f32. On a GPU, convolutions and the layers between them use the smaller dtype (Micikevicius et al. 2018,
+//! "Mixed Precision Training"). On the CPU, only the operands of the products in convolutions are rounded.
 
 use burn::tensor::DType;
 use gallerist_kernels::{bf16_unit, with_bf16_products};
@@ -15,13 +15,13 @@ use gallerist_tensor::device::{OpenDevice, on_device};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// 32 bits. GPUs of NVIDIA may round the factors of products to 19 bits (TF32).
+    /// 32 bits. NVIDIA GPUs may round the operands of products to 19 bits (TF32).
     #[default]
     F32,
-    /// 16 bits with the exponents of f32. On the processor, if it has products of them (AMX, AVX-512 BF16), the factors
-    /// of convolutions and of their gradients are rounded to it; they add in f32, and maps stay f32.
+    /// 16 bits with the exponents of f32. On CPUs with AMX or AVX-512 BF16, the operands of convolutions and of their
+    /// gradients are rounded to it; sums accumulate in f32, and activations stay f32.
     Bf16,
-    /// 16 bits with a smaller range; the loss is scaled ([`LossScale`]). On GPUs only.
+    /// 16 bits with a smaller range and loss scaling ([`LossScale`]). GPUs only.
     F16,
 }
 

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_image_of_the_querys_own_camera_is_neither_right_nor_wrong() {
-        // The images of camera 2 lie at each other's place: across cameras every first result is wrong, within a
+        // The images of camera 2 are swapped: across cameras every first result is wrong, within a
         // camera every one is right. The third image could not be read and has no row.
         let images = [("a", "1"), ("a", "1"), ("x", "9"), ("a", "2"), ("b", "1"), ("b", "2")];
         let (_folder, set) = set(&images);

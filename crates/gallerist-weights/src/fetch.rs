@@ -30,12 +30,12 @@ pub struct Fetched {
     pub kept: u64,
 }
 
-/// Fetches a file to `out`, or into that directory under its own name.
+/// Downloads a file to `out`, or into that directory under its own name.
 ///
-/// The file grows as `NAME.part` beside its place and is moved there when it is whole and its SHA-256
-/// begins with the digits of `sha256` (8 to 64 of them, hexadecimal). A transfer that breaks off is taken up where
-/// it stopped, now or in a later call. Where the file is there already, with the right checksum,
-/// nothing is fetched. `progress` is told the bytes there are, and all bytes where they are known.
+/// Downloads to `NAME.part` next to the file, and renames it when it is complete and its SHA-256
+/// begins with the digits of `sha256` (8 to 64, hexadecimal). An interrupted download is resumed
+/// in the same or in a later call. If the file exists with the right checksum,
+/// nothing is downloaded. `progress` receives the number of downloaded bytes, and the total if it is known.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ impl Transfer {
                 return Ok(Fetched { path: self.out.clone(), bytes, sha256, kept });
             }
             fs::remove_file(&self.part).map_err(|source| io("remove", &self.part, source))?;
-            // What an earlier try left behind may be of another file.
+            // The rest of an earlier download may belong to another file.
             if kept == 0 {
                 let reason = format!("the SHA-256 of what came is {sha256}, not {}", self.wanted);
                 let hint = "the file was changed on the way or at its source; it has been thrown away";
@@ -130,7 +130,7 @@ impl Transfer {
         }
     }
 
-    /// Fetches until the file is whole; each try goes on where the last one stopped.
+    /// Downloads until the file is complete; each attempt resumes the previous one.
     fn transfer(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<()> {
         let mut file = OpenOptions::new()
             .create(true)
@@ -187,7 +187,7 @@ impl Transfer {
                     }
                 }
             }
-            // There is nothing behind what has come: the checksum decides.
+            // The server has no more bytes: the checksum decides.
             416 if *length > 0 => return Ok(()),
             // The server's trouble may pass.
             status @ (408 | 429 | 500..=599) => {

@@ -22,8 +22,8 @@ pub(crate) enum Format {
 
 const KNOWN: &str = "safetensors (.safetensors) and PyTorch files (.pth, .pt) are read";
 
-/// Reads the tensors of a file: safetensors, PyTorch's zip or older format, or one of our checkpoints, told
-/// apart by their content.
+/// Reads the tensors of a file: safetensors, PyTorch's zip or older format, or one of our checkpoints. The format is
+/// detected from the content.
 ///
 /// Floating-point tensors of 16, 32 and 64 bits become f32. Nothing in a PyTorch file is executed: a
 /// file that asks for anything but tensors and containers is refused.

@@ -1,11 +1,11 @@
-//! Weights from files, and into files for other programs.
+//! Reading and writing files of weights.
 //!
-//! [`read`] takes safetensors, PyTorch's `.pth` and `.pt` (without executing what is in them) and our own
-//! checkpoints. [`load`] puts their tensors into a network and says what became of each. Names are
-//! torchvision's, those of the `bn_inception` and MXNet `mobilenetv2` weights in circulation, and our own;
-//! what stands before all of them (`module.`, `backbone.`) is ignored.
+//! [`read`] reads safetensors, PyTorch's `.pth` and `.pt` (no code in them is executed) and our own
+//! checkpoints. [`load`] loads their tensors into a network and reports how each was used. Names are those of
+//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own;
+//! a common prefix (`module.`, `backbone.`) is ignored.
 //!
-//! [`save_safetensors`] and [`save_onnx`] write a network for other programs, [`fetch`] gets the public
+//! [`save_safetensors`] and [`save_onnx`] write a network for other programs; [`fetch`] downloads the public
 //! weights of [`SOURCES`].
 //!
 //! # Example
@@ -79,7 +79,7 @@ pub struct Report {
     pub missing: Vec<(String, Vec<usize>)>,
     /// Tensors of the file that the network does not take: name, shape, reason.
     pub refused: Vec<(String, Vec<usize>, &'static str)>,
-    /// Biases of convolutions that were folded into the running mean of the batch norm behind them.
+    /// Biases of convolutions that were folded into the running mean of the following batch norm.
     pub folded: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ fn bad(path: &Path, reason: String, hint: Option<String>) -> Error {
 ///
 /// Embedding heads, and auxiliary classifiers on the way to them, may be absent or of another shape; they
 /// then keep their fresh values. A bias of a convolution that has none here is folded into the running
-/// mean of the batch norm behind it, which gives the same outputs.
+/// mean of the following batch norm, which gives the same outputs.
 ///
 /// A module without a [graph](gallerist_nn::Embedder::graph) takes tensors of its own names and shapes.
 ///

@@ -60,7 +60,7 @@ pub(super) enum Value {
     List(usize),
     Dict(usize),
     Known(Known),
-    /// What a persistent id stands for: its index among them.
+    /// A persistent id, by its index.
     Storage(usize),
     Tensor(usize),
 }

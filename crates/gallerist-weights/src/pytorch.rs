@@ -1,5 +1,5 @@
-//! PyTorch's two file formats: a zip with a pickle and one entry per storage (since 1.6), and before that
-//! pickles with the storages behind them.
+//! PyTorch's two file formats: a zip archive with a pickle and one entry per storage (since 1.6), and the older format,
+//! pickles followed by the storages.
 
 use std::collections::HashMap;
 use std::fs::File;

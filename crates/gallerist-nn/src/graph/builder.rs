@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
         };
         match ceil {
             false => room / stride + 1,
-            // A window that would start in the padding behind the map is left out.
+            // A window that would start in the padding after the map is omitted.
             true => {
                 let count = room.div_ceil(stride) + 1;
                 count - usize::from((count - 1) * stride >= side + padding)
@@ -365,8 +365,8 @@ fn values_at_once(steps: &[Step], shapes: &[Shape], last_use: &[usize], deferred
     most
 }
 
-/// Which results are left to the step that takes them: those inside a chain of [convolution, batch norm with
-/// activation] and, behind its last batch norm, a sum and an activation.
+/// The results that are computed by the step that uses them: those inside a chain of [convolution, batch norm with
+/// activation] and, after its last batch norm, a sum and an activation.
 fn deferred(steps: &[Step]) -> Vec<bool> {
     let mut users = vec![Vec::new(); steps.len()];
     for (i, step) in steps.iter().enumerate() {

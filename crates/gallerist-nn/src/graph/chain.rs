@@ -81,7 +81,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A chain that goes on from this result of step `from`.
+    /// A chain that continues from this result of step `from`.
     pub(super) fn chain(self, from: usize) -> Chain<'a> {
         match self {
             Value::Chain(chain) => *chain,
@@ -89,7 +89,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A chain as it is if the next step takes it on, otherwise its result.
+    /// The chain itself if the next step continues it, otherwise its result.
     pub(super) fn of_chain(chain: Chain<'a>, deferred: bool) -> Self {
         if deferred { Value::Chain(Box::new(chain)) } else { Value::Maps(chain.run()) }
     }

@@ -338,7 +338,7 @@ impl Slot<'_> {
     }
 }
 
-/// What a traversal is told that it enters.
+/// The name of the module that a traversal enters.
 const CONTAINER: &str = "Struct:Network";
 
 impl Module for Network {

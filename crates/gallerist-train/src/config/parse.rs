@@ -156,7 +156,7 @@ fn losses(table: &mut toml::Table) -> impl Iterator<Item = &mut toml::Table> {
     losses.into_iter().filter_map(toml::Value::as_table_mut)
 }
 
-/// Puts the keys of `preset = "…"` in its place; keys given beside it stay.
+/// Replaces `preset = "…"` by its keys; explicit keys have precedence.
 fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Option<String>)> {
     let Some(name) = loss.remove("preset") else { return Ok(()) };
     let name = name.as_str().unwrap_or_default().to_string();

@@ -51,7 +51,7 @@ pub struct RunConfig {
     pub evaluation: EvaluationConfig,
     /// What is shown.
     pub report: ReportConfig,
-    /// What is logged beside `log.jsonl`.
+    /// Logs in addition to `log.jsonl`.
     pub log: LogConfig,
 }
 
@@ -147,7 +147,7 @@ pub struct DataConfig {
     pub query: Vec<PathBuf>,
     /// In place of `test`: images that those of `query` are compared with.
     pub gallery: Vec<PathBuf>,
-    /// How the images are laid out; absent: told by the content.
+    /// Layout of the images; absent: detected from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<DatasetLayout>,
     /// The split to train on, as the layout, the `split` column of a manifest or the names of folders have
@@ -296,11 +296,11 @@ impl Default for ValidationConfig {
     }
 }
 
-/// Memory for the feature maps of a batch that is embedded, in MiB for each compute thread, unless the run file says
-/// otherwise. More is slower: maps that leave the processor's caches are read from memory again.
+/// Default memory for the feature maps of a batch that is embedded, in MiB per compute thread. A higher value is slower:
+/// maps that do not fit into the CPU caches are read from memory again.
 pub const MEMORY_PER_THREAD_MIB: usize = 16;
 
-/// The same on a GPU, for all of it. A GPU is busy with many images at once only.
+/// The same on a GPU, in total. A GPU needs many images at once for full throughput.
 pub const MEMORY_OF_GPU_MIB: usize = 2048;
 
 /// `[evaluation]`.

@@ -16,7 +16,7 @@ use gallerist_weights::{self as weights, OnnxOptions, Report, Weights};
 use crate::Result;
 
 impl Model {
-    /// The network of a run file with the weights of a file, as it is before any training. New layers have
+    /// The network of a run file with the weights of a file, without training. New layers have
     /// the weights of the run file's seed.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Model {
         Ok(weights::save_onnx(&self.network, path, &options)?)
     }
 
-    /// What a reader of an exported file needs to know beside the tensors.
+    /// Metadata of an exported file.
     fn about(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
             ("format".into(), "gallerist-model".into()),

@@ -45,7 +45,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The network as it is now, ready to embed.
+    /// The current network, ready to embed.
     pub(super) fn model(&self) -> Model {
         let network = match &self.average {
             Some(average) => average.network(&self.network),

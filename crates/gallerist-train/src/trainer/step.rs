@@ -32,7 +32,7 @@ impl Trainer {
         for _ in 0..count {
             let (record, value, crossing) = self.forward(next()?, observer)?;
             records.push(record);
-            // The gradient of a single batch goes on as it is, to the last bit.
+            // The gradient of a single batch is unchanged, bit for bit.
             let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
             let (of_network, of_objective) = self.config.train.precision.run(&self.devices.opened, || {
                 crossing.backward(value, &self.network, &self.objective, scale)
