@@ -149,7 +149,7 @@ impl RunDirectory {
         Self::check(path)?;
         fs::create_dir_all(path.join("checkpoints")).map_err(|e| io("create", path, e))?;
         let directory = RunDirectory { path: path.into(), _lock: None }.locked()?;
-        // Another process may have started a run here before this one had the lock.
+        // Another process may have started a run here before this one got the lock.
         Self::check(path)?;
         directory.sweep()?;
         let text = config.to_toml();

@@ -15,7 +15,7 @@ use crate::Result;
 pub struct Profile {
     /// Steps measured.
     pub steps: usize,
-    /// Seconds on the clock of these steps, waiting for images, loss and optimiser included.
+    /// Wall time of these steps in seconds, including waiting for images, loss and optimiser.
     pub seconds: f64,
     /// Seconds of these that the loader was waited for.
     pub waited: f64,
@@ -34,7 +34,7 @@ pub struct Operation {
     pub sizes: String,
     /// How often it ran.
     pub calls: u64,
-    /// Seconds on the clock.
+    /// Wall time in seconds.
     pub seconds: f64,
     /// 10^9 additions and multiplications a second, where arithmetic sets the pace.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Against a server on this machine that misbehaves as told.
+//! Tests with a local server that can misbehave.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};

@@ -195,7 +195,7 @@ fn collect(
                     _ => continue,
                 };
                 let name = if name.is_empty() { key } else { format!("{name}.{key}") };
-                // A cycle of dictionaries would have exponentially many names; each step costs room.
+                // A cycle of dictionaries would have exponentially many names, so each step reduces a budget.
                 room = room.checked_sub(name.len() as u64).ok_or_else(|| damaged(path, too_much()))?;
                 open.push((name, value, depth + 1));
             }

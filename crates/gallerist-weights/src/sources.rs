@@ -1,4 +1,4 @@
-//! Weights that can be had in public.
+//! Public weights.
 
 use super::Preprocessing;
 

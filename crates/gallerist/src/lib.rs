@@ -1,11 +1,10 @@
 //! Deep metric learning and image retrieval.
 //!
-//! Gallerist trains a network whose distances mean "the same thing", embeds a gallery with it,
-//! searches the gallery exactly, measures the result by the field's protocols, and shows the
-//! ranked lists. The program `gallerist` does all of it from a run file; this library is the same
-//! from Rust.
+//! Gallerist trains networks that embed images of one class close to each other, embeds and searches galleries,
+//! and evaluates retrieval with the metrics and protocols of the field. Everything that the program `gallerist` does
+//! is one call of this library.
 //!
-//! | you want to | look at |
+//! | task | see |
 //! | --- | --- |
 //! | train from a run file, measure, write the report | [`train`](train()), [`resume`] |
 //! | embed images with a trained network | [`embed`], [`model::Model`] |
@@ -24,8 +23,8 @@
 //! | write reports as HTML pages | [`report`](report()), [`pages`], [`mod@report`] |
 //! | draw curves, ranked lists, maps, histograms | [`plots`], [`map`] |
 //!
-//! [`prelude`] has the types and traits that most programs need. `examples/` has short programs: a loop by hand, a
-//! network of one's own, a server inside a program.
+//! [`prelude`] has the types and traits that most programs need. `examples/` has short programs: a training loop
+//! by hand, your own network, loss and data, a server inside a program.
 //!
 //! The feature `cli` (default) has the command line; without it the library has fewer dependencies.
 //!

@@ -313,7 +313,7 @@ pub struct EvaluationConfig {
     /// network gives them). Absent: as the loss was trained, see [`RunConfig::metric`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
-    /// Images embedded at once; 0: as many as `memory_mib` has room for.
+    /// Images embedded at once; 0: as many as fit into `memory_mib`.
     pub batch_size: usize,
     /// Memory for the feature maps of the images that are embedded at once, in MiB; 0: [`MEMORY_PER_THREAD_MIB`] for
     /// each compute thread, [`MEMORY_OF_GPU_MIB`] on a GPU.

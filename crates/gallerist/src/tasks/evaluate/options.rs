@@ -83,7 +83,7 @@ impl<P: Into<PathBuf>> From<P> for EmbeddingsFile {
 /// The result of [`evaluate`](crate::evaluate()).
 #[derive(Clone, Debug)]
 pub struct Evaluated {
-    /// The metrics, and what else was asked for.
+    /// The metrics and the additional measurements.
     pub report: Report,
     /// One-shot classification.
     pub one_shot: Option<OneShot>,
