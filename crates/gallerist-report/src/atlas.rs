@@ -1,4 +1,4 @@
-//! A map on a page: it can be zoomed, and shows picture and class of the point under the pointer.
+//! A map on a page. The reader can zoom it, and sees the picture and class of the point under the pointer.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::Picture;
 use crate::figure::{self, MapFigure};
 
-/// Small pictures of all points in one: square tiles, row after row.
+/// Thumbnails of all points in one picture: square tiles, row after row.
 #[derive(Clone, Debug)]
 pub struct Sprite {
     /// The tiles.
@@ -27,7 +27,7 @@ pub struct Atlas {
     pub sprite: Option<Sprite>,
 }
 
-/// The map as a still drawing, and what the script needs to put a living one in its place.
+/// The map as a static drawing, with the data from which the script makes an interactive one.
 pub(crate) fn atlas(atlas: &Atlas) -> Markup {
     let map = &atlas.map;
     let still = figure::map(map, &mut |_| None);

@@ -1,18 +1,18 @@
-//! What can go wrong when a report is made.
+//! The errors of this crate.
 
 use std::path::PathBuf;
 
-/// A fault in a picture or in writing a page.
+/// Why a picture, page or figure could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The bytes are in no picture format that browsers show.
+    /// The bytes are not in a picture format that browsers show.
     #[error("cannot put a picture of {bytes} bytes in the page: not a PNG, JPEG, GIF, WebP or BMP file")]
     PictureFormat {
         /// The number of bytes.
         bytes: usize,
     },
-    /// The pixel buffer does not have the size that its shape asks for.
+    /// The size of the pixel buffer does not match its shape.
     #[error(
         "cannot make a picture of {width} x {height} pixels and {channels} channels: \
          the buffer holds {found} bytes"
@@ -34,13 +34,13 @@ pub enum ReportError {
         width: u32,
         /// Height in pixels.
         height: u32,
-        /// The encoder's own words.
+        /// The error of the encoder.
         source: png::EncodingError,
     },
-    /// A figure's name that names no format.
+    /// The file name of a figure names no format.
     #[error("cannot draw a figure into `{}`: its name ends in neither .svg nor .png", path.display())]
     FigureName {
-        /// The file asked for.
+        /// The file.
         path: PathBuf,
     },
     /// The page or the figure could not be written.
@@ -48,13 +48,13 @@ pub enum ReportError {
     Write {
         /// The file that was to be written.
         path: PathBuf,
-        /// The system's own words.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
 impl ReportError {
-    /// What the user can do about it, if there is something to say.
+    /// What the user can do about the error, if anything.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::PictureFormat { .. } => {

@@ -1,13 +1,10 @@
 //! Curves, ranked lists and the HTML pages of a run or of a search.
 //!
-//! A page is one file: style, script and pictures are inside, nothing is
-//! fetched, and a content security policy in its head keeps the browser to
-//! that. It follows the reader's choice of light or dark, fits a phone, prints,
-//! works by keyboard and without the script, and tells right from wrong by a
-//! tick and a cross beside the colours. Labels, paths and all other texts are
-//! escaped.
+//! A page is one file. It contains its style, script and pictures and loads nothing; a content security policy enforces
+//! that. A page follows the reader's light or dark theme, fits a phone, can be printed, works by keyboard and without
+//! the script, and marks right and wrong by a tick and a cross in addition to colours. All texts are escaped.
 //!
-//! [`figure`] draws the same things as single pictures, SVG or PNG.
+//! [`figure`] draws the same content as single pictures, SVG or PNG.
 //!
 //! The caller fills plain structs: [`Report`] for a training or evaluation run,
 //! [`SearchPage`] for the results of a search. The same input gives the same

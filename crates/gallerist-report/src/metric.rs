@@ -33,7 +33,7 @@ impl Metric {
         Self { name: name.into(), value, unit: Unit::Share, interval: None }
     }
 
-    /// A metric that is no share.
+    /// A metric that is not a share.
     pub fn number(name: impl Into<String>, value: f64) -> Self {
         Self { name: name.into(), value, unit: Unit::Number, interval: None }
     }

@@ -10,9 +10,8 @@ use sha2::{Digest as _, Sha256};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What a page may load: nothing but what it holds. The script is named by its
-/// digest, so that no other script could run even if a label slipped into the
-/// markup unescaped.
+/// The content security policy: a page loads nothing. The script is allowed by its digest, so that no other script runs
+/// even if a label were inserted into the markup without escaping.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; \
@@ -21,7 +20,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// A whole page around `body`.
+/// A complete page with the content `body`.
 pub(crate) fn page(title: &str, body: &Markup) -> String {
     html! {
         (DOCTYPE)
@@ -47,7 +46,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
     .into_string()
 }
 
-/// Title, summary, the list of sections and whatever must not be missed.
+/// Title, summary, the list of sections and the notices.
 pub(crate) fn head(
     title: &str,
     summary: Option<&str>,

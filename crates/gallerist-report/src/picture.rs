@@ -1,4 +1,4 @@
-//! Pictures on a page, each stored once however often it is shown.
+//! Pictures on a page. Each is stored once, however often it is shown.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -10,14 +10,12 @@ use maud::{Markup, html};
 
 use crate::ReportError;
 
-/// Pictures up to this side are shown with hard pixel edges, since a browser's
-/// smoothing turns a drawing of 28 x 28 pixels into fog.
+/// Pictures with at most this side are shown without interpolation, which would blur a drawing of 28 x 28 pixels.
 const PIXELATED_SIDE: u32 = 48;
 
 /// An encoded picture, cheap to clone.
 ///
-/// A page holds the bytes as they are, a third longer in base64, so photographs
-/// should be scaled to about 160 pixels a side before.
+/// A page contains the bytes in base64, which is a third longer. Scale photographs to about 160 pixels a side first.
 ///
 /// ```
 /// use gallerist_report::Picture;
@@ -38,11 +36,10 @@ pub struct Picture {
 impl Picture {
     /// A picture from the bytes of a PNG, JPEG, GIF, WebP or BMP file.
     ///
-    /// The format is told by the first bytes; the rest is not decoded.
+    /// The first bytes determine the format; the rest is not decoded.
     ///
     /// # Errors
-    /// [`ReportError::PictureFormat`] for anything else, SVG included, which
-    /// could fetch other files.
+    /// [`ReportError::PictureFormat`] for any other format. SVG is refused because it can load other files.
     pub fn from_encoded(bytes: impl Into<Arc<[u8]>>) -> Result<Self, ReportError> {
         let bytes = bytes.into();
         let media_type = match &*bytes {
@@ -92,7 +89,7 @@ impl Picture {
         &self.bytes
     }
 
-    /// The picture as an address that holds it.
+    /// The picture as a `data:` URL.
     pub(crate) fn data_uri(&self) -> String {
         format!("data:{};base64,{}", self.media_type, STANDARD.encode(&self.bytes))
     }
@@ -102,7 +99,7 @@ impl Picture {
         self.side.is_some_and(|side| side <= PIXELATED_SIDE)
     }
 
-    /// What the bytes are: `image/png` for one.
+    /// The media type, such as `image/png`.
     pub fn media_type(&self) -> &'static str {
         self.media_type
     }

@@ -1,4 +1,4 @@
-//! Ranked lists: a query and what was found for it, nearest first.
+//! Ranked lists: a query and its results, nearest first.
 
 use maud::{Markup, html};
 
@@ -6,22 +6,21 @@ use crate::metric::Metric;
 use crate::number::significant;
 use crate::picture::{Picture, PictureSheet};
 
-/// A picture of a query or of the gallery with what is known about it. A result without a picture is told by
-/// its path.
+/// An image of the queries or of the gallery, with its label and path. A result without a picture shows its path.
 #[derive(Clone, Debug, Default)]
 pub struct Item {
     /// The picture; `None` shows an empty tile.
     pub picture: Option<Picture>,
     /// The class, if it is known.
     pub label: Option<String>,
-    /// Where the picture lies.
+    /// The path of the image.
     pub path: Option<String>,
 }
 
 /// One place of a ranked list.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// What was found.
+    /// The image.
     pub item: Item,
     /// Its distance to the query, or the similarity where the page says so.
     pub distance: f64,
@@ -49,7 +48,7 @@ pub struct RankedSection {
     pub title: String,
     /// How the queries were chosen, in a sentence.
     pub note: Option<String>,
-    /// What the number under a result is, such as `squared Euclidean distance`.
+    /// The name of the number under a result, such as `squared Euclidean distance`.
     pub measure: String,
     /// The lists.
     pub lists: Vec<RankedList>,
@@ -64,7 +63,7 @@ pub(crate) enum Detail {
     Search,
 }
 
-/// The tick and the cross, drawn so that they look the same with every font.
+/// The tick and the cross, drawn as paths so that they do not depend on the font.
 pub(crate) fn marks() -> Markup {
     html! {
         svg.hidden aria-hidden="true" {
@@ -76,7 +75,7 @@ pub(crate) fn marks() -> Markup {
     }
 }
 
-/// What the frames mean. Written once above the lists.
+/// The legend of the frames, once above the lists.
 pub(crate) fn key(measure: &str, detail: Detail, with_truth: bool) -> Markup {
     html! {
         p.key {
@@ -164,8 +163,7 @@ fn result(sheet: &mut PictureSheet, query: &Item, hit: &Hit, rank: usize, detail
     }
 }
 
-/// Label and path in full. Where the label is the name of a folder on the path,
-/// it is set off there and not written twice.
+/// Label and path in full. If the label is the name of a folder of the path, it is emphasised there and not repeated.
 fn label_and_path(item: &Item) -> Markup {
     html! {
         @match (item.label.as_deref(), item.path.as_deref()) {
@@ -184,8 +182,7 @@ fn label_and_path(item: &Item) -> Markup {
     }
 }
 
-/// What comes before and after the folder or folders named `label` that end the
-/// folder part of `path`.
+/// The parts of `path` before and after the folder or folders `label`, if these directly contain the file.
 fn around_folder<'a>(path: &'a str, label: &str) -> Option<(&'a str, &'a str)> {
     let slash = path.rfind('/')?;
     let before = path[..slash].strip_suffix(label)?;
@@ -196,13 +193,13 @@ fn describe(item: &Item) -> &str {
     (item.label.as_deref()).or(item.path.as_deref()).unwrap_or("without a label")
 }
 
-/// The last part of a path. Where classes are folders, the rest is the label.
+/// The last part of a path.
 fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// `text` that may be broken after a slash or an underscore. Its direction is
-/// its own, so that a label cannot turn its surroundings around.
+/// `text` with line breaks allowed after a slash or an underscore. Its writing direction is isolated, so that a label
+/// does not reverse the text around it.
 fn breakable(text: &str) -> Markup {
     html! {
         bdi {

@@ -15,7 +15,7 @@ use crate::ranked::{Detail, RankedSection, key, list, marks};
 use crate::write::write_whole;
 use crate::{Point, ReportError};
 
-/// The metrics in large figures at the top: as many as fit a phone in two rows.
+/// The number of metrics in large type at the top: two rows on a phone.
 const HEADLINES: usize = 4;
 
 /// The metrics of one embedding under one protocol.
@@ -23,39 +23,39 @@ const HEADLINES: usize = 4;
 pub struct Evaluation {
     /// What was evaluated, such as `after training` or `raw pixels`.
     pub name: String,
-    /// Who is searched for whom.
+    /// The protocol, in words: the queries and what they are compared with.
     pub protocol: String,
-    /// Metrics in the order in which they are to be read. The first four are
-    /// written large, of a family such as `recall@1`, `recall@2` only the first.
+    /// The metrics in reading order. The first four are in large type; of a family such as `recall@1`, `recall@2` only
+    /// the first.
     pub metrics: Vec<Metric>,
     /// Recall at each K, for the chart.
     pub recall_at: Vec<(u64, f64)>,
     /// Number of queries.
     pub queries: u64,
-    /// Size of the gallery, where it is not the queries themselves.
+    /// Size of the gallery, if it is not the queries themselves.
     pub gallery: Option<u64>,
     /// Images of the gallery that are left out for every query.
     pub junk: u64,
-    /// Queries for which the gallery holds nothing relevant.
+    /// Queries without a relevant item in the gallery.
     pub queries_without_match: u64,
     /// Ties in the ranked lists, if they were counted.
     pub ties: Option<u64>,
 }
 
-/// All that the page of a run shows. Parts that are empty are left out.
+/// The content of the page of a run. Empty parts are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The heading, also the title of the window.
     pub title: String,
     /// A sentence or two below the heading.
     pub summary: Option<String>,
-    /// What the reader must not miss, such as images that could not be decoded.
+    /// Important notices, such as images that could not be decoded.
     pub notices: Vec<String>,
     /// Name and value pairs: data, network, loss, seed, threads, time.
     pub facts: Vec<(String, String)>,
-    /// Results; the first is the one of the large figures.
+    /// Results; the first one is shown in large type.
     pub evaluations: Vec<Evaluation>,
-    /// What the confidence intervals of the metrics are, where there are some.
+    /// The kind of the confidence intervals, if the metrics have any.
     pub intervals: Option<String>,
     /// Curves; see [`charts_of`](crate::charts_of).
     pub charts: Vec<Chart>,
@@ -124,10 +124,10 @@ impl Report {
         page(&self.title, &body)
     }
 
-    /// Writes the page; what was at `path` is replaced in one step.
+    /// Writes the page; a file at `path` is replaced atomically.
     ///
     /// # Errors
-    /// [`ReportError::Write`] with the system's reason.
+    /// [`ReportError::Write`] with the error of the system.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
         write_whole(path.as_ref(), self.to_html().as_bytes())
     }
@@ -169,7 +169,7 @@ impl Report {
     }
 }
 
-/// The first metrics, of each family `name@K` only its first K.
+/// The first metrics; of each family `name@K` only the first K.
 fn headlines(metrics: &[Metric]) -> impl Iterator<Item = &Metric> {
     let family = |metric: &'_ Metric| match metric.name.split_once('@') {
         Some((name, k)) if k.parse::<u64>().is_ok() => Some(name.to_owned()),
@@ -189,7 +189,7 @@ fn headlines(metrics: &[Metric]) -> impl Iterator<Item = &Metric> {
         .take(HEADLINES)
 }
 
-/// One row per metric, one column per evaluation: the shape that fits a phone.
+/// One row per metric and one column per evaluation, which fits a phone.
 fn metrics_table(all: &[Evaluation]) -> Markup {
     let mut names: Vec<(&str, Unit)> = Vec::new();
     for metric in all.iter().flat_map(|evaluation| &evaluation.metrics) {

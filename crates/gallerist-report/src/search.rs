@@ -10,7 +10,7 @@ use crate::picture::PictureSheet;
 use crate::ranked::{Detail, RankedList, key, list, marks};
 use crate::write::write_whole;
 
-/// All that the page of a search shows.
+/// The content of the page of a search.
 ///
 /// ```
 /// use gallerist_report::{Hit, Item, RankedList, SearchPage};
@@ -37,11 +37,11 @@ pub struct SearchPage {
     pub title: String,
     /// A sentence below the heading.
     pub summary: Option<String>,
-    /// What the reader must not miss, such as queries that could not be decoded.
+    /// Important notices, such as queries that could not be decoded.
     pub notices: Vec<String>,
     /// Name and value pairs: gallery, model, number of results.
     pub facts: Vec<(String, String)>,
-    /// What the number under a result is, such as `Euclidean distance`.
+    /// The name of the number under a result, such as `Euclidean distance`.
     pub measure: String,
     /// One list per query.
     pub lists: Vec<RankedList>,
@@ -71,10 +71,10 @@ impl SearchPage {
         page(&self.title, &body)
     }
 
-    /// Writes the page; what was at `path` is replaced in one step.
+    /// Writes the page; a file at `path` is replaced atomically.
     ///
     /// # Errors
-    /// [`ReportError::Write`] with the system's reason.
+    /// [`ReportError::Write`] with the error of the system.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
         write_whole(path.as_ref(), self.to_html().as_bytes())
     }

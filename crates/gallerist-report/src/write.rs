@@ -1,10 +1,10 @@
-//! Files that are whole or absent.
+//! Atomic writes.
 
 use std::path::Path;
 
 use crate::ReportError;
 
-/// Replaces `path` by `content`, so that no reader and no crash ever sees half a file.
+/// Replaces `path` by `content` atomically: neither a reader nor a crash sees half a file.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<(), ReportError> {
     gallerist_util::files::write(path, |file| file.write_all(content))
         .map_err(|source| ReportError::Write { path: path.to_owned(), source })

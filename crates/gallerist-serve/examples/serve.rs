@@ -53,5 +53,5 @@ fn run() -> Result<()> {
         options,
     )?;
     eprintln!("http://{}", server.address()?);
-    server.run()
+    server.run_until_signal()
 }

@@ -1,9 +1,8 @@
-//! Searches that wait are made together.
+//! Queries that wait are searched for together.
 //!
-//! One search reads the whole gallery once, and so do sixty: what costs time is the memory that is read.
-//! One thread takes all queries that have come in while it was busy, and searches for them in one go. So
-//! there are never two searches at a time that take the processor's caches from each other, and a
-//! thousand waiting queries are refused instead of piled up.
+//! A search reads the whole gallery once, whether for one query or for sixty, and memory bandwidth limits it. One
+//! thread takes all queries that arrived while it was busy and searches for them in one pass. Two searches never
+//! compete for the caches, and when too many queries wait, further ones are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,10 +13,10 @@ use tokio::sync::oneshot;
 use crate::gallery::{Found, Gallery, Query};
 use crate::{Error, Result};
 
-/// Queries searched for at once.
+/// The largest number of queries in one pass.
 const AT_ONCE: usize = 64;
 
-/// Queries that may wait.
+/// The largest number of queries that wait.
 const WAITING: usize = 1024;
 
 struct Job {
@@ -25,7 +24,7 @@ struct Job {
     answer: oneshot::Sender<Result<Found>>,
 }
 
-/// The door to a gallery's search.
+/// Sends queries to the search thread of a gallery.
 pub(crate) struct Batcher {
     jobs: SyncSender<Job>,
 }
@@ -61,11 +60,11 @@ impl Batcher {
     }
 }
 
-/// Until the last door is gone.
+/// Answers until every [`Batcher`] of the channel is dropped.
 fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
     while let Ok(first) = waiting.recv() {
         let more = waiting.try_iter().take(AT_ONCE - 1);
-        // Whoever has gone away needs no answer.
+        // A client that has disconnected needs no answer.
         let mut jobs: Vec<Job> =
             std::iter::once(first).chain(more).filter(|job| !job.answer.is_closed()).collect();
         if jobs.is_empty() {
@@ -79,10 +78,10 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
             Some(Ok(lists)) => {
                 answers.into_iter().zip(lists).for_each(|(answer, list)| drop(answer.send(Ok(list))))
             }
-            // One query that fails must not take the others along.
+            // One failing query must not fail the others: search for each alone.
             Some(Err(_)) | None => {
                 for (query, answer) in queries.into_iter().zip(answers) {
-                    // Without an answer it is dropped, and that is an answer, too.
+                    // After a panic the sender is dropped, which the receiver sees as `Refused::Broken`.
                     if let Some(found) = together(gallery, &[query]) {
                         drop(answer.send(found.map(|mut lists| lists.pop().unwrap_or_default())));
                     }
@@ -92,7 +91,7 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
     }
 }
 
-/// `None` when the search panicked: the thread must live on.
+/// Searches for all queries. `None` if the search panicked: the thread must survive that.
 fn together(gallery: &Gallery, queries: &[Query]) -> Option<Result<Vec<Found>>> {
     catch_unwind(AssertUnwindSafe(|| gallery.search(queries))).ok()
 }

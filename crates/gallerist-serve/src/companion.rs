@@ -24,7 +24,7 @@ impl Companion {
     /// Reads a file of embeddings.
     ///
     /// # Errors
-    /// What the file's reader refuses.
+    /// When the file cannot be read.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self::from_set(path.display().to_string(), EmbeddingSet::load(path)?))
     }
@@ -34,23 +34,23 @@ impl Companion {
         Self { name: name.into(), set, images: None }
     }
 
-    /// The same with the images of the embeddings.
+    /// Adds the images of the embeddings.
     #[must_use]
     pub fn with_images(self, images: Option<Images>) -> Self {
         Self { images, ..self }
     }
 
-    /// The embeddings and what is known about them.
+    /// The embeddings and their metadata.
     pub fn set(&self) -> &EmbeddingSet {
         &self.set
     }
 }
 
-/// What an item belongs to.
+/// The set of images that an item belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Set {
-    /// What is searched.
+    /// The images that are searched.
     #[default]
     Gallery,
     /// The queries that the gallery is measured with.
@@ -60,7 +60,7 @@ pub(crate) enum Set {
 }
 
 impl Set {
-    /// What messages call it.
+    /// Its name in messages.
     fn words(self) -> &'static str {
         match self {
             Self::Gallery => "gallery",
@@ -70,16 +70,16 @@ impl Set {
     }
 }
 
-/// A companion made ready: its items can be shown and searched with, and are never found.
+/// A companion, prepared: its items can be shown and used as queries, but are never results.
 pub(crate) struct Side {
     pub(crate) name: String,
     pub(crate) catalog: Catalog,
-    /// Rows as the gallery's are compared, in the order of the catalog.
+    /// The rows as they are compared with the gallery's, in the order of the catalog.
     pub(crate) rows: Matrix,
     /// How the gallery's rows are compared.
     pub(crate) metric: Metric,
     pub(crate) images: Option<Images>,
-    /// The protocol of the images' data set, as their file names it.
+    /// The evaluation protocol of the data set, if the file names it.
     pub(crate) protocol: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl Side {
         let mut catalog = Catalog::default();
         for row in 0..items.len() {
             let item = items.item(row);
-            // The same image may be in the gallery, too: an id of its own says which of the two is meant.
+            // The same image may also be in the gallery: the ids of the two differ.
             let id = stable_id(&format!("{of:?} {}", item.id));
             catalog.push(id, Entry::from(&item));
         }

@@ -1,40 +1,80 @@
-//! The door to the network.
+//! The network that a server embeds images with.
 
 use gallerist_data::Image;
 
 /// A network that embeds images as those of the gallery were embedded.
+///
+/// The server calls it for uploaded images and for heat maps, from several threads at once.
+///
+/// # Example
+///
+/// A network that sees the mean colour of an image:
+///
+/// ```
+/// use gallerist_data::Image;
+/// use gallerist_serve::Embedder;
+///
+/// struct MeanColour;
+///
+/// impl Embedder for MeanColour {
+///     fn dimensions(&self) -> usize {
+///         3
+///     }
+///
+///     fn fingerprint(&self) -> &str {
+///         "mean colour 1"
+///     }
+///
+///     fn embed(&self, image: &Image) -> Result<Vec<f32>, String> {
+///         let image = image.clone().to_rgb();
+///         let pixels = image.pixels().as_chunks::<3>().0;
+///         let mean = |c: usize| pixels.iter().map(|p| f32::from(p[c])).sum::<f32>() / pixels.len() as f32;
+///         Ok((0..3).map(mean).collect())
+///     }
+/// }
+///
+/// let grey = Image::new(2, 2, 1, vec![7; 4]);
+/// assert_eq!(MeanColour.embed(&grey)?, [7.0; 3]);
+/// # Ok::<(), String>(())
+/// ```
 pub trait Embedder: Send + Sync {
-    /// Values per embedding.
+    /// Values per embedding. The embeddings of the gallery have as many.
     fn dimensions(&self) -> usize;
 
-    /// What tells this network from others: equal to the gallery's model.
+    /// A text that identifies the network and its weights. A server refuses to start where the gallery names another
+    /// one ([`EmbeddingSet::model`](gallerist_retrieval::EmbeddingSet::model)).
     fn fingerprint(&self) -> &str;
 
-    /// The embedding of an image.
+    /// The embedding of an image, of [`dimensions`](Self::dimensions) values. Where the gallery is compared by the
+    /// cosine, the server divides it by its length.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the image has no embedding. The answer to the upload says so.
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String>;
 
-    /// The network's last feature maps before they are pooled; `None` where it has none.
-    fn feature_map(&self, image: &Image) -> Option<FeatureMap>;
+    /// The last feature maps of the network before pooling; `None` for a network without them, which then has no heat
+    /// maps.
+    fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
+        let _ = image;
+        None
+    }
 }
 
-/// Values per place of an image.
+/// Features at the positions of a grid over an image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureMap {
-    /// Rows.
+    /// Rows of the grid.
     pub height: usize,
-    /// Places in a row.
+    /// Columns of the grid.
     pub width: usize,
-    /// Values per place.
+    /// Values per position.
     pub channels: usize,
-    /// Row after row, the channels of a place together: `[height, width, channels]`.
+    /// `[height, width, channels]`, row after row, the channels of a position together.
     pub values: Vec<f32>,
 }
 
 impl FeatureMap {
-    /// The mean over all places.
+    /// The sum over all positions.
     fn pooled(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.channels];
         for place in self.values.chunks(self.channels.max(1)) {
@@ -43,7 +83,7 @@ impl FeatureMap {
         sums
     }
 
-    /// For each place the cosine with what `other` shows on the whole, 0 where they have nothing in common.
+    /// For each position the cosine of its features and the pooled features of `other`; 0 where it is negative.
     pub(crate) fn alike(&self, other: &Self) -> Vec<f32> {
         let wanted = other.pooled();
         let length =

@@ -1,16 +1,16 @@
-//! What can keep a server from starting.
+//! Errors before a server starts.
 
-/// The result of what happens before the first request.
+/// The result of preparing and running a server.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A fault in what the caller gave. [`Error::hint`] says what to do about it.
+/// Why a server cannot start. [`Error::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Of embeddings, their files and their search.
+    /// An error of embeddings, their files or their search.
     #[error(transparent)]
     Retrieval(#[from] gallerist_retrieval::Error),
-    /// Of the images.
+    /// An error of the images.
     #[error(transparent)]
     Images(#[from] gallerist_data::Error),
     /// A gallery that compares rows by the inner product.
@@ -21,15 +21,15 @@ pub enum Error {
         /// The gallery.
         gallery: String,
     },
-    /// Images that are not those of the gallery.
+    /// None of the images belongs to the gallery.
     #[error("none of the gallery's images is in `{images}`: `{path}` for one is missing")]
     OtherImages {
-        /// What was opened.
+        /// The source of the images.
         images: String,
-        /// The first path of the gallery.
+        /// The path of the first item of the gallery.
         path: String,
     },
-    /// An option that cannot be met.
+    /// An option does not fit.
     #[error("{problem}")]
     Option {
         /// What was wanted and what was found.
@@ -37,12 +37,12 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
-    /// The address, or the threads, could not be had.
+    /// The system does not provide the address or the threads.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried: `listen on 127.0.0.1:8080`.
+        /// The failed action: `listen on 127.0.0.1:8080`.
         action: String,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

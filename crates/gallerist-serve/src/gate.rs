@@ -1,4 +1,4 @@
-//! Work that takes a processor's time, a few pieces at once.
+//! A limit on concurrent CPU-bound work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::http::Refusal;
 
-/// Lets so many pieces of work through at a time, lets so many more wait, and refuses the others.
+/// Runs a limited number of tasks at the same time, lets a limited number wait, and refuses others.
 pub(crate) struct Gate {
     permits: Arc<Semaphore>,
     inside: Arc<AtomicUsize>,
@@ -20,14 +20,14 @@ impl Gate {
         Self { permits, inside: Arc::default(), most: at_once + waiting }
     }
 
-    /// Runs `work` on a thread for such work.
+    /// Runs `work` on a blocking thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let counted = Counted::enter(&self.inside, self.most).ok_or_else(Refusal::busy)?;
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Refusal::busy())?;
-        // A request that is given up does not end its work: the place is taken until then.
+        // A cancelled request does not end its work, which keeps its permit until it is done.
         let work = move || {
             let _held = (counted, permit);
             work()
@@ -36,7 +36,7 @@ impl Gate {
     }
 }
 
-/// One more inside, until it is dropped.
+/// Counts one task, until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

@@ -1,4 +1,4 @@
-//! The images of a gallery: as they are, and small.
+//! The images of a gallery and their thumbnails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::{Error, Result};
 /// The sizes of thumbnails: the longer side, in pixels.
 pub(crate) const SIZES: [u16; 3] = [64, 160, 320];
 
-/// Files up to this size are their own thumbnails where they need no reduction.
+/// Files up to this size serve as their own thumbnails if they need no reduction.
 const SMALL_FILE: usize = 32 << 10;
 
-/// Quality of the thumbnails' JPEG, of 100.
+/// The JPEG quality of thumbnails, out of 100.
 const QUALITY: u8 = 85;
 
-/// A picture with a name for its content.
+/// A picture with an ETag of its content.
 #[derive(Clone)]
 pub(crate) struct Encoded {
     pub(crate) picture: Picture,
@@ -47,7 +47,7 @@ struct ByBytes;
 
 impl Weighter<(u32, u16), Encoded> for ByBytes {
     fn weight(&self, _: &(u32, u16), thumbnail: &Encoded) -> u64 {
-        // With about what the entry itself takes.
+        // Plus about the size of the entry itself.
         thumbnail.picture.bytes().len() as u64 + 200
     }
 }
@@ -58,7 +58,7 @@ impl From<ReportError> for Unreadable {
     }
 }
 
-/// The files of a gallery's paths, and their thumbnails. Copies share both.
+/// The image files of a gallery and their thumbnails. Clones share both.
 #[derive(Clone)]
 pub struct Images {
     set: Arc<ImageSet>,
@@ -75,7 +75,7 @@ pub struct Images {
 pub(crate) struct Unreadable(pub(crate) String);
 
 impl From<gallerist_data::Error> for Unreadable {
-    /// Without the file's name, which is nobody's business.
+    /// Without the name of the file, which clients must not see.
     fn from(error: gallerist_data::Error) -> Self {
         Self(match error {
             gallerist_data::Error::Decode { problem, .. } => problem,
@@ -85,11 +85,11 @@ impl From<gallerist_data::Error> for Unreadable {
 }
 
 impl Images {
-    /// Opens a folder, a zip or what else [`ImageSet::open`] takes. Thumbnails are kept in up to `memory`
-    /// bytes, and in `folder` where there is one.
+    /// Opens a folder, a zip file or any other source of [`ImageSet::open`]. Thumbnails are cached in up to `memory`
+    /// bytes, and in `folder` if it is given.
     ///
     /// # Errors
-    /// As [`ImageSet::open`], and when the folder cannot be made.
+    /// As [`ImageSet::open`], and when the folder cannot be created.
     pub fn open(path: &Path, memory: u64, folder: Option<PathBuf>) -> Result<Self> {
         Self::open_all(&[path], memory, folder)
     }
@@ -109,13 +109,13 @@ impl Images {
                 source,
             })?;
         }
-        // A guess at the number of entries, at 4 KiB each, for the cache's tables.
+        // An estimate of the number of entries, at 4 KiB each, for the tables of the cache.
         let entries = (memory / 4096).clamp(64, 1 << 20) as usize;
         let thumbnails = Arc::new(Cache::with_weighter(entries, memory, ByBytes));
         Ok(Self { set: Arc::new(set), sorted: sorted.into(), sources, thumbnails, folder })
     }
 
-    /// Refuses images of which none belongs to the gallery.
+    /// Refuses images if none of them belongs to the gallery.
     ///
     /// # Errors
     /// [`Error::OtherImages`].
@@ -131,12 +131,12 @@ impl Images {
         Err(Error::OtherImages { images: self.set.name().to_owned(), path: first })
     }
 
-    /// The image of a row: only what was listed when the images were opened is found, so that no path
-    /// leads out of the folder.
+    /// The image of a row. Only images that were listed when the source was opened are found, so no path leads out of
+    /// the folder.
     ///
-    /// Where all items of a gallery have one source, or none is known, their paths tell them. Where
-    /// there are several, images of one path may be different ones: then an image is found in its own
-    /// source only, or in a folder that holds it.
+    /// If all items of a gallery have the same source or none, the path identifies the image. With several sources the
+    /// same path may name different images: an image is then searched only in its own source, or in a folder that
+    /// contains it.
     pub(crate) fn find(&self, catalog: &Catalog, row: usize) -> Option<u32> {
         let path = catalog.path(row)?;
         let source = catalog.sources.get(row).filter(|_| catalog.only_source().is_none());
@@ -158,7 +158,7 @@ impl Images {
         Some(self.sorted[at])
     }
 
-    /// The file of an image as it is; what no browser shows (TIFF, pictures in an IDX file) as PNG.
+    /// The original file of an image. Formats that browsers do not show (TIFF, pictures in an IDX file) become PNG.
     pub(crate) fn original(&self, image: u32) -> std::result::Result<Encoded, Unreadable> {
         let bytes = self.set.read(image as usize)?;
         if let Ok(picture) = Picture::from_encoded(bytes) {
@@ -173,19 +173,19 @@ impl Images {
         Ok(self.set.decode(image as usize)?)
     }
 
-    /// A thumbnail that is in memory.
+    /// The thumbnail if it is in memory.
     pub(crate) fn remembered(&self, image: u32, size: u16) -> Option<Encoded> {
         self.thumbnails.get(&(image, size))
     }
 
-    /// The image with its longer side at most `size`; made once, also when many ask for it at a time.
+    /// The image with its longer side at most `size`. It is computed once, also for concurrent requests.
     pub(crate) fn thumbnail(&self, image: u32, size: u16) -> std::result::Result<Encoded, Unreadable> {
         self.thumbnails.get_or_insert_with(&(image, size), || self.make(image, size))
     }
 
     fn make(&self, image: u32, size: u16) -> std::result::Result<Encoded, Unreadable> {
         let bytes = self.set.read(image as usize)?;
-        // By content: a changed image has another thumbnail.
+        // Named by content, so that a changed image gets a new thumbnail.
         let kept = self.folder.as_ref().map(|folder| folder.join(format!("{}-{size}.jpg", digest(&bytes))));
         if let Some(jpeg) = kept.as_ref().and_then(|path| files::read_regular(path).ok())
             && let Ok(picture) = Picture::from_encoded(jpeg)
@@ -202,7 +202,7 @@ impl Images {
         }
         let jpeg = jpeg(&decoded.shrink_to(wanted))?;
         if let Some(path) = kept {
-            // Without room on the disk it is made again.
+            // A full disk is no error: the thumbnail is computed again next time.
             let _ = files::write(path, |file| file.write_all(&jpeg));
         }
         Ok(Picture::from_encoded(jpeg)?.into())

@@ -1,18 +1,28 @@
-//! The server of a gallery: its API, and the page that shows it.
+//! A server for a gallery: its API, and the web page that shows it.
 //!
-//! No tensor engine is needed here: the network comes through the door [`Embedder`].
+//! This crate needs no tensor engine. A program gives the network through the trait [`Embedder`]; without one the
+//! server shows and searches the gallery, but takes no uploads.
+//!
+//! # A server in a program of your own
+//!
+//! [`Server::run_until_signal`] serves until Ctrl-C. A program with its own event loop calls [`Server::run`] on a
+//! thread and [`Stop::now`] to end it.
 //!
 //! ```no_run
 //! use std::path::Path;
-//! use gallerist_serve::{Contents, Gallery, Images, Options, Server};
+//! use std::sync::Arc;
 //!
-//! let gallery = Gallery::open(Path::new("photos.safetensors"), false)?;
-//! let options = Options::default();
-//! let images = Images::open(Path::new("photos"), options.thumbnail_bytes, None)?;
-//! let server = Server::bind(Contents { images: Some(images), ..gallery.into() }, options)?;
-//! println!("http://{}", server.address()?);
-//! server.run()?;
-//! # Ok::<(), gallerist_serve::Error>(())
+//! use gallerist_serve::{Contents, Embedder, Gallery, Images, Options, Server};
+//!
+//! fn serve(network: impl Embedder + 'static) -> gallerist_serve::Result<()> {
+//!     let gallery = Gallery::open(Path::new("photos.safetensors"), false)?;
+//!     let options = Options::default();
+//!     let images = Images::open(Path::new("photos"), options.thumbnail_bytes, None)?;
+//!     let contents = Contents { images: Some(images), embedder: Some(Arc::new(network)), ..gallery.into() };
+//!     let server = Server::bind(contents, options)?;
+//!     println!("http://{}", server.address()?);
+//!     server.run_until_signal()
+//! }
 //! ```
 
 mod analysis;

@@ -1,4 +1,4 @@
-//! What is counted for Prometheus.
+//! Counters for Prometheus.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Upper ends of the times counted together, in seconds: from a search of a small gallery to the limit.
+/// The upper bounds of the latency histogram, in seconds: from a search of a small gallery to the time limit.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,7 +46,7 @@ impl Metrics {
     }
 
     pub(crate) fn request(&self, path: String, method: String, status: u16, time: Duration) {
-        // A method may be any word.
+        // Clients may send any word as a method: count unknown ones together.
         let method = if ["GET", "HEAD", "POST", "DELETE"].contains(&method.as_str()) {
             method
         } else {

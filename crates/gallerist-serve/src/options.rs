@@ -1,51 +1,51 @@
-//! What a server allows.
+//! The options of a server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a server listens, and what it allows. The defaults are for one machine.
+/// The address and the limits of a server. The defaults suit use from the same machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens; on this machine only, unless told otherwise.
+    /// The address to listen on; by default reachable from this machine only.
     pub address: SocketAddr,
-    /// Names under which it may be asked, beside its address and `localhost`: without this check a page
-    /// from elsewhere could reach a server on this machine through a name that it points there.
+    /// Further host names that requests may use, in addition to the address and `localhost`. Without this check a web
+    /// page could reach a server on this machine through a name that resolves to it (DNS rebinding).
     pub hosts: Vec<String>,
-    /// What a change of the gallery must carry; without it nothing is changed.
+    /// The token that a change of the gallery must carry. `None`: the gallery cannot be changed.
     pub token: Option<String>,
-    /// Images decoded and embedded at a time; 0: one per core.
+    /// The number of images that are decoded and embedded at the same time; 0: one per core.
     pub threads: usize,
-    /// Most bytes of a request.
+    /// The largest request body, in bytes.
     pub upload_bytes: usize,
-    /// Most results of a search.
+    /// The largest number of results of a search.
     pub k: usize,
-    /// Most queries of a search.
+    /// The largest number of queries in one search.
     pub queries: usize,
-    /// Longest time for a request, uploading apart.
+    /// The time limit of a request, without the upload.
     pub time: Duration,
-    /// Longest time for the headers of a request, and for its body.
+    /// The time limit for the headers of a request, and for its body.
     pub upload_time: Duration,
-    /// Longest time for decoding an uploaded image.
+    /// The time limit for decoding an uploaded image.
     pub decode_time: Duration,
-    /// Images that may wait for being decoded or embedded; more are refused.
+    /// The number of images that may wait to be decoded or embedded; further ones are refused.
     pub waiting: usize,
-    /// Connections at a time; more wait for being taken.
+    /// The number of open connections; further ones wait to be accepted.
     pub connections: usize,
-    /// Time that requests are given to end when the server stops.
+    /// How long the server waits for the requests in progress when it stops.
     pub shutdown_time: Duration,
-    /// Most items for which the failures, the confusions and the near-duplicates are computed: the time
-    /// grows with the square.
+    /// The largest number of items for which failures, confusions and near-duplicates are computed. The time grows with
+    /// the square of the number.
     pub analysis_items: usize,
-    /// Most items whose map is made by t-SNE; that of more is made by principal components.
+    /// The largest number of items whose map is computed by t-SNE. Larger galleries use principal components.
     pub tsne_items: usize,
-    /// Bytes of thumbnails in memory.
+    /// The size of the thumbnail cache in memory, in bytes.
     pub thumbnail_bytes: u64,
-    /// A folder for thumbnails, for the next start.
+    /// A folder that keeps thumbnails for the next start.
     pub thumbnails: Option<PathBuf>,
-    /// A folder from which the page is read instead of from the program: for work on the page.
+    /// A folder that replaces the built-in files of the web page, for work on the page.
     pub assets: Option<PathBuf>,
-    /// Is told what the one who started the server should know.
+    /// Receives messages for the operator of the server.
     pub note: fn(&str),
 }
 

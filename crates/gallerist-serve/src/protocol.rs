@@ -10,7 +10,7 @@ use crate::companion::Side;
 use crate::gallery::{Catalog, Gallery, same_class};
 use crate::{Error, Result};
 
-/// Compares by no published protocol.
+/// The name for no published protocol.
 pub(crate) const NONE: &str = "none";
 
 /// Why an item of the gallery does not count for a query.
@@ -19,7 +19,7 @@ pub(crate) const NONE: &str = "none";
 pub(crate) enum LeftOut {
     /// The protocol leaves it out for every query.
     Junk,
-    /// It shows the query's class from the query's own camera.
+    /// It has the class and the camera of the query.
     SameCamera,
 }
 
@@ -36,20 +36,20 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The rules of the gallery's protocol: those of [`Task`](gallerist_retrieval::eval::Task), asked by label and
-/// camera, since the rows of a gallery come and go.
+/// The rules of the gallery's protocol. They are those of [`Task`](gallerist_retrieval::eval::Task), but by label and
+/// camera, because the rows of a gallery change.
 pub(crate) struct Rules {
     /// The protocol of queries and gallery.
     pub(crate) protocol: Option<&'static Protocol>,
     pub(crate) junk: Option<&'static str>,
     cameras: bool,
-    /// The same in words; `None` where every item is a query and all others count.
+    /// The rules in words; `None` if every item is a query and all others count.
     pub(crate) words: Option<String>,
 }
 
 impl Rules {
-    /// The rules of the protocol that is asked for (`none`: of none), or of the one that queries and gallery
-    /// name. Without a protocol cameras count where both sides have them, as in `gallerist evaluate`.
+    /// The rules of the protocol `asked` (`none`: no protocol), else of the one that queries and gallery both name.
+    /// Without a protocol cameras count if both sides have them, as in `gallerist evaluate`.
     pub(crate) fn new(
         asked: Option<&str>,
         gallery: &Gallery,
@@ -66,73 +66,16 @@ impl Rules {
             })
         };
         let Some(queries) = queries else { return Self::without_queries(asked, gallery, named, note) };
-        let protocol = match asked {
-            Some(NONE) => None,
-            Some(name) => {
-                let protocol = named(name)?;
-                if protocol.setting == Setting::EveryImage {
-                    return Err(Error::Option {
-                        problem: format!(
-                            "the protocol `{name}` compares every image with all the others, and there are queries"
-                        ),
-                        hint: Some("leave --queries or --protocol out".to_owned()),
-                    });
-                }
-                Some(protocol)
-            }
-            None => {
-                let (ours, theirs) = (gallery.protocol(), queries.protocol.as_deref());
-                if ours != theirs && (ours.is_some() || !gallery.is_index()) {
-                    let name = |of: Option<&str>| of.unwrap_or("none").to_owned();
-                    note(&format!(
-                        "the protocol of the queries is {}, that of the gallery is {}; compared by none",
-                        name(theirs),
-                        name(ours)
-                    ));
-                }
-                // An index does not keep the name.
-                let common = theirs.filter(|name| ours == Some(name) || ours.is_none() && gallery.is_index());
-                let protocol = common.map(named).transpose()?;
-                protocol.filter(|protocol| protocol.setting != Setting::EveryImage)
-            }
-        };
+        let protocol = common_protocol(asked, gallery, queries, named, note)?;
         let inside = gallery.read();
-        let sides = [&queries.catalog, &inside.catalog];
-        let without = sides.iter().position(|catalog| catalog.cameras.counts().next().is_none());
-        let cameras = match protocol {
-            _ if asked == Some(NONE) => false,
-            None => without.is_none(),
-            Some(protocol) if protocol.setting != Setting::Cameras => false,
-            Some(protocol) => {
-                if let Some(side) = without {
-                    return Err(Error::Option {
-                        problem: format!(
-                            "the protocol `{}` needs the camera of each image, and the {} none",
-                            protocol.name,
-                            ["queries have", "gallery has"][side]
-                        ),
-                        hint: Some(format!("compare without cameras: --protocol {NONE}")),
-                    });
-                }
-                true
-            }
-        };
-        let sets = |catalog: &&Catalog| catalog.labels.counts().any(|(label, _)| label.contains(SEPARATOR));
-        if cameras && sides.iter().any(sets) {
-            return Err(Error::Option {
-                problem: "comparing across cameras needs one class per image, and some have several labels \
-                          (`a|b`)"
-                    .to_owned(),
-                hint: Some(format!("compare without cameras: --protocol {NONE}")),
-            });
-        }
-        let mut rules =
-            Self { protocol, junk: protocol.and_then(|protocol| protocol.junk), cameras, words: None };
+        let cameras = asked != Some(NONE) && uses_cameras(protocol, &queries.catalog, &inside.catalog)?;
+        let junk = protocol.and_then(|protocol| protocol.junk);
+        let mut rules = Self { protocol, junk, cameras, words: None };
         rules.words = Some(rules.describe(&queries.catalog, &inside.catalog));
         Ok(rules)
     }
 
-    /// Every item is a query. A protocol of queries cannot be followed, but its junk stays left out.
+    /// The rules if every item is a query. A protocol that needs a query set does not apply, but its junk is left out.
     fn without_queries(
         asked: Option<&str>,
         gallery: &Gallery,
@@ -190,7 +133,7 @@ impl Rules {
         words
     }
 
-    /// Why `item` does not count for `query`; `None` where it does.
+    /// Why `item` does not count for `query`; `None` if it counts.
     pub(crate) fn left_out(&self, query: Shown, item: Shown) -> Option<LeftOut> {
         if self.junk.is_some() && self.junk == item.label {
             return Some(LeftOut::Junk);
@@ -200,7 +143,7 @@ impl Rules {
         (self.cameras && same(query.camera, item.camera) && alike()).then_some(LeftOut::SameCamera)
     }
 
-    /// Items that do not count for any of these queries: junk, and at most so many that their cameras saw.
+    /// The number of junk items, and an upper bound of the items left out because of the queries' cameras.
     pub(crate) fn count(&self, gallery: &Catalog, queries: &[Shown]) -> (usize, usize) {
         let junk = self.junk.filter(|_| !queries.is_empty()).map_or(0, |junk| gallery.labels.count(junk));
         let seen = |query: &Shown| match (query.label, query.camera) {
@@ -216,6 +159,78 @@ impl Rules {
     pub(crate) fn uses_cameras(&self) -> bool {
         self.cameras
     }
+}
+
+/// The protocol of a query set and a gallery: the one that is asked for, else the one that both files name.
+fn common_protocol(
+    asked: Option<&str>,
+    gallery: &Gallery,
+    queries: &Side,
+    named: impl Fn(&str) -> Result<&'static Protocol>,
+    note: fn(&str),
+) -> Result<Option<&'static Protocol>> {
+    match asked {
+        Some(NONE) => Ok(None),
+        Some(name) => {
+            let protocol = named(name)?;
+            if protocol.setting == Setting::EveryImage {
+                return Err(Error::Option {
+                    problem: format!(
+                        "the protocol `{name}` compares every image with all the others, and there are queries"
+                    ),
+                    hint: Some("leave --queries or --protocol out".to_owned()),
+                });
+            }
+            Ok(Some(protocol))
+        }
+        None => {
+            let (ours, theirs) = (gallery.protocol(), queries.protocol.as_deref());
+            if ours != theirs && (ours.is_some() || !gallery.is_index()) {
+                let name = |of: Option<&str>| of.unwrap_or("none").to_owned();
+                note(&format!(
+                    "the protocol of the queries is {}, that of the gallery is {}; compared by none",
+                    name(theirs),
+                    name(ours)
+                ));
+            }
+            // An index does not keep the name.
+            let common = theirs.filter(|name| ours == Some(name) || ours.is_none() && gallery.is_index());
+            let protocol = common.map(named).transpose()?;
+            Ok(protocol.filter(|protocol| protocol.setting != Setting::EveryImage))
+        }
+    }
+}
+
+/// Whether cameras count: as the protocol says; without a protocol where both sides have cameras.
+fn uses_cameras(protocol: Option<&Protocol>, queries: &Catalog, gallery: &Catalog) -> Result<bool> {
+    let hint = || Some(format!("compare without cameras: --protocol {NONE}"));
+    let sides = [queries, gallery];
+    let without = sides.iter().position(|catalog| catalog.cameras.counts().next().is_none());
+    let cameras = match (protocol, without) {
+        (None, without) => without.is_none(),
+        (Some(protocol), _) if protocol.setting != Setting::Cameras => false,
+        (Some(_), None) => true,
+        (Some(protocol), Some(side)) => {
+            return Err(Error::Option {
+                problem: format!(
+                    "the protocol `{}` needs the camera of each image, and the {} none",
+                    protocol.name,
+                    ["queries have", "gallery has"][side]
+                ),
+                hint: hint(),
+            });
+        }
+    };
+    let sets = |catalog: &&Catalog| catalog.labels.counts().any(|(label, _)| label.contains(SEPARATOR));
+    if cameras && sides.iter().any(sets) {
+        return Err(Error::Option {
+            problem:
+                "comparing across cameras needs one class per image, and some have several labels (`a|b`)"
+                    .to_owned(),
+            hint: hint(),
+        });
+    }
+    Ok(cameras)
 }
 
 fn items(count: usize) -> String {
@@ -246,7 +261,7 @@ mod tests {
         assert_eq!(left_out(&of("market1501")), [seen, None, None, junk, None]);
         assert_eq!(left_out(&of("duke")), [seen, None, None, None, None]);
         assert_eq!(left_out(&of("inshop")), [None; 5]);
-        // As the evaluation has it, for every pair.
+        // The evaluation decides the same for every pair.
         let text = |of: &[&str]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
         let (labels, cameras): (Vec<_>, Vec<_>) = items.into_iter().unzip();
         let (labels, cameras) = (text(&labels), text(&cameras));
@@ -258,7 +273,7 @@ mod tests {
             let counts = [0, 1, 2, 3, 4].map(|item| wanted.verdict(0, item).counts());
             assert_eq!(left_out(&of(name)).map(|reason| reason.is_none()), counts, "{name}");
         }
-        // What is not known is not the same.
+        // Two unknown cameras are not the same camera.
         let unknown = Shown { camera: None, ..query };
         assert_eq!(of("market1501").left_out(unknown, unknown), None);
     }

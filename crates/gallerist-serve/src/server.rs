@@ -1,4 +1,4 @@
-//! The loop that takes connections.
+//! The loop that accepts connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,38 +14,39 @@ use tokio::sync::{Notify, Semaphore};
 use crate::state::{Contents, State};
 use crate::{Error, Options, Result, http};
 
-/// Most bytes of a request's line and headers.
+/// The largest request line and headers, in bytes.
 const HEADER_BYTES: usize = 64 << 10;
 
-/// Bytes read from a connection at a time: the headers, and the beginning of what follows them.
+/// Bytes read from a connection at a time: the headers and the start of the body.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Most headers of a request.
+/// The largest number of headers of a request.
 const HEADERS: usize = 100;
 
-/// A server that listens, and has not answered yet.
+/// A server that is bound to its address and does not answer yet.
 pub struct Server {
     listener: std::net::TcpListener,
     state: Arc<State>,
     stop: Stop,
 }
 
-/// Stops a server, from another thread or from the handler of a signal.
+/// Stops a server, from another thread or from a signal handler.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Notify>);
 
 impl Stop {
-    /// No more requests are taken; those that have begun are finished.
+    /// Ends [`Server::run`]. The server accepts no more connections and finishes the requests in progress, within
+    /// [`Options::shutdown_time`].
     pub fn now(&self) {
         self.0.notify_one();
     }
 }
 
 impl Server {
-    /// Takes the address, so that what cannot be served is known before.
+    /// Checks `contents` and binds the address, so that every fault of either is known before the server runs.
     ///
     /// # Errors
-    /// When the address cannot be had, and when network, images or token do not fit the gallery.
+    /// When the address is not available, and when network, images or token do not fit the gallery.
     pub fn bind(contents: Contents, options: Options) -> Result<Self> {
         let address = options.address;
         let listen = || -> std::io::Result<_> {
@@ -59,16 +60,17 @@ impl Server {
         Ok(Self { listener, state, stop: Stop::default() })
     }
 
-    /// Where it listens: the port is known also where port 0 was asked for.
+    /// The address the server listens on. Where [`Options::address`] has port 0, this is the port that the system
+    /// chose.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system does not name it.
     pub fn address(&self) -> Result<SocketAddr> {
         let action = || "ask for the address".to_owned();
         self.listener.local_addr().map_err(|source| Error::Io { action: action(), source })
     }
 
-    /// What stops it.
+    /// A handle that stops the server.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
@@ -76,7 +78,7 @@ impl Server {
     /// Answers until it is [stopped](Self::stop).
     ///
     /// # Errors
-    /// When the system gives no threads or no socket.
+    /// When the system provides no threads or no socket.
     pub fn run(self) -> Result<()> {
         let failed = |action: &str| {
             let action = action.to_owned();
@@ -92,9 +94,24 @@ impl Server {
             serve(listener, router, &self.state.options, &self.stop).await;
             Ok::<_, Error>(())
         })?;
-        // A search that runs still is not waited for.
+        // A search that still runs is not waited for.
         runtime.shutdown_background();
         Ok(())
+    }
+
+    /// Answers until the process receives Ctrl-C, SIGTERM or SIGHUP, then stops as [`Stop::now`] does.
+    ///
+    /// The handler of these signals belongs to the whole process. Where the program has installed one already, that one
+    /// stays, and [`Options::note`] is told so.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until_signal(self) -> Result<()> {
+        let stop = self.stop();
+        if let Err(error) = ctrlc::set_handler(move || stop.now()) {
+            (self.state.options.note)(&format!("requests will not be finished on Ctrl-C: {error}"));
+        }
+        self.run()
     }
 }
 
@@ -113,12 +130,12 @@ async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(_) => {
-                // Out of sockets: wait for some to be closed.
+                // No free sockets: wait until some are closed.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Small answers go at once.
+        // Small answers are sent at once.
         let _ = stream.set_nodelay(true);
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -129,7 +146,7 @@ async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            // The other side's faults are its own.
+            // Faults of the client are not reported.
             let _ = connection.await;
             drop(permit);
         });

@@ -1,11 +1,11 @@
-//! What the requests share.
+//! The state that all requests share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gallerist_retrieval::short_fingerprint;
 
-use crate::analysis::{Analysis, Beside, Other};
+use crate::analysis::{Analysis, AnalysisInput, Other};
 use crate::batch::Batcher;
 use crate::companion::{Companion, Set, Side};
 use crate::embedder::Embedder;
@@ -17,24 +17,25 @@ use crate::options::Options;
 use crate::protocol::Rules;
 use crate::{Error, Result};
 
-/// What a server shows: a gallery, its images, the network that embedded it.
+/// The contents of a server: a gallery, its images, the network that embedded it. `gallery.into()` fills everything but
+/// the gallery with `None`.
 pub struct Contents {
     /// The gallery.
     pub gallery: Gallery,
-    /// Its images, where they are at hand.
+    /// Its images, if they are available.
     pub images: Option<Images>,
-    /// The network that embedded it.
+    /// The network that embedded it, for uploads and heat maps.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// The queries that the gallery is measured with. Without them every item is a query against all the others.
+    /// The queries of the evaluation. Without them every item is a query against all others.
     pub queries: Option<Companion>,
-    /// By whose rules: a [protocol](gallerist_retrieval::eval::Protocol), or `none`. Without a name the protocol
-    /// that queries and gallery both name.
+    /// The name of the evaluation [protocol](gallerist_retrieval::eval::Protocol), or `none`. Without a name, the
+    /// protocol that queries and gallery both name.
     pub protocol: Option<String>,
-    /// The same images embedded by another network, to be compared with.
+    /// A file of the same images embedded by another network, for comparison.
     pub compare: Option<PathBuf>,
-    /// The queries embedded by that network.
+    /// A file of the queries embedded by that network.
     pub compare_queries: Option<PathBuf>,
-    /// The training images embedded by the gallery's network, to be looked for in the gallery.
+    /// The training images embedded by the gallery's network. The server reports gallery images that are near one.
     pub training: Option<Companion>,
 }
 
@@ -64,9 +65,9 @@ pub(crate) struct State {
     pub(crate) training: Option<Arc<Side>>,
     pub(crate) analysis: Arc<Analysis>,
     pub(crate) metrics: Metrics,
-    /// For uploads.
+    /// Limits the work on uploads.
     pub(crate) work: Gate,
-    /// For reading and reducing images, of which a page asks for hundreds at a time.
+    /// Limits reading and reducing images, of which a page requests hundreds at a time.
     pub(crate) reading: Gate,
     pub(crate) options: Options,
 }
@@ -117,14 +118,14 @@ impl State {
         let other = compare.map(|path| Other::open(&path, of_queries, &gallery).map(Arc::new));
         let other = other.transpose()?;
         let gallery = Arc::new(gallery);
-        let beside = Beside {
+        let input = AnalysisInput {
             queries: queries.clone(),
             rules: Arc::clone(&rules),
             other: other.clone(),
             training: training.clone(),
             map: gallery.map_file(),
         };
-        let analysis = Analysis::start(&gallery, beside, &options)?;
+        let analysis = Analysis::start(&gallery, input, &options)?;
         Ok(Arc::new(Self {
             search: Batcher::start(Arc::clone(&gallery))?,
             gallery,
@@ -150,13 +151,13 @@ impl State {
         sides.into_iter().filter_map(|(set, side)| Some((set, side.as_ref()?)))
     }
 
-    /// Where an item is that is not in the gallery: its set, and its row there.
-    pub(crate) fn beside(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
+    /// An item that is not in the gallery: its set and its row there.
+    pub(crate) fn companion_item(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
         self.sides().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
     }
 }
 
-/// Refuses a network whose embeddings mean nothing among the gallery's.
+/// Refuses a network other than the one that embedded the gallery.
 fn check_network(gallery: &Gallery, embedder: &dyn Embedder) -> Result<()> {
     let hint = Some("give the run directory of the network that embedded the gallery: --run DIR".to_owned());
     let problem = match &gallery.origin().model {

@@ -164,32 +164,4 @@ pub(crate) const KNOWN: &[(&str, &[&str])] = &[
             "product/dots/portable.rs",
         ],
     ),
-    (
-        "gallerist-serve",
-        &[
-            "analysis/compare.rs",
-            "analysis/failures.rs",
-            "analysis/map.rs",
-            "analysis/mod.rs",
-            "analysis/pairs.rs",
-        ],
-    ),
-    ("gallerist-serve", &["gallery/mod.rs", "gallery/searcher.rs"]),
-    (
-        "gallerist-serve",
-        &[
-            "http/about.rs",
-            "http/analysis.rs",
-            "http/assets.rs",
-            "http/change.rs",
-            "http/gallery.rs",
-            "http/heatmap.rs",
-            "http/items.rs",
-            "http/mod.rs",
-            "http/pictures.rs",
-            "http/search.rs",
-            "http/upload.rs",
-        ],
-    ),
-    ("gallerist-serve", &["http/error.rs", "http/extract.rs"]),
 ];

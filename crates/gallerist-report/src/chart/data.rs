@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the values of a chart are laid out and written.
+/// The scale of the values of a chart, and their format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Even steps.
+    /// A linear scale.
     #[default]
     Linear,
-    /// Even ratios. Values that are not positive cannot be drawn and are counted below the chart.
+    /// A logarithmic scale. Values that are not positive are not drawn; their number is written below the chart.
     Log,
-    /// Even steps; values are shares and written in per cent.
+    /// A linear scale of shares, written in per cent.
     Share,
 }
 
@@ -22,7 +22,7 @@ pub struct Point {
     pub step: u64,
     /// The epoch of that step, if there are epochs.
     pub epoch: Option<u64>,
-    /// The value. One that is not finite leaves a gap and is pointed out.
+    /// The value. One that is not finite leaves a gap with a mark.
     pub value: f64,
 }
 
@@ -42,7 +42,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series from its points; pairs of step and value will do.
+    /// A series from its points, or from pairs of step and value.
     pub fn new<P: Into<Point>>(name: impl Into<String>, points: impl IntoIterator<Item = P>) -> Self {
         Self { name: name.into(), points: points.into_iter().map(Into::into).collect() }
     }
@@ -70,12 +70,11 @@ pub struct Chart {
     pub title: String,
     /// A sentence below the heading.
     pub note: Option<String>,
-    /// How values are laid out.
+    /// The scale of the values.
     pub scale: Scale,
-    /// Draws, over the values of each series, the mean of the values around each
-    /// (a fortieth of the series, at least 5 values). Series of fewer than 30
-    /// values are left as they are.
+    /// Draws the moving mean of each series over its values. The window is a fortieth of the series, at least 5 values.
+    /// Series of fewer than 30 values have no moving mean.
     pub smooth: bool,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
 }

@@ -1,4 +1,4 @@
-//! A chart as a figure: letters as HTML, lines as SVG stretched to their place.
+//! A chart on a page: text as HTML, lines as SVG that is stretched to the available size.
 
 use std::fmt::Write as _;
 
@@ -9,17 +9,17 @@ use super::lines::{DOTTED, Line, Lines, drawable, remarks, thinned};
 use super::scale::Axis;
 use crate::number::{percent, significant};
 
-/// The drawing's own units; it is stretched to whatever place it is given.
+/// The size of the drawing in its own units; the page stretches it.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 400.0;
 
-/// Values that can be pointed at.
+/// The largest number of values per series that the reader can point at.
 const POINTED: usize = 400;
 
-/// Rows of the table below a chart.
+/// The number of rows of the table below a chart.
 const ROWS: usize = 12;
 
-/// What runs along the horizontal axis.
+/// The quantity on the horizontal axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Against {
     /// The training step.
@@ -122,8 +122,7 @@ fn epoch_text(lines: &[Line<'_>], step: u64) -> String {
         .unwrap_or_default()
 }
 
-/// The name of a series with its value at `step`; the script changes the values
-/// in place and finds all others in `data-points`.
+/// The name of a series with its value at `step`. The script replaces this value by others from `data-points`.
 fn legend(line: &Line<'_>, step: u64, scale: Scale) -> Markup {
     let at = line.at(step);
     let value = at.map_or("–".to_owned(), |i| text(line.points[i].value, scale));
@@ -137,7 +136,7 @@ fn legend(line: &Line<'_>, step: u64, scale: Scale) -> Markup {
     }
 }
 
-/// `step,epoch,value,mean` of up to [`POINTED`] values, as they are written.
+/// `step,epoch,value,mean` of up to [`POINTED`] values, formatted.
 fn pointed(line: &Line<'_>, scale: Scale) -> String {
     let mut all = String::new();
     for index in spread(line.points.len(), POINTED) {
@@ -173,7 +172,7 @@ fn grid(y: &Axis) -> String {
     path
 }
 
-/// The strokes of one series: its values, pale where a mean is drawn over them.
+/// The strokes of one series: its values, pale if a mean is drawn over them.
 fn strokes(line: &Line<'_>, x: &Axis, y: &Axis, scale: Scale) -> Markup {
     let place = |point: &Point, value: f64| {
         drawable(value, scale).then(|| (WIDTH * x.place(point.step as f64), HEIGHT * (1.0 - y.place(value))))
@@ -193,7 +192,7 @@ fn strokes(line: &Line<'_>, x: &Axis, y: &Axis, scale: Scale) -> Markup {
     }
 }
 
-/// A path through `places`, broken where there is none.
+/// A path through `places`, with a gap at each `None`.
 fn path(places: &[Option<(f64, f64)>]) -> String {
     let mut path = String::new();
     let mut pen_is_down = false;
@@ -207,8 +206,7 @@ fn path(places: &[Option<(f64, f64)>]) -> String {
     path
 }
 
-/// A dot at each place: a line of no length with round ends keeps its shape
-/// however the drawing is stretched.
+/// A dot at each place, as a line of length 0 with round ends: it stays round when the drawing is stretched.
 fn dots(places: &[Option<(f64, f64)>]) -> String {
     let mut path = String::new();
     for (x, y) in places.iter().flatten() {
@@ -231,7 +229,7 @@ fn faults(line: &Line<'_>, x: &Axis, scale: Scale) -> Markup {
     html! { @if !places.is_empty() { path.fault d=(path) {} } }
 }
 
-/// The values as a table, for readers without a pointer or without sight.
+/// The values as a table, for readers who use neither pointer nor sight.
 fn table(title: &str, lines: &[Line<'_>], steps: &[u64], scale: Scale, x_name: &str) -> Markup {
     let with_epochs = lines.iter().any(|l| l.points.iter().any(|p| p.epoch.is_some()));
     html! {

@@ -5,25 +5,25 @@ use super::scale::Axis;
 use super::smooth;
 use crate::number::count;
 
-/// Lines of more values than this are drawn as the smallest and the largest
-/// value of each of [`BUCKETS`] stretches: the same picture at this size.
+/// A line of more values than this is drawn as the smallest and the largest value of each of [`BUCKETS`] intervals,
+/// which looks the same at this size.
 const DRAWN: usize = 1000;
 const BUCKETS: usize = 400;
 
 /// Series up to this length have a dot at every value.
 pub(crate) const DOTTED: usize = 40;
 
-/// Colours told apart before they repeat.
+/// The number of colours before they repeat.
 pub(crate) const COLOURS: usize = 6;
 
-/// A series in ascending steps with its running mean.
+/// A series in ascending steps with its moving mean.
 pub(crate) struct Line<'a> {
     pub(crate) name: &'a str,
     pub(crate) points: Vec<Point>,
     pub(crate) mean: Option<Vec<f64>>,
-    /// Its place among the series of the chart, which chooses its colour.
+    /// Its index among the series of the chart, which determines its colour.
     pub(crate) index: usize,
-    /// Its class on a page, which chooses its colour there.
+    /// Its CSS class, which determines its colour on a page.
     pub(super) class: String,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn drawable(value: f64, scale: Scale) -> bool {
     value.is_finite() && (scale != Scale::Log || value > 0.0)
 }
 
-/// The places themselves or, of more than [`DRAWN`], the highest and the lowest of each stretch.
+/// All places; of more than [`DRAWN`] only the highest and the lowest of each interval.
 pub(crate) fn thinned(places: &[Option<(f64, f64)>]) -> Vec<Option<(f64, f64)>> {
     if places.len() <= DRAWN {
         return places.to_vec();
@@ -109,7 +109,7 @@ pub(crate) fn thinned(places: &[Option<(f64, f64)>]) -> Vec<Option<(f64, f64)>> 
     thinned
 }
 
-/// What the reader must know to trust the drawing.
+/// Remarks below a chart: the moving mean, values that are not drawn, repeated steps.
 pub(crate) fn remarks(chart: &Chart, lines: &[Line<'_>]) -> Vec<String> {
     let mut remarks = Vec::new();
     let windows: Vec<usize> = (lines.iter())

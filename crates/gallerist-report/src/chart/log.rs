@@ -8,9 +8,8 @@ use super::data::{Chart, Point, Scale, Series};
 
 /// One line of a training log: named numbers at a step.
 ///
-/// It reads a JSON object with `step`, `epoch` (may be absent) and any other
-/// fields: numbers are kept, `null` stands for a number that was not finite,
-/// and what is neither is left out.
+/// It is read from a JSON object with `step`, `epoch` (optional) and any other fields. Numbers are kept, `null` is a
+/// number that was not finite, other values are ignored.
 ///
 /// ```
 /// use gallerist_report::Record;
@@ -45,14 +44,14 @@ fn numbers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap
         .collect())
 }
 
-/// Which columns of a training log make one chart.
+/// A chart of some columns of a training log.
 #[derive(Clone, Debug, Default)]
 pub struct Panel<'a> {
     /// The heading of the chart.
     pub title: &'a str,
     /// A sentence below the heading.
     pub note: Option<&'a str>,
-    /// How values are laid out.
+    /// The scale of the values.
     pub scale: Scale,
     /// See [`Chart::smooth`].
     pub smooth: bool,
@@ -60,9 +59,8 @@ pub struct Panel<'a> {
     pub columns: &'a [(&'a str, &'a str)],
 }
 
-/// The charts of a training log: those that `panels` describes, in that order,
-/// then one for each column that no panel names, so that whatever is logged is
-/// drawn. Columns without a record, and panels without a column, are left out.
+/// The charts of a training log: those of `panels`, in that order, then one for each column that no panel names.
+/// Columns without a record and panels without a column are left out.
 ///
 /// ```
 /// use gallerist_report::{Panel, Record, charts_of};

@@ -1,9 +1,8 @@
 //! Curves of a run: named series of numbers against the step.
 //!
-//! A chart is drawn as SVG written here, not by a plotting library: libraries
-//! write fixed colours and letter sizes into the picture, while these charts
-//! take their colours from the page (light and dark), keep lines and letters at
-//! their size on a phone, and hold their values for the reader to point at.
+//! This module writes the SVG itself. Plotting libraries write fixed colours and letter sizes into a picture; these
+//! charts take their colours from the page (light and dark), keep the size of lines and letters on a phone, and contain
+//! their values, so that the reader can point at them.
 
 mod data;
 mod draw;

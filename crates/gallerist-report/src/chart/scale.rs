@@ -1,17 +1,17 @@
-//! Axes: the range that is shown, where its marks are and what they say.
+//! Axes: the visible range, the positions of the tick marks and their texts.
 
 use super::data::Scale;
 
-/// The most stretches between marks that a range is cut into; rounding leaves
-/// between two and this many, and one more where the ends are rounded out.
+/// The largest number of intervals between tick marks. Rounding results in two to this many, and one more if the ends
+/// are rounded outwards.
 const STRETCHES: f64 = 5.5;
 
 /// A mark on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
-    /// Where it is: 0 at the start of the axis, 1 at its end.
+    /// Its position: 0 at the start of the axis, 1 at its end.
     pub(crate) at: f64,
-    /// What it says.
+    /// Its text.
     pub(crate) text: String,
 }
 
@@ -73,7 +73,7 @@ impl Axis {
                 high = 1.0;
             }
         }
-        // Zero is shown where that costs little of the height.
+        // Includes zero if that takes little of the height.
         if low > 0.0 && low < 0.3 * high {
             low = 0.0;
         }
@@ -136,7 +136,7 @@ impl Axis {
         axis
     }
 
-    /// An axis at the edge of what floats can tell apart: only its ends are marked.
+    /// An axis of values that floats hardly distinguish: only its ends are marked.
     fn bare(low: f64, high: f64, log: bool, percent: bool) -> Self {
         let unit = if percent { 100.0 } else { 1.0 };
         let ticks =
@@ -170,7 +170,7 @@ impl Axis {
         let mut free_from = f64::NEG_INFINITY;
         for &k in ks {
             let at = axis.place(k as f64);
-            // Letters of neighbouring marks must not touch on a phone.
+            // The texts of neighbouring marks must not touch on a phone.
             if at >= free_from {
                 free_from = at + 0.07;
                 axis.ticks.push(Tick { at, text: k.to_string() });
@@ -189,7 +189,7 @@ impl Axis {
         self.high - self.low
     }
 
-    /// Where `value` is: 0 at the start, 1 at the end, one half if they are one.
+    /// The position of `value`: 0 at the start, 1 at the end, one half if both are equal.
     pub(crate) fn place(&self, value: f64) -> f64 {
         const SMALLEST: f64 = f64::from_bits(1);
         let map = |v: f64| {

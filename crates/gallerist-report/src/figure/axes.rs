@@ -6,10 +6,10 @@ use crate::chart::Axis;
 
 pub(super) const LETTERS: f64 = 12.0;
 pub(super) const TITLE: f64 = 15.0;
-/// From one line of letters to the next.
+/// The distance between two lines of text.
 pub(super) const LINE: f64 = 17.0;
 
-/// The dashes of a chart's lines: a second sign beside the colour.
+/// The dash pattern of a chart's line, which distinguishes lines in addition to the colour.
 pub(super) fn dash(series: usize) -> &'static [f64] {
     const DASHES: [&[f64]; 6] =
         [&[], &[7.0, 5.0], &[1.0, 5.0], &[9.0, 5.0, 1.0, 5.0], &[12.0, 5.0], &[4.0, 4.0, 1.0, 4.0]];
@@ -21,7 +21,7 @@ pub(super) fn line_of(series: usize) -> Stroke {
     Stroke { dash: dash(series), ..Stroke::new(Tone::Series(series), 1.75) }
 }
 
-/// A place in the plane with a scale on each side.
+/// A rectangle with an axis on two sides.
 pub(super) struct Frame<'a> {
     pub(super) at: At,
     pub(super) size: At,
@@ -63,7 +63,7 @@ impl Frame<'_> {
         scene.text(middle, LETTERS, Anchor::Middle, Tone::Soft, x_name);
     }
 
-    /// The room that the letters of the vertical axis take.
+    /// The width of the texts of the vertical axis.
     pub(super) fn left_of(y: &Axis) -> f64 {
         y.ticks.iter().map(|tick| width(&tick.text, LETTERS)).fold(0.0, f64::max) + 12.0
     }
@@ -77,7 +77,7 @@ pub(super) enum Swatch {
     Dot(Tone),
 }
 
-/// Entries side by side, in as many lines as they need below `at`; returns the height taken.
+/// The entries in lines of width at most `most` below `at`; returns the height.
 pub(super) fn legend(scene: &mut Scene, at: At, most: f64, entries: &[(Swatch, String)]) -> f64 {
     const SWATCH: f64 = 26.0;
     let (mut x, mut lines) = (0.0, 1.0);

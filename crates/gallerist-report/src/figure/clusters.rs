@@ -13,7 +13,7 @@ const GAP: f64 = 13.0;
 pub struct Cluster {
     /// The heading.
     pub title: String,
-    /// What it holds, in a sentence.
+    /// Its content, in a sentence.
     pub note: String,
     /// Its pictures, the most typical first, and whether each is of the cluster's most frequent class.
     pub pictures: Vec<(Option<Picture>, Option<bool>)>,

@@ -1,4 +1,4 @@
-//! Distances of pairs of the same class beside those of pairs of different classes.
+//! Histograms of the distances of pairs of the same class and of pairs of different classes.
 
 use super::axes::{Frame, LINE, Swatch, TITLE, legend};
 use super::scene::{Anchor, At, Scene, Segment, Stroke, Tone};

@@ -1,4 +1,4 @@
-//! The one font that is drawn without the system's help: a cut of Noto Sans, fonts/OFL.txt.
+//! The built-in font: a subset of Noto Sans; its licence is in fonts/OFL.txt.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Maps of embeddings: a dot for each, coloured by class, and thumbnails where there is room.
+//! Maps of embeddings: a dot for each, coloured by class, with thumbnails where they fit.
 
 use super::axes::{Frame, LETTERS, Swatch, legend};
 use super::scene::{Anchor, At, HUES, Scene, Shape, Stroke, Tone, rectangle};
@@ -8,31 +8,31 @@ use crate::number::count;
 use crate::{Picture, Scale};
 
 const THUMBNAIL: f64 = 30.0;
-/// The room around the outermost dots.
+/// The margin around the outermost dots.
 const PAD: f64 = 8.0;
 /// The most thumbnails on a map, so that its file stays small.
 const MOST_THUMBNAILS: usize = 400;
 /// Classes up to this number have their names on the map.
 const NAMED: usize = 30;
 
-/// What a map shows.
+/// The content of a map.
 #[derive(Clone, Debug, Default)]
 pub struct MapFigure {
     /// The heading.
     pub title: String,
-    /// How the points came about, and on what, in a sentence.
+    /// The method and the data, in a sentence.
     pub note: String,
-    /// A place for each embedding.
+    /// A point for each embedding.
     pub points: Vec<[f32; 2]>,
     /// The class of each, an index into `names`; empty where classes are not known.
     pub classes: Vec<u32>,
     /// The names of the classes.
     pub names: Vec<String>,
-    /// Whether the axes have a scale: for embeddings of two dimensions, drawn as they are.
+    /// Whether the axes have a scale, for embeddings of two dimensions.
     pub scaled: bool,
 }
 
-/// A map; `thumbnail` gives the picture of an embedding and is asked only where there is room for it.
+/// A map. `thumbnail` returns the picture of an embedding; it is called only where a thumbnail fits.
 pub fn map(map: &MapFigure, thumbnail: &mut dyn FnMut(usize) -> Option<Picture>) -> Figure {
     let mut note = map.note.clone();
     if map.names.len() > HUES {

@@ -1,8 +1,8 @@
-//! Figures that stand alone, as SVG or PNG: curves, ranked lists, maps, clusters.
+//! Stand-alone figures, SVG or PNG: curves, ranked lists, maps, clusters.
 //!
-//! An SVG follows the reader's choice of light or dark by itself, or is fixed to one. A PNG is drawn
-//! here, with a font of its own, so that no display and no installed font is needed; letters beyond
-//! Latin, Greek and Cyrillic are boxes in a PNG and as they should be in an SVG.
+//! An SVG follows the reader's light or dark theme, or has a fixed one. A PNG is rendered with a built-in font and
+//! needs neither a display nor installed fonts; letters other than Latin, Greek and Cyrillic are boxes in a PNG, but
+//! not in an SVG.
 
 mod axes;
 mod clusters;
@@ -89,16 +89,16 @@ impl Figure {
     /// The figure as a PNG file, 960 times `scale` pixels wide, and less for very long figures.
     ///
     /// # Errors
-    /// [`ReportError::Encode`] with the encoder's reason.
+    /// [`ReportError::Encode`] with the error of the encoder.
     pub fn to_png(&self, theme: Theme, scale: f64) -> Result<Vec<u8>, ReportError> {
         raster::to_png(&self.scene, (WIDTH, self.height), theme, scale)
     }
 
-    /// Writes the figure in the format that the name asks for, `.svg` or `.png`; what was at `path` is
-    /// replaced in one step. A PNG without a theme is light.
+    /// Writes the figure in the format of the name, `.svg` or `.png`; a file at `path` is replaced atomically. A PNG
+    /// without a theme is light.
     ///
     /// # Errors
-    /// [`ReportError::FigureName`] for any other name, [`ReportError::Write`] with the system's reason.
+    /// [`ReportError::FigureName`] for any other name, [`ReportError::Write`] with the error of the system.
     pub fn write(&self, path: impl AsRef<Path>, theme: Option<Theme>) -> Result<(), ReportError> {
         let path = path.as_ref();
         match Format::of(path)? {
@@ -118,7 +118,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name asks for.
+    /// The format of a file name.
     ///
     /// # Errors
     /// [`ReportError::FigureName`] if it ends in neither.
@@ -131,13 +131,13 @@ impl Format {
     }
 }
 
-/// A figure on a page. As a picture of its own its style touches nothing else there.
+/// A figure on a page. It is an image, so that its style does not affect the page.
 pub(crate) fn image(figure: &Figure) -> Markup {
     let svg = STANDARD.encode(figure.to_svg(None));
     html! { img.drawing alt=(figure.description) src={ "data:image/svg+xml;base64," (svg) }; }
 }
 
-/// Soft letters in lines of at most `most`, the first below `at`; returns where they end.
+/// A paragraph of width at most `most`, below `at`; returns the y coordinate of its end.
 fn paragraph(scene: &mut Scene, at: At, most: f64, text: &str) -> f64 {
     const SIZE: f64 = 13.0;
     let mut bottom = at.1;

@@ -8,7 +8,7 @@ use crate::chart::COLOURS;
 /// A place: x to the right, y down.
 pub(super) type At = (f64, f64);
 
-/// What a colour is for; its value depends on the theme.
+/// The role of a colour. Its value depends on the theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Page,
@@ -24,7 +24,7 @@ pub(super) enum Tone {
     Hue(usize),
 }
 
-/// Colours of lines, told apart by most colour-blind readers; the page's own.
+/// The number of colours of lines. They are those of the page, which most colour-blind readers can distinguish.
 pub(super) const SERIES: usize = COLOURS;
 /// Colours of classes.
 pub(super) const HUES: usize = 10;
@@ -95,7 +95,7 @@ pub(super) enum Segment {
     Close,
 }
 
-/// Where the given place is on a line of text.
+/// The part of a line of text that is at the given position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -136,7 +136,7 @@ pub(super) enum Shape {
         halo: bool,
         text: String,
     },
-    /// A picture in a place of the given width and height, in full and undistorted.
+    /// A picture that is fitted into a rectangle without distortion.
     Picture {
         at: At,
         size: At,
@@ -165,13 +165,13 @@ impl Scene {
         self.shapes.push(Shape::Fill { path, tone, opacity });
     }
 
-    /// Round dots: lines of next to no length with round ends.
+    /// Round dots: lines of almost length 0 with round ends.
     pub(super) fn dots(&mut self, places: impl IntoIterator<Item = At>, stroke: Stroke) {
         let dot = |(x, y): At| [Segment::Move((x, y)), Segment::Line((x + 0.01, y))];
         self.stroke(places.into_iter().flat_map(dot).collect(), stroke);
     }
 
-    /// A picture or, where there is none, an empty tile.
+    /// A picture, or an empty tile without one.
     pub(super) fn picture(&mut self, at: At, size: f64, picture: Option<&Picture>) {
         self.fill(rectangle(at, (size, size)), Tone::Tile, 1.0);
         if let Some(picture) = picture {
@@ -202,7 +202,7 @@ impl Scene {
         self.stroke(path, Stroke::new(Tone::Page, 2.0));
     }
 
-    /// The picture framed as right or wrong, with its mark; with a thin frame where that is not known.
+    /// The picture with a frame and a mark for right or wrong, or with a thin frame if that is unknown.
     pub(super) fn framed(&mut self, at: At, size: f64, picture: Option<&Picture>, right: Option<bool>) {
         self.picture(at, size, picture);
         let Some(right) = right else {
@@ -214,7 +214,7 @@ impl Scene {
         self.mark((at.0 + size, at.1 + size), right);
     }
 
-    /// The scene as an SVG document. Without a theme it follows the reader's.
+    /// The scene as an SVG document. Without a theme it follows that of the reader.
     pub(super) fn to_svg(&self, size: At, description: &str, theme: Option<Theme>) -> String {
         let mut svg = String::new();
         let w = &mut svg;
@@ -339,7 +339,7 @@ pub(super) fn rectangle((x, y): At, (width, height): At) -> Vec<Segment> {
     ]
 }
 
-/// A line through `places`, broken where there is none.
+/// A line through `places`, with a gap at each `None`.
 pub(super) fn polyline(places: &[Option<At>]) -> Vec<Segment> {
     let mut down = false;
     let mut path = Vec::new();
@@ -383,7 +383,7 @@ fn data(path: &[Segment]) -> String {
     data
 }
 
-/// `text` for XML; letters that XML has no way to hold are left out.
+/// `text` escaped for XML; characters that XML cannot represent are left out.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! The same images embedded by another network: which queries gained and which lost.
+//! Comparison with another network: which queries improved and which got worse.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -8,25 +8,26 @@ use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::Items;
 
-use super::{Quality, Snapshot, Trial};
+use super::failures::{Quality, Trial};
+use super::snapshot::Snapshot;
 use crate::batch::Batcher;
 use crate::companion::{Companion, Set, Side};
 use crate::gallery::{Catalog, Gallery};
 use crate::{Error, Result};
 
-/// The gallery's items as another network embeds them.
+/// The items of the gallery, embedded by another network.
 pub(crate) struct Other {
     pub(crate) name: String,
     pub(crate) gallery: Arc<Gallery>,
     pub(crate) search: Batcher,
-    /// The queries as the other network embeds them.
+    /// The queries, embedded by the other network.
     pub(crate) queries: Option<Arc<Side>>,
 }
 
 /// An image, by the name of its source and its path.
 type Key = (Option<String>, String);
 
-/// How many of the images that only one of two sets holds are named.
+/// An error names up to this many images that only one of the two sets holds.
 const NAMED: usize = 3;
 
 impl Other {
@@ -54,8 +55,8 @@ impl Other {
         })
     }
 
-    /// What the other network and the gallery's are called: the folders of their runs, or else their files, with as
-    /// many folders above them as tell the two apart.
+    /// The names of the gallery's network and of the other one: the folders of their runs, or their files, with as many
+    /// parent folders as distinguish the two.
     pub(crate) fn names(&self, gallery: &Gallery) -> (String, String) {
         let runs = [gallery.origin().run.as_deref(), self.gallery.origin().run.as_deref()];
         match runs {
@@ -160,7 +161,7 @@ impl Change {
     }
 }
 
-/// All queries that both networks can answer, that in which the other gains most first.
+/// All queries that both networks can answer, the largest gain of the other network first.
 pub(crate) struct Changes {
     pub(crate) queries: Vec<Change>,
     pub(crate) gained: usize,

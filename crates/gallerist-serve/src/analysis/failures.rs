@@ -1,4 +1,4 @@
-//! Queries by how well they are answered, and the classes that are taken for each other.
+//! The queries with the lowest average precision, and the classes that are confused.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use gallerist_retrieval::eval::{
 use gallerist_retrieval::labels::{are_sets, encode_both, encode_sets};
 use gallerist_retrieval::search::{Metric, SearchOptions, search};
 
-use super::Snapshot;
+use super::snapshot::Snapshot;
 use crate::Result;
 use crate::gallery::same_class;
 use crate::protocol::Rules;
 
-/// Queries, and what they are compared with.
+/// Queries and the gallery that they are compared with.
 #[derive(Clone, Copy)]
 pub(crate) struct Trial<'a> {
     pub(crate) queries: &'a Snapshot,
-    /// Without one every query is compared with all the others.
+    /// `None`: every query is compared with all others.
     pub(crate) gallery: Option<&'a Snapshot>,
     pub(crate) rules: &'a Rules,
 }
 
-/// For each query the nearest item that counts, and how far it is.
+/// For each query the nearest item that counts, and its distance.
 pub(crate) type Nearest = Vec<Option<(usize, f32)>>;
 
 impl<'a> Trial<'a> {
@@ -58,15 +58,15 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// How well every query is answered.
+/// The quality of the answer to each query.
 pub(crate) struct Quality {
-    /// The average precision of each query; `None` where nothing is relevant to it.
+    /// The average precision of each query; `None` without a relevant item.
     pub(crate) precision: Vec<Option<f64>>,
     /// The rank of the first relevant item.
     first: Vec<u32>,
-    /// Relevant items.
+    /// The number of relevant items.
     matches: Vec<u32>,
-    /// The means of the protocol's measures by their names; of the standard ones without a protocol.
+    /// Name and mean of each measure of the protocol, or of the standard ones without a protocol.
     pub(crate) metrics: Vec<(String, f64)>,
 }
 
@@ -75,38 +75,51 @@ impl Quality {
         let (queries, gallery) = (trial.queries, trial.gallery());
         let shown =
             trial.rules.protocol.map_or_else(EvalOptions::default, |protocol| Plan::of(protocol).options);
-        // These two are for the list of failures.
+        // The list of failures needs these two.
         let precision = Measure::of_all(&AveragePrecision);
         let mut measures = vec![precision, Measure::of_all(&ReciprocalRank)];
         measures.extend(shown.measures.iter().filter(|measure| **measure != precision));
-        // Of rows of length 1 the inner product is the cosine, to the last bit that of `gallerist evaluate`.
+        // The rows have length 1: their inner product is the cosine, bit-identical to `gallerist evaluate`.
         let metric = match gallery.metric {
             Metric::Cosine => Metric::InnerProduct,
             other => other,
         };
         let options = EvalOptions { metric, measures };
         if are_sets(&queries.labels) || are_sets(&gallery.labels) {
-            let (of_queries, of_gallery) = encode_sets(&queries.labels, &gallery.labels);
-            let side = Side::sets(queries.rows.as_ref(), &of_queries);
-            let task = match trial.gallery {
-                None => Task::every_row(side),
-                Some(gallery) => Task::split(side, Side::sets(gallery.rows.as_ref(), &of_gallery)),
-            };
-            let in_gallery = if trial.gallery.is_none() { &of_queries } else { &of_gallery };
-            let relevance = SharedLabels::new(&of_queries, in_gallery);
-            let mut relevant = Vec::new();
-            let matches = (0..queries.ids.len()).map(|row| {
-                relevant.clear();
-                relevance.relevant(row, &mut relevant);
-                // The query itself is among them, unless it has no label.
-                (relevant.len() as u32).saturating_sub(trial.gallery.is_none().into())
-            });
-            return Ok(Self::read(&task.measure(&options)?, matches.collect(), queries));
+            Self::of_sets(trial, &options)
+        } else {
+            Self::of_classes(trial, &options)
         }
+    }
+
+    /// The quality where images have several labels.
+    fn of_sets(trial: Trial, options: &EvalOptions) -> Result<Self> {
+        let (queries, gallery) = (trial.queries, trial.gallery());
+        let (of_queries, of_gallery) = encode_sets(&queries.labels, &gallery.labels);
+        let side = Side::sets(queries.rows.as_ref(), &of_queries);
+        let task = match trial.gallery {
+            None => Task::every_row(side),
+            Some(gallery) => Task::split(side, Side::sets(gallery.rows.as_ref(), &of_gallery)),
+        };
+        let in_gallery = if trial.gallery.is_none() { &of_queries } else { &of_gallery };
+        let relevance = SharedLabels::new(&of_queries, in_gallery);
+        let mut relevant = Vec::new();
+        let matches = (0..queries.ids.len()).map(|row| {
+            relevant.clear();
+            relevance.relevant(row, &mut relevant);
+            // The query itself counts as relevant, unless it has no label.
+            (relevant.len() as u32).saturating_sub(trial.gallery.is_none().into())
+        });
+        Ok(Self::read(&task.measure(options)?, matches.collect(), queries))
+    }
+
+    /// The quality where each image has one class.
+    fn of_classes(trial: Trial, options: &EvalOptions) -> Result<Self> {
+        let (queries, gallery) = (trial.queries, trial.gallery());
         let (of_queries, of_gallery) = encode_both(&queries.labels, &gallery.labels);
         let junk = trial.rules.junk.and_then(|label| of_queries.names.iter().position(|name| name == label));
         let junk = junk.map(|class| class as u32);
-        // What has no label is a class of its own, each.
+        // Each image without a label is a class of its own.
         let mut next = of_queries.names.len() as u32;
         let mut classes = |ids: Vec<u32>, labels: &[String]| -> Vec<u32> {
             let class = |(class, label): (u32, &String)| {
@@ -132,11 +145,11 @@ impl Quality {
                 }
             }
         };
-        let measured = task.without(junk).measure(&options)?;
+        let measured = task.without(junk).measure(options)?;
 
         let mut sizes: HashMap<u32, u32> = HashMap::new();
         let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
-        // Without a gallery the queries are it, and each is among its own class.
+        // Without a gallery the queries are the gallery, and each is in its own class.
         let itself = u32::from(trial.gallery.is_none());
         let counted = if itself == 1 { &query_classes } else { &gallery_classes };
         counted.iter().for_each(|&class| *sizes.entry(class).or_default() += 1);
@@ -154,7 +167,7 @@ impl Quality {
     fn read(measured: &Measured, matches: Vec<u32>, of: &Snapshot) -> Self {
         let queries = &measured.queries;
         let rows = 0..queries.len();
-        // A query without a label would count as one that finds nothing.
+        // A query without a label would count as a miss.
         let all_labelled = of.labels.iter().all(|label| !label.is_empty());
         let metrics = measured.evaluation.metrics.iter().filter(|&(name, _)| all_labelled && name != "mrr");
         Self {
@@ -166,22 +179,22 @@ impl Quality {
     }
 }
 
-/// A query and how it is answered.
+/// A query and the quality of its answer.
 pub(crate) struct Failure {
     pub(crate) id: u64,
     pub(crate) precision: f64,
     pub(crate) matches: u32,
     /// The rank of the first relevant item.
     pub(crate) first: u32,
-    /// The nearest item that counts, and how far it is.
+    /// The nearest item that counts, and its distance.
     pub(crate) nearest: (u64, f32),
 }
 
-/// The queries to which something is relevant, the worst first.
+/// The queries with a relevant item, the worst first.
 pub(crate) struct Failures {
     pub(crate) queries: Vec<Failure>,
     pub(crate) mean: f64,
-    /// The means of the protocol's measures by their names.
+    /// Name and mean of each measure of the protocol.
     pub(crate) metrics: Vec<(String, f64)>,
 }
 
@@ -202,25 +215,25 @@ impl Failures {
             })
             .collect();
         let mean = queries.iter().map(|query| query.precision).sum::<f64>() / queries.len().max(1) as f64;
-        // Equal ones stay in the order of the gallery.
+        // The sort is stable: ties keep the order of the gallery.
         queries.sort_by(|a, b| a.precision.total_cmp(&b.precision));
         Ok(Self { queries, mean, metrics: quality.metrics })
     }
 }
 
-/// A class and another that its queries are taken for.
+/// A class and another class that its queries are confused with.
 pub(crate) struct Confusion {
     pub(crate) class: String,
     pub(crate) taken_for: String,
-    /// Queries of the class whose nearest item is of the other.
+    /// The number of queries of the class whose nearest item has the other class.
     pub(crate) count: usize,
-    /// The same as a share of the class's queries.
+    /// The same as a share of the queries of the class.
     pub(crate) share: f64,
     /// The closest of these pairs.
     pub(crate) example: (u64, u64),
 }
 
-/// All such pairs of classes, the most frequent first.
+/// All confused pairs of classes, the most frequent first.
 pub(crate) struct Confusions(pub(crate) Vec<Confusion>);
 
 impl Confusions {

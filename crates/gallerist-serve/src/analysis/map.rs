@@ -1,4 +1,4 @@
-//! The gallery in the plane.
+//! The map of the gallery.
 
 use std::path::Path;
 
@@ -8,24 +8,24 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
-use super::Snapshot;
+use super::snapshot::Snapshot;
 use crate::{Error, Options, Result};
 
-/// The label of a point without one.
+/// The label number of a point without a label.
 const NONE: u32 = u32::MAX;
 
-/// A point for each item, ready to be sent.
+/// A point for each item, encoded for the page.
 pub(crate) struct GalleryMap {
-    /// How the points came about: `t-SNE, perplexity 30`.
+    /// The method: `t-SNE, perplexity 30`.
     pub(crate) method: String,
     pub(crate) count: usize,
     pub(crate) labels: Vec<String>,
-    /// Little-endian: ids (u64), x (f32), y (f32), numbers of the labels (u32), one list after the other.
+    /// Little-endian: ids (u64), x (f32), y (f32), label numbers (u32), one list after the other.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl GalleryMap {
-    /// The map kept in the file, if it is one of these rows, or else a new one, which is then kept.
+    /// The map stored in the file `kept` if it was made from these rows; otherwise a new one, which is stored there.
     pub(super) fn new(snapshot: &Snapshot, kept: Option<&Path>, options: &Options) -> Result<Self> {
         let fingerprint = fingerprint(snapshot, options);
         if let Some(set) = kept.and_then(|path| EmbeddingSet::load(path).ok())
@@ -67,7 +67,7 @@ impl GalleryMap {
     }
 }
 
-/// Neighbours stay neighbours where there is time for it: it grows with the square of the items.
+/// t-SNE for galleries of up to [`Options::tsne_items`], principal components for larger ones.
 fn method(snapshot: &Snapshot, options: &Options) -> MapMethod {
     match snapshot.ids.len() {
         4.. if snapshot.ids.len() <= options.tsne_items => MapMethod::Tsne(Tsne::default()),
@@ -75,7 +75,7 @@ fn method(snapshot: &Snapshot, options: &Options) -> MapMethod {
     }
 }
 
-/// Changes with the rows, their order and the method.
+/// A digest of the rows, their order and the method.
 fn fingerprint(snapshot: &Snapshot, options: &Options) -> String {
     let mut digest = Sha256::new();
     digest.update(format!("{:?}", method(snapshot, options)));

@@ -1,12 +1,21 @@
-//! What is there twice: within the gallery, and in the training set.
+//! Near-duplicates within the gallery, and between the gallery and the training set.
 
-use gallerist_retrieval::search::{Metric, SearchOptions, search};
+use gallerist_retrieval::search::{Metric, SearchOptions, search, self_search};
 
-use super::{Nearest, Snapshot};
+use super::snapshot::Snapshot;
 use crate::Result;
 use crate::companion::Side;
 
-/// Two items, and how far apart.
+/// For each row the nearest other row, and its distance.
+pub(super) type Neighbours = Vec<(usize, f32)>;
+
+pub(super) fn neighbours_of(snapshot: &Snapshot) -> Result<Neighbours> {
+    let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(1) };
+    let lists = self_search(snapshot.rows.as_ref(), &options)?;
+    Ok(lists.iter().map(|(rows, distances)| (rows[0] as usize, distances[0])).collect())
+}
+
+/// Two items and their distance.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
     pub(crate) a: u64,
@@ -14,14 +23,14 @@ pub(crate) struct Pair {
     pub(crate) distance: f32,
 }
 
-/// Each item with its nearest, the closest first, each pair once.
+/// Each item with its nearest neighbour, the closest first, each pair once.
 pub(crate) struct Pairs {
     pairs: Vec<Pair>,
-    /// The distance below which two images are near unless said otherwise.
+    /// The default distance below which two images are near.
     near: f32,
 }
 
-/// The near distance of rows of length 1, of which two are at most 2 apart.
+/// The near distance of rows of length 1, whose distances are at most 2.
 const NEAR: f32 = 0.1;
 
 /// The near distance of a gallery: [`NEAR`] for rows of length 1; where lengths count, [`NEAR`] times the root of half
@@ -49,7 +58,7 @@ impl Pairs {
         Self { pairs, near: near(snapshot) }
     }
 
-    /// The distance below which two images are near unless said otherwise.
+    /// The default distance below which two images are near.
     pub(crate) fn near(&self) -> f32 {
         self.near
     }
@@ -59,18 +68,18 @@ impl Pairs {
         self.pairs.last().map_or(0.0, |pair| pair.distance)
     }
 
-    pub(super) fn new(snapshot: &Snapshot, nearest: &Nearest) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, nearest: &Neighbours) -> Self {
         let ids = &snapshot.ids;
         let pairs = nearest
             .iter()
             .enumerate()
-            // Of two that are each other's nearest, one.
+            // Two mutual nearest neighbours are one pair.
             .filter(|&(row, &(near, _))| row < near || nearest[near].0 != row)
             .map(|(row, &(near, distance))| Pair { a: ids[row], b: ids[near], distance });
         Self::sorted(snapshot, pairs.collect())
     }
 
-    /// The pairs that are at most so far apart.
+    /// The pairs with at most this distance.
     pub(crate) fn within(&self, distance: f32) -> &[Pair] {
         &self.pairs[..self.pairs.partition_point(|pair| pair.distance <= distance)]
     }

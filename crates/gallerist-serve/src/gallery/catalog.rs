@@ -1,4 +1,4 @@
-//! What is known about the items of a gallery beside their embeddings.
+//! The metadata of the items of a gallery: ids, labels, paths, cameras, sources.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use gallerist_retrieval::labels::SEPARATOR;
 /// The code of a row without a value.
 const NONE: u32 = u32::MAX;
 
-/// One value per row, each distinct one kept once.
+/// One optional text per row. Each distinct value is stored once.
 #[derive(Default)]
 pub(crate) struct Column {
     codes: Vec<u32>,
@@ -48,7 +48,7 @@ impl Column {
         self.names.get(self.codes[row] as usize).map(String::as_str)
     }
 
-    /// The values in use, each with the number of its rows.
+    /// The values in use, with the number of rows of each.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
         let names = self.names.iter().map(String::as_str);
         names.zip(self.counts.iter().copied()).filter(|&(_, count)| count > 0)
@@ -59,13 +59,13 @@ impl Column {
         self.known.get(value).map_or(0, |&code| self.counts[code as usize])
     }
 
-    /// The number of rows with this value in this column and that value in the other.
+    /// The number of rows with `value` in this column and `that` in `other`.
     fn count_with(&self, value: &str, other: &Self, that: &str) -> usize {
         let (Some(&own), Some(&code)) = (self.known.get(value), other.known.get(that)) else { return 0 };
         self.codes.iter().zip(&other.codes).filter(|&(&a, &b)| a == own && b == code).count()
     }
 
-    /// For each code, and at the end for rows without a value, whether it passes.
+    /// For each code whether it passes; the last entry is for rows without a value.
     fn passes(&self, among: &Among<String>) -> Vec<bool> {
         let wanted = among.wanted();
         let mut passes = vec![!wanted; self.names.len() + 1];
@@ -76,7 +76,7 @@ impl Column {
     }
 }
 
-/// What is known of an item, its embedding aside.
+/// The metadata of an item.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Entry<'a> {
     pub(crate) label: Option<&'a str>,
@@ -156,13 +156,13 @@ impl Catalog {
         self.labels.count_with(label, &self.cameras, camera)
     }
 
-    /// The source that all items have.
+    /// The source of all items, if they have only one.
     pub(crate) fn only_source(&self) -> Option<&str> {
         let (source, count) = self.sources.counts().next()?;
         (count == self.len()).then_some(source)
     }
 
-    /// `filter` made ready to be asked by row. Ids and paths are not looked at: no caller asks for them.
+    /// `filter` prepared for queries by row. Its conditions on ids and paths are ignored: no caller sets them.
     pub(crate) fn admission(&self, filter: &ItemFilter) -> Admission<'_> {
         Admission {
             labels: filter.label.as_ref().map(|among| (&self.labels, self.labels.passes(among))),
@@ -171,7 +171,7 @@ impl Catalog {
     }
 }
 
-/// The part of an [`ItemFilter`] that looks at labels and cameras, over the rows of a catalog.
+/// The conditions of an [`ItemFilter`] on labels and cameras, over the rows of a catalog.
 pub(crate) struct Admission<'a> {
     labels: Option<(&'a Column, Vec<bool>)>,
     cameras: Option<(&'a Column, Vec<bool>)>,

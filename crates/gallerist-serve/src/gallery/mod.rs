@@ -1,6 +1,7 @@
-//! A gallery, whatever it is kept in, with what is known about its items.
+//! A gallery of any storage format, with the metadata of its items.
 
 mod catalog;
+mod query;
 mod searcher;
 
 use std::path::{Path, PathBuf};
@@ -9,61 +10,42 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use gallerist_retrieval::file::{MappedCompact, Source};
 use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
+use gallerist_retrieval::{EmbeddingSet, GalleryFile};
 
 pub(crate) use catalog::{Catalog, Entry, same_class};
+use query::ITEMS_AT_A_TIME;
+pub(crate) use query::{Found, Query, as_compared};
 pub(crate) use searcher::Searcher;
 
 use crate::{Error, Result};
 
-/// Items whose metadata is asked for at a time: their embeddings come along.
-const ITEMS_AT_A_TIME: usize = 4096;
-
 /// A gallery: a file of embeddings, an index, a collection in a database.
 ///
-/// Images are compared as `gallerist search` compares them, by their Euclidean distance: rows divided by their lengths
-/// where the gallery declares the cosine, rows as they are where it declares the Euclidean distance.
+/// Items are compared by the Euclidean distance, as in `gallerist search`: of rows divided by their length if the
+/// gallery declares the cosine, of the rows themselves if it declares the Euclidean distance.
 pub struct Gallery {
     name: String,
     origin: Origin,
     metric: Metric,
     dimensions: usize,
     kind: &'static str,
-    /// The protocol of the images' data set, where the file names it.
+    /// The evaluation protocol of the data set, if the file names it.
     protocol: Option<String>,
-    /// Where the images of its sources were when it was opened.
+    /// The sources of the items and their places, when the gallery was opened.
     sources: Vec<Source>,
-    /// Beside the gallery's own file.
+    /// The file of its map, next to the gallery's own file.
     map: Option<PathBuf>,
-    /// Items and search change together.
+    /// Catalog and search are changed under one lock.
     inside: RwLock<Inside>,
 }
 
-/// What a change of the gallery changes.
+/// The parts of a gallery that change when items are added or removed.
 pub(crate) struct Inside {
     pub(crate) catalog: Catalog,
     pub(crate) searcher: Searcher,
 }
 
-/// One search: a row as the gallery's are compared (of length 1 for the cosine), how many items, and which.
-pub(crate) struct Query {
-    pub(crate) vector: Vec<f32>,
-    pub(crate) k: usize,
-    pub(crate) filter: ItemFilter,
-}
-
-/// Ids with their Euclidean distances, the nearest first.
-pub(crate) type Found = Vec<(u64, f32)>;
-
-/// Rows as they are compared: of length 1 for the cosine.
-pub(crate) fn as_compared(metric: Metric, rows: &Matrix) -> Matrix {
-    match metric {
-        Metric::Cosine => rows.l2_normalized().0,
-        Metric::Euclidean | Metric::InnerProduct => rows.clone(),
-    }
-}
-
-/// Refuses what images are not searched by.
+/// Refuses a metric that images are not searched by.
 fn check_metric(gallery: &str, metric: Metric) -> Result<()> {
     match metric {
         Metric::Cosine | Metric::Euclidean => Ok(()),
@@ -72,14 +54,14 @@ fn check_metric(gallery: &str, metric: Metric) -> Result<()> {
 }
 
 impl Gallery {
-    /// Opens a file of embeddings (`.npy`, `.safetensors` in f32, bf16 or int8) or an index. An index is
-    /// read into memory where it is to be [changed](Self::is_index), and else left in its file.
+    /// Opens a file of embeddings (`.npy`, `.safetensors` in f32, bf16 or int8) or an index. With `writable` an index
+    /// is read into memory, so that it [can be changed](Self::is_index); otherwise it is mapped.
     ///
-    /// The ids of a file's items are those of
-    /// [`Items::from_set`](gallerist_retrieval::index::Items::from_set): of their paths.
+    /// The ids of the items of a file of embeddings come from their paths, as in
+    /// [`Items::from_set`](gallerist_retrieval::index::Items::from_set).
     ///
     /// # Errors
-    /// What the file's reader refuses, rows that are not finite, and a gallery that is compared by the inner product.
+    /// A file that cannot be read, rows that are not finite, and a gallery that is compared by the inner product.
     pub fn open(path: &Path, writable: bool) -> Result<Self> {
         let mut map = path.as_os_str().to_owned();
         map.push(".map.safetensors");
@@ -115,7 +97,7 @@ impl Gallery {
     }
 
     fn from_compact(name: String, path: &Path, compact: MappedCompact) -> Result<Self> {
-        // Decoded for a moment only, for what stands beside the embeddings; the checksum is checked by it.
+        // Decoded temporarily for the metadata; this verifies the checksum, too.
         let set = EmbeddingSet::load(path)?;
         let metric = set.metric.unwrap_or_default();
         check_metric(&name, metric)?;
@@ -144,7 +126,7 @@ impl Gallery {
     ///
     /// # Errors
     /// When the index compares by the inner product, or by the Euclidean distance without saying whether its rows have
-    /// length 1; and those of a place that is asked over a network.
+    /// length 1; for a database also the errors of the network.
     pub fn from_index(name: impl Into<String>, index: Box<dyn Index>) -> Result<Self> {
         let name = name.into();
         let (info, origin) = (index.info()?, index.origin()?);
@@ -171,12 +153,12 @@ impl Gallery {
         Ok(Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside })
     }
 
-    /// What the gallery was opened from.
+    /// The file or address that the gallery was opened from.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its embeddings come from.
+    /// The origin of its embeddings: network, run, images.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -186,8 +168,7 @@ impl Gallery {
         self.metric
     }
 
-    /// The sources of its items when it was opened, with where their images are; none where that is
-    /// not known.
+    /// The sources of its items when it was opened, and the places of their images; empty if unknown.
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }
@@ -202,12 +183,12 @@ impl Gallery {
         self.kind
     }
 
-    /// The protocol that the images' data set is measured by, where the file names it.
+    /// The evaluation protocol of the data set, if the file names it.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
 
-    /// Whether items can come and go: only in an index.
+    /// Whether it is an index, to which items can be added and from which they can be removed.
     pub fn is_index(&self) -> bool {
         matches!(self.read().searcher, Searcher::Index(..))
     }
@@ -216,7 +197,7 @@ impl Gallery {
         self.inside.read().expect("no thread panics while it holds this lock")
     }
 
-    /// The row of an item as it is compared. Of a database it is asked over the network.
+    /// The row of an item as it is compared. For a database this is a request over the network.
     pub(crate) fn embedding(&self, id: u64) -> Result<Option<Vec<f32>>> {
         let inside = self.read();
         inside.searcher.embedding(&inside.catalog, id)
@@ -226,8 +207,8 @@ impl Gallery {
         self.inside.write().expect("no thread panics while it holds this lock")
     }
 
-    /// Adds items, and returns when they would outlive the process. One that would take the place of
-    /// another is refused, unless `replace`.
+    /// Adds items and returns when they are stored durably. Without `replace`, an item that would replace another one
+    /// is refused.
     pub(crate) fn add(&self, items: &Items, replace: bool) -> Result<Added> {
         let mut inside = self.write();
         let Inside { catalog, searcher } = &mut *inside;
@@ -256,7 +237,7 @@ impl Gallery {
         Ok(addition.added())
     }
 
-    /// Removes an item, and returns when that would outlive the process; false when there is none.
+    /// Removes an item and returns when that is stored durably; false if there is no such item.
     pub(crate) fn remove(&self, id: u64) -> Result<bool> {
         let mut inside = self.write();
         let Inside { catalog, searcher } = &mut *inside;
@@ -270,7 +251,7 @@ impl Gallery {
         Ok(true)
     }
 
-    /// Where its map is kept.
+    /// The file that stores its map.
     pub(crate) fn map_file(&self) -> Option<PathBuf> {
         self.map.clone()
     }

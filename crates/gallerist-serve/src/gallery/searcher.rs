@@ -1,4 +1,4 @@
-//! The ways in which a gallery is searched.
+//! The search in each storage format.
 
 use std::sync::Arc;
 
@@ -7,28 +7,29 @@ use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, ItemFilter};
 use gallerist_retrieval::search::{self, CompactGallery, Metric, RankedLists, SearchOptions};
 
-use super::{Catalog, Found, ITEMS_AT_A_TIME, Query, as_compared};
+use super::catalog::Catalog;
+use super::query::{Found, ITEMS_AT_A_TIME, Query, as_compared};
 use crate::{Error, Result};
 
-/// Where the embeddings are, and how the nearest are found.
+/// The embeddings of a gallery and their search.
 pub(crate) enum Searcher {
     /// All rows in f32 as they are compared, and packed for the kernels.
     Rows { rows: Arc<Matrix>, packed: search::Gallery },
-    /// Rows in bf16 or int8, left in their file.
+    /// Rows in bf16 or int8, mapped from their file.
     Compact { file: &'static MappedCompact, gallery: CompactGallery<'static>, metric: Metric },
-    /// An index, here or in a database.
+    /// An index, in this process or in a database.
     Index(Box<dyn Index>, Metric),
 }
 
 impl Searcher {
-    /// Of rows as they are compared.
+    /// A search over rows as they are compared.
     pub(crate) fn rows(rows: Matrix) -> Result<Self> {
         let packed = search::Gallery::new(&rows, Metric::Euclidean)?;
         Ok(Self::Rows { rows: Arc::new(rows), packed })
     }
 
     pub(crate) fn compact(file: MappedCompact, metric: Metric) -> Result<Self> {
-        // The search borrows the file, and both live as long as the process.
+        // The search borrows the file. Both live as long as the process.
         let file: &'static MappedCompact = Box::leak(Box::new(file));
         Ok(Self::Compact { file, gallery: CompactGallery::new(file.view(), metric)?, metric })
     }
@@ -109,13 +110,13 @@ impl Searcher {
             }
             Self::Compact { file, gallery, metric } => {
                 let lists = gallery.search(&matrix, &options(*metric));
-                // The search cannot know that what it read was no longer the file.
+                // The search itself does not notice a file that was changed in place.
                 file.check()?;
                 let lists = lists?;
                 let mut all = Vec::with_capacity(queries.len());
                 for ((rows, _), query) in lists.iter().zip(queries) {
                     let mut rows: Vec<usize> = rows.iter().take(query.k).map(|&row| row as usize).collect();
-                    // A filter may leave nothing.
+                    // A filter may exclude every item.
                     if rows.is_empty() {
                         all.push(Vec::new());
                         continue;
@@ -138,7 +139,7 @@ fn search_index(index: &dyn Index, metric: Metric, queries: &[Query]) -> Result<
     for ((ids, _), query) in lists.iter().zip(queries) {
         let mut ids = ids[..ids.len().min(query.k)].to_vec();
         ids.sort_unstable();
-        // What a database lost since the search is left out.
+        // Items that were removed from a database since the search are left out.
         let items: Vec<_> = index.get(&ids)?.into_iter().flatten().collect();
         let values = items.iter().flat_map(|item| &item.embedding).copied().collect();
         let rows = Matrix::new(items.len(), query.vector.len(), values)?;
@@ -169,8 +170,8 @@ fn decoded(file: &MappedCompact, rows: &[usize]) -> Result<Matrix> {
     Ok(Matrix::new(rows.len(), view.cols(), values)?)
 }
 
-/// The rows that a search found, ranked by their distances, which lose less where they are small than a cosine or the
-/// distances of an index. For the cosine they are those of rows of length 1.
+/// Ranks the rows that a search found by directly computed distances, which are more accurate near 0 than a cosine or
+/// the distances of an index. For the cosine the rows are divided by their lengths.
 fn by_distance(query: &Query, metric: Metric, rows: &Matrix) -> Result<RankedLists> {
     let query = Matrix::new(1, query.vector.len(), query.vector.clone())?;
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(rows.rows().max(1)) };

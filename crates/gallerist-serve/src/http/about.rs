@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! Health, metrics and the page that documents the API.
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State as Given};
@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use utoipa::ToSchema;
 
-use super::Shared;
-use super::extract::Json;
+use super::extract::{Json, Shared};
 use crate::state::State;
 
 #[derive(Serialize, ToSchema)]
@@ -25,7 +24,7 @@ pub(crate) async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Counts and times, for Prometheus.
+/// Request counts and latencies for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "server",
     responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text"))
@@ -41,20 +40,21 @@ pub(crate) async fn metrics(state: Shared) -> Response {
     }
 }
 
-/// Counts a request by what was asked for, and measures its time.
+/// Counts a request by its route, and measures its latency.
 pub(super) async fn measured(Given(state): Given<Arc<State>>, request: Request, next: Next) -> Response {
     let begin = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = request.method().as_str().to_owned();
     let response = next.run(request).await;
-    // Files of the page and addresses that are not there: as one, or anybody could make the list long.
+    // Files of the page and unknown addresses count as one route: otherwise clients could make the list arbitrarily
+    // long.
     let path = path.unwrap_or_else(|| "/{file}".to_owned());
     state.metrics.request(path, method, response.status().as_u16(), begin.elapsed());
     response
 }
 
-/// The API in short, with examples that run as they are: the server's address is the one the request came with,
-/// ids and labels are those of the gallery's first item.
+/// A short documentation of the API. Its examples can be run unchanged: they use the address of this request, and the
+/// id and label of the first item of the gallery.
 pub(crate) async fn api(state: Shared, headers: HeaderMap) -> Html<String> {
     let inside = state.gallery.read();
     let catalog = &inside.catalog;
@@ -79,7 +79,7 @@ pub(crate) async fn api(state: Shared, headers: HeaderMap) -> Html<String> {
     Html(values.iter().fold(page, |page, (name, value)| page.replace(name, value)))
 }
 
-/// The address under which the server was asked. A proxy that takes TLS says so.
+/// The address that the request used. A proxy that terminates TLS says so in a header.
 fn address(headers: &HeaderMap) -> String {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let secure = text(HeaderName::from_static("x-forwarded-proto")) == Some("https");
@@ -87,12 +87,12 @@ fn address(headers: &HeaderMap) -> String {
     format!("{scheme}://{}", text(header::HOST).unwrap_or("localhost"))
 }
 
-/// Text in HTML.
+/// Text escaped for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A value of a parameter, by whose encoding it is also safe in HTML and between a shell's quotes.
+/// A parameter value, percent-encoded. This also makes it safe in HTML and in the quotes of a shell.
 fn encoded(text: &str) -> String {
     let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(byte);
     let letter = |byte: u8| if safe(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

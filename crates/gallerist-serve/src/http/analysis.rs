@@ -1,6 +1,6 @@
-//! What was computed after the start: failures, confusions, near-duplicates, leaks, the other network, the map.
+//! Results of the analysis after the start: failures, confusions, near-duplicates, leaks, the other network, the map.
 //!
-//! Each answer has a `state`: `ready`, `computing`, in which case the lists are empty still, or `none`.
+//! Each answer has a `state`: `ready`, `computing` (the lists are still empty), or `none`.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -8,30 +8,29 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::error::{Answer, ErrorBody};
-use super::extract::{Id, Json, Params};
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Id, Json, Params, Shared};
 use super::gallery::fifty;
 use super::items::Item;
-use super::{Refusal, Shared};
 use crate::analysis::{Pair, Pairs};
 
-/// Most entries of a page.
+/// The largest number of entries of a page.
 const PAGE: usize = 500;
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MapBody {
     /// `ready`, `computing` or `none`.
     state: &'static str,
-    /// How the points came about.
+    /// The method that computed the points.
     #[schema(example = "t-SNE, perplexity 30")]
     method: Option<String>,
-    /// Points.
+    /// The number of points.
     count: usize,
-    /// The labels that the points name by their numbers.
+    /// The labels. Points refer to them by number.
     labels: Vec<String>,
 }
 
-/// The map of the gallery: what its points mean.
+/// The map of the gallery: its method and its labels.
 #[utoipa::path(get, path = "/api/v1/map", tag = "analysis", responses((status = 200, body = MapBody)))]
 pub(crate) async fn map(state: Shared) -> Json<MapBody> {
     let slot = &state.analysis.map;
@@ -45,7 +44,7 @@ pub(crate) async fn map(state: Shared) -> Json<MapBody> {
 }
 
 /// The points of the map, little-endian, one list after the other: n ids (u64), n x (f32), n y (f32), n
-/// numbers of labels (u32, 4294967295 for none).
+/// label numbers (u32, 4294967295 for none).
 #[utoipa::path(
     get, path = "/api/v1/map/points", tag = "analysis",
     responses(
@@ -67,10 +66,10 @@ pub(crate) async fn points(state: Shared) -> Answer<Response> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FailureParams {
-    /// Queries to pass over.
+    /// Queries to skip.
     #[serde(default)]
     offset: usize,
-    /// Most queries, at most 500.
+    /// The number of queries, at most 500.
     #[serde(default = "fifty")]
     limit: usize,
     /// `ap`: the worst first; `-ap`: the best first.
@@ -91,11 +90,11 @@ pub(crate) enum ByPrecision {
 pub(crate) struct FailureList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
-    /// Queries to which something is relevant.
+    /// The number of queries with a relevant item.
     total: usize,
-    /// The mean over all of them.
+    /// The mean over all these queries.
     mean_average_precision: Option<f64>,
-    /// The measures of the protocol, the standard ones without a protocol; empty where a query has no label.
+    /// The measures of the protocol, or the standard ones without a protocol; empty if a query has no label.
     metrics: Vec<MetricBody>,
     queries: Vec<FailureBody>,
 }
@@ -110,11 +109,11 @@ pub(crate) struct MetricBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FailureBody {
     item: Item,
-    /// By the gallery's protocol; without queries every item is one against all the others.
+    /// By the protocol of the gallery. Without a query set every item is a query against all others.
     average_precision: f64,
-    /// Items that are relevant to it.
+    /// The number of relevant items.
     matches: u32,
-    /// The rank of the first of them.
+    /// The rank of the first relevant item.
     first_match_rank: u32,
     nearest: NearestBody,
 }
@@ -126,7 +125,7 @@ pub(crate) struct NearestBody {
     distance: f32,
 }
 
-/// The part of a list that is asked for, from either end.
+/// A page of a list, counted from either end.
 fn page<T>(list: &[T], backwards: bool, offset: usize, limit: usize) -> Vec<&T> {
     let limit = limit.min(PAGE);
     match backwards {
@@ -177,7 +176,7 @@ pub(crate) async fn failures(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfusionParams {
-    /// Most pairs, at most 500.
+    /// The number of pairs, at most 500.
     #[serde(default = "fifty")]
     limit: usize,
 }
@@ -207,7 +206,7 @@ pub(crate) struct Example {
     result: Id,
 }
 
-/// The pairs of classes that are taken for each other most often.
+/// The pairs of classes that are confused most often.
 #[utoipa::path(
     get, path = "/api/v1/confusions", tag = "analysis", params(ConfusionParams),
     responses((status = 200, body = ConfusionList), (status = 400, body = ErrorBody))
@@ -232,13 +231,13 @@ pub(crate) async fn confusions(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PairParams {
-    /// Pairs to pass over.
+    /// Pairs to skip.
     #[serde(default)]
     offset: usize,
-    /// Most pairs, at most 500.
+    /// The number of pairs, at most 500.
     #[serde(default = "fifty")]
     limit: usize,
-    /// How far apart two images may be. Unless given 0.1; in a gallery that is compared by the Euclidean distance, 0.1
+    /// The largest distance of a pair. The default is 0.1; in a gallery that is compared by the Euclidean distance, 0.1
     /// times the root of half the mean squared distance of two items.
     distance: Option<f32>,
 }
@@ -248,11 +247,11 @@ pub(crate) struct PairParams {
 pub(crate) struct PairList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
-    /// The distance that the pairs are within.
+    /// The largest distance that was asked for.
     distance: f32,
     /// The largest distance of any pair.
     furthest: f32,
-    /// Pairs within the distance.
+    /// The number of pairs within the distance.
     total: usize,
     pairs: Vec<PairBody>,
 }
@@ -316,13 +315,13 @@ pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> 
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompareParams {
-    /// Queries to pass over.
+    /// Queries to skip.
     #[serde(default)]
     offset: usize,
-    /// Most queries, at most 500.
+    /// The number of queries, at most 500.
     #[serde(default = "fifty")]
     limit: usize,
-    /// `gained`: those in which the other network is better by most first; `lost`: worse.
+    /// `gained`: the queries that the other network improves most come first; `lost`: those that it worsens most.
     #[serde(default)]
     sort: ByChange,
 }
@@ -341,20 +340,20 @@ pub(crate) struct ComparisonBody {
     state: &'static str,
     /// Queries that both networks answer, among the items that both have.
     total: usize,
-    /// What the gallery's network is called.
+    /// The name of the gallery's network.
     own: Option<String>,
-    /// What the other network is called.
+    /// The name of the other network.
     other: Option<String>,
     /// The mean average precision of these queries with the gallery's network.
     mean_average_precision: Option<f64>,
     /// The same with the other network.
     other_mean_average_precision: Option<f64>,
     queries: Vec<ChangeBody>,
-    /// Queries that the other network answers better.
+    /// The number of queries that the other network answers better.
     gained: usize,
-    /// Queries that it answers worse.
+    /// The number that it answers worse.
     lost: usize,
-    /// Queries that it answers as well.
+    /// The number that it answers equally well.
     same: usize,
 }
 
@@ -363,7 +362,7 @@ pub(crate) struct ChangeBody {
     item: Item,
     average_precision: f64,
     other_average_precision: f64,
-    /// What the other network gains.
+    /// The average precision of the other network minus that of the gallery's network.
     change: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The page: its files are part of the program.
+//! The web page. Its files are built into the program.
 
 use std::path::{Component, Path};
 use std::sync::OnceLock;
@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
-use super::error::Answer;
-use super::{Shared, not_found};
+use super::error::{Answer, Refusal};
+use super::extract::Shared;
 
 // `FILES: &[(&str, &[u8])]`, written by the build script: the files in `assets/` by their paths.
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The same for all files: their contents change with the program.
+/// One ETag for all files: they change only with the program.
 fn etag() -> &'static str {
     static ETAG: OnceLock<String> = OnceLock::new();
     ETAG.get_or_init(|| {
@@ -49,10 +49,10 @@ fn serve(state: &Shared, path: &str, asked: &HeaderMap, uri: &Uri) -> Answer<Res
     if let Some(folder) = &state.options.assets {
         let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         let bytes = inside.then(|| std::fs::read(folder.join(path)).ok()).flatten();
-        let bytes = bytes.ok_or_else(|| not_found(uri))?;
+        let bytes = bytes.ok_or_else(|| Refusal::no_page(uri))?;
         return Ok((content_type, [(header::CACHE_CONTROL, "no-store")], Body::from(bytes)).into_response());
     }
-    let (_, bytes) = FILES.iter().find(|(name, _)| *name == path).ok_or_else(|| not_found(uri))?;
+    let (_, bytes) = FILES.iter().find(|(name, _)| *name == path).ok_or_else(|| Refusal::no_page(uri))?;
     let caching = [(header::ETAG, etag()), (header::CACHE_CONTROL, "no-cache")];
     if asked.get(header::IF_NONE_MATCH).is_some_and(|tag| tag == etag()) {
         return Ok((StatusCode::NOT_MODIFIED, caching).into_response());

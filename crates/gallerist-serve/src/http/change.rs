@@ -1,4 +1,4 @@
-//! Items that come and go.
+//! Adding and removing items.
 
 use std::sync::Arc;
 
@@ -12,24 +12,23 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use super::error::{Answer, ErrorBody};
-use super::extract::{Id, Json, PathId};
-use super::search::embedded;
+use super::embedding::embedded;
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Id, Json, PathId, Shared};
 use super::upload::Form;
-use super::{Refusal, Shared};
 use crate::Error;
 
-/// Longest path, label and camera, in bytes.
+/// The largest path, label and camera, in bytes.
 const TEXT: usize = 1024;
 
-/// Refuses who does not know the token.
+/// Refuses a request without the token.
 fn authorize(state: &Shared, headers: &HeaderMap) -> Answer<()> {
     let token = state.options.token.as_ref().ok_or_else(|| {
         Refusal::new(StatusCode::FORBIDDEN, "the gallery cannot be changed")
             .hint("start the server with --writable and a token")
     })?;
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
-    // Digests are compared, so that the time says nothing about the token.
+    // Comparing digests, not texts, makes the time independent of the token.
     let digest = |text: &str| Sha256::digest(text.as_bytes());
     if given.is_some_and(|given| digest(given) == digest(token)) {
         return Ok(());
@@ -50,30 +49,30 @@ pub(crate) struct Added {
     id: Id,
 }
 
-/// The parts of a new item. Only for the documentation.
+/// The fields of a new item. Only used for the documentation.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct NewItem {
     #[schema(value_type = String, format = Binary)]
     image: Vec<u8>,
-    /// The path by which it is known; the name of the file unless said otherwise.
+    /// Its path. The default is the name of the file.
     path: Option<String>,
     label: Option<String>,
     camera: Option<String>,
-    /// The name of its source; where all items of the gallery have one source, that one unless said otherwise.
+    /// The name of its source. The default is the source of all items of the gallery, if they have only one.
     source: Option<String>,
-    /// `true` to put it in the place of an item with the same path and source.
+    /// `true` to replace an item with the same path and source.
     replace: Option<bool>,
 }
 
-/// Adds an image. The gallery keeps its embedding, label and path, not the image. An item with the same path and
-/// source but another embedding, label or camera is only replaced where `replace` asks for it.
+/// Adds an image. The gallery stores its embedding, label and path, not the image. An item with the same path and
+/// source but another embedding, label or camera is replaced only with `replace`.
 #[utoipa::path(
     post, path = "/api/v1/items", tag = "gallery", security(("token" = [])),
     request_body(content = NewItem, content_type = "multipart/form-data"),
     responses(
         (status = 201, body = Added),
-        (status = 200, description = "It was there, the same in everything", body = Added),
+        (status = 200, description = "The gallery already had the same item", body = Added),
         (status = 409, description = "It would replace another item", body = ErrorBody), (status = 400, body = ErrorBody),
         (status = 401, description = "Not the token", body = ErrorBody),
         (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
@@ -131,7 +130,7 @@ pub(crate) async fn add(
         if added.unchanged == 0 {
             return Ok((StatusCode::CREATED, id));
         }
-        // An item of which the source was not kept has the id of its path.
+        // An item that is stored without its source has the id of its path.
         let there = gallery.read().catalog.row(id).is_some();
         Ok((StatusCode::OK, if there { id } else { by_path }))
     };

@@ -1,18 +1,17 @@
-//! What a request gets that cannot be answered.
+//! Refusals: the answers to requests that cannot be served.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use gallerist_retrieval::Error::Changed;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::extract::Json;
-use gallerist_retrieval::Error::Changed;
-
+use super::json;
 use crate::Error;
 use crate::batch::Refused;
 use crate::images::Unreadable;
 
-/// A refusal: its status, and in the body what is wrong and what to do.
+/// A refusal: its status, the error and a hint.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -46,6 +45,10 @@ impl Refusal {
 
     pub(crate) fn no_item(id: u64) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no item {id}"))
+    }
+
+    pub(crate) fn no_page(uri: &Uri) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("there is nothing at `{}`", uri.path()))
     }
 
     pub(crate) fn unprocessable(error: impl Into<String>) -> Self {
@@ -96,7 +99,7 @@ impl From<Unreadable> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Self { status, error, hint } = self;
-        let mut response = (status, Json(ErrorBody { error, hint })).into_response();
+        let mut response = (status, json::response(&ErrorBody { error, hint })).into_response();
         let headers = response.headers_mut();
         match status {
             StatusCode::SERVICE_UNAVAILABLE => {

@@ -1,9 +1,10 @@
-//! What is read from requests, with refusals in the words of the API.
+//! Extractors: the parts of requests, with refusals in the format of the API.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
@@ -14,8 +15,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::error::Refusal;
+use super::json;
+use crate::state::State;
 
-/// A number that names an item. In JSON it is a string: JavaScript's numbers end at 2^53.
+/// The state of the server, an argument of every handler.
+pub(crate) type Shared = axum::extract::State<Arc<State>>;
+
+/// The id of an item. In JSON it is a string, because JavaScript numbers are exact only up to 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ToSchema)]
 #[schema(value_type = String, example = "6069892831450089690")]
 pub(crate) struct Id(pub(crate) u64);
@@ -61,7 +67,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-/// The parameters behind the `?`, where a name may stand several times.
+/// The query parameters of a URL. A name may be repeated.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
@@ -76,7 +82,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// JSON, in and out.
+/// A JSON body, of a request or an answer.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
@@ -114,10 +120,6 @@ pub(crate) fn too_large() -> Refusal {
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        match serde_json::to_vec(&self.0) {
-            Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response(),
-            // Maps with keys that are no strings, which no type here has.
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
+        json::response(&self.0)
     }
 }

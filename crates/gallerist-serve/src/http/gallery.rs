@@ -1,20 +1,19 @@
-//! What the gallery is, and its labels.
+//! The gallery and its labels.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
 use super::error::{Answer, ErrorBody};
-use super::extract::{Json, Params};
+use super::extract::{Json, Params, Shared};
 
-/// What the gallery is, and what this server can do with it.
+/// The gallery, and what this server can do with it.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct GalleryBody {
-    /// What it was opened from, without its folder.
+    /// The file or address it was opened from, without folders.
     name: String,
-    /// Items.
+    /// The number of items.
     count: usize,
     /// Values per embedding.
     dimensions: usize,
@@ -25,17 +24,17 @@ pub(crate) struct GalleryBody {
     kind: &'static str,
     /// The fingerprint of the network.
     model: Option<String>,
-    /// The run directory of the network, without its folder.
+    /// The name of the run directory of the network.
     run: Option<String>,
     /// Whether items have labels.
     labelled: bool,
-    /// Distinct labels.
+    /// The number of distinct labels.
     label_count: usize,
-    /// Whether the images are at hand.
+    /// Whether the images are available.
     images: bool,
-    /// Whether images can be searched for that are not in the gallery.
+    /// Whether uploaded images can be used as queries.
     upload: bool,
-    /// Whether it can be shown why two images are close.
+    /// Whether heat maps of two images are available.
     heatmap: bool,
     /// Whether items can be added and removed.
     writable: bool,
@@ -43,38 +42,38 @@ pub(crate) struct GalleryBody {
     map: &'static str,
     /// `ready`, `computing` or `none`.
     failures: &'static str,
-    /// The queries, where there is a set of them.
+    /// The query set; null if there is none.
     queries: Option<QuerySet>,
-    /// By whose rules queries are compared with the gallery; null where every item is compared with all others.
+    /// The rules by which queries are compared with the gallery; null if every item is compared with all others.
     protocol: Option<ProtocolBody>,
-    /// What the other network is called that this one is compared with.
+    /// The name of the other network, if there is a comparison.
     compare: Option<String>,
-    /// What this network is called then.
+    /// The name of this network in the comparison.
     compare_own: Option<String>,
-    /// The training set whose images are looked for in the gallery.
+    /// The training set whose images are searched in the gallery.
     training: Option<String>,
-    /// Whether the images of the training set are at hand.
+    /// Whether the images of the training set are available.
     training_images: bool,
     limits: Limits,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Limits {
-    /// Most bytes of a request.
+    /// The largest request body, in bytes.
     upload_bytes: usize,
-    /// Most results of a search.
+    /// The largest number of results of a search.
     k: usize,
-    /// Most queries of a search.
+    /// The largest number of queries in one search.
     queries: usize,
 }
 
-/// The queries that the gallery is measured with.
+/// The queries of the evaluation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct QuerySet {
-    /// What they were read from, without its folder.
+    /// The name of their file, without folders.
     name: String,
     count: usize,
-    /// Whether their images are at hand.
+    /// Whether their images are available.
     images: bool,
 }
 
@@ -91,7 +90,7 @@ pub(crate) struct ProtocolBody {
     rule: String,
 }
 
-/// What the gallery is.
+/// The gallery.
 #[utoipa::path(get, path = "/api/v1/gallery", tag = "gallery", responses((status = 200, body = GalleryBody)))]
 pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
     let gallery = &state.gallery;
@@ -137,7 +136,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
     })
 }
 
-/// A path without its folders, which are nobody's business.
+/// A path without its folders, which clients must not see.
 pub(super) fn last_part(path: &str) -> String {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path).to_owned()
 }
@@ -146,22 +145,22 @@ pub(super) fn last_part(path: &str) -> String {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LabelParams {
-    /// Only labels that contain this, whatever the case of its letters.
+    /// Only labels that contain this text, ignoring case.
     #[serde(default, alias = "prefix")]
     contains: String,
-    /// Most labels, at most 1,000.
+    /// The number of labels, at most 1,000.
     #[serde(default = "fifty")]
     limit: usize,
 }
 
-/// How many there are in a list unless said otherwise.
+/// The default number of entries of a list.
 pub(super) fn fifty() -> usize {
     50
 }
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LabelList {
-    /// Labels that match.
+    /// The number of labels that match.
     total: usize,
     /// The first of them, sorted.
     labels: Vec<LabelCount>,
@@ -170,9 +169,9 @@ pub(crate) struct LabelList {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LabelCount {
     label: String,
-    /// Items of the gallery with this label.
+    /// The number of gallery items with this label.
     count: usize,
-    /// Queries with this label.
+    /// The number of queries with this label.
     queries: usize,
 }
 

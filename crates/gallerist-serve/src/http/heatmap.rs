@@ -1,11 +1,11 @@
-//! Why two images are close.
+//! Heat maps: why two images are close.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::error::{Answer, ErrorBody};
-use super::extract::{Id, Json, Params};
-use super::{Refusal, Shared, pictures};
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Id, Json, Params, Shared};
+use super::pictures;
 use crate::embedder::FeatureMap;
 
 #[derive(Deserialize, IntoParams)]
@@ -15,25 +15,25 @@ pub(crate) struct HeatmapParams {
     /// An item.
     #[param(value_type = String)]
     query: Id,
-    /// Another.
+    /// Another item.
     #[param(value_type = String)]
     item: Id,
 }
 
-/// For each of two images, where in it what the other shows is found.
+/// For each of two images, the regions that resemble the other image.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeatmapBody {
     query: Heat,
     item: Heat,
 }
 
-/// A map over an image.
+/// A heat map over an image.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Heat {
     width: usize,
     height: usize,
-    /// Row after row, from 0 to 1: the cosine of what the network sees there and of what it sees in the
-    /// other image on the whole.
+    /// Row after row, from 0 to 1: the cosine of the features at this position and the pooled features of the other
+    /// image.
     values: Vec<f32>,
 }
 
@@ -43,7 +43,7 @@ impl Heat {
     }
 }
 
-/// Why two images are close.
+/// Heat maps that show why two images are close.
 #[utoipa::path(
     get, path = "/api/v1/heatmap", tag = "search", params(HeatmapParams),
     responses(

@@ -6,25 +6,24 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::error::{Answer, ErrorBody};
-use super::extract::{Id, Json, Params, PathId};
-use super::search::filter;
-use super::{Refusal, Shared};
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Id, Json, Params, PathId, Shared};
+use super::filter::filter;
 use crate::companion::{Set, Side};
 use crate::gallery::Catalog;
 use crate::state::State;
 
-/// Most items of a page.
+/// The largest number of items of a page.
 const PAGE: usize = 500;
 
-/// Most items looked up at once.
+/// The largest number of ids of a lookup.
 const LOOKUP: usize = 1000;
 
 /// An item. Its picture is at `/images/{id}` and, small, at `/thumbnails/{id}`.
 #[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct Item {
     id: Id,
-    /// Whether it is of the gallery, the queries or the training images.
+    /// The set it belongs to: gallery, queries or training images.
     set: Set,
     label: Option<String>,
     path: Option<String>,
@@ -46,34 +45,35 @@ impl Item {
         }
     }
 
-    /// The item with this id, if it is still there.
+    /// The item with this id, if the gallery still has it.
     pub(crate) fn find(catalog: &Catalog, id: u64) -> Option<Self> {
         catalog.row(id).map(|row| Self::of(catalog, row))
     }
 
-    /// The same of the gallery, the queries or the training images.
+    /// The item with this id, of the gallery, the queries or the training images.
     pub(crate) fn anywhere(state: &State, catalog: &Catalog, id: u64) -> Option<Self> {
-        let beside = || state.beside(id).map(|(set, side, row)| Self::of_set(set, &side.catalog, row));
-        Self::find(catalog, id).or_else(beside)
+        let companion =
+            || state.companion_item(id).map(|(set, side, row)| Self::of_set(set, &side.catalog, row));
+        Self::find(catalog, id).or_else(companion)
     }
 }
 
-/// Which part of a long list.
+/// A page of a long list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ItemParams {
-    /// Of which set: `gallery`, `query`, `training`.
+    /// The set: `gallery`, `query` or `training`.
     #[serde(default)]
     #[param(inline)]
     set: Set,
-    /// Items to pass over.
+    /// Items to skip.
     #[serde(default)]
     offset: usize,
-    /// Most items, at most 500.
+    /// The number of items, at most 500.
     #[serde(default = "sixty")]
     limit: usize,
-    /// Only items with one of these labels; may stand several times.
+    /// Only items with one of these labels; may be repeated.
     #[serde(default)]
     label: Vec<String>,
     /// No items with one of these labels.
@@ -90,7 +90,7 @@ fn sixty() -> usize {
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ItemPage {
-    /// Items that match.
+    /// The number of items that match.
     total: usize,
     items: Vec<Item>,
 }
@@ -112,12 +112,12 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
                 .hint(format!("start the server with {option} FILE"))
         })
     };
-    let beside = match params.set {
+    let companion = match params.set {
         Set::Gallery => None,
         Set::Query => Some(side(&state.queries, "--queries")?),
         Set::Training => Some(side(&state.training, "--training")?),
     };
-    let catalog = beside.as_ref().map_or(&inside.catalog, |side| &side.catalog);
+    let catalog = companion.as_ref().map_or(&inside.catalog, |side| &side.catalog);
     let filter = filter(params.label, params.not_label, params.camera);
     if filter.is_empty() {
         let rows = (params.offset.min(catalog.len())..catalog.len()).take(limit);
@@ -143,7 +143,7 @@ pub(crate) struct ItemList {
     items: Vec<Item>,
 }
 
-/// The items with these ids, in that order; those that are not there are left out.
+/// The items with these ids, in that order. Unknown ids are left out.
 #[utoipa::path(
     post, path = "/api/v1/items/lookup", tag = "gallery", request_body = Lookup,
     responses((status = 200, body = ItemList), (status = 400, body = ErrorBody))
@@ -161,7 +161,7 @@ pub(crate) async fn lookup(state: Shared, Json(lookup): Json<Lookup>) -> Answer<
 pub(crate) struct ItemBody {
     #[serde(flatten)]
     item: Item,
-    /// Other items of the gallery with the same label.
+    /// The number of other gallery items with the same label.
     neighbours_same_label: usize,
 }
 

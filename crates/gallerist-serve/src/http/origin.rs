@@ -1,25 +1,24 @@
-//! Requests that the pages of other sites make with the browser of somebody who can reach the server.
+//! Protection against requests that pages of other sites make through a user's browser (CSRF).
 //!
-//! A page of any site can send forms to an address of this machine, and can load pictures from there. It
-//! cannot read the answers, but the server would do the work. Browsers say where a request comes from:
-//! `Sec-Fetch-Site` towards `https` and this machine itself, `Origin` with every POST and DELETE. Programs
-//! send neither, and are answered.
+//! A page of any site can send forms to this server and load pictures from it. The page cannot read the answers, but
+//! the server would do the work. Browsers name the origin of a request: `Sec-Fetch-Site` in requests to `https` and to
+//! this machine, `Origin` with every POST and DELETE. Programs send neither header and are served.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::Refusal;
+use super::error::Refusal;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_USER: HeaderName = HeaderName::from_static("sec-fetch-user");
 
-/// Pages that cost nothing: a link from elsewhere may lead here.
+/// Pages without cost. Links of other sites may lead here.
 const PAGES: [&str; 3] = ["/", "/api", "/openapi.json"];
 
-/// Refuses what a page of another site asks for, before a byte of the body is read.
+/// Refuses requests of pages of other sites before the body is read.
 pub(super) async fn same_origin(request: Request, next: Next) -> Result<Response, Refusal> {
     let headers = request.headers();
     if !foreign(headers) || followed_link(request.method(), request.uri().path(), headers) {
@@ -57,7 +56,7 @@ fn is_of(origin: &str, host: &str) -> bool {
     bare(authority) == bare(host)
 }
 
-/// A person who follows a link from elsewhere, which a browser tells from a page that loads something.
+/// Whether a user follows a link of another site. Browsers distinguish that from a page that loads a resource.
 fn followed_link(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     let navigates = text(headers, &FETCH_MODE) == Some("navigate");
     let clicked = text(headers, &FETCH_USER) == Some("?1");

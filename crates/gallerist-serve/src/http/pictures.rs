@@ -6,13 +6,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::error::{Answer, ErrorBody};
-use super::extract::{Params, PathId};
-use super::{Refusal, Shared};
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Params, PathId, Shared};
 use crate::companion::Set;
 use crate::images::{Encoded, Images, SIZES};
 
-/// A picture may be kept for a day, and after that be asked for by its ETag.
+/// Browsers may cache a picture for a day, and revalidate it by its ETag after that.
 const CACHING: &str = "private, max-age=86400";
 
 /// The image of an item, of a query or of a training image.
@@ -25,7 +24,7 @@ pub(super) fn find(state: &Shared, id: u64) -> Answer<(Images, u32)> {
     let (images, catalog, row) = match inside.catalog.row(id) {
         Some(row) => (state.images.as_ref().ok_or_else(|| missing("", "--images"))?, &inside.catalog, row),
         None => {
-            let (set, side, row) = state.beside(id).ok_or_else(|| Refusal::no_item(id))?;
+            let (set, side, row) = state.companion_item(id).ok_or_else(|| Refusal::no_item(id))?;
             let images = side.images.as_ref().ok_or_else(|| match set {
                 Set::Training => missing(" of the training set", "--training-images"),
                 _ => missing(" of the queries", "--query-images"),
@@ -50,12 +49,12 @@ fn answer(asked: &HeaderMap, encoded: &Encoded) -> Response {
     (headers, [(header::CONTENT_TYPE, encoded.picture.media_type())], body).into_response()
 }
 
-/// The image of an item, as it is.
+/// The original image of an item.
 #[utoipa::path(
     get, path = "/images/{id}", tag = "pictures", params(("id" = String, Path, description = "The item")),
     responses(
         (status = 200, description = "The file", content_type = "image/*"),
-        (status = 304, description = "It is the one named in If-None-Match"),
+        (status = 304, description = "Unchanged: the one named in If-None-Match"),
         (status = 404, body = ErrorBody), (status = 422, description = "It cannot be read", body = ErrorBody),
     )
 )]
@@ -69,7 +68,7 @@ pub(crate) async fn image(state: Shared, PathId(id): PathId, asked: HeaderMap) -
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ThumbnailParams {
-    /// The longer side, in pixels: 64, 160 or 320. An image that is smaller stays as it is.
+    /// The longer side, in pixels: 64, 160 or 320. A smaller image is not enlarged.
     #[serde(default = "middle")]
     size: u16,
 }
@@ -78,13 +77,13 @@ fn middle() -> u16 {
     SIZES[1]
 }
 
-/// The image of an item, small.
+/// The thumbnail of an item.
 #[utoipa::path(
     get, path = "/thumbnails/{id}", tag = "pictures",
     params(("id" = String, Path, description = "The item"), ThumbnailParams),
     responses(
         (status = 200, description = "The picture", content_type = "image/*"),
-        (status = 304, description = "It is the one named in If-None-Match"),
+        (status = 304, description = "Unchanged: the one named in If-None-Match"),
         (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 422, description = "It cannot be read", body = ErrorBody),
     )

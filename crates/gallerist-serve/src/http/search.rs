@@ -5,21 +5,19 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Multipart;
 use axum::http::StatusCode;
-use gallerist_data::DecodeLimits;
 use gallerist_retrieval::Matrix;
-use gallerist_retrieval::index::ItemFilter;
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::error::{Answer, ErrorBody};
-use super::extract::{Id, Json, Params, PathId};
+use super::embedding::embedded;
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Id, Json, Params, PathId, Shared};
+use super::filter::filter;
 use super::items::Item;
 use super::upload::Form;
-use super::{Refusal, Shared};
 use crate::batch::Batcher;
 use crate::companion::{Set, Side};
-use crate::embedder::Embedder;
 use crate::gallery::{Catalog, Gallery, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
 
@@ -82,18 +80,18 @@ search_request! {
     enums:
 }
 
-/// What a query of the query set is answered with.
+/// The items that are listed for a query of the query set.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum View {
-    /// The items that count by the gallery's protocol.
+    /// The items that count by the protocol of the gallery.
     #[default]
     Protocol,
-    /// All items, with what does not count marked.
+    /// All items; those that do not count are marked.
     All,
 }
 
-/// The gallery's embeddings, or those that it is compared with.
+/// The network: that of the gallery, or the one it is compared with.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Model {
@@ -103,16 +101,16 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// The gallery, its queries, and its search.
+    /// The gallery of this network, its queries, and its search.
     fn of(self, state: &Shared) -> Answer<Searched<'_>> {
         match (self, &state.other) {
             (Self::Own, _) => {
-                let beside = [(Set::Query, &state.queries), (Set::Training, &state.training)];
-                Ok(Searched { gallery: &state.gallery, search: &state.search, beside })
+                let companions = [(Set::Query, &state.queries), (Set::Training, &state.training)];
+                Ok(Searched { gallery: &state.gallery, search: &state.search, companions })
             }
             (Self::Other, Some(other)) => {
-                let beside = [(Set::Query, &other.queries), (Set::Training, &None)];
-                Ok(Searched { gallery: &other.gallery, search: &other.search, beside })
+                let companions = [(Set::Query, &other.queries), (Set::Training, &None)];
+                Ok(Searched { gallery: &other.gallery, search: &other.search, companions })
             }
             (Self::Other, None) => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
@@ -122,18 +120,18 @@ impl Model {
     }
 }
 
-/// What is searched, and the sets whose images it can be searched with.
+/// The gallery that is searched, and the sets whose images can be queries.
 #[derive(Clone, Copy)]
 struct Searched<'a> {
     gallery: &'a Arc<Gallery>,
     search: &'a Batcher,
-    beside: [(Set, &'a Option<Arc<Side>>); 2],
+    companions: [(Set, &'a Option<Arc<Side>>); 2],
 }
 
 impl Searched<'_> {
-    /// An image of another set than the gallery: which set, the set itself, and the row in it.
-    fn beside(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
-        let sides = self.beside.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
+    /// An image of a set other than the gallery: which set, the set itself, and the row in it.
+    fn companions(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
+        let sides = self.companions.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
         sides.into_iter().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
     }
 }
@@ -149,35 +147,35 @@ impl SearchParams {
 pub(crate) struct Results {
     took_ms: Took,
     queries: Vec<QueryBody>,
-    /// The rules that hold where the query is of the query set; else null.
+    /// The rules for a query of the query set; null for other queries.
     protocol: Option<ViewBody>,
     results: Vec<Hit>,
 }
 
-/// How the gallery's protocol sees a query.
+/// How the protocol of the gallery treats a query.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ViewBody {
-    /// Null where no published protocol holds.
+    /// Null without a published protocol.
     #[schema(example = "Market-1501")]
     title: Option<&'static str>,
-    /// Items of the gallery that do not count for this query.
+    /// The number of gallery items that do not count for this query.
     left_out: usize,
 }
 
-/// Milliseconds.
+/// Times in milliseconds.
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Took {
     /// Decoding uploaded images.
     decode: f64,
     /// Embedding them.
     embed: f64,
-    /// Searching, waiting included.
+    /// Searching, including the wait.
     search: f64,
-    /// All of it, on the server.
+    /// The whole request on the server.
     total: f64,
 }
 
-/// What was searched with.
+/// A query.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct QueryBody {
     id: Option<Id>,
@@ -190,10 +188,10 @@ pub(crate) struct QueryBody {
     set: Set,
 }
 
-/// An item that was found.
+/// A result.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Hit {
-    /// From 1.
+    /// The rank, starting at 1.
     rank: usize,
     #[serde(flatten)]
     item: Item,
@@ -201,14 +199,14 @@ pub(crate) struct Hit {
     distance: f32,
     /// The cosine of the embeddings, from -1 to 1; null where the gallery is compared by the Euclidean distance.
     similarity: Option<f32>,
-    /// Whether it is of the class of the query; null where the queries have no label, or not the same, and
-    /// where the item does not count.
+    /// Whether it has the class of the query; null if the queries have no label or different ones, and if the item does
+    /// not count.
     right: Option<bool>,
-    /// Why it does not count for the query by the gallery's protocol; null where it does.
+    /// Why it does not count for the query by the protocol of the gallery; null if it counts.
     left_out: Option<LeftOut>,
 }
 
-/// A query being put together: rows as the gallery's are compared, and what they are called.
+/// A query under construction: rows as they are compared with the gallery's, and their names.
 struct Asked {
     began: Instant,
     took: Took,
@@ -224,7 +222,7 @@ impl Asked {
     /// Adds an item of the gallery, or an image of another set.
     async fn item(&mut self, searched: Searched<'_>, id: u64) -> Answer<()> {
         let text = |value: Option<&str>| value.map(str::to_owned);
-        if let Some((set, side, row)) = searched.beside(id) {
+        if let Some((set, side, row)) = searched.companions(id) {
             self.rows.extend(side.rows.row(row));
             let Shown { label, camera } = Shown::of(&side.catalog, row);
             let (label, camera) = (text(label), text(camera));
@@ -234,7 +232,7 @@ impl Asked {
         let gallery = searched.gallery;
         let embedding = match gallery.is_index() {
             false => gallery.embedding(id),
-            // It may be in a database, and the database may be slow.
+            // The index may be a slow database.
             true => {
                 let gallery = Arc::clone(gallery);
                 let asked = tokio::task::spawn_blocking(move || gallery.embedding(id)).await;
@@ -266,7 +264,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The mean of the rows, as it is compared.
+    /// The mean of the rows, as it is compared: divided by its length for the cosine.
     fn mean(&self, gallery: &Gallery) -> Answer<Vec<f32>> {
         let dimensions = gallery.dimensions();
         let mut sum = vec![0.0; dimensions];
@@ -307,7 +305,7 @@ fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
     }
 }
 
-/// Refuses more results or queries than this server gives.
+/// Refuses more results or queries than the options allow.
 fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
     let options = &state.options;
     let k = params.k();
@@ -336,7 +334,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let searched = params.model.of(state)?;
     let vector = asked.mean(searched.gallery)?;
     let begin = Instant::now();
-    // The queries themselves may be found, and what their cameras saw of them.
+    // The queries themselves and the images of their own cameras may be found: search for more, then leave them out.
     let (junk, seen) = rules.count(&state.gallery.read().catalog, &of_set);
     let more = own.len() + if strict { seen } else { 0 };
     let found = searched.search.search(Query { vector, k: k + more, filter }).await?;
@@ -368,22 +366,6 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     Ok(Json(Results { took_ms: asked.took, results, protocol, queries: asked.names }))
 }
 
-/// Items with one of these labels and none of those, from one of these cameras; an empty list is no
-/// condition.
-pub(crate) fn filter(label: Vec<String>, not_label: Vec<String>, camera: Vec<String>) -> ItemFilter {
-    let mut filter = ItemFilter::default();
-    if !label.is_empty() {
-        // One condition on labels at a time: what is not wanted is not among what is.
-        filter = filter.label_in(label.into_iter().filter(|label| !not_label.contains(label)));
-    } else if !not_label.is_empty() {
-        filter = filter.label_not_in(not_label);
-    }
-    if !camera.is_empty() {
-        filter = filter.camera_in(camera);
-    }
-    filter
-}
-
 fn hit(
     catalog: &Catalog,
     rank: usize,
@@ -409,7 +391,7 @@ impl QueryBody {
     }
 }
 
-/// The label of all queries that have one; `None` where they differ.
+/// The common label of all queries that have one; `None` if they differ.
 fn common_label(queries: &[QueryBody]) -> Option<&str> {
     let mut labels = queries.iter().filter_map(|query| query.label.as_deref());
     let first = labels.next()?;
@@ -420,7 +402,7 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The items nearest to an item, which is not among them, to a query or to a training image.
+/// The items nearest to an item (which is not among the results), to a query or to a training image.
 #[utoipa::path(
     get, path = "/api/v1/items/{id}/similar", tag = "search",
     params(("id" = String, Path, description = "The item"), SearchParams),
@@ -437,7 +419,7 @@ pub(crate) async fn similar(
     run(&state, asked, params).await
 }
 
-/// The items nearest to items, vectors, or the mean of several.
+/// The items nearest to an item or a vector, or to the mean of several.
 #[utoipa::path(
     post, path = "/api/v1/search", tag = "search", request_body = SearchBody,
     responses(
@@ -460,14 +442,14 @@ pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answe
     run(&state, asked, params).await
 }
 
-/// The parts of an upload. Only for the documentation.
+/// The fields of an upload. Only used for the documentation.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct UploadForm {
     /// Images to search with.
     #[schema(value_type = Vec<String>, format = Binary)]
     image: Vec<u8>,
-    /// Items to search with, too.
+    /// Items to search with in addition.
     id: Option<Vec<String>>,
     k: Option<usize>,
     label: Option<Vec<String>>,
@@ -475,7 +457,7 @@ pub(crate) struct UploadForm {
     camera: Option<Vec<String>>,
 }
 
-/// The items nearest to uploaded images, or to the mean of several and of items.
+/// The items nearest to an uploaded image, or to the mean of several images and items.
 #[utoipa::path(
     post, path = "/api/v1/search/upload", tag = "search",
     request_body(content = UploadForm, content_type = "multipart/form-data"),
@@ -520,39 +502,4 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         asked.item(Model::Own.of(&state)?, id.0).await?;
     }
     run(&state, asked, params).await
-}
-
-/// The embedding of an uploaded file, and how long decoding and embedding took.
-///
-/// Decoding is given up after `limit`.
-pub(crate) fn embedded(
-    embedder: &dyn Embedder,
-    bytes: &[u8],
-    limit: Duration,
-) -> Answer<(Vec<f32>, Duration, Duration)> {
-    let begin = Instant::now();
-    let image = decoded(bytes, limit)?;
-    let decode = begin.elapsed();
-    let begin = Instant::now();
-    let vector = embedder
-        .embed(&image)
-        .map_err(|problem| Refusal::unprocessable(format!("the image cannot be embedded: {problem}")))?;
-    Ok((vector, decode, begin.elapsed()))
-}
-
-fn decoded(bytes: &[u8], limit: Duration) -> Answer<gallerist_data::Image> {
-    let limits = DecodeLimits::default().within(limit);
-    gallerist_data::decode_with(bytes, "the upload", &limits).map_err(|error| match error {
-        gallerist_data::Error::DecodeDeadline { .. } => {
-            let problem = format!("the image takes more than {} s to decode", limit.as_secs_f64());
-            Refusal::unprocessable(problem).hint("save it again, without progressive scans and metadata")
-        }
-        gallerist_data::Error::Decode { problem, .. } if problem.starts_with("not an image") => {
-            Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem)
-        }
-        gallerist_data::Error::Decode { problem, .. } => {
-            Refusal::unprocessable(format!("the image cannot be decoded: {problem}"))
-        }
-        other => Refusal::unprocessable(other.to_string()),
-    })
 }

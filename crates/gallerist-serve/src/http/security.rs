@@ -1,4 +1,4 @@
-//! What holds for every request.
+//! Checks and headers of every request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::Refusal;
+use super::error::Refusal;
 use crate::state::State;
 
-/// Scripts, styles and pictures come from the server alone, and nothing is fetched from elsewhere.
+/// Scripts, styles and pictures come only from this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -31,8 +31,8 @@ pub(super) async fn headers(request: Request, next: Next) -> Response {
     response
 }
 
-/// Refuses requests for another host. A page from elsewhere may point its own name at this machine; what
-/// it then asks for names that host.
+/// Refuses requests for another host. A foreign page may point its own name at this machine (DNS rebinding); its
+/// requests then carry that name.
 ///
 /// A request has exactly one `Host` header (RFC 9112, 3.2): of two, a proxy may check one and the server
 /// the other.
@@ -69,13 +69,13 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Ends what takes too long.
+/// Ends requests that take too long.
 pub(super) async fn time_limit(
     Given(state): Given<Arc<State>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    // The time for a body is measured where it is read.
+    // The time for the body is limited where it is read.
     let limit = state.options.time + state.options.upload_time;
     tokio::time::timeout(limit, next.run(request)).await.map_err(|_| timed_out())
 }

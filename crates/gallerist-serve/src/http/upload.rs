@@ -4,9 +4,8 @@ use axum::extract::Multipart;
 use axum::extract::multipart::MultipartError;
 use axum::http::StatusCode;
 
-use super::error::Answer;
-use super::extract::too_large;
-use super::{Refusal, Shared};
+use super::error::{Answer, Refusal};
+use super::extract::{Shared, too_large};
 
 /// The fields of a form.
 #[derive(Default)]
@@ -18,7 +17,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Reads a form of at most so many images and of fields with these names.
+    /// Reads a form of at most `images` images and of text fields with these `names`.
     pub(crate) async fn read(state: &Shared, form: Multipart, images: usize, names: &[&str]) -> Answer<Self> {
         let limit = state.options.upload_time;
         tokio::time::timeout(limit, Self::fields(form, images, names)).await.map_err(|_| {
@@ -57,7 +56,7 @@ impl Form {
         self.texts.extract_if(.., |(field, _)| field == name).map(|(_, text)| text).collect()
     }
 
-    /// The value of a field that may stand once.
+    /// The value of a field that may be given once.
     pub(crate) fn take(&mut self, name: &str) -> Answer<Option<String>> {
         let mut values = self.take_all(name);
         match values.len() {

@@ -29,15 +29,11 @@ pub(super) fn run(args: Serve) -> Outcome {
         server,
     };
     let server = crate::serve(&args.gallery, options, &mut Terminal::default())?;
-    let stop = server.stop();
-    if let Err(error) = ctrlc::set_handler(move || stop.now()) {
-        printer::warning(&format!("requests will not be finished on Ctrl-C: {error}"));
-    }
     if !args.host.is_loopback() {
         printer::warning(&"everybody who reaches this machine can see the gallery and upload images");
     }
     printer::out(&format!("http://{}\n", server.address()?))?;
-    server.run()?;
+    server.run_until_signal()?;
     Ok(ExitCode::SUCCESS)
 }
 
