@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use gallerist_data::Transform;
 
-use super::{Model, description};
+use super::trained::{Model, description};
 use crate::checkpoint::{Checkpoint, Header};
 use crate::{RunConfig, RunDirectory, Which};
 use gallerist_nn::InputShape;

@@ -45,8 +45,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// The current network, ready to embed.
-    pub(super) fn model(&self) -> Model {
+    /// The current network, ready to embed: the average of the weights, with `train.average_decay`.
+    pub fn model(&self) -> Model {
         let network = match &self.average {
             Some(average) => average.network(&self.network),
             None => self.network.valid(),

@@ -11,8 +11,7 @@ use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
 use gallerist_tensor::params;
 use gallerist_weights as weights;
 
-use super::state::{Batches, Counters, Devices, Started, Trainer};
-use super::warnings::Warnings;
+use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use crate::average::Average;
 use crate::checkpoint::Checkpoint;
 use crate::config::{RunConfig, Which};

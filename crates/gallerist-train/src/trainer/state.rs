@@ -8,7 +8,6 @@ use gallerist_data::{BatchSampler, Broken, ClassMeans, ImageSet, ImageStore};
 use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_weights as weights;
 
-use super::warnings::Warnings;
 use crate::average::Average;
 use crate::checkpoint::Best;
 use crate::config::RunConfig;
@@ -18,6 +17,7 @@ use crate::objective::{Memories, Objective};
 use crate::optim::Optimizer;
 use crate::precision::LossScale;
 use crate::profile::Profile;
+use crate::rank_watch::RankWatch;
 use gallerist_tensor::device::OpenDevice;
 
 /// A run in training.
@@ -82,6 +82,19 @@ pub(super) struct Counters {
     pub(super) seconds: f64,
     /// Of the seconds, those spent waiting for images since the call of [`run`](Trainer::run).
     pub(super) waited: f64,
+}
+
+/// What has been warned of, and what decides about the next warning.
+#[derive(Default)]
+pub(super) struct Warnings {
+    /// Images that could not be read.
+    pub(super) broken: Vec<Broken>,
+    pub(super) rank_watch: RankWatch,
+    pub(super) collapsed: bool,
+    pub(super) trivial_steps: usize,
+    pub(super) trivial: bool,
+    pub(super) note: bool,
+    pub(super) cache: bool,
 }
 
 /// What there is to say of the start of a run, or of its resumption.

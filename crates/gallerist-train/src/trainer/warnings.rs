@@ -8,20 +8,6 @@ use crate::Result;
 use crate::diagnostics::Diagnostics;
 use crate::log::Record;
 use crate::observer::Observer;
-use crate::rank_watch::RankWatch;
-
-/// What has been warned of, and what decides about the next warning.
-#[derive(Default)]
-pub(super) struct Warnings {
-    /// Images that could not be read.
-    pub(super) broken: Vec<Broken>,
-    pub(super) rank_watch: RankWatch,
-    collapsed: bool,
-    trivial_steps: usize,
-    trivial: bool,
-    note: bool,
-    cache: bool,
-}
 
 impl Trainer {
     /// Warns once when the embedding collapses, once when it gives up most of its dimensions, and once when nothing
@@ -45,8 +31,10 @@ impl Trainer {
         // A collapse has its own warning.
         let lost = lost.filter(|_| !self.warnings.collapsed).map(|lost| lost.message(&self.config));
         messages.extend(lost.as_deref());
-        let mut mined = queries.iter().flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives));
-        let trivial = mined.all(|&mined| mined == 0);
+        // A loss of another crate may count nothing.
+        let mined = queries.iter().flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives));
+        let mut mined = mined.peekable();
+        let trivial = mined.peek().is_some() && mined.all(|&mined| mined == 0);
         self.warnings.trivial_steps = if trivial { self.warnings.trivial_steps + 1 } else { 0 };
         if !self.warnings.trivial && self.warnings.trivial_steps == 20 {
             self.warnings.trivial = true;

@@ -1,0 +1,9 @@
+//! The result of a run: a network with its preprocessing, ready to embed images ([`Model`]).
+
+mod embed;
+mod exchange;
+mod trained;
+
+pub use embed::{Embedded, Seen};
+pub use trained::Model;
+pub(crate) use trained::description;

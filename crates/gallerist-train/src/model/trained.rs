@@ -1,0 +1,225 @@
+//! A trained network with its preprocessing.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape};
+use gallerist_retrieval::search::Metric;
+use gallerist_tensor::params;
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::config::{RunConfig, Which};
+use crate::directory::RunDirectory;
+use crate::{Error, Result};
+
+/// A trained network with its preprocessing.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::path::Path;
+/// use gallerist_data::ImageSet;
+/// use gallerist_train::model::Model;
+///
+/// let model = Model::load(Path::new("runs/omniglot/checkpoints/best.safetensors"))?;
+/// let gallery = model.embed(ImageSet::open("photos")?, 0, &mut |done, all| eprintln!("{done}/{all}"))?;
+/// gallery.set.save("photos.safetensors")?;
+/// # Ok::<(), gallerist_train::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Model {
+    pub(super) config: RunConfig,
+    pub(super) input: InputShape,
+    pub(super) network: AnyEmbedder,
+    pub(super) fingerprint: String,
+    pub(super) step: usize,
+    /// Whether rows are scaled to length 1; `None`: determined by the metric.
+    normalize: Option<bool>,
+    /// The metric of the embeddings that this model gave, where it is not the run's.
+    declared: Option<Metric>,
+    pub(super) heads: HeadChoice,
+    pub(super) places: Vec<usize>,
+    pub(super) device: Device,
+}
+
+/// The parts of the fingerprint in addition to the weights: network, input, preprocessing.
+pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
+    let input = [input.channels, input.height, input.width];
+    serde_json::to_string(&(&config.network.architecture, &config.image, input)).expect("plain data")
+}
+
+impl Model {
+    pub(crate) fn new(config: RunConfig, input: InputShape, network: AnyEmbedder) -> Self {
+        let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
+        let heads = HeadChoice::default();
+        let places = (0..config.network.heads().len()).collect();
+        let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
+        Model {
+            config,
+            input,
+            network,
+            fingerprint,
+            step: 0,
+            normalize: None,
+            declared: None,
+            heads,
+            places,
+            device,
+        }
+    }
+
+    /// The model with its network on another device; [`Model::load`] loads it to the CPU.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use gallerist_train::{device::DeviceChoice, model::Model};
+    ///
+    /// let device = DeviceChoice::Auto.open()?;
+    /// let model = Model::load(Path::new("runs/omniglot/checkpoints/best.safetensors"))?.on(device.device());
+    /// # Ok::<(), gallerist_train::Error>(())
+    /// ```
+    pub fn on(self, device: &Device) -> Self {
+        if self.device == *device {
+            return self;
+        }
+        Model { network: self.network.to_device(device), device: device.clone(), ..self }
+    }
+
+    /// The model of a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// When the file is damaged or not one of ours, or its tensors do not fit its run file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let checkpoint = Checkpoint::load(path)?;
+        let config = RunConfig::parse(&checkpoint.header.config, "in the checkpoint", &[])?;
+        Self::of_checkpoint(config, checkpoint, path)
+    }
+
+    /// The model of a checkpoint whose run was started with parts given as values
+    /// ([`TrainerBuilder`](crate::TrainerBuilder)). The configuration is given again, because the checkpoint keeps only
+    /// the names and parameters of its parts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::load`]; when the configuration gives another network or prepares images in another way.
+    pub fn load_with(config: &RunConfig, path: &Path) -> Result<Self> {
+        Self::of_checkpoint(config.clone(), Checkpoint::load(path)?, path)
+    }
+
+    fn of_checkpoint(config: RunConfig, checkpoint: Checkpoint, path: &Path) -> Result<Self> {
+        let Checkpoint { header, network: tensors, .. } = checkpoint;
+        let bad = |reason: String| Error::Checkpoint { path: path.into(), reason, hint: None };
+        let [channels, height, width] = header.input;
+        let input = InputShape { channels, height, width };
+        let network = config.network.init(input, 0, &Device::flex())?;
+        let (network, mismatch) = params::load(network, tensors);
+        if !mismatch.is_empty() {
+            return Err(bad(mismatch.to_string()));
+        }
+        let model = Model { step: header.step, ..Model::new(config, input, network.valid()) };
+        if model.fingerprint != header.fingerprint {
+            return Err(bad("its tensors do not give the fingerprint it names; the file is damaged".into()));
+        }
+        let heads = model.config.evaluation.head_choice();
+        model.with_heads(heads)
+    }
+
+    /// Embeddings made of these heads instead of those of the run file's `[evaluation.heads]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for a head that the network does not have.
+    pub fn with_heads(mut self, heads: HeadChoice) -> Result<Self> {
+        self.places = heads.places(&self.config.network.heads())?;
+        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
+        self.fingerprint = format!("{base}{}", heads.mark());
+        self.heads = heads;
+        Ok(self)
+    }
+
+    /// The model as it gave the embeddings that carry `fingerprint` and declare `metric`, if it is this model that
+    /// gave them: with the heads they were made of, and with rows of the same length. Embeddings that declare no
+    /// metric have length 1.
+    pub fn that_gave(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
+        let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
+        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
+        if base != wanted {
+            return None;
+        }
+        Some(Model { declared: Some(metric.unwrap_or_default()), ..self.with_heads(heads).ok()? })
+    }
+
+    /// The model of a run.
+    ///
+    /// # Errors
+    ///
+    /// When there is no run in the directory, or as for [`Model::load`].
+    pub fn open(run: &Path, which: Which) -> Result<Self> {
+        let directory = RunDirectory::open(run)?;
+        let path = directory.checkpoint(which);
+        if !path.exists() {
+            let hint = match which {
+                Which::Best => "the run was not finished; go on with --resume, or use --checkpoint last",
+                Which::Last => "the run has not begun",
+            };
+            return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
+        }
+        let mut model = Model::load(&path)?;
+        // The run file finds its images after the run was moved; the checkpoint names their old place.
+        model.config.data = RunConfig::load(&directory.config(), &[])?.data;
+        Ok(model)
+    }
+
+    /// Rows of length 1 (`true`), or as the network gives them, whatever the run's [metric](Self::metric).
+    pub fn normalized(mut self, normalize: bool) -> Self {
+        self.normalize = Some(normalize);
+        self
+    }
+
+    /// How the embeddings are to be compared, which every file of them names: as the run
+    /// [declares](RunConfig::metric); rows that were [scaled](Self::normalized) on demand, by the cosine.
+    pub fn metric(&self) -> Metric {
+        let scaled = self.normalize == Some(true) || self.heads.combine == Combine::NormalizeThenConcat;
+        if scaled { Metric::Cosine } else { self.declared.unwrap_or_else(|| self.config.metric()) }
+    }
+
+    /// Whether rows have length 1.
+    pub(super) fn normalizes(&self) -> bool {
+        self.normalize.unwrap_or_else(|| self.metric() == Metric::Cosine)
+    }
+
+    /// Decoded images kept and found again in this folder, which is made if it is not there, instead of in the run
+    /// file's `data.cache_folder`; `None`: nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the folder cannot be made.
+    pub fn with_cache(mut self, folder: Option<&Path>) -> Result<Self> {
+        if let Some(folder) = folder {
+            let failed = |source| Error::Io { action: "create", path: folder.into(), source };
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        self.config.data.cache_folder = folder.map(Path::to_owned);
+        Ok(self)
+    }
+
+    /// SHA-256 over weights, network and preprocessing, 64 hexadecimal digits, and a mark such as
+    /// `@L+M` where not all heads make the embedding: equal fingerprints mean comparable embeddings.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Steps the model was trained for.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The run file the model was trained with.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+}
