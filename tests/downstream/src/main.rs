@@ -133,7 +133,7 @@ impl ImageSource for Stripes {
 
     fn read(&self, number: usize, _path: &str) -> Result<ImageContent, Error> {
         let (distance, shift) = (number / 10 + 2, number % 10);
-        let pixel = |at| if (at % 16 + shift) % distance == 0 { 200 } else { 40 };
+        let pixel = |at: usize| if (at % 16 + shift) % distance == 0 { 200 } else { 40 };
         Ok(ImageContent::Decoded(Image::new(16, 16, 1, (0..16 * 16).map(pixel).collect())))
     }
 }
