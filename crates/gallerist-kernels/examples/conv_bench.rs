@@ -4,9 +4,9 @@
 //! RAYON_NUM_THREADS=2 cargo run --release -p gallerist-kernels --example conv_bench -- [REPETITIONS] [bf16]
 //! ```
 //!
-//! With `bf16` the factors of products are rounded ([`gallerist_kernels::with_bf16_products`]).
+//! With `bf16` the operands of products are rounded to bf16 ([`gallerist_kernels::with_bf16_products`]).
 //!
-//! Prints GF/s of the fastest call of each, and for all together the seconds that the fastest calls add up to.
+//! Prints GFLOP/s of the fastest call of each, and the total time of the fastest calls.
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Distribution, Tensor};
