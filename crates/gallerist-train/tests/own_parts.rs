@@ -125,7 +125,7 @@ fn a_registered_network_is_trained_resumed_and_loaded_by_its_name() {
     let embedded = models[0].embed(ImageSet::open(&data).unwrap(), 1, &mut |_, _| ()).unwrap();
     assert_eq!(embedded.set.embeddings.cols(), 8);
     let image = ImageSet::open(&data).unwrap().decode(0).unwrap();
-    let error = models[0].see(image).unwrap_err();
+    let error = models[0].embed_with_maps(image).unwrap_err();
     assert!(error.to_string().contains("`two_views` shows no feature maps"), "{error}");
     let error = models[0].export_onnx(&folder.path().join("model.onnx")).unwrap_err();
     assert!(error.to_string().contains("has no list of layers"), "{error}");

@@ -26,13 +26,13 @@ pub struct Embedded {
     pub cache_problem: Option<String>,
 }
 
-/// What a network gives for one image.
+/// The embedding of one image, and the feature maps that it was pooled from.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ImageMaps {
     /// The embedding.
     pub embedding: Vec<f32>,
-    /// The last feature maps before they are pooled, `[height, width, channels]`: what the network sees at
-    /// each place of the image.
+    /// The last feature maps before they are pooled, `[height, width, channels]`: one feature vector
+    /// for each position of the image.
     pub maps: Vec<f32>,
     /// Height, width and channels of the maps.
     pub shape: [usize; 3],
@@ -87,7 +87,7 @@ impl Model {
     /// # Errors
     ///
     /// When the run file's `[image]` is not valid, and when the network shows no feature maps.
-    pub fn see(&self, image: Image) -> Result<Seen> {
+    pub fn embed_with_maps(&self, image: Image) -> Result<ImageMaps> {
         let (embedding, maps) = self.pass(image)?;
         let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
             message: format!("the network `{}` shows no feature maps", self.config.network.name()),
@@ -95,7 +95,7 @@ impl Model {
         })?;
         let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
         let [_, height, width, channels] = maps.dims();
-        Ok(Seen { embedding, maps: host(maps.into_data()), shape: [height, width, channels] })
+        Ok(ImageMaps { embedding, maps: host(maps.into_data()), shape: [height, width, channels] })
     }
 
     /// One image through the network: its embedding, and the feature maps of its views.
@@ -273,7 +273,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("1.bmp"), bitmap(false)).unwrap();
         let images = ImageSet::open(folder.path()).unwrap();
-        let seen = model.see(images.decode(0).unwrap()).unwrap();
+        let seen = model.embed_with_maps(images.decode(0).unwrap()).unwrap();
         let [height, width, channels] = seen.shape;
         assert_eq!((channels, seen.maps.len()), (6, height * width * channels));
         let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;

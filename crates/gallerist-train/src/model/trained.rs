@@ -141,10 +141,9 @@ impl Model {
         Ok(self)
     }
 
-    /// The model as it gave the embeddings that carry `fingerprint` and declare `metric`, if it is this model that
-    /// gave them: with the heads they were made of, and with rows of the same length. Embeddings that declare no
-    /// metric have length 1.
-    pub fn that_gave(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
+    /// The model with the heads and the row length of embeddings that carry `fingerprint` and declare `metric`; `None`
+    /// if another model gave them. Embeddings that declare no metric have length 1.
+    pub fn matching(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
         let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
         let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
         if base != wanted {

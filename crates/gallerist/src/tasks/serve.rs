@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gallerist_data::Image;
 use gallerist_serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::model::{Model, Seen};
+use gallerist_train::model::{ImageMaps, Model};
 use gallerist_train::{RunDirectory, Which};
 
 use super::database::{self, is_remote};
@@ -258,8 +258,8 @@ impl Embedder for Network {
     }
 
     fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
-        let Seen { maps: values, shape: [height, width, channels], .. } =
-            self.model.see(image.clone()).ok()?;
+        let ImageMaps { maps: values, shape: [height, width, channels], .. } =
+            self.model.embed_with_maps(image.clone()).ok()?;
         Some(FeatureMap { height, width, channels, values })
     }
 }
