@@ -105,7 +105,7 @@ pub enum Error {
         /// Why not.
         problem: String,
     },
-    /// An image was not decoded by the deadline that was given for it.
+    /// An image was not decoded by its deadline.
     #[error("decoding `{path}` took longer than it may")]
     DecodeDeadline {
         /// The file.

@@ -3,8 +3,8 @@
 //! An image takes this way through the crate:
 //!
 //! ```text
-//! folder, zip, manifest -> ImageSet -> decode -> Transform -> Loader -> Batch
-//!                              labels -> BatchSampler -> plan ->
+//! folder, zip, manifest, ImageSource -> ImageSet -> decode -> Transform -> Loader -> Batch
+//!                                       labels -> BatchSampler -> plan ->
 //! ```
 //!
 //! * [`ImageSet`] knows paths, labels and cameras without decoding anything.
@@ -12,6 +12,10 @@
 //! * [`Transform`] fits, augments and normalises an image into a planar `f32` tensor.
 //! * [`SamplerConfig`] chooses how the batches of an epoch are formed.
 //! * [`Loader`] decodes and transforms ahead on worker threads and yields batches in order.
+//!
+//! Your own parts take the place of the built-in ones, in code and by name in a run file: an [`ImageSource`], a
+//! sampler ([`SamplerFactory`]), a random change of training images ([`Augmentation`]), a step of the preparation of
+//! all images ([`Preparation`]).
 //!
 //! Everything random is a pure function of `(seed, purpose, epoch, index)`, see [`Random`]:
 //! the number of threads never changes a bit.

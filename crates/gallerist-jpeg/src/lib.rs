@@ -1,6 +1,6 @@
 //! Finds damage in JPEG files, and decodes the common ones on the way.
 //!
-//! A JPEG has no checksum, and decoders make a picture of nearly anything. But
+//! A JPEG has no checksum, and decoders make a picture of nearly any bytes. But
 //! a damaged bit usually shifts the borders of the Huffman codes after it, and
 //! then the codes no longer come out even: this walk over the codes (ITU-T
 //! T.81, sections B, F and G; sequential and progressive) refuses a scan with

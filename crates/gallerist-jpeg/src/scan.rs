@@ -68,10 +68,8 @@ impl Headers {
             }
             until_restart = until_restart.wrapping_sub(1);
             let (x, y) = (unit % units.0, unit / units.0);
-            if x == 0 {
-                if interrupt.at_row() {
-                    return Err(STOPPED);
-                }
+            if x == 0 && interrupt.at_row() {
+                return Err(STOPPED);
             }
             for &(component, dc, ac) in &parts {
                 let c = &mut self.components[component];

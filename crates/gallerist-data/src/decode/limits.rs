@@ -112,7 +112,7 @@ pub(super) struct Watch {
     pub(super) checks_left: Cell<u64>,
 }
 
-/// Work between two looks at the clock, which take 20 to 50 ns each: 4 KiB of the file, or 256 calls.
+/// Work between two readings of the clock, which take 20 to 50 ns each: 4 KiB of the file, or 256 calls.
 const CHECK_EVERY: u32 = 256;
 
 /// Bytes of the file that count as much as one call of the reader.
@@ -140,7 +140,7 @@ impl Watch {
         self.left.set(bytes);
     }
 
-    /// Looks at the clock; `Err` past the deadline.
+    /// Reads the clock; `Err` past the deadline.
     pub(super) fn check(&self) -> Result<(), Stop> {
         #[cfg(test)]
         {
@@ -156,7 +156,7 @@ impl Watch {
         self.stopped.get().map_or(Ok(()), Err)
     }
 
-    /// Counts a call of the reader; looks at the clock from time to time.
+    /// Counts a call of the reader; reads the clock after a number of them.
     pub(super) fn count_call(&self) -> Result<(), Stop> {
         self.count(1)
     }

@@ -1,4 +1,4 @@
-//! A look at the directory of a TIFF before it is decoded.
+//! Checks the directory of a TIFF before it is decoded.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A look at the code tables of a lossless WebP before it is decoded.
+//! Checks the code tables of a lossless WebP before it is decoded.
 //!
 //! An image may have 65,536 groups of five tables. Eight bytes of a file can describe one that takes 70 KB in the
 //! decoder's memory, so a file of 2 MB could take 5 GB. The number of groups is stored in a small image that comes

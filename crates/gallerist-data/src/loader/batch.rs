@@ -19,7 +19,7 @@ impl BatchPlan {
     /// The batches of one epoch, as a sampler forms them.
     ///
     /// A run that resumes in the middle of an epoch skips the batches it has
-    /// seen, and the others come out as if it had never stopped.
+    /// used; the others are the same as without the interruption.
     pub fn epoch(epoch: u64, batches: Vec<Vec<u32>>) -> impl Iterator<Item = BatchPlan> + Send {
         let mut next = 0;
         batches.into_iter().map(move |items| {

@@ -14,7 +14,7 @@ use crate::store::ImageStore;
 
 /// Yields the batches of a plan strictly in order, prepared in advance by worker threads.
 ///
-/// What comes out depends on the plan, the set, the transform and the seed, and
+/// The batches depend on the plan, the set, the transform and the seed, and
 /// on nothing else: any number of threads gives the same bits. After an error
 /// the loader ends. Dropping it stops the workers and waits for them; each
 /// finishes the image it is at.

@@ -18,7 +18,7 @@ use crate::source::ImageSet;
 pub trait BatchSampler: Send + Sync {
     /// The batches of an epoch, as indices of images.
     ///
-    /// The same arguments give the same batches, in whatever order and on whatever thread they are asked for.
+    /// The same arguments give the same batches, in any order and on any thread.
     fn epoch(&self, seed: u64, epoch: u64) -> Vec<Vec<u32>>;
 
     /// Images in every batch.

@@ -1,4 +1,4 @@
-//! Images in random order, whatever their class.
+//! Images in random order, independent of their classes.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ use crate::error::Error;
 ///     }
 ///
 ///     fn list(&mut self) -> Result<ImageListing, Error> {
-///         let record = |i| ImageRecord::new(format!("{i:03}")).with_label(["dark", "light"][i % 2]);
+///         let record = |i: usize| ImageRecord::new(format!("{i:03}")).with_label(["dark", "light"][i % 2]);
 ///         Ok((0..100).map(record).collect::<Vec<_>>().into())
 ///     }
 ///

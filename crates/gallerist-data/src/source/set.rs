@@ -210,7 +210,7 @@ impl ImageSet {
         &self.items[i].path
     }
 
-    /// Number of the source that image `i` comes from, in the order in which they were given.
+    /// Number of the source that image `i` comes from, in the order of opening.
     pub fn source(&self, i: usize) -> usize {
         self.items[i].source as usize
     }

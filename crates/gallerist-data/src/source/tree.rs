@@ -86,7 +86,7 @@ impl Tree {
         Ok(Tree::new(Root::Zip(archive, path.to_owned()), path, files))
     }
 
-    /// A folder whose files are asked for by name, never listed; `name` is what the user wrote.
+    /// A folder whose files are read by name, never listed; `name` is what the user wrote.
     pub(super) fn unlisted(folder: PathBuf, name: &Path) -> Tree {
         Tree::new(Root::Folder(folder), name, Vec::new())
     }

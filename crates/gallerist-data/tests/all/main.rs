@@ -8,6 +8,7 @@ mod inspect;
 mod layout;
 mod loader;
 mod one_shot;
+mod own;
 mod random;
 mod source;
 mod splits;
