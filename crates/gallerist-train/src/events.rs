@@ -10,6 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gallerist_util::protobuf::Message;
 use serde_json::Value;
 
 use crate::record::Record;
@@ -40,7 +41,7 @@ impl Events {
             file.set_len(kept as u64)?;
             file.seek(SeekFrom::End(0))?;
             if kept == 0 {
-                file.write_all(&record(&event(0, &field(3, b"brain.Event:2"))))?;
+                file.write_all(&record(&event(0).text(3, "brain.Event:2").into_bytes()))?;
             }
             Ok(file)
         };
@@ -54,16 +55,11 @@ impl Events {
         if values.is_empty() {
             return Ok(());
         }
-        let summary: Vec<u8> = values
-            .iter()
-            .flat_map(|(tag, value)| {
-                let mut one = field(1, tag.as_bytes());
-                one.push(2 << 3 | FIXED32);
-                one.extend(value.to_le_bytes());
-                field(1, &one)
-            })
-            .collect();
-        let bytes = record(&event(of.step() as u64, &field(5, &summary)));
+        let value = |summary: Message, (tag, value): (String, f32)| {
+            summary.message(1, Message::default().text(1, &tag).float(2, value))
+        };
+        let summary = Message::default().all(values, value);
+        let bytes = record(&event(of.step() as u64).message(5, summary).into_bytes());
         (self.file.write_all(&bytes)).map_err(|source| Error::Io {
             action: "write",
             path: self.path.clone(),
@@ -134,15 +130,13 @@ fn next(bytes: &[u8]) -> Option<&[u8]> {
     (checksum(end)? == masked(crc32c(data))).then_some(data)
 }
 
-// The wire types of protocol buffers.
+/// The wire type of a varint in a protocol buffer.
 const VARINT: u8 = 0;
-const FIXED64: u8 = 1;
-const BYTES: u8 = 2;
-const FIXED32: u8 = 5;
 
-fn event(step: u64, what: &[u8]) -> Vec<u8> {
+/// An `Event` with its wall time (field 1) and its step (field 2).
+fn event(step: u64) -> Message {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
-    [&[1 << 3 | FIXED64][..], &now.to_le_bytes(), &[2 << 3 | VARINT], &varint(step), what].concat()
+    Message::default().double(1, now).int(2, step as i64)
 }
 
 /// The step of an event as [`event`] writes it: after nine bytes of wall time.
@@ -156,20 +150,6 @@ fn step_of(event: &[u8]) -> Option<u64> {
         }
     }
     None
-}
-
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    [&[number << 3 | BYTES][..], &varint(bytes.len() as u64), bytes].concat()
-}
-
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
 }
 
 fn masked(checksum: u32) -> u32 {

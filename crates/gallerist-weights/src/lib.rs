@@ -34,7 +34,6 @@ mod names;
 mod onnx;
 mod pickle;
 mod preprocessing;
-mod protobuf;
 mod pytorch;
 mod sources;
 

@@ -9,12 +9,12 @@ use std::path::Path;
 use burn::tensor::TensorData;
 use gallerist_retrieval::file::write_atomically;
 
-use super::protobuf::Message;
 use super::values;
 use gallerist_nn::graph::{FixedKind, Op};
 use gallerist_nn::layers::{Activation, Gem, Pool};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};
 use gallerist_tensor::params;
+use gallerist_util::protobuf::Message;
 
 use crate::{Error, Result};
 

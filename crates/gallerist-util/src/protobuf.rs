@@ -1,12 +1,15 @@
-//! Writing messages of Protocol Buffers: all that ONNX needs is varints, floats, bytes and messages in
-//! messages.
+//! Messages of Protocol Buffers, written field by field.
+//!
+//! ONNX and TensorBoard's event files need varints, floating-point numbers, bytes and nested messages, and only write
+//! them. `prost` would add its derive macro to the default build for these few lines.
 
 /// A message under construction.
 #[derive(Debug, Default)]
-pub(super) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    /// The encoded message.
+    pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
@@ -18,41 +21,52 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// Field number and how its value is written: 0 varint, 2 bytes with their length, 5 four bytes.
+    /// The field number and the wire type: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
     fn key(&mut self, field: u32, kind: u64) {
         self.varint(u64::from(field) << 3 | kind);
     }
 
-    /// An integer or enumeration; negative numbers take ten bytes.
-    pub(super) fn int(mut self, field: u32, value: i64) -> Self {
+    /// Appends an integer or an enumeration (`int64`, `enum`). Negative numbers take ten bytes.
+    pub fn int(mut self, field: u32, value: i64) -> Self {
         self.key(field, 0);
         self.varint(value as u64);
         self
     }
 
-    pub(super) fn float(mut self, field: u32, value: f32) -> Self {
+    /// Appends a `float`.
+    pub fn float(mut self, field: u32, value: f32) -> Self {
         self.key(field, 5);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    pub(super) fn bytes(mut self, field: u32, value: &[u8]) -> Self {
+    /// Appends a `double`.
+    pub fn double(mut self, field: u32, value: f64) -> Self {
+        self.key(field, 1);
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    /// Appends `bytes`.
+    pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.key(field, 2);
         self.varint(value.len() as u64);
         self.0.extend_from_slice(value);
         self
     }
 
-    pub(super) fn text(self, field: u32, value: &str) -> Self {
+    /// Appends a `string`.
+    pub fn text(self, field: u32, value: &str) -> Self {
         self.bytes(field, value.as_bytes())
     }
 
-    pub(super) fn message(self, field: u32, value: Message) -> Self {
+    /// Appends a nested message.
+    pub fn message(self, field: u32, value: Message) -> Self {
         self.bytes(field, &value.0)
     }
 
-    /// One field after the other.
-    pub(super) fn all<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
+    /// Appends a field for each of `values`, such as a repeated one.
+    pub fn all<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
         values.into_iter().fold(self, add)
     }
 }
@@ -73,6 +87,7 @@ mod tests {
             Message::default().int(1, -2).into_bytes()[1..],
             [0xfe, 255, 255, 255, 255, 255, 255, 255, 255, 1]
         );
+        assert_eq!(Message::default().double(1, 1.0).into_bytes(), [0x09, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
         assert_eq!(Message::default().float(2, 1.0).into_bytes(), [0x15, 0, 0, 0x80, 0x3f]);
     }
 }
