@@ -4,3 +4,5 @@ pub mod conformance;
 #[cfg(unix)]
 pub mod milvus;
 pub mod naive;
+#[cfg(unix)]
+pub mod pipe;

@@ -84,6 +84,6 @@ pub use registry::Registry;
 pub use run_metrics::RunMetrics;
 pub use tasks::{
     EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, Found, FoundItem,
-    FoundList, ImagePart, ImageSearchOptions, ServeOptions, Trained, TrainingEnd, embed, evaluate, report,
-    resume, search, serve, set_threads, train,
+    FoundList, ImagePart, ImageSearchOptions, ServeOptions, Trained, TrainingEnd, complete, embed, evaluate,
+    report, resume, search, serve, set_threads, train,
 };

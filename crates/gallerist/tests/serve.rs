@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{gallerist, text};
+use common::{gallerist, root, small_run, text};
 use serde_json::Value;
 
 /// A server that is killed when the test ends before it does.
@@ -131,16 +131,7 @@ fn a_gallery_cut_short_while_it_is_served_is_an_error_and_the_server_lives() {
 #[test]
 fn a_served_run_finds_what_search_finds_and_stops_when_told() {
     let dir = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let run = dir.path().join("run");
-    let train = format!(
-        "train configs/smoke.toml --out {} --set train.steps=12 --set train.checkpoint_every=5 \
-         --set validation.every=6 --set data.max_test_classes=20",
-        run.display()
-    );
-    let out = gallerist(&root, &train);
-    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-
+    let (root, run) = (root(), small_run(dir.path(), &[]));
     let gallery = run.join("embeddings.safetensors");
     let mut server = Served::start(&root, &format!("serve --gallery {} --port 0", gallery.display()));
     let about = server.json("/api/v1/gallery");

@@ -1,34 +1,20 @@
 //! Named pipes and other things in the place of files: nothing waits for them.
 #![cfg(unix)]
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use crate::common::*;
 use gallerist_data::{
     AugmentConfig, BatchPlan, ImageConfig, ImageSet, ImageStore, Loader, LoaderOptions, Transform,
 };
-
-fn make_fifo(path: &Path) {
-    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
-    assert!(made.success());
-}
-
-/// What `work` returns; a panic where it waits for good.
-fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, wait) = mpsc::channel();
-    std::thread::spawn(move || done.send(work()));
-    wait.recv_timeout(Duration::from_secs(60)).expect("a reader waits for a named pipe")
-}
+use gallerist_testkit::pipe::{in_time, make};
 
 #[test]
 fn a_named_pipe_or_a_folder_is_no_manifest_archive_or_image() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["list.csv", "images.zip", "1.png"] {
         let path = folder.path().join(name);
-        make_fifo(&path);
+        make(&path);
         let error = in_time(move || ImageSet::open(path).unwrap_err().to_string());
         assert!(error.ends_with("it is a named pipe, not a file"), "{name}: {error}");
     }
@@ -47,7 +33,7 @@ fn a_named_pipe_that_takes_the_place_of_an_image_is_one_broken_image() {
         let path = folder.path().join(broken);
         std::fs::remove_file(&path).unwrap();
         if broken.starts_with("class00") {
-            make_fifo(&path);
+            make(&path);
         } else {
             std::fs::create_dir(&path).unwrap();
         }

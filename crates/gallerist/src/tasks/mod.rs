@@ -18,7 +18,7 @@ pub use gallery::{FoundItem, FoundList};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
 pub use serve::{ServeOptions, serve};
-pub use train::{Trained, TrainingEnd, report, resume, train};
+pub use train::{Trained, TrainingEnd, complete, report, resume, train};
 
 #[cfg(feature = "cli")]
 pub(crate) use database::{Remote, is_remote, open as open_database};

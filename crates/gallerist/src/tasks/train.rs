@@ -105,6 +105,20 @@ pub fn resume(
     finish(trainer?, true, observer, stop)
 }
 
+/// Takes the remaining steps of a trainer that was started or resumed otherwise, such as by a
+/// [`TrainerBuilder`](gallerist_train::TrainerBuilder) with images as values; then as [`train`].
+///
+/// The names of network, losses and transforms must be known ([`Registry`](crate::Registry)), because the test images
+/// are embedded by a checkpoint.
+///
+/// # Errors
+///
+/// As [`Trainer::run`]; when a file cannot be written.
+pub fn complete(trainer: Trainer, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
+    let resumed = trainer.step() > 0;
+    finish(trainer, resumed, observer, stop)
+}
+
 /// Writes the report of a run, `report.html` in its directory, from the files that it has.
 ///
 /// # Errors

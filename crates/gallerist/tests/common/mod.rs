@@ -1,12 +1,19 @@
-//! The program as the tests of several of its commands start it.
+//! The program as the tests of its commands start it.
 
-use std::path::Path;
+#![allow(dead_code, reason = "no test needs everything")]
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The program, started in `dir`, with a terminal of 100 columns.
 pub(crate) fn gallerist(dir: &Path, line: &str) -> Output {
+    program(dir, &line.split_whitespace().collect::<Vec<_>>())
+}
+
+/// The same with arguments that may have spaces.
+pub(crate) fn program(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gallerist"))
-        .args(line.split_whitespace())
+        .args(args)
         .current_dir(dir)
         .env("COLUMNS", "100")
         .env_remove("CLICOLOR_FORCE")
@@ -17,4 +24,25 @@ pub(crate) fn gallerist(dir: &Path, line: &str) -> Output {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The settings that make `configs/smoke.toml` a run of 12 steps.
+pub(crate) const SMALL: [&str; 4] =
+    ["train.steps=12", "train.checkpoint_every=5", "validation.every=6", "data.max_test_classes=20"];
+
+/// A run of `configs/smoke.toml`, made smaller, in `dir/run`.
+pub(crate) fn small_run(dir: &Path, settings: &[&str]) -> PathBuf {
+    let run = dir.join("run");
+    let mut args = vec!["train", "configs/smoke.toml", "--out", run.to_str().unwrap(), "--json"];
+    for setting in SMALL.iter().chain(settings) {
+        args.extend(["--set", setting]);
+    }
+    let out = program(&root(), &args);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    run
 }

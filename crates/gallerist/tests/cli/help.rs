@@ -1,0 +1,101 @@
+//! Help, errors, defaults, completions.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::common::text;
+use crate::program::{error, gallerist};
+
+#[test]
+fn help_says_what_there_is() {
+    insta::assert_snapshot!("help", text(&gallerist(&["--help"]).stdout));
+    for command in [
+        "train",
+        "embed",
+        "convert",
+        "evaluate",
+        "search",
+        "loss",
+        "data",
+        "weights",
+        "config",
+        "completions",
+    ] {
+        insta::assert_snapshot!(format!("help_{command}"), text(&gallerist(&[command, "--help"]).stdout));
+    }
+    insta::assert_snapshot!("help_data_info", text(&gallerist(&["data", "info", "--help"]).stdout));
+    for command in ["list", "fetch", "inspect", "import", "export"] {
+        let help = text(&gallerist(&["weights", command, "--help"]).stdout);
+        insta::assert_snapshot!(format!("help_weights_{command}"), help);
+    }
+}
+
+#[test]
+fn errors_say_what_was_wanted_what_was_found_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let typo = file("typo.toml", "[train]\nsteps = 5\n\n[optimizer]\nlearningrate = 0.1\n");
+    let section = file("section.toml", "[optimiser]\nlearning_rate = 0.1\n");
+    let syntax = file("syntax.toml", "[train]\nsteps =\n");
+    let network = file("network.toml", "[network]\nkind = \"conv_block\"\n");
+    let loss = file("loss.toml", "[loss]\nname = \"rll\"\nmargn = 0.1\n");
+    let missing = file("missing.toml", "[data]\ntrain = [\"nowhere\"]\n");
+    let none = file("none.toml", "");
+    let smoke = "configs/smoke.toml";
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    let mut all = String::new();
+    let mut case = |name: &str, args: &[&str]| {
+        let message = error(args).replace(dir.path().to_str().unwrap(), "DIR");
+        all += &format!("--- {name}\n{message}\n");
+    };
+    case("no run file", &["train", "nothing.toml", "--out", out]);
+    case("a typo in a key", &["train", &typo, "--out", out]);
+    case("a typo in a section", &["train", &section, "--out", out]);
+    case("a syntax error", &["train", &syntax, "--out", out]);
+    case("an unknown network", &["train", &network, "--out", out]);
+    case("a typo in a loss's parameter", &["train", &loss, "--out", out]);
+    case("a typo in --set", &["train", smoke, "--set", "loss.margn=1", "--out", out]);
+    case("--set without =", &["train", smoke, "--set", "loss.margin", "--out", out]);
+    case("a value out of range", &["train", smoke, "--set", "optimizer.learning_rate=-1", "--out", out]);
+    case("no training images", &["train", &none, "--out", out]);
+    case("no such folder", &["train", &missing, "--out", out]);
+    case(
+        "batch larger than the classes allow",
+        &["train", smoke, "--set", "sampler.classes_per_batch=500", "--out", out],
+    );
+    case("no run to go on with", &["train", "--resume", out]);
+    case("no run to embed with", &["embed", "--run", out, "--images", ".", "--out", "x.npy"]);
+    case("no embeddings", &["evaluate", "--embeddings", "nothing.npy"]);
+    case("an unknown extension", &["evaluate", "--embeddings", smoke]);
+    case("search in no gallery", &["search", "--gallery", "nothing.safetensors", "--query", "x.png"]);
+    insta::assert_snapshot!("errors", all);
+    assert!(!Path::new(out).exists(), "a run that cannot start leaves no directory behind");
+}
+
+#[test]
+fn the_printed_defaults_are_the_defaults() {
+    let printed = gallerist(&["config", "--print-defaults"]);
+    assert_eq!(printed.status.code(), Some(0));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("defaults.toml");
+    std::fs::write(&path, &printed.stdout).unwrap();
+    let checked = gallerist(&["config", "--check", path.to_str().unwrap(), "--json"]);
+    let defaults = gallerist(&["config", "--print-defaults", "--json"]);
+    let json = |out: &Output| serde_json::from_slice::<Value>(&out.stdout).unwrap();
+    assert_eq!(json(&checked), json(&defaults));
+}
+
+#[test]
+fn completions_are_scripts() {
+    for shell in ["bash", "zsh", "fish"] {
+        let out = gallerist(&["completions", shell]);
+        assert!(text(&out.stdout).contains("gallerist"), "{shell}");
+    }
+}
