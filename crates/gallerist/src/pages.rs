@@ -13,10 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use gallerist_data::ImageSet;
-use gallerist_report::{Chart, Hit, Metric, RankedList, RankedSection, Report, Scale, SearchPage, Series};
+use gallerist_report::{Hit, Metric, RankedList, RankedSection, Report, SearchPage};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Evaluation, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
@@ -294,107 +292,6 @@ fn facts_of(config: &RunConfig) -> Vec<(String, String)> {
     facts
 }
 
-pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
-    let steps: Vec<&log::Step> = records
-        .iter()
-        .filter_map(|record| match record {
-            Record::Step(step) => Some(step),
-            _ => None,
-        })
-        .collect();
-    let series = |name: &str, value: &dyn Fn(&log::Step) -> f64| {
-        Series::new(name, steps.iter().map(|step| (step.step as u64, value(step))))
-    };
-    let chart =
-        |title: &str, scale, smooth, series| Chart { title: title.into(), note: None, scale, smooth, series };
-    let mut charts = vec![
-        chart("Loss", Scale::Linear, true, vec![series("loss", &|s| f64::from(s.loss))]),
-        chart(
-            "Share of non-trivial pairs",
-            Scale::Share,
-            true,
-            vec![
-                series("positives", &|s| f64::from(s.positive_share)),
-                series("negatives", &|s| f64::from(s.negative_share)),
-            ],
-        ),
-    ];
-    charts.extend(validation_charts(records));
-    charts.extend([
-        chart(
-            "Mean distance in a batch",
-            Scale::Linear,
-            true,
-            vec![
-                series("positive pairs", &|s| f64::from(s.positive_distance)),
-                series("negative pairs", &|s| f64::from(s.negative_distance)),
-            ],
-        ),
-        chart(
-            "Dimensions that the embeddings fill (participation ratio)",
-            Scale::Linear,
-            true,
-            vec![series("dimensions", &|s| f64::from(s.rank))],
-        ),
-        chart("Learning rate", Scale::Linear, false, vec![series("learning rate", &|s| s.learning_rate)]),
-        chart(
-            "Norm of the gradient",
-            Scale::Log,
-            true,
-            vec![series("norm", &|s| f64::from(s.gradient_norm))],
-        ),
-        chart(
-            "Mean norm of the embeddings before normalisation",
-            Scale::Linear,
-            true,
-            vec![series("norm", &|s| f64::from(s.embedding_norm))],
-        ),
-    ]);
-    charts
-}
-
-/// Curves of the validation metrics: one chart with a line for each family of metrics (for `cmc@1` and
-/// `cmc@5`, the first), and one chart for each family with several members.
-fn validation_charts(records: &[Record]) -> Vec<Chart> {
-    let validations = || {
-        records.iter().filter_map(|record| match record {
-            Record::Validation { step, protocol, metrics } => Some((*step as u64, protocol, metrics)),
-            _ => None,
-        })
-    };
-    // Each family with its members, by K.
-    let mut families: BTreeMap<&str, BTreeSet<(u64, &str)>> = BTreeMap::new();
-    for name in validations().flat_map(|(_, _, metrics)| metrics.keys()) {
-        let (family, k) =
-            name.split_once('@').map_or((name.as_str(), None), |(family, k)| (family, k.parse().ok()));
-        let family = if k.is_some() { family } else { name.as_str() };
-        families.entry(family).or_default().insert((k.unwrap_or(0), name.as_str()));
-    }
-    let note = validations().map(|(_, protocol, _)| protocol).find(|protocol| !protocol.is_empty());
-    let series = |name: &str| {
-        let value = |(step, _, metrics): (u64, _, &BTreeMap<String, f64>)| Some((step, *metrics.get(name)?));
-        Series::new(name, validations().filter_map(value))
-    };
-    let chart = |title: String, series| Chart {
-        title,
-        note: note.cloned(),
-        scale: Scale::Share,
-        smooth: false,
-        series,
-    };
-    let first = |members: &BTreeSet<(u64, &str)>| members.first().map(|(_, name)| series(name));
-    let firsts: Vec<Series> = families.values().filter_map(first).collect();
-    if firsts.is_empty() {
-        return Vec::new();
-    }
-    let mut charts = vec![chart("Validation".into(), firsts)];
-    for (family, members) in families.iter().filter(|(_, members)| members.len() > 1) {
-        let all = members.iter().map(|(_, name)| series(name)).collect();
-        charts.push(chart(format!("Validation: {family}@K"), all));
-    }
-    charts
-}
-
 /// An evaluation in the form of the report.
 fn evaluation(
     name: &str,
@@ -494,37 +391,5 @@ pub fn search_page(
         ],
         measure: plots::measure(metric).into(),
         lists,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn validation_is_drawn_whatever_it_measured() {
-        let record = |step: usize, metrics: &[(&str, f64)]| Record::Validation {
-            step,
-            protocol: "queries against the other cameras' images".into(),
-            metrics: metrics.iter().map(|&(name, value)| (name.into(), value)).collect(),
-        };
-        let records = [
-            record(10, &[("map", 0.1), ("cmc@10", 0.5), ("cmc@1", 0.2)]),
-            record(20, &[("map", 0.2), ("cmc@10", 0.6), ("cmc@1", 0.3)]),
-        ];
-        let charts = validation_charts(&records);
-        let names = |chart: &Chart| chart.series.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
-        assert_eq!(charts.len(), 2);
-        assert_eq!(
-            (charts[0].title.as_str(), names(&charts[0])),
-            ("Validation", vec!["cmc@1".into(), "map".into()])
-        );
-        assert_eq!(
-            (charts[1].title.as_str(), names(&charts[1])),
-            ("Validation: cmc@K", vec!["cmc@1".into(), "cmc@10".into()])
-        );
-        assert_eq!(charts[0].note.as_deref(), Some("queries against the other cameras' images"));
-        assert_eq!(charts[0].series[1].points.len(), 2);
-        assert!(validation_charts(&[]).is_empty());
     }
 }

@@ -3,16 +3,10 @@
 use std::collections::HashMap;
 
 use gallerist_data::{Image, ImageSet};
-use gallerist_report::{Item, Picture, Sprite};
-use rayon::prelude::*;
-
-use crate::plots::{Point, Source};
+use gallerist_report::{Item, Picture};
 
 /// Longer side of a picture on a page, in pixels.
 const PICTURE_SIDE: usize = 128;
-
-/// The grey value around a picture that does not fill its tile.
-const GROUND: u8 = 0xf1;
 
 /// The pictures of embedding rows.
 pub(crate) struct Pictures<'a> {
@@ -51,7 +45,7 @@ impl<'a> Pictures<'a> {
     }
 
     /// The image of a row.
-    fn read(&self, row: usize, side: usize) -> Option<Image> {
+    pub(crate) fn read(&self, row: usize, side: usize) -> Option<Image> {
         let (images, i) = self.find(row)?;
         Some(images.decode(i).ok()?.shrink_to(side))
     }
@@ -67,29 +61,6 @@ impl<'a> Pictures<'a> {
         let (images, places) = self.images.as_ref()?;
         Some((images, *places.get(self.paths?[row].as_str())?))
     }
-}
-
-/// The pictures of some points in one sprite of square tiles of `side` pixels; `None` if none can be read.
-pub(crate) fn sprite(source: &Source, points: &[Point], side: usize) -> Option<Sprite> {
-    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
-    let read = |point: &Point| if point.gallery { &of_items } else { &of_queries }.read(point.row, side);
-    let tiles: Vec<Option<Image>> = points.par_iter().map(read).collect();
-    let channels = tiles.iter().flatten().map(Image::channels).max()?;
-    let columns = (1..).find(|columns| columns * columns >= points.len())?;
-    let width = columns * side;
-    let mut pixels = vec![GROUND; width * points.len().div_ceil(columns) * side * channels];
-    for (place, tile) in tiles.into_iter().enumerate() {
-        let Some(tile) = tile.map(|tile| tile.to_channels(channels)) else { continue };
-        let left = place % columns * side + (side - tile.width()) / 2;
-        let top = place / columns * side + (side - tile.height()) / 2;
-        for (y, line) in tile.pixels().chunks(tile.width() * channels).enumerate() {
-            let at = ((top + y) * width + left) * channels;
-            pixels[at..at + line.len()].copy_from_slice(line);
-        }
-    }
-    let height = points.len().div_ceil(columns) * side;
-    let picture = Picture::from_pixels(width as u32, height as u32, channels as u8, &pixels).ok()?;
-    Some(Sprite { picture, tile: side as u32, columns: columns as u32 })
 }
 
 /// An image scaled down for a page; `None` if it cannot be read.

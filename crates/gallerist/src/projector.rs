@@ -6,8 +6,7 @@ use gallerist_retrieval::write_atomically;
 use gallerist_train::RunDirectory;
 use gallerist_train::{Error, Result};
 
-use crate::pictures::sprite;
-use crate::plots::{Point, Points, Side, Source};
+use crate::plots::{Point, Points, Side, Source, sprite};
 
 /// Possible sides of a thumbnail in pixels, the largest first.
 const TILES: [usize; 6] = [64, 48, 32, 24, 16, 8];

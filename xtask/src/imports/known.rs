@@ -3,8 +3,6 @@
 /// Crate, then the files of one group, relative to `src`. A group may lose files, and may fall into several. No file
 /// may be added: break the cycle instead, then remove its entry.
 pub(crate) const KNOWN: &[(&str, &[&str])] = &[
-    ("gallerist", &["pages.rs", "plots/curves.rs"]),
-    ("gallerist", &["pictures.rs", "plots/map.rs", "plots/mod.rs", "plots/source.rs"]),
     ("gallerist-loss", &["rows/srt.rs", "srt.rs"]),
     ("gallerist-milvus", &["address.rs", "error.rs"]),
     ("gallerist-milvus", &["wire/messages.rs", "wire/schema.rs"]),

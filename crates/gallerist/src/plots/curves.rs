@@ -8,8 +8,8 @@ use gallerist_train::Result;
 use gallerist_train::RunDirectory;
 use gallerist_train::log::{self, Record};
 
+use super::charts::charts;
 use super::{fault, name_of};
-use crate::pages::charts;
 
 /// The training curves of one run, or of several runs in the same charts.
 ///

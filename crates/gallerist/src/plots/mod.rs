@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod charts;
 mod clusters;
 mod curves;
 mod distances;
@@ -26,6 +27,7 @@ mod map;
 mod ranked;
 mod rates;
 mod source;
+mod sprite;
 
 use std::path::Path;
 
@@ -43,6 +45,7 @@ pub use ranked::{Queries, ranked};
 pub use rates::{cmc, pr};
 pub use source::{File, Source};
 pub(crate) use source::{Point, Points, Side};
+pub(crate) use sprite::sprite;
 
 /// Name of the distance for rows that are compared by `metric`.
 pub(crate) fn measure(metric: Metric) -> &'static str {

@@ -1,8 +1,6 @@
 //! `gallerist data`.
 
-use serde_json::Value;
-
-use crate::common::text;
+use crate::common::{bitmap, text};
 use crate::program::{error, gallerist};
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::text;
+use crate::common::{bitmap, text};
 use crate::program::{error, gallerist};
 
 /// Embeddings of `rows` images of 7 classes as .npy, their labels and cameras as text.
@@ -145,16 +145,6 @@ fn an_evaluation_prints_all_that_was_asked_for() {
     let forced = gallerist(&[&mixed[..], &["--force"]].concat());
     assert_eq!(forced.status.code(), Some(0));
     assert!(text(&forced.stderr).contains("their distances mean nothing"));
-}
-
-/// A bitmap of one grey pixel.
-fn bitmap(brightness: u8) -> Vec<u8> {
-    let mut file = b"BM".to_vec();
-    for word in [58u32, 0, 54, 40, 1, 1, 24 << 16 | 1, 0, 4, 0, 0, 0, 0] {
-        file.extend(word.to_le_bytes());
-    }
-    file.extend([brightness, brightness, brightness, 0]);
-    file
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::{root, small_run, text};
+use crate::common::{bitmap, root, small_run, text};
 use crate::program::{error, gallerist};
 
 #[test]

@@ -46,3 +46,13 @@ pub(crate) fn small_run(dir: &Path, settings: &[&str]) -> PathBuf {
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     run
 }
+
+/// A bitmap of one grey pixel.
+pub(crate) fn bitmap(brightness: u8) -> Vec<u8> {
+    let mut file = b"BM".to_vec();
+    for word in [58u32, 0, 54, 40, 1, 1, 24 << 16 | 1, 0, 4, 0, 0, 0, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend([brightness, brightness, brightness, 0]);
+    file
+}
