@@ -1,6 +1,7 @@
-//! What several crates need and no published crate has: files that are replaced atomically ([`files`]), huge pages
-//! and prefetch ([`memory`]), code compiled for the CPU's widest instruction set ([`simd`]), digests in hexadecimal
-//! ([`hex`]), protocol buffers ([`protobuf`]), parts chosen by name ([`registry`]), suggestions for misspelt names ([`text`]).
+//! What several crates need and no published crate has: files that are replaced atomically ([`files`]), huge pages and
+//! prefetch ([`memory`]), code compiled for the CPU's widest instruction set ([`simd`]), digests in hexadecimal
+//! ([`hex`]), protocol buffers ([`protobuf`]), parts chosen by name ([`registry`]), suggestions for misspelt names
+//! ([`text`]).
 
 pub mod files;
 pub mod hex;
