@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
 
-use super::{RunConfig, Which};
+use super::{CheckpointKind, RunConfig};
 use crate::{Error, Result};
 
 /// A run directory.
@@ -56,7 +56,7 @@ impl State {
         if !path.is_dir() {
             return Ok(State::Other);
         }
-        if path.join("checkpoints").join(Which::Last.file_name()).exists() {
+        if path.join("checkpoints").join(CheckpointKind::Last.file_name()).exists() {
             return Ok(State::Started);
         }
         let names = names(path)?;
@@ -198,11 +198,11 @@ impl RunDirectory {
 
     /// Why a run cannot be resumed whose last checkpoint is gone.
     pub(super) fn without_checkpoint(&self) -> Error {
-        let best = self.checkpoint(Which::Best);
+        let best = self.checkpoint(CheckpointKind::Best);
         let hint = best
             .exists()
             .then(|| format!("to go on from its best validation copy `{}` to that name", best.display()));
-        Error::Checkpoint { path: self.checkpoint(Which::Last), reason: "no such file".into(), hint }
+        Error::Checkpoint { path: self.checkpoint(CheckpointKind::Last), reason: "no such file".into(), hint }
     }
 
     /// Holds the directory against other writers. Where the system cannot lock folders nothing is held.
@@ -244,7 +244,7 @@ impl RunDirectory {
     }
 
     /// A checkpoint.
-    pub fn checkpoint(&self, which: Which) -> PathBuf {
+    pub fn checkpoint(&self, which: CheckpointKind) -> PathBuf {
         self.path.join("checkpoints").join(which.file_name())
     }
 

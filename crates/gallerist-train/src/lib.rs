@@ -43,8 +43,8 @@ mod trainer;
 mod validation;
 
 pub use config::{
-    DEFAULTS, DataConfig, EvaluationConfig, LogConfig, LossTerm, LossTerms, ReportConfig, RunConfig,
-    TrainConfig, ValidationConfig, Which,
+    CheckpointKind, DEFAULTS, DataConfig, EvaluationConfig, LogConfig, LossTerm, LossTerms, ReportConfig,
+    RunConfig, TrainConfig, ValidationConfig,
 };
 pub use directory::{RunDirectory, State};
 pub use error::{Error, Result};
@@ -56,4 +56,4 @@ pub use precision::{LossScale, Precision};
 pub use profile::Profile;
 pub use rank_watch::RankWatch;
 pub use test_images::{TestImages, open_test};
-pub use trainer::{Outcome, Trainer, TrainerBuilder};
+pub use trainer::{RunEnd, Trainer, TrainerBuilder};

@@ -10,7 +10,7 @@ use gallerist_nn::{AnyEmbedder, Architecture, Embedder, Head, NetworkSpec, Setti
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
-use gallerist_train::{Observer, Outcome, RunConfig, Trainer, TrainerBuilder, Which};
+use gallerist_train::{CheckpointKind, Observer, RunConfig, RunEnd, Trainer, TrainerBuilder};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
@@ -109,18 +109,18 @@ fn a_registered_network_is_trained_resumed_and_loaded_by_its_name() {
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
     let never = AtomicBool::new(false);
     let mut trainer = Trainer::start(&config, &whole).unwrap();
-    assert_eq!(trainer.run(&mut (), &never).unwrap(), Outcome::Finished);
+    assert_eq!(trainer.run(&mut (), &never).unwrap(), RunEnd::Finished);
     assert_eq!(trainer.parameter_count(), 64 * 6 + 6 * (3 + 5));
     assert!(trainer.best().is_some());
 
     let stop = AtomicBool::new(false);
     let ended = Trainer::start(&config, &parts).unwrap().run(&mut StopAfter(2, &stop), &stop).unwrap();
-    assert_eq!(ended, Outcome::Interrupted);
+    assert_eq!(ended, RunEnd::Interrupted);
     let mut resumed = Trainer::resume(&parts).unwrap();
     assert_eq!(resumed.step(), 2);
     resumed.run(&mut (), &never).unwrap();
 
-    let models = [&whole, &parts].map(|run| Model::open(run, Which::Last).unwrap());
+    let models = [&whole, &parts].map(|run| Model::open(run, CheckpointKind::Last).unwrap());
     assert_eq!(models[0].fingerprint(), models[1].fingerprint(), "the same bits after a resume");
     let embedded = models[0].embed(ImageSet::open(&data).unwrap(), 1, &mut |_, _| ()).unwrap();
     assert_eq!(embedded.set.embeddings.cols(), 8);

@@ -42,7 +42,7 @@ pub trait Observer: train::Observer {
     fn started(&mut self, _trainer: &Trainer, _resumed: bool) {}
 
     /// A run has taken its last step, or has been stopped.
-    fn trained(&mut self, _trainer: &Trainer, _outcome: train::Outcome) {}
+    fn trained(&mut self, _trainer: &Trainer, _outcome: train::RunEnd) {}
 
     /// The function that receives warnings from other threads: of a server, of a connection to a database.
     fn warner(&self) -> fn(&str) {

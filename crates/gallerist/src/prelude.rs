@@ -14,7 +14,7 @@ pub use gallerist_retrieval::{EmbeddingSet, Matrix};
 pub use gallerist_tensor::burn;
 pub use gallerist_tensor::device::DeviceChoice;
 pub use gallerist_train::model::Model;
-pub use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, Trainer, Which};
+pub use gallerist_train::{CheckpointKind, EvaluationConfig, RunConfig, RunDirectory, Trainer};
 
 pub use crate::measured::Measured;
 pub use crate::{

@@ -314,7 +314,8 @@ fn validation_looks_across_cameras_and_its_metric_chooses_the_checkpoint() {
     };
     let values: Vec<_> = records.iter().filter_map(value).collect();
     let best = if values[1].1 > values[0].1 { values[1] } else { values[0] };
-    let model = gallerist::model::Model::open(&dir.join("run"), gallerist::train::Which::Best).unwrap();
+    let model =
+        gallerist::model::Model::open(&dir.join("run"), gallerist::train::CheckpointKind::Best).unwrap();
     assert_eq!(model.step(), best.0);
 }
 

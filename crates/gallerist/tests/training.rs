@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gallerist::data::ImageSet;
 use gallerist::model::Model;
 use gallerist::train::log::{self, Record};
-use gallerist::train::{Observer, Outcome, RunConfig, Trainer, Which};
+use gallerist::train::{CheckpointKind, Observer, RunConfig, RunEnd, Trainer};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -34,7 +34,7 @@ fn mean_distance_at_the_start(settings: &[&str]) -> f64 {
 }
 
 fn mean_distance(run: &Path, images: ImageSet) -> f64 {
-    let model = Model::open(run, Which::Last).unwrap().normalized(false);
+    let model = Model::open(run, CheckpointKind::Last).unwrap().normalized(false);
     let rows = model.embed(images, 1, &mut |_, _| {}).unwrap().set.embeddings;
     let distance = |i: usize, j: usize| {
         let squares = rows.row(i).iter().zip(rows.row(j)).map(|(a, b)| f64::from(a - b).powi(2));
@@ -103,7 +103,7 @@ fn lost_dimensions(settings: &[&str], stops: &[usize]) -> Vec<(usize, String)> {
         let mut watch = Watch { warnings: Vec::new(), stop: &stop, after };
         let outcome = trainer.run(&mut watch, &stop).unwrap();
         seen.extend(watch.warnings);
-        if outcome == Outcome::Interrupted {
+        if outcome == RunEnd::Interrupted {
             drop(trainer);
             trainer = Trainer::resume(&run).unwrap();
         }

@@ -319,7 +319,7 @@ pub struct EvaluationConfig {
     /// each compute thread, [`MEMORY_OF_GPU_MIB`] on a GPU.
     pub memory_mib: usize,
     /// Which weights are evaluated on the test set: `last` or `best` (on the validation classes).
-    pub checkpoint: Which,
+    pub checkpoint: CheckpointKind,
     /// The network's heads that make the embedding; empty: all.
     pub heads: Vec<String>,
     /// How several heads become one embedding.
@@ -360,7 +360,7 @@ impl EvaluationConfig {
 /// One of a run's two checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Which {
+pub enum CheckpointKind {
     /// After the last step.
     Last,
     /// With the best validation.
@@ -368,12 +368,12 @@ pub enum Which {
     Best,
 }
 
-impl Which {
+impl CheckpointKind {
     /// File name in the run's `checkpoints` directory.
     pub fn file_name(self) -> &'static str {
         match self {
-            Which::Last => "last.safetensors",
-            Which::Best => "best.safetensors",
+            CheckpointKind::Last => "last.safetensors",
+            CheckpointKind::Best => "best.safetensors",
         }
     }
 }
@@ -385,7 +385,7 @@ impl Default for EvaluationConfig {
             metric: None,
             batch_size: 0,
             memory_mib: 0,
-            checkpoint: Which::Best,
+            checkpoint: CheckpointKind::Best,
             heads: Vec::new(),
             combine: Combine::default(),
             protocol: None,

@@ -8,7 +8,7 @@ use gallerist_data::Transform;
 
 use super::trained::{Model, description};
 use crate::checkpoint::{Checkpoint, Header};
-use crate::{RunConfig, RunDirectory, Which};
+use crate::{CheckpointKind, RunConfig, RunDirectory};
 use gallerist_nn::InputShape;
 use gallerist_tensor::params;
 use gallerist_weights::{self as weights, OnnxOptions, Report, Weights};
@@ -49,7 +49,7 @@ impl Model {
             ..Header::default()
         };
         let checkpoint = Checkpoint { header, network, ..Default::default() };
-        for which in [Which::Last, Which::Best] {
+        for which in [CheckpointKind::Last, CheckpointKind::Best] {
             checkpoint.save(&directory.checkpoint(which))?;
         }
         Ok(directory)

@@ -9,7 +9,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
 
 use crate::checkpoint::{self, Checkpoint};
-use crate::config::{RunConfig, Which};
+use crate::config::{CheckpointKind, RunConfig};
 use crate::directory::RunDirectory;
 use crate::{Error, Result};
 
@@ -157,13 +157,15 @@ impl Model {
     /// # Errors
     ///
     /// When there is no run in the directory, or as for [`Model::load`].
-    pub fn open(run: &Path, which: Which) -> Result<Self> {
+    pub fn open(run: &Path, which: CheckpointKind) -> Result<Self> {
         let directory = RunDirectory::open(run)?;
         let path = directory.checkpoint(which);
         if !path.exists() {
             let hint = match which {
-                Which::Best => "the run was not finished; go on with --resume, or use --checkpoint last",
-                Which::Last => "the run has not begun",
+                CheckpointKind::Best => {
+                    "the run was not finished; go on with --resume, or use --checkpoint last"
+                }
+                CheckpointKind::Last => "the run has not begun",
             };
             return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
         }

@@ -17,6 +17,6 @@ mod state;
 mod step;
 mod warnings;
 
-pub use run::Outcome;
+pub use run::RunEnd;
 pub use start::TrainerBuilder;
 pub use state::Trainer;

@@ -7,14 +7,14 @@ use gallerist_data::{Loader, LoaderOptions};
 
 use super::state::Trainer;
 use crate::Result;
-use crate::config::{Which, threads};
+use crate::config::{CheckpointKind, threads};
 use crate::log::Record;
 use crate::observer::Observer;
 use crate::profile::Profile;
 
 /// How a call of [`Trainer::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunEnd {
     /// All steps are done.
     Finished,
     /// The stop flag was raised; a checkpoint was written, from which [`Trainer::resume`] continues.
@@ -28,7 +28,7 @@ impl Trainer {
     ///
     /// [`Error::Diverged`] when the loss or the gradient stops being finite, the checkpoints
     /// staying as they were; errors of reading images and writing files.
-    pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
+    pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
         if !self.config.log.profile {
             return self.steps(observer, stop);
         }
@@ -45,7 +45,7 @@ impl Trainer {
         Ok(outcome)
     }
 
-    fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome> {
+    fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
         let options =
             LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
         let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
@@ -55,16 +55,16 @@ impl Trainer {
             let mut loader = Loader::new(self.store.clone(), self.plan(end), options)?;
             while self.state.step < end {
                 if stop.load(Ordering::Relaxed) {
-                    self.save(Which::Last)?;
-                    return Ok(Outcome::Interrupted);
+                    self.save(CheckpointKind::Last)?;
+                    return Ok(RunEnd::Interrupted);
                 }
                 self.one_step(&mut loader, observer)?;
             }
         }
         if self.validation.is_none() {
-            self.save(Which::Best)?;
+            self.save(CheckpointKind::Best)?;
         }
-        Ok(Outcome::Finished)
+        Ok(RunEnd::Finished)
     }
 
     /// One step with all that follows it: the log, a validation, a checkpoint.
@@ -97,7 +97,7 @@ impl Trainer {
         }
         let every = self.config.train.checkpoint_every;
         if last || (every > 0 && self.state.step.is_multiple_of(every)) {
-            self.save(Which::Last)?;
+            self.save(CheckpointKind::Last)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use gallerist_tensor::params;
 
 use super::state::Trainer;
 use crate::checkpoint::{self, Best, Checkpoint, Header};
-use crate::config::Which;
+use crate::config::CheckpointKind;
 use crate::log::Record;
 use crate::model::{Model, description};
 use crate::observer::{Observer, Phase};
@@ -33,7 +33,7 @@ impl Trainer {
         let best = self.state.best.as_ref().is_none_or(|best| value > best.value);
         if best {
             self.state.best = Some(Best { metric: metric.clone(), value, step: self.state.step });
-            self.save(Which::Best)?;
+            self.save(CheckpointKind::Best)?;
         }
         let metrics = evaluation.metrics.iter().map(|(name, value)| (name.to_string(), value)).collect();
         self.log.write(&Record::Validation {
@@ -57,7 +57,7 @@ impl Trainer {
     }
 
     /// Writes a checkpoint.
-    pub(super) fn save(&mut self, which: Which) -> Result<()> {
+    pub(super) fn save(&mut self, which: CheckpointKind) -> Result<()> {
         let mut remembered = BTreeMap::new();
         let network = params::collect(&self.network);
         let network = match &self.average {

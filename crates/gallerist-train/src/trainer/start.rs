@@ -14,7 +14,7 @@ use gallerist_weights as weights;
 use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use crate::average::Average;
 use crate::checkpoint::Checkpoint;
-use crate::config::{RunConfig, Which};
+use crate::config::{CheckpointKind, RunConfig};
 use crate::directory::{RunDirectory, State};
 use crate::log::{Log, Record};
 use crate::objective::{Memories, Objective};
@@ -130,7 +130,7 @@ impl TrainerBuilder {
             trainer.state.seconds = head_seconds;
             trainer.started.head_seconds = Some(head_seconds);
         }
-        trainer.save(Which::Last)?;
+        trainer.save(CheckpointKind::Last)?;
         for message in notices {
             observer.warning(&message);
             trainer.log.write(&Record::Warning { step: 0, message })?;
@@ -170,7 +170,7 @@ impl TrainerBuilder {
         }
         let TrainerBuilder { config, images } = self;
         Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
-        let path = opened.checkpoint(Which::Last);
+        let path = opened.checkpoint(CheckpointKind::Last);
         let last = Checkpoint::load(&path)?;
         let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
         let mut trainer = Parts::new(&config, images)?.into_trainer(&config, opened, last.header.step)?;

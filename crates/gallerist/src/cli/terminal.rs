@@ -10,7 +10,7 @@ use super::progress::{Doing, EMBEDDING, STEPS, bar};
 use crate::Observer;
 use crate::retrieval::eval::Evaluation;
 use crate::train::log::Step;
-use crate::train::{self, Outcome, Phase, Profile, Trainer};
+use crate::train::{self, Phase, Profile, RunEnd, Trainer};
 use crate::weights::Preprocessing;
 
 /// Shows progress and messages on stderr.
@@ -95,9 +95,9 @@ impl Observer for Terminal {
         self.steps = Some(Steps::new(trainer));
     }
 
-    fn trained(&mut self, trainer: &Trainer, outcome: Outcome) {
+    fn trained(&mut self, trainer: &Trainer, outcome: RunEnd) {
         self.steps = None;
-        if outcome == Outcome::Finished {
+        if outcome == RunEnd::Finished {
             printer::note(&format!("trained for {}", duration(trainer.seconds())));
             if let Some(profile) = trainer.profile() {
                 report_profile(profile, trainer);

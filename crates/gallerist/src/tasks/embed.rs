@@ -6,7 +6,7 @@ use gallerist_data::{Broken, ImageSet, OpenOptions};
 use gallerist_nn::{Combine, HeadChoice};
 use gallerist_retrieval::file::{Source, load_labels};
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::Which;
+use gallerist_train::CheckpointKind;
 use gallerist_train::model::{Embedded, Model};
 
 use super::model::{on_device, set_threads};
@@ -18,7 +18,7 @@ use crate::{Error, Observer, Result};
 #[derive(Clone, Debug, Default)]
 pub struct EmbedOptions {
     /// The checkpoint of the run.
-    pub checkpoint: Which,
+    pub checkpoint: CheckpointKind,
     /// Split, layout and labels of the images.
     pub images: OpenOptions,
     /// The device of the network.

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use gallerist_retrieval::index::Origin;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::Model;
-use gallerist_train::{RunDirectory, Which};
+use gallerist_train::{CheckpointKind, RunDirectory};
 
 use crate::{Error, Observer, Result};
 
@@ -31,7 +31,7 @@ pub(super) fn on_device(model: Model, device: DeviceChoice, observer: &mut dyn O
 pub(super) fn of_gallery(
     gallery: &Path,
     run: Option<&Path>,
-    checkpoint: Option<Which>,
+    checkpoint: Option<CheckpointKind>,
     origin: &Origin,
 ) -> Result<Model> {
     let file = gallery.display();
@@ -44,7 +44,7 @@ pub(super) fn of_gallery(
     };
     let choices = match checkpoint {
         Some(which) => vec![which],
-        None => vec![Which::Best, Which::Last],
+        None => vec![CheckpointKind::Best, CheckpointKind::Last],
     };
     let places = match run {
         Some(run) => vec![run.to_path_buf()],

@@ -6,7 +6,7 @@ use gallerist_data::{ImageSet, OpenOptions};
 use gallerist_retrieval::search::{self, Metric, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, Matrix, prepare_to_write};
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::Which;
+use gallerist_train::CheckpointKind;
 
 use super::embed::embed_set;
 use super::gallery::{FoundList, Gallery, named};
@@ -23,7 +23,7 @@ pub struct ImageSearchOptions {
     /// The run directory of the network; by default the one that the gallery names, or the one next to the gallery.
     pub run: Option<PathBuf>,
     /// The checkpoint of the run; by default the one that embedded the gallery.
-    pub checkpoint: Option<Which>,
+    pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
     /// Writes the ranked lists with pictures as an HTML page.

@@ -7,7 +7,7 @@ use gallerist_data::Image;
 use gallerist_serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::{ImageMaps, Model};
-use gallerist_train::{RunDirectory, Which};
+use gallerist_train::{CheckpointKind, RunDirectory};
 
 use super::database::{self, is_remote};
 use super::model::{of_gallery, on_device};
@@ -22,7 +22,7 @@ pub struct ServeOptions {
     /// The run directory of the network; by default the one that embedded the gallery.
     pub run: Option<PathBuf>,
     /// The checkpoint of the run; by default the one that embedded the gallery.
-    pub checkpoint: Option<Which>,
+    pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
     /// Embeddings of queries, which failures, confusions and metrics are computed for.

@@ -8,7 +8,9 @@ use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
-use gallerist_train::{self as training, Outcome, Phase, RunConfig, RunDirectory, Trainer, Which, open_test};
+use gallerist_train::{
+    self as training, CheckpointKind, Phase, RunConfig, RunDirectory, RunEnd, Trainer, open_test,
+};
 
 use super::model::set_threads;
 use super::test_images::embed_test;
@@ -132,7 +134,7 @@ pub fn report(run: &RunDirectory) -> Result<PathBuf> {
 
 /// The steps of a run that has nothing left to do, neither steps nor measurements.
 fn steps_of_finished(directory: &RunDirectory, config: &RunConfig) -> Result<Option<usize>> {
-    let last = directory.checkpoint(Which::Last);
+    let last = directory.checkpoint(CheckpointKind::Last);
     let has_test = !config.data.test.is_empty() || !config.data.query.is_empty();
     let measured = !has_test || directory.metrics().exists();
     if !measured || !directory.report().exists() || !last.exists() {
@@ -162,7 +164,7 @@ fn finish(
     observer.trained(&trainer, outcome);
     let (directory, steps) = (trainer.directory().clone(), trainer.step());
     let broken_images = trainer.broken().len();
-    if outcome == Outcome::Interrupted {
+    if outcome == RunEnd::Interrupted {
         let end = TrainingEnd::Interrupted;
         return Ok(Trained { directory, end, steps, metrics: None, report: None, broken_images });
     }
@@ -203,7 +205,7 @@ fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Resul
     let metrics = RunMetrics {
         evaluation,
         further,
-        checkpoint: if which == Which::Best { "best" } else { "last" }.into(),
+        checkpoint: if which == CheckpointKind::Best { "best" } else { "last" }.into(),
         step: model.step(),
         model: model.fingerprint().into(),
         training_seconds: trainer.seconds(),

@@ -90,7 +90,7 @@ fn five_steps(dir: &Path, further: &[&str]) -> PathBuf {
     let stop = AtomicBool::new(false);
     let mut trainer = Trainer::start(&config, &run).unwrap();
     let ended = trainer.run(&mut StopAtFive(&stop), &stop).unwrap();
-    assert_eq!(ended, gallerist::train::Outcome::Interrupted);
+    assert_eq!(ended, gallerist::train::RunEnd::Interrupted);
     run.join("checkpoints/last.safetensors")
 }
 

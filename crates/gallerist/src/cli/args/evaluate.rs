@@ -11,7 +11,7 @@ use crate::retrieval::cluster::Preset;
 use crate::retrieval::eval::Over;
 use crate::retrieval::eval::Pooling;
 use crate::retrieval::search::Metric;
-use crate::train::Which;
+use crate::train::CheckpointKind;
 use crate::train::limits::MAX_REPEATS;
 
 /// Measure retrieval: every image against all others, or queries against a gallery.
@@ -35,7 +35,7 @@ pub(crate) struct Evaluate {
     pub(crate) run: Option<PathBuf>,
     /// Checkpoint of the run
     #[arg(long, default_value = "best", value_parser = checkpoints(), requires = "run", help_heading = INPUT)]
-    pub(crate) checkpoint: Which,
+    pub(crate) checkpoint: CheckpointKind,
     /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
     /// file, if it exists]
     #[arg(long, value_name = "DIR", requires = "run", help_heading = INPUT)]

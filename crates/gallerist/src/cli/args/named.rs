@@ -8,7 +8,7 @@ use crate::retrieval::cluster::Preset;
 use crate::retrieval::eval::{Measure, Over, Pooling};
 use crate::retrieval::index::{IndexKind, index_kinds};
 use crate::retrieval::search::Metric;
-use crate::train::Which;
+use crate::train::CheckpointKind;
 
 /// The kinds of index on this machine.
 pub(super) fn kinds() -> impl TypedValueParser<Value = IndexKind> {
@@ -51,10 +51,10 @@ where
 }
 
 /// The checkpoints of a run.
-pub(super) fn checkpoints() -> impl TypedValueParser<Value = Which> {
+pub(super) fn checkpoints() -> impl TypedValueParser<Value = CheckpointKind> {
     values(&[
-        (Which::Best, "The one with the best validation result"),
-        (Which::Last, "The one of the last step"),
+        (CheckpointKind::Best, "The one with the best validation result"),
+        (CheckpointKind::Last, "The one of the last step"),
     ])
 }
 

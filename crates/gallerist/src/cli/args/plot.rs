@@ -118,8 +118,8 @@ pub(crate) struct Ranked {
     pub(crate) of: One,
     /// Choice of queries: lowest (worst) or highest (best) average precision, random, or from the most confused pairs
     /// of classes
-    #[arg(long, value_enum, default_value_t = Which::Worst)]
-    pub(crate) queries: Which,
+    #[arg(long, value_enum, default_value_t = CheckpointKind::Worst)]
+    pub(crate) queries: CheckpointKind,
     /// Number of queries, or of pairs of classes
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) count: usize,
@@ -223,7 +223,7 @@ pub(crate) struct Report {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Which {
+pub(crate) enum CheckpointKind {
     Worst,
     Best,
     Random,

@@ -7,7 +7,7 @@ use clap::Args;
 use super::limits;
 use super::named::checkpoints;
 use super::shared::DeviceArgs;
-use crate::train::Which;
+use crate::train::CheckpointKind;
 
 /// Find the K nearest gallery items of each query image, by exact search or with an index.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Search {
     pub(crate) run: Option<PathBuf>,
     /// Checkpoint of the run [default: the one that embedded the gallery]
     #[arg(long, value_parser = checkpoints())]
-    pub(crate) checkpoint: Option<Which>,
+    pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
     /// Print the ranked lists as JSON on stdout

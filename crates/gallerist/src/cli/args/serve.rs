@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::train::Which;
+use crate::train::CheckpointKind;
 use crate::train::limits::MAX_THREADS;
 use clap::Args;
 
@@ -34,7 +34,7 @@ pub(crate) struct Serve {
     pub(crate) run: Option<PathBuf>,
     /// Which of the run's checkpoints [default: the one that embedded the gallery]
     #[arg(long, value_parser = checkpoints())]
-    pub(crate) checkpoint: Option<Which>,
+    pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
     /// Images of the gallery: a folder, a zip archive or a data set [default: the path they were embedded from]

@@ -9,7 +9,7 @@ use crate::data::DatasetLayout;
 use crate::data::LabelFrom;
 use crate::data::OpenOptions;
 use crate::device::DeviceChoice;
-use crate::train::Which;
+use crate::train::CheckpointKind;
 
 /// Split, layout and labels of an image set.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ pub(crate) struct ModelArgs {
     pub(crate) run: PathBuf,
     /// Checkpoint of the run
     #[arg(long, default_value = "best", value_parser = checkpoints())]
-    pub(crate) checkpoint: Which,
+    pub(crate) checkpoint: CheckpointKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]

@@ -8,7 +8,7 @@ use crate::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use crate::report::figure::{Figure, Format};
 use crate::train::{EvaluationConfig, RunDirectory};
 
-use crate::cli::args::plot::{Kind, Map, Method, One, Out, Ranked, Several, Split, Which};
+use crate::cli::args::plot::{CheckpointKind, Kind, Map, Method, One, Out, Ranked, Several, Split};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::check_output;
 use crate::cli::printer;
@@ -158,10 +158,10 @@ fn check_counts<const N: usize>(
 fn ranked(args: &Ranked) -> Result<Figure, Failure> {
     let queries = match args.queries {
         _ if !args.named.is_empty() => Queries::Named(args.named.clone()),
-        Which::Worst => Queries::Worst(args.count),
-        Which::Best => Queries::Best(args.count),
-        Which::Random => Queries::Random(args.count, args.seed),
-        Which::Confused => Queries::Confused(args.count),
+        CheckpointKind::Worst => Queries::Worst(args.count),
+        CheckpointKind::Best => Queries::Best(args.count),
+        CheckpointKind::Random => Queries::Random(args.count, args.seed),
+        CheckpointKind::Confused => Queries::Confused(args.count),
     };
     Ok(plots::ranked(&one(&args.of)?, &queries, args.k)?)
 }

@@ -9,7 +9,7 @@ use gallerist_retrieval::eval::{
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::{self as train, EvaluationConfig, Which};
+use gallerist_train::{self as train, CheckpointKind, EvaluationConfig};
 
 use crate::Result;
 
@@ -43,7 +43,7 @@ pub struct EvaluateRun {
     /// The run directory.
     pub run: PathBuf,
     /// The checkpoint.
-    pub checkpoint: Which,
+    pub checkpoint: CheckpointKind,
     /// The images of the queries and of the gallery; by default the test images of the run.
     pub images: Option<(ImagePart, ImagePart)>,
     /// The device of the network.
