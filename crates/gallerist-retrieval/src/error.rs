@@ -254,13 +254,8 @@ fn network(fingerprint: &Option<String>) -> String {
     }
 }
 
-/// The start of a model's fingerprint, enough to tell networks apart: 16 characters.
-pub fn short_fingerprint(fingerprint: &str) -> &str {
-    fingerprint.char_indices().nth(16).map_or(fingerprint, |(end, _)| &fingerprint[..end])
-}
-
 fn short(fingerprint: &Option<String>) -> &str {
-    fingerprint.as_deref().map_or("an unknown network", short_fingerprint)
+    fingerprint.as_deref().map_or("an unknown network", gallerist_util::hex::short)
 }
 
 fn display_product(rows: usize, cols: usize) -> String {

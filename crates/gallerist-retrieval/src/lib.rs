@@ -30,6 +30,7 @@ pub mod eval;
 pub mod file;
 mod gallery;
 pub mod index;
+mod instructions;
 pub mod labels;
 mod matrix;
 mod product;
@@ -39,7 +40,7 @@ mod score_rows;
 pub mod search;
 
 pub use compact::{Code, CompactMatrix};
-pub use error::{Error, Result, short_fingerprint};
+pub use error::{Error, Result};
 pub use file::{EmbeddingSet, load_labels, prepare_to_write, sweep_stray_files, write_atomically};
 pub use gallery::GalleryFile;
 pub use matrix::{Matrix, MatrixView};

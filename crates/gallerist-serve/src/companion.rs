@@ -4,7 +4,8 @@ use std::path::Path;
 
 use gallerist_retrieval::index::{Items, stable_id};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, Matrix, short_fingerprint};
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_util::hex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -114,8 +115,8 @@ fn check(of: Set, name: &str, set: &EmbeddingSet, gallery: &Gallery) -> Result<(
     let problem = match (&gallery.origin().model, &set.model) {
         (Some(model), Some(other)) if model != other => format!(
             "the {of} `{name}` was embedded with the network {}, the gallery with {}",
-            short_fingerprint(other),
-            short_fingerprint(model)
+            hex::short(other),
+            hex::short(model)
         ),
         _ if cols != dimensions || rows == 0 => {
             format!("the {of} `{name}` has {rows} rows of {cols} values, the gallery's have {dimensions}")

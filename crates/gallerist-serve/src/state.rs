@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gallerist_retrieval::short_fingerprint;
+use gallerist_util::hex;
 
 use crate::analysis::{Analysis, AnalysisInput, Other};
 use crate::batch::Batcher;
@@ -165,8 +165,8 @@ fn check_network(gallery: &Gallery, embedder: &dyn Embedder) -> Result<()> {
             format!(
                 "`{}` was embedded with the network {}, and {} is given",
                 gallery.name(),
-                short_fingerprint(model),
-                short_fingerprint(embedder.fingerprint())
+                hex::short(model),
+                hex::short(embedder.fingerprint())
             )
         }
         _ if gallery.dimensions() != embedder.dimensions() => format!(

@@ -14,8 +14,7 @@ pub fn average_precision(ranks: &RelevantRanks) -> f64 {
     if ranks.relevant() == 0 {
         return 0.0;
     }
-    let sum: f64 = ranks.iter().zip(1..).map(|(rank, hit)| f64::from(hit) / f64::from(rank)).sum();
-    sum / ranks.relevant() as f64
+    ranks.precisions().sum::<f64>() / ranks.relevant() as f64
 }
 
 /// The area under the precision-recall curve by trapezoids: each recall step of 1/R times the

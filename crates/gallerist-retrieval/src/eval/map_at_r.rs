@@ -19,9 +19,7 @@ pub fn map_at_r(ranks: &RelevantRanks) -> f64 {
     if relevant == 0 {
         return 0.0;
     }
-    let precisions = ranks.iter().zip(1..).take_while(|&(rank, _)| rank as usize <= relevant);
-    let sum: f64 = precisions.map(|(rank, hit)| f64::from(hit) / f64::from(rank)).sum();
-    sum / relevant as f64
+    ranks.precisions().take(ranks.hits_within(relevant)).sum::<f64>() / relevant as f64
 }
 
 /// `map@r`: [`map_at_r`].

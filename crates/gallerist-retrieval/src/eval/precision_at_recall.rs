@@ -19,11 +19,7 @@ use super::ranks::RelevantRanks;
 /// ```
 pub fn precision_at_recall(ranks: &RelevantRanks, percent: usize) -> f64 {
     let wanted = (ranks.relevant() * percent).div_ceil(100).max(1);
-    (1..)
-        .zip(ranks.iter())
-        .skip(wanted - 1)
-        .map(|(hit, rank)| f64::from(hit) / f64::from(rank))
-        .fold(0.0, f64::max)
+    ranks.precisions().skip(wanted - 1).fold(0.0, f64::max)
 }
 
 /// `precision_at_recall@K`: [`precision_at_recall`] at a recall of K per cent.

@@ -64,6 +64,11 @@ impl<'a> RelevantRanks<'a> {
         self.ranks.iter().copied()
     }
 
+    /// The precision at each relevant item: the share of relevant items among those up to its rank.
+    pub fn precisions(&self) -> impl ExactSizeIterator<Item = f64> + 'a {
+        (1..self.ranks.len() as u32 + 1).zip(self.iter()).map(|(hit, rank)| f64::from(hit) / f64::from(rank))
+    }
+
     /// The grades in the order of the ranks; all 1 where relevance has no grades.
     pub fn grades(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
         let grades = self.grades;

@@ -3,19 +3,17 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::map::FileMap;
+use bytemuck::AnyBitPattern;
+
+use super::map::{FileMap, numbers};
 use super::tensors::{self, Stored};
 use super::{EmbeddingSet, Format, format_of, format_of_existing, npy};
 use crate::compact::Values;
 use crate::{CompactMatrix, Error, Matrix, MatrixView, Result};
 
-/// The numbers in a part of the file; nothing where they cannot be used in place.
-fn numbers<'a, T: Number>(file: &'a FileMap, span: &Range<usize>) -> Option<&'a [T]> {
-    let bytes = file.get(span.clone())?;
-    // SAFETY: every bit pattern is a valid number, and `align_to` takes care of alignment and length.
-    let (before, values, after) = unsafe { bytes.align_to::<T>() };
-    let usable = size_of::<T>() == 1 || cfg!(target_endian = "little");
-    (before.is_empty() && after.is_empty() && usable).then_some(values)
+/// The numbers in a part of the file; `None` where they cannot be used in place.
+fn numbers_in<'a, T: AnyBitPattern>(file: &'a FileMap, span: &Range<usize>) -> Option<&'a [T]> {
+    numbers(file.get(span.clone())?)
 }
 
 fn verify(file: &FileMap) -> Result<bool> {
@@ -26,12 +24,6 @@ fn verify(file: &FileMap) -> Result<bool> {
     file.check()?;
     verified
 }
-
-/// Numbers of which every bit pattern is valid.
-trait Number {}
-impl Number for f32 {}
-impl Number for u16 {}
-impl Number for i8 {}
 
 /// The embeddings of a `.npy` or `.safetensors` file, read page by page as they are needed: the
 /// file may be larger than memory.
@@ -104,7 +96,7 @@ impl MappedMatrix {
     }
 
     fn values(&self) -> Option<&[f32]> {
-        let values = numbers(&self.file, &self.values)?;
+        let values = numbers_in(&self.file, &self.values)?;
         (Some(values.len()) == self.rows.checked_mul(self.cols)).then_some(values)
     }
 }
@@ -218,10 +210,10 @@ impl MappedCompact {
 
     fn values(&self) -> Option<Values<'_>> {
         Some(match &self.scales {
-            None => Values::Bf16(numbers(&self.file, &self.values)?.into()),
+            None => Values::Bf16(numbers_in(&self.file, &self.values)?.into()),
             Some(scales) => Values::Int8 {
-                values: numbers(&self.file, &self.values)?.into(),
-                scales: numbers(&self.file, scales)?.into(),
+                values: numbers_in(&self.file, &self.values)?.into(),
+                scales: numbers_in(&self.file, scales)?.into(),
             },
         })
     }

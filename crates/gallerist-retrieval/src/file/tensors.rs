@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use gallerist_util::hex;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
@@ -404,7 +405,7 @@ pub(crate) fn write_sealed(
     })
     .map_err(|source| Error::io("write", path, source))?;
     let span = checksum_span(&header).expect("the checksum stands in the header");
-    header[span].copy_from_slice(hex(&checksum.finalize()).as_bytes());
+    header[span].copy_from_slice(hex::encode(&checksum.finalize()).as_bytes());
     write_atomically(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
@@ -417,7 +418,7 @@ pub(crate) fn checksum_holds(header: &[u8], values: &[u8], stated: Option<&Strin
     let found = checksum_span(header).map(|span| {
         let mut blank = header.to_vec();
         blank[span].fill(b'0');
-        hex(&Sha256::new().chain_update(&blank).chain_update(values).finalize())
+        hex::encode(&Sha256::new().chain_update(&blank).chain_update(values).finalize())
     });
     found.is_some() && stated == found.as_ref()
 }
@@ -442,10 +443,6 @@ fn checksum_span(header: &[u8]) -> Option<Range<usize>> {
     let key = header.windows(CHECKSUM_KEY.len()).position(|window| window == CHECKSUM_KEY)?;
     let start = key + CHECKSUM_KEY.len();
     (start + CHECKSUM_DIGITS <= header.len()).then_some(start..start + CHECKSUM_DIGITS)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytemuck::AnyBitPattern;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,7 @@ use super::catalog::Catalog;
 use super::info::{Origin, check_dimensions};
 use super::items::MAX_ID;
 use super::store::Store;
-use super::values::{Plain, Values};
+use super::values::Values;
 use crate::file::Sources;
 use crate::file::map::FileMap;
 use crate::file::tensors::{
@@ -278,7 +279,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A tensor of two dimensions, read or left where it is.
-    pub(super) fn numbers<T: Plain>(
+    pub(super) fn numbers<T: AnyBitPattern>(
         &self,
         name: &str,
         dtype: Dtype,

@@ -18,6 +18,8 @@ pub(crate) mod dots;
 mod panels;
 mod portable;
 
+use crate::instructions::{Level, WideFloats};
+
 pub(crate) use panels::Panels;
 
 /// Rows in a panel: the width of a tile.
@@ -54,37 +56,18 @@ pub(crate) type Bits = [u64; ROWS];
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Kernel(Level);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Level {
-    Portable,
-    /// Only made by [`Kernel::all`] where the processor has AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// Only made by [`Kernel::all`] where the processor has AVX-512 and POPCNT.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
+pub(crate) struct Kernel(Level<WideFloats>);
 
 impl Kernel {
-    /// The fastest kernels this processor runs.
+    /// The fastest kernels this CPU runs.
     pub(crate) fn best() -> Self {
-        *Self::all().last().expect("the portable kernels run everywhere")
+        Self(Level::best())
     }
 
-    /// All kernels this processor runs, the slowest first.
+    /// All kernels this CPU runs, the slowest first.
+    #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        let mut all = vec![Self(Level::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(Self(Level::Avx2));
-        }
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt") {
-            all.push(Self(Level::Avx512));
-        }
-        all
+        Level::all().into_iter().map(Self).collect()
     }
 
     /// The keys of `rows` rows of panel `a`, from row `group * ROWS` on, with all rows of panel
@@ -141,11 +124,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => portable::product(rows, biases, a, b, out),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::product(rows, biases, a, b, out) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2::product(rows, biases, a, b, out) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe {
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe {
                 match rows {
                     0..=1 => avx512::product::<1>(biases, a, b, out),
                     2 => avx512::product::<2>(biases, a, b, out),
@@ -161,11 +144,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => portable::at_least_rows(tile, floors),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::at_least_rows(tile, floors) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2::at_least_rows(tile, floors) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512::at_least_rows(tile, floors) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe { avx512::at_least_rows(tile, floors) },
         }
     }
 
@@ -174,11 +157,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => portable::at_least_lanes(tile, floors),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::at_least_lanes(tile, floors) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2::at_least_lanes(tile, floors) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512::at_least_lanes(tile, floors) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe { avx512::at_least_lanes(tile, floors) },
         }
     }
 
@@ -188,11 +171,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => portable::count_row(keys, floors, counts),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::count_row(keys, floors, counts) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2::count_row(keys, floors, counts) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512::count_row(keys, floors, counts) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe { avx512::count_row(keys, floors, counts) },
         }
     }
 
@@ -209,11 +192,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => portable::count_lanes(tile, floors, counts),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::count_lanes(tile, floors, counts) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2::count_lanes(tile, floors, counts) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512::count_lanes(tile, floors, counts) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe { avx512::count_lanes(tile, floors, counts) },
         }
     }
 }

@@ -1,15 +1,15 @@
-//! SIGBUS in a mapped file is no end of the process.
+//! A handler of SIGBUS, so that a mapped file that is cut short does not end the process.
 //!
 //! The first map of a process installs a handler of SIGBUS. When a page of a [`Guard`]ed range
-//! cannot be read, it maps zeros over it and over all that follows in the range, and the read goes
-//! on; [`Guard::lost`] tells. So libwayland treats the memory that it shares with its clients. A
-//! SIGBUS of any other address goes to the handler that was there before.
+//! cannot be read, it maps zeros over it and over all that follows in the range, and the read
+//! continues; [`Guard::lost`] reports it. libwayland handles the memory that it shares with its clients
+//! in the same way. A SIGBUS of any other address goes to the previous handler.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// A range of addresses in which SIGBUS is handled, for as long as this lives.
 pub(super) struct Guard {
@@ -37,16 +37,15 @@ static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
 /// The handler that was there before.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
-// SAFETY: it is written once, before the handler that reads it is installed.
+// SAFETY: it is written once, before the handler that reads it is installed; from then on it is only read.
 unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::uninit()));
 
 impl Guard {
     pub(super) fn new(start: usize, length: usize) -> Self {
         static INSTALLED: Once = Once::new();
-        static CHANGES: Mutex<()> = Mutex::new(());
         INSTALLED.call_once(install);
-        let _one_at_a_time = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _one_at_a_time = changing();
         let free = ranges().find(|range| range.length.load(Ordering::Acquire) == 0);
         let range = free.unwrap_or_else(|| {
             let next = RANGES.load(Ordering::Acquire);
@@ -74,11 +73,21 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        // Without the lock another thread could take the range, whose length is 0 already, while its version is odd:
+        // the versions of both changes would overlap, and the handler would miss the new bounds.
+        let _one_at_a_time = changing();
         self.range.set(0, 0);
     }
 }
 
+/// The lock of every change of a range. The handler never takes it.
+fn changing() -> MutexGuard<'static, ()> {
+    static CHANGES: Mutex<()> = Mutex::new(());
+    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Range {
+    /// Changes the bounds. Only a thread that holds the lock of [`changing`] may.
     fn set(&self, start: usize, length: usize) {
         self.version.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::Release);
@@ -109,6 +118,10 @@ fn ranges() -> impl Iterator<Item = &'static Range> {
 }
 
 fn install() {
+    // Miri knows neither signals nor `sigaction`; it runs the list of ranges.
+    if cfg!(miri) {
+        return;
+    }
     // SAFETY: `sysconf` only reads; the action is a valid one, whose handler does only what a handler
     // may (see there), and `PREVIOUS` is written while no handler reads it: `Once` lets one thread in,
     // and the handler is there only afterwards.
@@ -135,16 +148,19 @@ fn install() {
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the system gives a valid `info`; of a fault it holds the address.
     let (address, sent) = unsafe { ((*info).si_addr().addr(), (*info).si_code <= 0) };
-    let of_address =
-        |range: &&Range| range.bounds().is_some_and(|(start, end)| (start..end).contains(&address));
-    if !sent
-        && let Some(range) = ranges().find(of_address)
-        && let Some((_, end)) = range.bounds()
-    {
+    let end_of = |range: &'static Range| {
+        let (start, end) = range.bounds()?;
+        (start..end).contains(&address).then_some((range, end))
+    };
+    if !sent && let Some((range, end)) = ranges().find_map(end_of) {
         let page = PAGE.load(Ordering::Acquire);
         let first = address / page * page;
-        // SAFETY: `first..end` lies in a read-only map that a `FileMap` owns and that the interrupted
-        // thread is reading from, so that it is there until it is unmapped with these pages.
+        // SAFETY: the bounds are those of the map of a `FileMap`: its first byte starts a page, and nothing else is
+        // in its last page. The address is in them, so `first..end`, rounded up to whole pages, is in the map. It is
+        // the map that the interrupted thread is reading from: the thread borrows the `FileMap`, which therefore is
+        // not unmapped meanwhile, and its bounds do not change, because only its creation and its drop change
+        // them. The map is read-only, so that zeros replace no data that a thread could have written. `mmap` is
+        // a system call that no lock of this process protects.
         let zeros = unsafe {
             libc::mmap(
                 ptr::without_provenance_mut(first),
@@ -186,5 +202,21 @@ mod tests {
         let after = ranges().count();
         (0..50).for_each(|at| drop(Guard::new(at * 4096, 1)));
         assert!(after > before && ranges().count() == after, "freed ranges are used again");
+    }
+
+    #[test]
+    fn ranges_that_come_and_go_in_several_threads_keep_their_bounds() {
+        std::thread::scope(|scope| {
+            for thread in 1..4 {
+                scope.spawn(move || {
+                    for round in 1..if cfg!(miri) { 20 } else { 2000 } {
+                        let (start, length) = (thread << 40 | round << 12, round);
+                        let guard = Guard::new(start, length);
+                        assert_eq!(guard.range.bounds(), Some((start, start + length)));
+                        assert!(!guard.lost());
+                    }
+                });
+            }
+        });
     }
 }

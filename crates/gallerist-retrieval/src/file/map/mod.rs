@@ -8,6 +8,7 @@
 
 #[cfg(unix)]
 mod guard;
+mod numbers;
 
 use std::fs::{File, Metadata};
 use std::ops::{Deref, Range};
@@ -17,6 +18,8 @@ use std::time::SystemTime;
 use memmap2::Mmap;
 
 use crate::{Error, Result};
+
+pub(crate) use numbers::numbers;
 
 /// A file whose pages are read as they are needed.
 pub(crate) struct FileMap {

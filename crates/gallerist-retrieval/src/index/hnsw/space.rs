@@ -6,6 +6,7 @@
 
 use gallerist_util::memory::{Cache, prefetch};
 
+use crate::instructions::{Level, WideFloats};
 use crate::matrix::squared_length;
 use crate::search::Metric;
 
@@ -63,35 +64,16 @@ impl<'a> Space<'a> {
 
 /// The widest vectors this processor has.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Kernel(Level);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Level {
-    Portable,
-    /// Only made where the processor has AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// Only made where the processor has AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
+pub(super) struct Kernel(Level<WideFloats>);
 
 impl Kernel {
     pub(super) fn best() -> Self {
-        *Self::all().last().expect("the portable kernels run everywhere")
+        Self(Level::best())
     }
 
+    #[cfg(test)]
     fn all() -> Vec<Self> {
-        let mut all = vec![Self(Level::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(Self(Level::Avx2));
-        }
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
-            all.push(Self(Level::Avx512));
-        }
-        all
+        Level::all().into_iter().map(Self).collect()
     }
 
     #[inline]
@@ -99,11 +81,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => sum(a, b, |a, b, sum| sum + a * b),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2_dot(a, b) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2_dot(a, b) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512_dot(a, b) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe { avx512_dot(a, b) },
         }
     }
 
@@ -112,11 +94,11 @@ impl Kernel {
         match self.0 {
             Level::Portable => sum(a, b, |a, b, sum| sum + (a - b) * (a - b)),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2_squared(a, b) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2_squared(a, b) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512_squared(a, b) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, FMA and POPCNT.
+            Level::Avx512(_) => unsafe { avx512_squared(a, b) },
         }
     }
 }

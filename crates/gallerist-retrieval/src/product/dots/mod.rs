@@ -15,6 +15,8 @@ mod avx2;
 mod avx512;
 mod portable;
 
+use crate::instructions::{Level, WideCodes};
+
 /// Rows of the gallery that are multiplied at a time.
 pub(crate) const BLOCK: usize = 64;
 /// Queries that are multiplied at a time.
@@ -43,41 +45,18 @@ pub(crate) struct Keys<'a> {
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Dots(Level);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Level {
-    Portable,
-    /// Only made by [`Dots::all`] where the processor has AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// Only made by [`Dots::all`] where the processor has AVX-512 with BW, BF16 and VNNI.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
+pub(crate) struct Dots(Level<WideCodes>);
 
 impl Dots {
-    /// The fastest kernels this processor runs.
+    /// The fastest kernels this CPU runs.
     pub(crate) fn best() -> Self {
-        *Self::all().last().expect("the portable kernels run everywhere")
+        Self(Level::best())
     }
 
-    /// All kernels this processor runs, the slowest first.
+    /// All kernels this CPU runs, the slowest first.
+    #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        let mut all = vec![Self(Level::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(Self(Level::Avx2));
-        }
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512bf16")
-            && is_x86_feature_detected!("avx512vnni")
-        {
-            all.push(Self(Level::Avx512));
-        }
-        all
+        Level::all().into_iter().map(Self).collect()
     }
 
     /// The products of each query with each of the rows, of which there are at most [`BLOCK`].
@@ -102,19 +81,23 @@ impl Dots {
             (Level::Portable, Codes::Bf16 { queries, rows }) => portable::bf16(queries, rows, depth, out),
             (Level::Portable, Codes::Int8 { queries, rows }) => portable::int8(queries, rows, depth, out),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            (Level::Avx2, Codes::Bf16 { queries, rows }) => unsafe { avx2::bf16(queries, rows, depth, out) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            (Level::Avx2(_), Codes::Bf16 { queries, rows }) => unsafe {
+                avx2::bf16(queries, rows, depth, out)
+            },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            (Level::Avx2, Codes::Int8 { queries, rows }) => unsafe { avx2::int8(queries, rows, depth, out) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            (Level::Avx2(_), Codes::Int8 { queries, rows }) => unsafe {
+                avx2::int8(queries, rows, depth, out)
+            },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            (Level::Avx512, Codes::Bf16 { queries, rows }) => unsafe {
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, BW, BF16 and VNNI.
+            (Level::Avx512(_), Codes::Bf16 { queries, rows }) => unsafe {
                 avx512::bf16(queries, rows, depth, out)
             },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            (Level::Avx512, Codes::Int8 { queries, rows }) => unsafe {
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, BW, BF16 and VNNI.
+            (Level::Avx512(_), Codes::Int8 { queries, rows }) => unsafe {
                 avx512::int8(queries, rows, depth, out)
             },
         }
@@ -126,11 +109,11 @@ impl Dots {
         match self.0 {
             Level::Portable => portable::reach(products, keys, floor),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2` is made only where the processor has it.
-            Level::Avx2 => unsafe { avx2::reach(products, keys, floor) },
+            // SAFETY: `Level::Avx2` proves that the CPU has AVX2 and FMA.
+            Level::Avx2(_) => unsafe { avx2::reach(products, keys, floor) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx512` is made only where the processor has it.
-            Level::Avx512 => unsafe { avx512::reach(products, keys, floor) },
+            // SAFETY: `Level::Avx512` proves that the CPU has AVX-512 F, BW, BF16 and VNNI.
+            Level::Avx512(_) => unsafe { avx512::reach(products, keys, floor) },
         }
     }
 }

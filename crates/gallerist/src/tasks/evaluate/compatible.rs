@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::short_fingerprint;
+use gallerist_util::hex;
 
 use crate::{Error, Observer, Result};
 
@@ -48,9 +48,9 @@ pub(super) fn same_model(
     let message = format!(
         "`{}` was embedded with the network {}\n  `{}` with {}: their distances mean nothing to each other",
         query.display(),
-        short_fingerprint(a),
+        hex::short(a),
         gallery.display(),
-        short_fingerprint(b)
+        hex::short(b)
     );
     if force {
         observer.warning(&message);
