@@ -1,7 +1,7 @@
 //! Average precision over the whole ranking, in its two forms.
 
 use super::rank_metric::RankMetric;
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// The precision at each relevant item, averaged over the relevant items: the form `sum`.
 ///

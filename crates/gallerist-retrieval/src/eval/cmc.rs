@@ -1,8 +1,8 @@
 //! The cumulative matching characteristic.
 
 use super::rank_metric::{Cutoff, RankMetric};
-use super::ranks::RelevantRanks;
 use super::recall::recall_at_k;
+use super::relevant_ranks::RelevantRanks;
 
 /// 1 when the first good match is among the first `k`, else 0.
 ///

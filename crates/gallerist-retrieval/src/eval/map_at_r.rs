@@ -1,7 +1,7 @@
 //! Mean average precision at R.
 
 use super::rank_metric::RankMetric;
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// `(1/R) * sum over i = 1..R of P(i) rel(i)`: P(i) is the precision among the first i items,
 /// rel(i) is 1 when item i is relevant, R is the number of relevant items.

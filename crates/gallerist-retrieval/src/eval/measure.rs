@@ -15,9 +15,9 @@ use super::precision::Precision;
 use super::precision_at_recall::PrecisionAtRecall;
 use super::r_precision::RPrecision;
 use super::rank_metric::{Cutoff, RankMetric};
-use super::ranks::RelevantRanks;
 use super::recall::Recall;
 use super::reciprocal_rank::ReciprocalRank;
+use super::relevant_ranks::RelevantRanks;
 use crate::{Error, Result};
 
 /// The metrics of this crate, in the order in which messages name them.

@@ -1,7 +1,7 @@
 //! Normalised discounted cumulative gain.
 
 use super::rank_metric::{Cutoff, RankMetric};
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// What an item of grade g is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

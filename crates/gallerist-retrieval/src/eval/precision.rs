@@ -1,7 +1,7 @@
 //! Precision@K.
 
 use super::rank_metric::{Cutoff, RankMetric};
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// The share of the first `k` items that is relevant. A list shorter than `k` is not excused:
 /// the share is always of `k`.

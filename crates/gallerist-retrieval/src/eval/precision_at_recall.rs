@@ -1,7 +1,7 @@
 //! Precision at a level of recall.
 
 use super::rank_metric::{Cutoff, Range, RankMetric};
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// The interpolated precision at a recall of `percent` per cent: the highest precision at any rank by
 /// which at least that share of the relevant items has been found. Its means over the queries at

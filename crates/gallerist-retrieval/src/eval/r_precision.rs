@@ -1,7 +1,7 @@
 //! R-precision.
 
 use super::rank_metric::RankMetric;
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// The share of the first R items that is relevant, R being the number of relevant items.
 ///

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ops::RangeInclusive;
 
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// A retrieval metric: one number per query, computed from the ranks of its relevant items. The
 /// reported value is the mean over the queries.

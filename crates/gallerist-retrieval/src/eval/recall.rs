@@ -1,7 +1,7 @@
 //! Recall@K as metric learning uses the word: a query is a hit or a miss.
 
 use super::rank_metric::{Cutoff, RankMetric};
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// 1 when a relevant item is among the first `k`, else 0.
 ///

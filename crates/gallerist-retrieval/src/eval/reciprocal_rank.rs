@@ -1,7 +1,7 @@
 //! The reciprocal rank, whose mean is the MRR.
 
 use super::rank_metric::RankMetric;
-use super::ranks::RelevantRanks;
+use super::relevant_ranks::RelevantRanks;
 
 /// 1 / rank of the first relevant item, or 0 where there is none.
 ///

@@ -6,6 +6,7 @@ mod label_list;
 pub(crate) mod map;
 mod mapped;
 pub mod npy;
+pub(crate) mod sealed;
 mod sources;
 pub(crate) mod tensors;
 

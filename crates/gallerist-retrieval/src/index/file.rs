@@ -32,9 +32,8 @@ use super::store::Store;
 use super::values::Values;
 use crate::file::Sources;
 use crate::file::map::FileMap;
-use crate::file::tensors::{
-    AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, parse_sources, sources_text, write_sealed,
-};
+use crate::file::sealed::{AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, write_sealed};
+use crate::file::tensors::{parse_sources, sources_text};
 use crate::search::Metric;
 use crate::{Error, Result};
 use gallerist_util::memory::prefer_large_pages;
