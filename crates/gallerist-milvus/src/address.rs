@@ -1,4 +1,4 @@
-//! `milvus://HOST:PORT/COLLECTION`.
+//! `milvus://HOST:PORT/COLLECTION`, or `milvus+tls://` for an encrypted connection.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,16 @@ use crate::{Error, Result};
 /// Where Milvus listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 19530;
 
-/// A collection of a Milvus server: `milvus://HOST[:PORT]/COLLECTION`.
+/// A collection of a Milvus server: `milvus://HOST[:PORT]/COLLECTION`, or `milvus+tls://…` for a server
+/// with TLS. The certificates that the system trusts decide which servers are trusted; the environment variable
+/// `SSL_CERT_FILE` names others.
 ///
 /// ```
 /// use gallerist_milvus::Address;
 ///
 /// let address: Address = "milvus://db.example:19530/birds".parse()?;
 /// assert_eq!((address.host(), address.port(), address.collection()), ("db.example", 19530, "birds"));
+/// assert!("milvus+tls://db.example/birds".parse::<Address>()?.is_encrypted());
 /// assert_eq!("milvus://[::1]/birds".parse::<Address>()?.to_string(), "milvus://[::1]:19530/birds");
 /// # Ok::<(), gallerist_milvus::Error>(())
 /// ```
@@ -23,10 +26,13 @@ pub struct Address {
     host: String,
     port: u16,
     collection: String,
+    tls: bool,
 }
 
-/// What an address begins with.
+/// The start of an address.
 pub const SCHEME: &str = "milvus://";
+/// The start of the address of a server with TLS.
+pub const TLS_SCHEME: &str = "milvus+tls://";
 
 impl Address {
     /// Host name or IP address; an IPv6 address without its brackets.
@@ -44,6 +50,11 @@ impl Address {
         &self.collection
     }
 
+    /// Whether the connection is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls
+    }
+
     /// `HOST:PORT`, an IPv6 address in brackets.
     pub fn server(&self) -> String {
         if self.host.contains(':') {
@@ -56,7 +67,8 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/{}", self.server(), self.collection)
+        let scheme = if self.tls { TLS_SCHEME } else { SCHEME };
+        write!(f, "{scheme}{}/{}", self.server(), self.collection)
     }
 }
 
@@ -69,7 +81,10 @@ impl FromStr for Address {
 }
 
 fn parse(text: &str) -> std::result::Result<Address, &'static str> {
-    let rest = text.strip_prefix(SCHEME).ok_or("it does not begin with `milvus://`")?;
+    let (rest, tls) = match text.strip_prefix(TLS_SCHEME) {
+        Some(rest) => (rest, true),
+        None => (text.strip_prefix(SCHEME).ok_or("it does not begin with `milvus://`")?, false),
+    };
     let (server, collection) = rest.split_once('/').ok_or("it names no collection")?;
     let (host, port) = match server.strip_prefix('[') {
         Some(bracketed) => {
@@ -103,7 +118,7 @@ fn parse(text: &str) -> std::result::Result<Address, &'static str> {
     if !begins || collection.len() > 255 || !letters.all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return Err("a collection's name has letters, digits and `_`, at most 255, and begins with no digit");
     }
-    Ok(Address { host: host.to_owned(), port, collection: collection.to_owned() })
+    Ok(Address { host: host.to_owned(), port, collection: collection.to_owned(), tls })
 }
 
 #[cfg(test)]
@@ -142,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_is_read_back_from_what_it_prints(text in "milvus://([a-z0-9.-]{1,9}|\\[::[0-9a-f]{1,4}\\])(:[1-9][0-9]{0,3})?/[a-zA-Z_][a-zA-Z0-9_]{0,9}") {
+        fn an_address_is_read_back_from_what_it_prints(text in "milvus(\\+tls)?://([a-z0-9.-]{1,9}|\\[::[0-9a-f]{1,4}\\])(:[1-9][0-9]{0,3})?/[a-zA-Z_][a-zA-Z0-9_]{0,9}") {
             let address: Address = text.parse().unwrap();
             prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
         }

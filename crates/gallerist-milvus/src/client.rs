@@ -7,7 +7,7 @@ use std::time::Duration;
 use prost::Message;
 
 use crate::backoff::Backoff;
-use crate::grpc::{Connection, Fault};
+use crate::grpc::{Connection, Fault, Target};
 use crate::wire::messages::{self as wire, Response, Status};
 use crate::{Address, Error, Result};
 
@@ -22,7 +22,7 @@ pub struct ConnectOptions {
     /// of all is not made again. 90 s by default: Milvus 2.3.5 serves a collection again 27 s after
     /// a crash.
     pub patience: Duration,
-    /// `USER:PASSWORD` for a server that asks for it. None by default. They are sent unencrypted.
+    /// `USER:PASSWORD` for a server that asks for it. None by default. Without TLS they are sent unencrypted.
     pub token: Option<String>,
     /// Told why, before a call is made again.
     pub on_wait: Option<OnWait>,
@@ -76,8 +76,14 @@ impl Client {
     pub(crate) fn connect(address: &Address, options: ConnectOptions) -> Result<Self> {
         let server = address.server();
         let authorization = options.token.as_deref().map(base64);
-        let connection =
-            Connection::new(address.host(), &server, authorization.as_deref(), options.connect_timeout);
+        let connection = Connection::new(Target {
+            host: address.host().to_owned(),
+            port: address.port(),
+            authority: server.clone(),
+            tls: address.is_encrypted(),
+            authorization,
+            connect_timeout: options.connect_timeout,
+        });
         let client = Self { connection: Mutex::new(connection), address: address.clone(), server, options };
         let answer: wire::GetVersionResponse = match client.call_once(
             "GetVersion",
@@ -148,9 +154,9 @@ impl Client {
 
     fn call_once<T: Response>(&self, method: &str, request: &[u8], action: &'static str) -> Outcome<T> {
         let path = format!("/milvus.proto.milvus.MilvusService/{method}");
-        // A thread that panicked left nothing half done: every call sets the exchange up anew.
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = match connection.call(&path, request, self.options.timeout) {
+        // A thread that panicked left nothing half done: a call keeps no state here.
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = match connection.call(&path, request.to_vec(), self.options.timeout) {
             Ok(answer) => T::decode(answer),
             Err(fault) => return self.failed(&fault),
         };
@@ -178,7 +184,7 @@ impl Client {
         }
         let server = self.server.clone();
         let error = if status.code == COLLECTION_NOT_FOUND {
-            Error::Missing { server, collection: self.collection() }
+            Error::Missing { server, collection: self.collection(), address: Box::new(self.address.clone()) }
         } else {
             Error::Refused { server, action, code: status.code, reason: essence(&status.reason).to_owned() }
         };

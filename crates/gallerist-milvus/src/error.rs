@@ -2,7 +2,7 @@
 
 use gallerist_retrieval as retrieval;
 
-use crate::address::SCHEME;
+use crate::address::{SCHEME, TLS_SCHEME};
 use crate::grpc::Fault;
 
 /// The result of everything in this crate that can fail.
@@ -45,6 +45,8 @@ pub enum Error {
         server: String,
         /// The name.
         collection: String,
+        /// Its address.
+        address: Box<crate::Address>,
     },
     /// A collection of this name is there already, and is not what was to be created.
     #[error("the collection `{collection}` of the Milvus at {server} has {found}, not {wanted}")]
@@ -114,8 +116,9 @@ impl Error {
                 "check host and port, and what lies between: a firewall, a VPN".to_owned()
             }
             Fault::NotGrpc { .. } | Fault::TooLarge => {
-                "give the port on which Milvus speaks gRPC, 19530 by default; TLS is not spoken here"
-                    .to_owned()
+                format!(
+                    "give the port on which Milvus speaks gRPC, 19530 by default; with TLS, {TLS_SCHEME}HOST"
+                )
             }
             Fault::Status { code, .. } if *code == crate::grpc::UNIMPLEMENTED => {
                 "a gRPC server answers there, but it is not Milvus".to_owned()
@@ -137,8 +140,8 @@ impl Error {
             Self::Address { .. } => Some(format!("write {SCHEME}HOST:PORT/COLLECTION")),
             Self::Unreachable { hint, .. } => Some(hint.clone()),
             Self::Version { .. } => Some("tested with Milvus 2.3.5".to_owned()),
-            Self::Missing { collection, server } => {
-                Some(format!("`gallerist index push FILE --gallery {SCHEME}{server}/{collection}` makes it"))
+            Self::Missing { address, .. } => {
+                Some(format!("`gallerist index push FILE --gallery {address}` makes it"))
             }
             Self::Differs { .. } | Self::Foreign { .. } => Some("give another collection's name".to_owned()),
             Self::Text { .. } | Self::Refused { .. } | Self::Answer { .. } => None,

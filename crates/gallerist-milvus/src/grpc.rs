@@ -1,16 +1,31 @@
-//! A gRPC call that asks once and is answered once: an HTTP/2 POST whose body is the message with
-//! its length in front, and whose outcome stands in the trailers.
+//! A gRPC connection for callers that wait: one request, one answer.
 //!
-//! libcurl speaks HTTP/2. The usual Rust stack (tonic, hyper, tokio) would make a synchronous
-//! program asynchronous inside, for 39 crates instead of 14, and change the features of crates that
-//! the tensor engine is built with.
+//! tonic is asynchronous, and the interface of an index is not. The connection belongs to a thread of
+//! its own, which also keeps it alive between calls; a caller may be in an asynchronous program or not.
 
+use std::error::Error as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use curl::easy::{Easy2, Handler, HttpVersion, List, ReadError, WriteError};
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use prost::bytes::{Buf, BufMut, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Request, Status};
 
-/// The most a server may answer with, in bytes.
+/// The largest answer that is read, in bytes.
 const RESPONSE_LIMIT: usize = 256 << 20;
+/// Bytes that a server may send before the client has read them: answers with embeddings are large.
+const WINDOW: u32 = 16 << 20;
 
 /// Why a call brought no message.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -18,7 +33,7 @@ pub(crate) enum Fault {
     /// No address of the host is known.
     #[error("the host `{host}` is not known")]
     UnknownHost { host: String },
-    /// Nobody listens, or a firewall says so.
+    /// No process listens on the port, or a firewall refuses.
     #[error("the connection was refused")]
     Refused,
     /// No connection in time.
@@ -30,7 +45,7 @@ pub(crate) enum Fault {
     /// The connection broke.
     #[error("the connection broke: {reason}")]
     Broken { reason: String },
-    /// Something answered that speaks neither HTTP/2 nor gRPC.
+    /// The server speaks neither HTTP/2 nor gRPC.
     #[error("what answers there does not speak gRPC ({found})")]
     NotGrpc { found: String },
     /// An answer larger than [`RESPONSE_LIMIT`].
@@ -41,17 +56,17 @@ pub(crate) enum Fault {
     Status { code: u32, reason: String },
 }
 
-/// gRPC's code for a method that is not there.
-pub(crate) const UNIMPLEMENTED: u32 = 12;
+/// gRPC's code for an unknown method.
+pub(crate) const UNIMPLEMENTED: u32 = Code::Unimplemented as u32;
 /// gRPC's code for wrong or missing credentials.
-pub(crate) const UNAUTHENTICATED: u32 = 16;
-const DEADLINE_EXCEEDED: u32 = 4;
-const RESOURCE_EXHAUSTED: u32 = 8;
-const UNAVAILABLE: u32 = 14;
+pub(crate) const UNAUTHENTICATED: u32 = Code::Unauthenticated as u32;
+const DEADLINE_EXCEEDED: u32 = Code::DeadlineExceeded as u32;
+const RESOURCE_EXHAUSTED: u32 = Code::ResourceExhausted as u32;
+const UNAVAILABLE: u32 = Code::Unavailable as u32;
 
 impl Fault {
     /// True when the same call may succeed a little later: the server is starting, stopping, or
-    /// busy. To be asked of a server that has answered before: one that is stopped in the middle of
+    /// busy. Only for a server that has answered before: one that is stopped in the middle of
     /// an answer, or that has its port open and is not ready, does not speak gRPC for a moment.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
@@ -68,182 +83,303 @@ impl Fault {
     }
 }
 
-/// One connection, used for one call at a time and opened again when it broke.
+/// Where and how to connect.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// `HOST:PORT`, an IPv6 address in brackets.
+    pub(crate) authority: String,
+    /// Whether the connection is encrypted. The system's certificates decide whom to trust.
+    pub(crate) tls: bool,
+    /// The header `authorization`.
+    pub(crate) authorization: Option<String>,
+    pub(crate) connect_timeout: Duration,
+}
+
+/// One connection, used for one call at a time and opened again after it broke.
 pub(crate) struct Connection {
-    easy: Easy2<Exchange>,
-    host: String,
-    /// `http://HOST:PORT`
-    base: String,
-    connect_timeout: Duration,
+    calls: UnboundedSender<Call>,
 }
 
-/// What goes out and what comes in.
-#[derive(Default)]
-struct Exchange {
-    request: Vec<u8>,
-    sent: usize,
-    response: Vec<u8>,
-    too_large: bool,
-    content_type: String,
-    status: Option<u32>,
-    message: String,
-}
-
-impl Handler for Exchange {
-    fn read(&mut self, data: &mut [u8]) -> Result<usize, ReadError> {
-        let rest = &self.request[self.sent..];
-        let count = rest.len().min(data.len());
-        data[..count].copy_from_slice(&rest[..count]);
-        self.sent += count;
-        Ok(count)
-    }
-
-    fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
-        if self.response.len() + data.len() > RESPONSE_LIMIT {
-            self.too_large = true;
-            // Fewer bytes than came: libcurl ends the transfer.
-            return Ok(0);
-        }
-        self.response.extend_from_slice(data);
-        Ok(data.len())
-    }
-
-    fn header(&mut self, line: &[u8]) -> bool {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { return true };
-        let value = String::from_utf8_lossy(&line[colon + 1..]).trim().to_owned();
-        match line[..colon].to_ascii_lowercase().as_slice() {
-            b"content-type" => self.content_type = value,
-            // No number is as good as a code that gRPC does not have.
-            b"grpc-status" => self.status = Some(value.parse().unwrap_or(u32::MAX)),
-            b"grpc-message" => self.message = percent_decoded(&value),
-            _ => {}
-        }
-        true
-    }
+struct Call {
+    path: PathAndQuery,
+    message: Vec<u8>,
+    timeout: Duration,
+    answer: mpsc::Sender<Result<Bytes, Fault>>,
 }
 
 impl Connection {
-    /// A connection to `http://authority`, opened at the first call.
-    pub(crate) fn new(
-        host: &str,
-        authority: &str,
-        authorization: Option<&str>,
-        connect_timeout: Duration,
-    ) -> Self {
-        let mut easy = Easy2::new(Exchange::default());
-        let mut headers = List::new();
-        let lines = ["content-type: application/grpc", "te: trailers", "expect:"];
-        for line in
-            lines.into_iter().map(str::to_owned).chain(authorization.map(|a| format!("authorization: {a}")))
-        {
-            headers.append(&line).expect("a header without a NUL");
-        }
-        // Fails only for a libcurl built without HTTP/2 or for a URL with a NUL; neither can be.
-        let set = |easy: &mut Easy2<Exchange>| {
-            easy.http_version(HttpVersion::V2PriorKnowledge)?;
-            easy.http_headers(headers)?;
-            easy.post(true)?;
-            // What the environment says about proxies is meant for the web.
-            easy.proxy("")?;
-            easy.tcp_nodelay(true)?;
-            easy.connect_timeout(connect_timeout)
-        };
-        set(&mut easy).expect("libcurl is built with HTTP/2");
-        Self { easy, host: host.to_owned(), base: format!("http://{authority}"), connect_timeout }
+    /// A connection that is opened at the first call.
+    pub(crate) fn new(target: Target) -> Self {
+        let (calls, received) = unbounded_channel();
+        // It ends when the connection is dropped, and with it the sender.
+        let thread = std::thread::Builder::new().name("milvus".to_owned());
+        thread.spawn(move || serve(&target, received)).expect("a thread can be started");
+        Self { calls }
     }
 
     /// Calls `path` (`/package.Service/Method`) with an encoded message; the encoded answer.
-    pub(crate) fn call(&mut self, path: &str, message: &[u8], timeout: Duration) -> Result<&[u8], Fault> {
-        let mut request = Vec::with_capacity(message.len() + 5);
-        // Not compressed; the length, most significant byte first.
-        request.push(0);
-        let length = u32::try_from(message.len()).expect("messages are kept below 64 MiB");
-        request.extend_from_slice(&length.to_be_bytes());
-        request.extend_from_slice(message);
+    pub(crate) fn call(&self, path: &str, message: Vec<u8>, timeout: Duration) -> Result<Bytes, Fault> {
+        let path = PathAndQuery::try_from(path).expect("the name of a method is a path");
+        let (answer, answered) = mpsc::channel();
+        let gone = || Fault::Broken { reason: "its thread has ended".to_owned() };
+        self.calls.send(Call { path, message, timeout, answer }).map_err(|_| gone())?;
+        answered.recv().map_err(|_| gone())?
+    }
+}
 
-        let size = request.len() as u64;
-        *self.easy.get_mut() = Exchange { request, ..Exchange::default() };
-        let url = format!("{}{path}", self.base);
-        let performed = self.easy.url(&url).and_then(|()| {
-            self.easy.post_field_size(size)?;
-            self.easy.timeout(timeout)?;
-            self.easy.perform()
-        });
-        if let Err(error) = performed {
-            return Err(self.fault(&error, timeout));
-        }
-        let code = self.easy.response_code().unwrap_or(0);
-        let exchange = self.easy.get_ref();
-        match exchange.status {
-            _ if code != 200 || !exchange.content_type.starts_with("application/grpc") => {
-                Err(Fault::NotGrpc { found: format!("HTTP status {code}") })
+/// Makes the calls, one after the other.
+fn serve(target: &Target, mut calls: UnboundedReceiver<Call>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    match runtime {
+        Err(error) => {
+            let fault = Fault::Broken { reason: error.to_string() };
+            while let Some(call) = calls.blocking_recv() {
+                let _ = call.answer.send(Err(fault.clone()));
             }
-            None => Err(Fault::Broken { reason: "the answer has no gRPC status".to_owned() }),
-            Some(0) => body(&exchange.response),
-            Some(code) => Err(Fault::Status { code, reason: exchange.message.clone() }),
         }
+        Ok(runtime) => runtime.block_on(async move {
+            let channel = channel(target, &seen);
+            while let Some(call) = calls.recv().await {
+                let answer = match &channel {
+                    Ok(channel) => made(target, channel.clone(), &seen, &call).await,
+                    Err(fault) => Err(fault.clone()),
+                };
+                // A caller that is gone needs no answer.
+                let _ = call.answer.send(answer);
+            }
+        }),
+    }
+}
+
+fn channel(target: &Target, seen: &Arc<Mutex<Seen>>) -> Result<Channel, Fault> {
+    let broken = |error: tonic::transport::Error| Fault::Broken { reason: innermost(&error) };
+    let scheme = if target.tls { "https" } else { "http" };
+    let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", target.authority))
+        .map_err(broken)?
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW);
+    if target.tls {
+        endpoint = endpoint.tls_config(ClientTlsConfig::new().with_native_roots()).map_err(broken)?;
+    }
+    let (target, seen) = (target.clone(), Arc::clone(seen));
+    Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
+        let (target, seen) = (target.clone(), Arc::clone(&seen));
+        async move { connect(&target, seen).await.map(TokioIo::new) }
+    })))
+}
+
+/// What became of the connection, for the words of an error.
+#[derive(Default)]
+struct Seen {
+    connecting: bool,
+    fault: Option<Fault>,
+    /// The first bytes that came.
+    first: Vec<u8>,
+}
+
+/// The bytes that show whether a server speaks HTTP/2: the head of its first frame.
+const FRAME_HEAD: usize = 9;
+/// The type of the frame that a server sends first.
+const SETTINGS: u8 = 4;
+
+impl Seen {
+    fn of(seen: &Mutex<Self>) -> MutexGuard<'_, Self> {
+        seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fault(&self, error: &curl::Error, timeout: Duration) -> Fault {
-        let reason = || match error.extra_description() {
-            Some(more) if !more.is_empty() => more.to_owned(),
-            _ => error.description().to_owned(),
-        };
-        if self.easy.get_ref().too_large {
+    fn read(&mut self, bytes: &[u8]) {
+        let missing = FRAME_HEAD.saturating_sub(self.first.len()).min(bytes.len());
+        self.first.extend_from_slice(&bytes[..missing]);
+    }
+
+    /// Whether something other than HTTP/2 came.
+    fn is_other_protocol(&self) -> bool {
+        self.first.len() < FRAME_HEAD && !self.first.is_empty()
+            || self.first.get(3).is_some_and(|&kind| kind != SETTINGS)
+    }
+}
+
+async fn connect(target: &Target, seen: Arc<Mutex<Seen>>) -> io::Result<Watched> {
+    *Seen::of(&seen) = Seen { connecting: true, ..Seen::default() };
+    let connected = async {
+        let addresses = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
+        let addresses = addresses.map_err(|_| Fault::UnknownHost { host: target.host.clone() })?;
+        let mut fault = Fault::UnknownHost { host: target.host.clone() };
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fault = Fault::Refused,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    fault = Fault::ConnectTimeout { after: target.connect_timeout };
+                }
+                Err(error) => fault = Fault::Broken { reason: error.to_string() },
+            }
+        }
+        Err(fault)
+    };
+    let after = target.connect_timeout;
+    let connected = tokio::time::timeout(after, connected).await;
+    let connected = connected.unwrap_or(Err(Fault::ConnectTimeout { after }));
+    let mut now = Seen::of(&seen);
+    now.connecting = false;
+    match connected {
+        Ok(stream) => {
+            // Requests are written whole, and each is waited for.
+            stream.set_nodelay(true)?;
+            drop(now);
+            Ok(Watched { stream, seen })
+        }
+        Err(fault) => {
+            now.fault = Some(fault.clone());
+            Err(io::Error::other(fault))
+        }
+    }
+}
+
+/// Makes one call.
+async fn made(target: &Target, channel: Channel, seen: &Mutex<Seen>, call: &Call) -> Result<Bytes, Fault> {
+    Seen::of(seen).fault = None;
+    let mut request = Request::new(call.message.clone());
+    if let Some(authorization) = &target.authorization {
+        let value = MetadataValue::<Ascii>::try_from(authorization.as_str()).expect("base64 is ASCII");
+        request.metadata_mut().insert("authorization", value);
+    }
+    let mut client = tonic::client::Grpc::new(channel).max_decoding_message_size(RESPONSE_LIMIT);
+    let answer = async {
+        client.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        client.unary(request, call.path.clone(), Raw).await
+    };
+    match tokio::time::timeout(call.timeout, answer).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => Err(fault(&status, &Seen::of(seen))),
+        Err(_) if Seen::of(seen).connecting => {
+            Err(Fault::ConnectTimeout { after: target.connect_timeout.min(call.timeout) })
+        }
+        Err(_) => Err(Fault::Timeout { after: call.timeout }),
+    }
+}
+
+/// What a status means. Those that tonic makes of a fault of the transport have a source.
+fn fault(status: &Status, seen: &Seen) -> Fault {
+    let reason = status.message().to_owned();
+    match (status.source(), status.code()) {
+        (Some(source), _) => match &seen.fault {
+            Some(fault) => fault.clone(),
+            None if seen.is_other_protocol() => Fault::NotGrpc { found: "no HTTP/2".to_owned() },
+            None => Fault::Broken { reason: innermost(source) },
+        },
+        _ if reason.starts_with("grpc-status header missing") => Fault::NotGrpc { found: reason },
+        (_, Code::OutOfRange) if reason.starts_with("Error, decoded message length too large") => {
             Fault::TooLarge
-        } else if error.is_couldnt_resolve_host() {
-            Fault::UnknownHost { host: self.host.clone() }
-        } else if error.is_couldnt_connect() {
-            Fault::Refused
-        } else if error.is_operation_timedout() {
-            let connected = self.easy.connect_time().is_ok_and(|time| !time.is_zero());
-            if connected {
-                Fault::Timeout { after: timeout }
-            } else {
-                Fault::ConnectTimeout { after: self.connect_timeout.min(timeout) }
-            }
-        } else {
-            // Bytes that are no HTTP/2 are met while sending or while receiving, whichever comes
-            // first; in the first case only libcurl's text tells them from a connection that broke.
-            let reason = reason();
-            let other_protocol = error.is_http2_error()
-                || i64::from(error.code()) == WEIRD_SERVER_REPLY
-                || reason.contains("HTTP/2");
-            if other_protocol { Fault::NotGrpc { found: reason } } else { Fault::Broken { reason } }
+        }
+        (_, Code::Internal) if reason.starts_with("Unexpected EOF") => {
+            Fault::Broken { reason: "the answer is cut short".to_owned() }
+        }
+        (_, Code::Internal) if reason.starts_with("Missing response message") => {
+            Fault::Broken { reason: "the answer is empty".to_owned() }
+        }
+        (_, code) => Fault::Status { code: code as u32, reason },
+    }
+}
+
+/// The text of the last error in a chain: those before it only say that there was one.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// A TCP connection whose first bytes are noted.
+struct Watched {
+    stream: TcpStream,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Watched {
+    /// After a write that failed: what the server said before it closed the connection.
+    fn read_what_came(&self) {
+        let mut bytes = [0; FRAME_HEAD];
+        if let Ok(count) = self.stream.try_read(&mut bytes) {
+            Seen::of(&self.seen).read(&bytes[..count]);
         }
     }
 }
 
-/// `CURLE_WEIRD_SERVER_REPLY`
-const WEIRD_SERVER_REPLY: i64 = 8;
-
-/// The one message in a response.
-fn body(response: &[u8]) -> Result<&[u8], Fault> {
-    let broken = |reason: &str| Fault::Broken { reason: reason.to_owned() };
-    let (head, message) = response.split_first_chunk::<5>().ok_or_else(|| broken("the answer is empty"))?;
-    if head[0] != 0 {
-        return Err(broken("the answer is compressed, which was not asked for"));
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        Seen::of(&self.seen).read(&buffer.filled()[before..]);
+        polled
     }
-    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    if message.len() != length {
-        return Err(broken("the answer is cut short"));
-    }
-    Ok(message)
 }
 
-/// `grpc-message` has its bytes beyond ASCII as %XX.
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%')
-            .then(|| text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok()))
-            .flatten();
-        decoded.push(code.unwrap_or(bytes[at]));
-        at += if code.is_some() { 3 } else { 1 };
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Err(_)) = polled {
+            self.read_what_came();
+        }
+        polled
     }
-    String::from_utf8_lossy(&decoded).into_owned()
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Messages that are encoded and decoded elsewhere.
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, message: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
 }
 
 #[cfg(test)]
@@ -251,25 +387,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_taken_out_of_its_frame_and_a_cut_one_is_refused() {
-        assert_eq!(body(&[0, 0, 0, 0, 2, 7, 8]).unwrap(), [7, 8]);
-        assert!(body(&[0, 0, 0, 0, 0]).unwrap().is_empty());
-        for cut in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 0, 2, 7], &[0, 0, 0, 0, 1, 7, 8], &[1, 0, 0, 0, 0]] {
-            assert!(matches!(body(cut), Err(Fault::Broken { .. })), "{cut:?}");
-        }
+    fn a_server_speaks_http_2_when_its_first_frame_has_settings() {
+        let seen = |bytes: &[u8]| {
+            let mut seen = Seen::default();
+            bytes.chunks(4).for_each(|chunk| seen.read(chunk));
+            seen.is_other_protocol()
+        };
+        assert!(!seen(b"") && !seen(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3]));
+        assert!(seen(b"HTTP/1.1 400 Bad Request") && seen(&[0; 64]) && seen(&[21, 3, 1, 0, 2, 2, 70]));
     }
 
     #[test]
-    fn percent_signs_are_decoded_and_stray_ones_kept() {
-        assert_eq!(percent_decoded("caf%C3%A9 100% %zz %4"), "café 100% %zz %4");
-    }
-
-    #[test]
-    fn header_lines_are_read_whatever_their_case() {
-        let mut exchange = Exchange::default();
-        for line in ["HTTP/2 200\r\n", "Content-Type: application/grpc\r\n", "grpc-status: 5\r\n", "\r\n"] {
-            assert!(exchange.header(line.as_bytes()));
-        }
-        assert_eq!((exchange.status, exchange.content_type.as_str()), (Some(5), "application/grpc"));
+    fn a_status_of_the_server_is_told_from_a_fault_on_the_way() {
+        let plain = |code, message: &str| fault(&Status::new(code, message), &Seen::default());
+        let refused = Fault::Status { code: UNAUTHENTICATED, reason: "who is it?".to_owned() };
+        assert_eq!(plain(Code::Unauthenticated, "who is it?"), refused);
+        assert!(matches!(plain(Code::Internal, "Unexpected EOF decoding stream."), Fault::Broken { .. }));
+        let broken = Status::from_error(Box::new(io::Error::other("reset")));
+        assert_eq!(fault(&broken, &Seen::default()), Fault::Broken { reason: "reset".to_owned() });
+        let noted = Seen { fault: Some(Fault::Refused), ..Seen::default() };
+        assert_eq!(fault(&broken, &noted), Fault::Refused);
+        let other = Seen { first: b"SSH-2.0-O".to_vec(), ..Seen::default() };
+        assert!(matches!(fault(&broken, &other), Fault::NotGrpc { .. }));
     }
 }

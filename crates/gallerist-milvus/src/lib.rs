@@ -17,7 +17,7 @@ mod push;
 mod ranking;
 mod wire;
 
-pub use address::{Address, DEFAULT_PORT, SCHEME};
+pub use address::{Address, DEFAULT_PORT, SCHEME, TLS_SCHEME};
 pub use client::{ConnectOptions, OnWait};
 pub use error::{Error, Result};
 pub use index::MilvusIndex;

@@ -88,3 +88,12 @@ fn a_server_that_hangs_up_or_speaks_nonsense_is_no_milvus() {
         assert!(text.contains("broke") || text.contains("does not speak gRPC"), "{text}");
     }
 }
+
+#[test]
+fn an_encrypted_connection_to_a_server_without_tls_is_refused() {
+    let server = answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", When::Asked);
+    let address = format!("milvus+tls://{server}/birds").parse().unwrap();
+    let options = ConnectOptions { timeout: Duration::from_secs(5), ..ConnectOptions::default() };
+    let error = MilvusIndex::open(&address, options).err().unwrap();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}

@@ -16,7 +16,8 @@ pub(crate) struct Remote {
 
 /// Whether this is the address of a database rather than a file.
 pub(crate) fn is_remote(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text.starts_with("milvus://"))
+    let schemes = ["milvus://", "milvus+tls://"];
+    path.to_str().is_some_and(|text| schemes.iter().any(|scheme| text.starts_with(scheme)))
 }
 
 #[cfg(not(feature = "milvus"))]
