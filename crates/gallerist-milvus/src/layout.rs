@@ -60,14 +60,14 @@ const TEXT_LIMIT: usize = 65_535;
 /// Dimensions that Milvus allows.
 pub(crate) const MAX_DIMENSIONS: usize = 32_768;
 
-const VERSION_KEY: &str = "gallerist.version";
+pub(crate) const VERSION_KEY: &str = "gallerist.version";
 const MODEL_KEY: &str = "gallerist.model";
 const RUN_KEY: &str = "gallerist.run";
 const METRIC_KEY: &str = "gallerist.metric_of_rows";
 const SOURCE_KEY: &str = "gallerist.source";
 const VERSION: &str = "2";
 /// A collection without the field `source`.
-const WITHOUT_SOURCES: &str = "1";
+pub(crate) const WITHOUT_SOURCES: &str = "1";
 
 /// How a collection finds the nearest items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

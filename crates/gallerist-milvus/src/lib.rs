@@ -13,6 +13,8 @@ mod filter;
 mod grpc;
 mod index;
 mod layout;
+#[cfg(all(test, unix))]
+mod old_collections;
 mod push;
 mod ranking;
 mod wire;

@@ -1,0 +1,64 @@
+//! Collections of version 1, which have no field for the source of an item, on a real server.
+
+use gallerist_retrieval::index::{Index, ItemFilter, Items, stable_id};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+use prost::Message;
+
+use crate::client::Client;
+use crate::layout::{self, Layout, Search};
+use crate::wire::messages as wire;
+use crate::{Address, ConnectOptions, MilvusIndex};
+
+/// Makes a collection as the programs of version 1 made it.
+fn make(address: &Address, layout: &Layout) {
+    let client = Client::connect(address, ConnectOptions::default()).unwrap();
+    let mut schema = layout.schema(address.collection());
+    schema.fields.retain(|field| field.name != layout::SOURCE);
+    let mut properties = layout::properties();
+    for property in properties.iter_mut().filter(|property| property.key == layout::VERSION_KEY) {
+        property.value = layout::WITHOUT_SOURCES.to_owned();
+    }
+    let request = wire::CreateCollectionRequest {
+        schema: schema.encode_to_vec(),
+        collection_name: address.collection().to_owned(),
+        shards_num: 1,
+        consistency_level: wire::SESSION,
+        properties,
+    };
+    let _: wire::Status = client.call("CreateCollection", &request, "make the collection").unwrap();
+    let request = wire::CreateIndexRequest {
+        collection_name: address.collection().to_owned(),
+        field_name: layout::EMBEDDING.to_owned(),
+        extra_params: layout.index_params(),
+        index_name: layout::EMBEDDING.to_owned(),
+    };
+    let _: wire::Status = client.call("CreateIndex", &request, "make the index").unwrap();
+}
+
+#[test]
+fn a_collection_of_version_1_keeps_ids_of_paths_and_no_sources() {
+    let Some(server) = gallerist_testkit::milvus::shared() else { return };
+    let address: Address = server.address("of_version_1").parse().unwrap();
+    let layout = Layout { dimensions: 2, metric: Metric::Euclidean, search: Search::Flat };
+    make(&address, &layout);
+    let mut index = MilvusIndex::open(&address, ConnectOptions::default()).unwrap();
+    assert!(!index.sources);
+    assert_eq!(index.layout(), &layout);
+
+    let paths = Some((0..20).map(|i| format!("{i}.jpg")).collect());
+    let values = (0..40).map(|i| i as f32).collect();
+    let mut set = EmbeddingSet { paths, ..Matrix::new(20, 2, values).unwrap().into() };
+    set.name_source("/photos");
+    let items = Items::from_set(set).unwrap();
+    for sent in [20, 0] {
+        let pushed = index.push(&items, false, &mut |_| {}).unwrap();
+        assert_eq!((pushed.sent, pushed.unchanged), (sent, 20 - sent));
+    }
+    let id = stable_id("7.jpg");
+    let item = index.get(&[id]).unwrap().pop().flatten().unwrap();
+    assert_eq!((item.path.as_deref(), item.source), (Some("7.jpg"), None));
+    let lists = index.search(items.set().embeddings.select(&[7]).view(), 1, &ItemFilter::default()).unwrap();
+    assert_eq!(lists.ids(0), [id]);
+    index.drop_collection().unwrap();
+}
