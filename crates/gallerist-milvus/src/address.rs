@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::scheme::{SCHEME, TLS_SCHEME};
 use crate::{Error, Result};
 
 /// Where Milvus listens unless told otherwise.
@@ -28,11 +29,6 @@ pub struct Address {
     collection: String,
     tls: bool,
 }
-
-/// The start of an address.
-pub const SCHEME: &str = "milvus://";
-/// The start of the address of a server with TLS.
-pub const TLS_SCHEME: &str = "milvus+tls://";
 
 impl Address {
     /// Host name or IP address; an IPv6 address without its brackets.

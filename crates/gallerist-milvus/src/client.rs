@@ -64,7 +64,7 @@ pub(crate) struct Client {
 }
 
 /// What a call came to.
-enum Outcome<T> {
+enum CallOutcome<T> {
     Done(T),
     /// It may help to call again.
     Again(Error),
@@ -90,8 +90,8 @@ impl Client {
             &wire::GetVersionRequest {}.encode_to_vec(),
             "say its version",
         ) {
-            Outcome::Done(answer) => answer,
-            Outcome::Again(error) | Outcome::Failed(error) => return Err(error),
+            CallOutcome::Done(answer) => answer,
+            CallOutcome::Again(error) | CallOutcome::Failed(error) => return Err(error),
         };
         if !is_supported(&answer.version) {
             return Err(Error::Version { server: client.server, found: answer.version });
@@ -121,15 +121,15 @@ impl Client {
         let mut backoff = Backoff::new(self.options.patience);
         loop {
             let error = match self.call_once(method, &request, action) {
-                Outcome::Done(answer) => return Ok(answer),
-                Outcome::Failed(error) => return Err(error),
-                Outcome::Again(error) => error,
+                CallOutcome::Done(answer) => return Ok(answer),
+                CallOutcome::Failed(error) => return Err(error),
+                CallOutcome::Again(error) => error,
             };
             self.wait(&mut backoff, error)?;
         }
     }
 
-    /// Asks `is_done` until it says so, while patience lasts; `state` is what it is till then.
+    /// Calls `is_done` until it is true or patience ends; `state` describes the state before.
     pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> Result<bool>, state: &str) -> Result<()> {
         let mut backoff = Backoff::new(self.options.patience);
         while !is_done()? {
@@ -152,7 +152,7 @@ impl Client {
         Ok(())
     }
 
-    fn call_once<T: Response>(&self, method: &str, request: &[u8], action: &'static str) -> Outcome<T> {
+    fn call_once<T: Response>(&self, method: &str, request: &[u8], action: &'static str) -> CallOutcome<T> {
         let path = format!("/milvus.proto.milvus.MilvusService/{method}");
         // A thread that panicked left nothing half done: a call keeps no state here.
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,19 +162,19 @@ impl Client {
         };
         match answer {
             Ok(answer) => match answer.status().and_then(|status| self.refusal(status, action)) {
-                Some((true, error)) => Outcome::Again(error),
-                Some((false, error)) => Outcome::Failed(error),
-                None => Outcome::Done(answer),
+                Some((true, error)) => CallOutcome::Again(error),
+                Some((false, error)) => CallOutcome::Failed(error),
+                None => CallOutcome::Done(answer),
             },
             Err(error) => {
-                Outcome::Failed(self.answer(format!("its answer to {method} is no message: {error}")))
+                CallOutcome::Failed(self.answer(format!("its answer to {method} is no message: {error}")))
             }
         }
     }
 
-    fn failed<T>(&self, fault: &Fault) -> Outcome<T> {
+    fn failed<T>(&self, fault: &Fault) -> CallOutcome<T> {
         let error = Error::unreachable(&self.server, fault);
-        if fault.is_transient() { Outcome::Again(error) } else { Outcome::Failed(error) }
+        if fault.is_transient() { CallOutcome::Again(error) } else { CallOutcome::Failed(error) }
     }
 
     /// The error in a status, if there is one, and whether it will pass.
@@ -184,7 +184,7 @@ impl Client {
         }
         let server = self.server.clone();
         let error = if status.code == COLLECTION_NOT_FOUND {
-            Error::Missing { server, collection: self.collection(), address: Box::new(self.address.clone()) }
+            Error::Missing { server, collection: self.collection(), address: self.address.to_string() }
         } else {
             Error::Refused { server, action, code: status.code, reason: essence(&status.reason).to_owned() }
         };

@@ -2,8 +2,8 @@
 
 use gallerist_retrieval as retrieval;
 
-use crate::address::{SCHEME, TLS_SCHEME};
 use crate::grpc::Fault;
+use crate::scheme::{SCHEME, TLS_SCHEME};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -46,7 +46,7 @@ pub enum Error {
         /// The name.
         collection: String,
         /// Its address.
-        address: Box<crate::Address>,
+        address: String,
     },
     /// A collection of this name is there already, and is not what was to be created.
     #[error("the collection `{collection}` of the Milvus at {server} has {found}, not {wanted}")]
@@ -90,7 +90,7 @@ pub enum Error {
         /// What was wanted and what was found.
         problem: String,
     },
-    /// A text longer than a field holds, or one that stands for "none".
+    /// A text longer than the limit of a field, or one that means "none".
     #[error("the {field} of row {row} {problem}")]
     Text {
         /// `label`, `path` or `camera`.

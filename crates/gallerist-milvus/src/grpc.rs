@@ -176,8 +176,10 @@ fn channel(target: &Target, seen: &Arc<Mutex<Seen>>) -> Result<Channel, Fault> {
 struct Seen {
     connecting: bool,
     fault: Option<Fault>,
-    /// The first bytes that came.
+    /// The first bytes that came on this connection.
     first: Vec<u8>,
+    /// Something other than HTTP/2 came on a connection of this call: tonic may have opened another since.
+    other: bool,
 }
 
 /// The bytes that show whether a server speaks HTTP/2: the head of its first frame.
@@ -193,17 +195,20 @@ impl Seen {
     fn read(&mut self, bytes: &[u8]) {
         let missing = FRAME_HEAD.saturating_sub(self.first.len()).min(bytes.len());
         self.first.extend_from_slice(&bytes[..missing]);
+        self.other |= self.first.get(3).is_some_and(|&kind| kind != SETTINGS);
     }
 
     /// Whether something other than HTTP/2 came.
     fn is_other_protocol(&self) -> bool {
-        self.first.len() < FRAME_HEAD && !self.first.is_empty()
-            || self.first.get(3).is_some_and(|&kind| kind != SETTINGS)
+        self.other || self.first.len() < FRAME_HEAD && !self.first.is_empty()
     }
 }
 
 async fn connect(target: &Target, seen: Arc<Mutex<Seen>>) -> io::Result<Watched> {
-    *Seen::of(&seen) = Seen { connecting: true, ..Seen::default() };
+    {
+        let mut seen = Seen::of(&seen);
+        *seen = Seen { connecting: true, other: seen.is_other_protocol(), ..Seen::default() };
+    }
     let connected = async {
         let addresses = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
         let addresses = addresses.map_err(|_| Fault::UnknownHost { host: target.host.clone() })?;
@@ -241,7 +246,10 @@ async fn connect(target: &Target, seen: Arc<Mutex<Seen>>) -> io::Result<Watched>
 
 /// Makes one call.
 async fn made(target: &Target, channel: Channel, seen: &Mutex<Seen>, call: &Call) -> Result<Bytes, Fault> {
-    Seen::of(seen).fault = None;
+    {
+        let mut seen = Seen::of(seen);
+        (seen.fault, seen.other) = (None, false);
+    }
     let mut request = Request::new(call.message.clone());
     if let Some(authorization) = &target.authorization {
         let value = MetadataValue::<Ascii>::try_from(authorization.as_str()).expect("base64 is ASCII");
@@ -301,10 +309,11 @@ struct Watched {
 }
 
 impl Watched {
-    /// After a write that failed: what the server said before it closed the connection.
+    /// After a write that failed: what the server said before it closed the connection. The runtime may not know yet
+    /// that there is something to read, so the socket is asked, which never blocks.
     fn read_what_came(&self) {
         let mut bytes = [0; FRAME_HEAD];
-        if let Ok(count) = self.stream.try_read(&mut bytes) {
+        if let Ok(count) = io::Read::read(&mut &*socket2::SockRef::from(&self.stream), &mut bytes) {
             Seen::of(&self.seen).read(&bytes[..count]);
         }
     }
@@ -407,7 +416,7 @@ mod tests {
         assert_eq!(fault(&broken, &Seen::default()), Fault::Broken { reason: "reset".to_owned() });
         let noted = Seen { fault: Some(Fault::Refused), ..Seen::default() };
         assert_eq!(fault(&broken, &noted), Fault::Refused);
-        let other = Seen { first: b"SSH-2.0-O".to_vec(), ..Seen::default() };
+        let other = Seen { other: true, ..Seen::default() };
         assert!(matches!(fault(&broken, &other), Fault::NotGrpc { .. }));
     }
 }

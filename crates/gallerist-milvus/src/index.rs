@@ -1,4 +1,4 @@
-//! A collection behind the door of an index.
+//! A collection as an index.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,24 +9,25 @@ use gallerist_retrieval::{Error as Fault, MatrixView};
 use prost::Message;
 
 use crate::client::{Client, ConnectOptions};
-use crate::layout::{self, Layout, Rows};
-use crate::wire::messages::{self as wire, KeyValuePair};
+use crate::layout::{self, CollectionLayout, Rows};
+use crate::wire::messages as wire;
+use crate::wire::schema::KeyValuePair;
 use crate::{Address, Error, Result, filter};
 
 /// A gallery in a collection of a Milvus server.
 ///
-/// What this value has written, and what was acknowledged to anyone before it was opened, is seen
-/// by its next search; what others write meanwhile is seen a fraction of a second later. What is
-/// acknowledged stands in Milvus' log and outlives a crash of the server.
+/// A search sees what this value has written, and everything that was acknowledged before it was
+/// opened; changes of other programs become visible a fraction of a second later. Milvus logs what it
+/// acknowledges; it outlives a crash of the server.
 ///
 /// ```no_run
-/// use gallerist_milvus::{ConnectOptions, Layout, MilvusIndex, Search};
+/// use gallerist_milvus::{ConnectOptions, CollectionLayout, MilvusIndex, Search};
 /// use gallerist_retrieval::index::{Index, ItemFilter, Items};
 /// use gallerist_retrieval::{EmbeddingSet, search::Metric};
 ///
 /// let set = EmbeddingSet::load("gallery.safetensors")?;
 /// let address = "milvus://localhost:19530/birds".parse()?;
-/// let layout = Layout { dimensions: set.embeddings.cols(), metric: Metric::Cosine, search: Search::Flat };
+/// let layout = CollectionLayout { dimensions: set.embeddings.cols(), metric: Metric::Cosine, search: Search::Flat };
 /// let mut index = MilvusIndex::create(&address, &layout, ConnectOptions::default())?;
 /// let items = Items::from_set(set)?;
 /// let pushed = index.push(&items, false, &mut |done| eprintln!("{} of {}", done.items, items.len()))?;
@@ -39,7 +40,7 @@ use crate::{Address, Error, Result, filter};
 /// ```
 pub struct MilvusIndex {
     pub(crate) client: Client,
-    pub(crate) layout: Layout,
+    pub(crate) layout: CollectionLayout,
     /// Whether the collection keeps the sources of items: one of version 1 does not.
     pub(crate) sources: bool,
     /// Candidates that a search of a graph looks at.
@@ -69,7 +70,7 @@ impl MilvusIndex {
     /// # Errors
     /// As [`open`](Self::open), and [`Error::Differs`] where the collection that is there has
     /// another layout.
-    pub fn create(address: &Address, layout: &Layout, options: ConnectOptions) -> Result<Self> {
+    pub fn create(address: &Address, layout: &CollectionLayout, options: ConnectOptions) -> Result<Self> {
         if layout.dimensions == 0 || layout.dimensions > layout::MAX_DIMENSIONS {
             let found = layout.dimensions.to_string();
             return Err(Fault::Option { option: "dimensions", wanted: "1 to 32,768 in Milvus", found }.into());
@@ -121,7 +122,7 @@ impl MilvusIndex {
     }
 
     /// Dimensions, metric and kind.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &CollectionLayout {
         &self.layout
     }
 
@@ -151,10 +152,8 @@ impl MilvusIndex {
 
     fn load(client: Client) -> Result<Self> {
         let description = client.describe()?;
-        let layout = Layout::read(&description, &client.indices()?).map_err(|problem| Error::Foreign {
-            server: client.server().to_owned(),
-            collection: client.collection(),
-            problem,
+        let layout = CollectionLayout::read(&description, &client.indices()?).map_err(|problem| {
+            Error::Foreign { server: client.server().to_owned(), collection: client.collection(), problem }
         })?;
         let request = wire::LoadCollectionRequest { collection_name: client.collection(), replica_number: 1 };
         let _: wire::Status = client.call("LoadCollection", &request, "load the collection")?;

@@ -1,4 +1,4 @@
-//! How a gallery lies in a collection: its fields, its index, its card.
+//! How a collection stores a gallery: its fields, its index, its properties.
 //!
 //! | field | type | holds |
 //! | --- | --- | --- |
@@ -16,8 +16,10 @@ use gallerist_retrieval::index::{ExactIndex, HnswIndex, IndexKind, Item, Items, 
 use gallerist_retrieval::search::Metric;
 use sha2::{Digest, Sha256};
 
-use crate::wire::messages::{DescribeCollectionResponse, IndexDescription, KeyValuePair};
-use crate::wire::schema::{CollectionSchema, FLOAT_VECTOR, FieldData, FieldSchema, INT64, VARCHAR};
+use crate::wire::messages::{DescribeCollectionResponse, IndexDescription};
+use crate::wire::schema::{
+    CollectionSchema, FLOAT_VECTOR, FieldData, FieldSchema, INT64, KeyValuePair, VARCHAR,
+};
 use crate::{Error, Result};
 
 pub(crate) const ID: &str = "id";
@@ -40,7 +42,7 @@ pub(crate) fn item_fields(sources: bool) -> &'static [&'static str] {
 /// label is in no list of labels.
 pub(crate) const ABSENT: &str = "\0";
 
-/// What stands in the field `id`: the id, but for the largest, which Milvus 2.3 accepts and then
+/// The value of the field `id`: the id, except for the largest, which Milvus 2.3 accepts and then
 /// leaves out of its answers.
 pub(crate) fn key(id: u64) -> i64 {
     if id == MAX_ID { KEY_OF_MAX_ID } else { id as i64 }
@@ -95,7 +97,7 @@ impl Search {
 
 /// What a gallery is made as.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Layout {
+pub struct CollectionLayout {
     /// Values per embedding, 1 to 32,768.
     pub dimensions: usize,
     /// How rows are compared.
@@ -104,7 +106,7 @@ pub struct Layout {
     pub search: Search,
 }
 
-impl std::fmt::Display for Layout {
+impl std::fmt::Display for CollectionLayout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} dimensions, {}, ", self.dimensions, metric_name(self.metric))?;
         match self.search {
@@ -125,7 +127,7 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
     }
 }
 
-impl Layout {
+impl CollectionLayout {
     /// The fields of a collection for this.
     pub(crate) fn schema(&self, collection: &str) -> CollectionSchema {
         let field = |name: &str, data_type, param: Option<(&str, usize)>| FieldSchema {

@@ -1,4 +1,4 @@
-//! A gallery in the vector database [Milvus](https://milvus.io), behind the same door as an
+//! A gallery in the vector database [Milvus](https://milvus.io), with the same interface as an
 //! embedded one: [`MilvusIndex`] is an [`Index`](gallerist_retrieval::index::Index).
 //!
 //! Scores and order of its lists are those of embedded exact search; with a collection that is
@@ -17,11 +17,13 @@ mod layout;
 mod old_collections;
 mod push;
 mod ranking;
+mod scheme;
 mod wire;
 
-pub use address::{Address, DEFAULT_PORT, SCHEME, TLS_SCHEME};
+pub use address::{Address, DEFAULT_PORT};
 pub use client::{ConnectOptions, OnWait};
 pub use error::{Error, Result};
 pub use index::MilvusIndex;
-pub use layout::{Layout, Search};
+pub use layout::{CollectionLayout, Search};
 pub use push::Pushed;
+pub use scheme::{SCHEME, TLS_SCHEME};

@@ -6,12 +6,12 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use prost::Message;
 
 use crate::client::Client;
-use crate::layout::{self, Layout, Search};
+use crate::layout::{self, CollectionLayout, Search};
 use crate::wire::messages as wire;
 use crate::{Address, ConnectOptions, MilvusIndex};
 
 /// Makes a collection as the programs of version 1 made it.
-fn make(address: &Address, layout: &Layout) {
+fn make(address: &Address, layout: &CollectionLayout) {
     let client = Client::connect(address, ConnectOptions::default()).unwrap();
     let mut schema = layout.schema(address.collection());
     schema.fields.retain(|field| field.name != layout::SOURCE);
@@ -40,7 +40,7 @@ fn make(address: &Address, layout: &Layout) {
 fn a_collection_of_version_1_keeps_ids_of_paths_and_no_sources() {
     let Some(server) = gallerist_testkit::milvus::shared() else { return };
     let address: Address = server.address("of_version_1").parse().unwrap();
-    let layout = Layout { dimensions: 2, metric: Metric::Euclidean, search: Search::Flat };
+    let layout = CollectionLayout { dimensions: 2, metric: Metric::Euclidean, search: Search::Flat };
     make(&address, &layout);
     let mut index = MilvusIndex::open(&address, ConnectOptions::default()).unwrap();
     assert!(!index.sources);

@@ -1,6 +1,6 @@
-//! Search: Milvus proposes, exact scores decide.
+//! Search: Milvus returns candidates, exact scores rank them.
 //!
-//! Milvus' scores are sums in f32 whose last bits depend on where a row lies, and rows with equal
+//! Milvus' scores are sums in f32 whose last bits depend on the position of a row, and rows with equal
 //! scores come in no order. So more candidates are asked for than wanted, their embeddings are
 //! fetched (each once), and [`search`](gallerist_retrieval::search::search()) ranks them: scores and
 //! order are those of embedded exact search, to the last bit. Where a collection is searched
@@ -16,7 +16,8 @@ use prost::Message;
 
 use crate::index::{MAX_RESULTS, MilvusIndex};
 use crate::layout::{self, Search};
-use crate::wire::messages::{self as wire, KeyValuePair};
+use crate::wire::messages as wire;
+use crate::wire::schema::KeyValuePair;
 use crate::{Result, filter};
 
 /// Candidates beyond the k that are wanted.
@@ -215,7 +216,7 @@ impl MilvusIndex {
         Ok((list, clear))
     }
 
-    /// Whether a k-th score is better than any that Milvus has put at `last` or behind, by more
+    /// Whether a k-th score is better than any that Milvus has ranked at `last` or later, by more
     /// than its rounding.
     fn is_clear(&self, query: MatrixView<'_>, rows: &Matrix, kth: f32, last: f64) -> bool {
         let square = |row: &[f32]| row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gallerist_milvus::{ConnectOptions, Error, Layout, MilvusIndex, Pushed, Search};
+use gallerist_milvus::{CollectionLayout, ConnectOptions, Error, MilvusIndex, Pushed, Search};
 use gallerist_retrieval::index::{Index, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
@@ -32,8 +32,8 @@ fn items() -> Items {
     Items::from_set(set).unwrap()
 }
 
-fn layout() -> Layout {
-    Layout { dimensions: DIMENSIONS, metric: Metric::Cosine, search: Search::Flat }
+fn layout() -> CollectionLayout {
+    CollectionLayout { dimensions: DIMENSIONS, metric: Metric::Cosine, search: Search::Flat }
 }
 
 /// One server at a time: both need all of a small machine.

@@ -185,7 +185,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A fault of a database behind an index: not reached, refused, not understood.
+    /// A fault of the database that stores an index: unreachable, request refused, unknown answer.
     #[error("{source}")]
     Remote {
         /// The error of the crate that speaks to the database.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Labels as integers, with the name behind each.
+/// Labels as integers, with the name of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// One id per row; equal labels have equal ids.
@@ -46,7 +46,7 @@ pub fn encode_both(queries: &[String], gallery: &[String]) -> (Encoded, Encoded)
     (Encoded { ids: queries, names: names.clone() }, Encoded { ids: gallery, names })
 }
 
-/// What stands between the labels of a set: `heron|wading` has two.
+/// The separator of the labels of a set: `heron|wading` has two.
 pub const SEPARATOR: char = '|';
 
 /// Whether these labels are sets: some row has several.

@@ -7,8 +7,8 @@
 //! Three promises hold everywhere:
 //!
 //! - the order of a ranked list is fixed: distance, then the lower index;
-//! - the score of a pair depends on its two rows alone, not on where they stand, on the block they
-//!   fall into or on the number of threads, so equal rows have equal scores to the last bit;
+//! - the score of a pair depends on its two rows alone, not on their positions, on the block they
+//!   are in or on the number of threads, so equal rows have equal scores to the last bit;
 //! - a row with a NaN or an infinity is refused by name, never ranked.
 //!
 //! ```

@@ -21,7 +21,7 @@ pub(crate) enum Against {
 /// Hands the scores of each packed query with every packed gallery row, larger is closer, to
 /// `work`, and returns what that returns in the order of the queries.
 ///
-/// Memory beside the results: for each thread the scores of 8 to 48 queries. `work` may change
+/// Memory in addition to the results: for each thread the scores of 8 to 48 queries. `work` may change
 /// the scores.
 pub(crate) fn score_rows<T: Send>(
     metric: Metric,

@@ -18,7 +18,7 @@
 use std::path::Path;
 
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{Labelled, Plan, Report, SideInfo};
+use gallerist_retrieval::eval::{EvaluationReport, Labelled, Plan, SideInfo};
 use gallerist_retrieval::search::Metric;
 use gallerist_train::Result;
 use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory};
@@ -92,7 +92,7 @@ impl Measured {
     /// # Errors
     ///
     /// As [`Plan::run`], and when there are no labels.
-    pub fn report(self) -> Result<Report> {
+    pub fn report(self) -> Result<EvaluationReport> {
         let side = |set: EmbeddingSet| Labelled::from_set(set, Path::new("the test images"));
         let gallery = self.gallery.map(side).transpose()?;
         Ok(self.plan.run(&side(self.queries)?, gallery.as_ref())?)

@@ -108,7 +108,11 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
 /// # Errors
 ///
 /// When there are no labels.
-pub fn evaluation_report(source: &Source, measured: &eval::Report, options: &ReportConfig) -> Result<Report> {
+pub fn evaluation_report(
+    source: &Source,
+    measured: &eval::EvaluationReport,
+    options: &ReportConfig,
+) -> Result<Report> {
     let of = &measured.evaluation;
     let mut report = Report {
         title: format!("Evaluation of {}", source.name),

@@ -4,8 +4,6 @@
 /// may be added: break the cycle instead, then remove its entry.
 pub(crate) const KNOWN: &[(&str, &[&str])] = &[
     ("gallerist-loss", &["rows/srt.rs", "srt.rs"]),
-    ("gallerist-milvus", &["address.rs", "error.rs"]),
-    ("gallerist-milvus", &["wire/messages.rs", "wire/schema.rs"]),
     (
         "gallerist-retrieval",
         &[

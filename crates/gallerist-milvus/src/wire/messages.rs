@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::schema::{CollectionSchema, FieldData, LongArray, SearchResultData};
+use super::schema::{CollectionSchema, FieldData, KeyValuePair, LongArray, SearchResultData};
 
 /// `ConsistencyLevel`: what was written up to a time that the request names is seen.
 pub(crate) const SESSION: i32 = 1;
@@ -24,20 +24,6 @@ pub(crate) struct Status {
     pub(crate) code: i32,
     #[prost(bool, tag = "4")]
     pub(crate) retriable: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct KeyValuePair {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
-}
-
-impl KeyValuePair {
-    pub(crate) fn new(key: &str, value: impl ToString) -> Self {
-        Self { key: key.to_owned(), value: value.to_string() }
-    }
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -2,12 +2,24 @@
 
 use prost::{Message, Oneof};
 
-use super::messages::KeyValuePair;
-
 /// `DataType`.
 pub(crate) const INT64: i32 = 5;
 pub(crate) const VARCHAR: i32 = 21;
 pub(crate) const FLOAT_VECTOR: i32 = 101;
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyValuePair {
+    #[prost(string, tag = "1")]
+    pub(crate) key: String,
+    #[prost(string, tag = "2")]
+    pub(crate) value: String,
+}
+
+impl KeyValuePair {
+    pub(crate) fn new(key: &str, value: impl ToString) -> Self {
+        Self { key: key.to_owned(), value: value.to_string() }
+    }
+}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct CollectionSchema {

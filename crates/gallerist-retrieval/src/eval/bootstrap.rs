@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Metrics, QueryValues};
+use super::metrics::Metrics;
+use super::query_values::QueryValues;
 use crate::random::{below, generator};
 use crate::{Error, Result};
 

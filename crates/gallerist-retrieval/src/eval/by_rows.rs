@@ -4,8 +4,9 @@
 use std::ops::Range;
 
 use super::ranks::{Counts, PerQuery, Query};
+use super::relevance::Relevance;
+use super::relevant_ranks::RelevantRanks;
 use super::ties::Extremes;
-use super::{Relevance, RelevantRanks};
 use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, pack_rows, rank_key, score_of};
 use crate::{MatrixView, Result};

@@ -3,7 +3,11 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{AveragePrecision, EvalOptions, Measure, Precision, evaluate_split};
+use super::average_precision::AveragePrecision;
+use super::evaluate_split;
+use super::measure::Measure;
+use super::options::EvalOptions;
+use super::precision::Precision;
 use crate::random::{different, generator};
 use crate::search::Metric;
 use crate::{Error, Matrix, Result};
@@ -53,7 +57,7 @@ pub struct FewShot {
 /// classes, and `queries` other images of each class as queries.
 ///
 /// The protocol of few-shot learning, with mean average precision as Triantafillou, Zemel and Urtasun
-/// (Few-Shot Learning Through an Information Retrieval Lens, 2017) report it beside the accuracy of the
+/// (Few-Shot Learning Through an Information Retrieval Lens, 2017) report it next to the accuracy of the
 /// nearest neighbour. Classes with fewer than `shots + queries` images are not drawn. The same seed gives
 /// the same episodes for any number of threads.
 ///

@@ -1,15 +1,17 @@
-//! Metrics of the lists that an index gives, whatever stands behind it.
+//! Metrics of the lists that any index returns.
 //!
 //! Elsewhere ranks are counted over all scores. A remote or approximate index only answers with
 //! lists: they are asked for as long as the metrics need them, and a relevant item that is not in
-//! its list stands behind all that are.
+//! its list comes after all that are.
 
 use std::collections::HashMap;
 
+use super::options::EvalOptions;
 use super::ranks::{PerQuery, Query};
+use super::relevant_ranks::RelevantRanks;
+use super::task::Measured;
 use super::task::measured;
 use super::ties::Extremes;
-use super::{EvalOptions, Measured, RelevantRanks};
 use crate::index::{Index, ItemFilter};
 use crate::search::Metric;
 use crate::{Error, MatrixView, Result};

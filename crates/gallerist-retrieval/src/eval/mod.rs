@@ -1,9 +1,9 @@
 //! Retrieval metrics.
 //!
-//! [`evaluate`] and [`evaluate_split`] are the short ways; a [`Task`] is the long one, for cameras,
-//! label sets, re-ranking and the value of each query, of which [`Bootstrap`] makes intervals. Beside the
-//! rankings stand [`verify`] (pairs), [`few_shot`] and [`one_shot`] (episodes). A [`Protocol`] is what a benchmark
-//! asks for, and a [`Plan`] runs all of it.
+//! [`evaluate`] and [`evaluate_split`] cover the usual cases; a [`Task`] adds cameras,
+//! label sets, re-ranking and the value of each query, of which [`Bootstrap`] makes intervals. Other
+//! evaluations are [`verify`] (pairs), [`few_shot`] and [`one_shot`] (episodes). A [`Protocol`] has the rules of a
+//! benchmark, and a [`Plan`] runs everything.
 //!
 //! Everything follows from the ranks of a query's relevant items. Those are found by counting,
 //! for each relevant item, the gallery items that come before it; nothing is sorted and no list is
@@ -31,9 +31,11 @@ mod input;
 mod listed;
 mod map_at_r;
 mod measure;
+mod metrics;
 mod multi_query;
 mod ndcg;
 mod one_shot;
+mod options;
 mod plan;
 mod precision;
 mod precision_at_recall;
@@ -48,13 +50,13 @@ mod reciprocal_rank;
 mod relevance;
 mod relevant_ranks;
 mod report;
+mod row_labels;
 mod task;
 mod ties;
 mod unmatched;
 mod verdict;
 mod verification;
 
-use crate::search::Metric;
 use crate::{Matrix, Result};
 
 pub use average_precision::{
@@ -68,10 +70,12 @@ pub use input::check_rows;
 pub use listed::{Listed, evaluate_index};
 pub use map_at_r::{MapAtR, map_at_r};
 pub use measure::Measure;
+pub use metrics::Metrics;
 pub use multi_query::{Pooled, Pooling, pool_queries};
 pub use ndcg::{Gain, Ndcg, ndcg, ndcg_at};
 pub use one_shot::{OneShot, Trial, one_shot};
-pub use plan::{Further, Labelled, Named, Plan, Report, Row, Rules, SideInfo};
+pub use options::EvalOptions;
+pub use plan::{EvaluationReport, EvaluationRow, Further, Labelled, Named, Plan, Rules, SideInfo};
 pub use precision::{Precision, precision_at_k};
 pub use precision_at_recall::{PrecisionAtRecall, precision_at_recall};
 pub use protocol::{PROTOCOLS, Protocol, Setting};
@@ -83,48 +87,18 @@ pub use recall::{Recall, recall_at_k};
 pub use reciprocal_rank::{ReciprocalRank, reciprocal_rank};
 pub use relevance::{Relevance, SharedLabels};
 pub use relevant_ranks::RelevantRanks;
-pub use report::{Evaluation, Metrics};
-pub use task::{Labels, Measured, Side, Task, evaluate_graded};
+pub use report::Evaluation;
+pub use row_labels::RowLabels;
+pub use task::{Measured, Side, Task, evaluate_graded};
 pub use ties::TieBounds;
 pub use verdict::Verdict;
 pub use verification::{Operating, Verification, VerificationOptions, verify};
-
-/// What to measure, and how rows are compared.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EvalOptions {
-    /// How rows are compared; the cosine by default.
-    pub metric: Metric,
-    /// What is measured, in this order. The default is Recall@1, 2, 4, 8, precision@1, MAP@R and
-    /// R-precision.
-    pub measures: Vec<Measure>,
-}
-
-impl Default for EvalOptions {
-    fn default() -> Self {
-        Self::recall_at(&[1, 2, 4, 8])
-    }
-}
-
-impl EvalOptions {
-    /// Recall at each of `ks`, precision@1, MAP@R and R-precision, rows compared by the cosine.
-    pub fn recall_at(ks: &[usize]) -> Self {
-        let mut measures: Vec<_> = ks.iter().map(|&k| Measure::at(&Recall, k)).collect();
-        measures.extend([Measure::at(&Precision, 1), Measure::of_all(&MapAtR), Measure::of_all(&RPrecision)]);
-        Self { metric: Metric::Cosine, measures }
-    }
-
-    fn fill(&self, ranks: &RelevantRanks, out: &mut [f64]) {
-        for (measure, out) in self.measures.iter().zip(out) {
-            *out = measure.of(ranks);
-        }
-    }
-}
 
 /// Measures `embeddings` with every row as a query against all the others.
 ///
 /// `labels` has one entry per row; rows with equal labels are relevant to each other. Time is
 /// that of `rows^2 * dimension / 2` multiply-adds (twice that where a class has more than 32 rows);
-/// memory that of one packed copy of the embeddings beside them.
+/// memory that of one packed copy in addition to the embeddings.
 ///
 /// # Errors
 /// [`Error::Count`](crate::Error::Count) when there is not one label per row, [`Error::Empty`](crate::Error::Empty), [`Error::NonFinite`](crate::Error::NonFinite),

@@ -18,7 +18,7 @@ pub enum Pooling {
     Max,
 }
 
-/// Queries of which each stands for all images of an identity from one camera.
+/// Queries, each of which represents all images of an identity from one camera.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pooled {
     /// One embedding per query.

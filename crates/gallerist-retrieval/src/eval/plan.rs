@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::verdict::{Judge, Judged};
 use super::{
-    Bootstrap, EvalOptions, Evaluation, FewShot, FewShotOptions, Intervals, Labels, Measured, Pooling,
-    Protocol, Ranked, Setting, Side, Sightings, Task, Verdict, Verification, VerificationOptions, few_shot,
+    Bootstrap, EvalOptions, Evaluation, FewShot, FewShotOptions, Intervals, Measured, Pooling, Protocol,
+    Ranked, RowLabels, Setting, Side, Sightings, Task, Verdict, Verification, VerificationOptions, few_shot,
     pool_queries, verify,
 };
 use crate::cluster::{Agreement, Preset, agreement};
@@ -83,7 +83,7 @@ impl SideInfo {
     }
 }
 
-/// What is measured of a test set. The default is one [`Evaluation`] and nothing beside it.
+/// What is measured of a test set. The default is one [`Evaluation`] and nothing else.
 ///
 /// ```
 /// use gallerist_retrieval::{Matrix, cluster::Preset, eval::{Bootstrap, Labelled, Plan}};
@@ -130,7 +130,7 @@ pub struct Plan {
 
 /// The metrics, and what else was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct EvaluationReport {
     /// The metrics.
     #[serde(flatten)]
     pub evaluation: Evaluation,
@@ -139,7 +139,7 @@ pub struct Report {
     pub further: Further,
 }
 
-/// What may stand beside the metrics.
+/// What can be measured in addition to the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Further {
     /// Confidence intervals of the metrics.
@@ -147,13 +147,13 @@ pub struct Further {
     pub intervals: Option<Intervals>,
     /// The metrics with pooled queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub multi_query: Option<Row>,
+    pub multi_query: Option<EvaluationRow>,
     /// The metrics after re-ranking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reranked: Option<Row>,
+    pub reranked: Option<EvaluationRow>,
     /// The metrics with expanded queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expanded: Option<Row>,
+    pub expanded: Option<EvaluationRow>,
     /// The agreement of clusters with classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clustering: Option<Agreement>,
@@ -167,7 +167,7 @@ pub struct Further {
 
 /// The metrics of another ranking of the same images.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct EvaluationRow {
     /// The metrics.
     #[serde(flatten)]
     pub evaluation: Evaluation,
@@ -178,7 +178,7 @@ pub struct Row {
 
 impl Further {
     /// The rows with the names they have in JSON.
-    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &EvaluationRow)> {
         let rows =
             [("multi_query", &self.multi_query), ("reranked", &self.reranked), ("expanded", &self.expanded)];
         rows.into_iter().filter_map(|(name, row)| Some((name, row.as_ref()?)))
@@ -186,7 +186,7 @@ impl Further {
 }
 
 impl Plan {
-    /// What a protocol asks for, and nothing beside it.
+    /// What a protocol requires, and nothing else.
     pub fn of(protocol: &'static Protocol) -> Self {
         let options = EvalOptions { metric: protocol.metric, measures: protocol.measures() };
         Self { protocol: Some(protocol), options, ..Self::default() }
@@ -197,20 +197,20 @@ impl Plan {
     /// Cameras count where both sides have them and the protocol, if there is one, knows cameras.
     ///
     /// # Errors
-    /// [`Error::Protocol`] where the protocol, or what is asked for beside the metrics, needs a gallery,
+    /// [`Error::Protocol`] where the protocol, or what is measured in addition to the metrics, needs a gallery,
     /// one set only, cameras, or single labels, and was given something else; and the errors of what is
     /// measured.
-    pub fn run(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<Report> {
+    pub fn run(&self, queries: &Labelled, gallery: Option<&Labelled>) -> Result<EvaluationReport> {
         let data = self.checked(queries, gallery)?;
         let junk = data.junk;
         let task = data.task(queries, gallery);
         let junk_items = data.junk_items();
         let measured = task.measure(&self.options)?;
         let unmatched = super::unmatched::note(&measured.queries, &queries.labels);
-        let row = |measured: Measured, classes: &[u32]| -> Result<Row> {
+        let row = |measured: Measured, classes: &[u32]| -> Result<EvaluationRow> {
             let run = |bootstrap: &Bootstrap| bootstrap.run(&measured.queries, classes);
             let intervals = self.bootstrap.as_ref().map(run).transpose()?;
-            Ok(Row {
+            Ok(EvaluationRow {
                 evaluation: Evaluation { junk: junk_items, ..self.named(measured.evaluation) },
                 intervals,
             })
@@ -250,12 +250,12 @@ impl Plan {
                 .transpose()?,
             intervals: None,
         };
-        let Row { mut evaluation, intervals } = row(measured, classes)?;
+        let EvaluationRow { mut evaluation, intervals } = row(measured, classes)?;
         if let Some(protocol) = self.protocol {
             evaluation.notes.extend(protocol.size_note(evaluation.queries, evaluation.gallery));
         }
         evaluation.notes.extend(unmatched);
-        Ok(Report { evaluation, further: Further { intervals, ..further } })
+        Ok(EvaluationReport { evaluation, further: Further { intervals, ..further } })
     }
 
     /// The metrics alone, with the values of each query that they are the means of.
@@ -340,7 +340,7 @@ impl Plan {
         self.ignore_cameras |= gallery.is_none() || sets && self.protocol.is_none();
     }
 
-    /// Whether the plan can be run on such queries and such a gallery, before anything is embedded.
+    /// Whether the plan can be run on these queries and this gallery, before anything is embedded.
     ///
     /// ```
     /// use gallerist_retrieval::eval::{SideInfo, Plan, Protocol};
@@ -422,7 +422,7 @@ impl Plan {
         }
     }
 
-    /// Labels and cameras of each side, with its number of rows.
+    /// RowLabels and cameras of each side, with its number of rows.
     fn check(&self, queries: (Named, usize), gallery: Option<(Named, usize)>) -> Result<()> {
         for (rows, side) in [("queries", Some(queries)), ("gallery rows", gallery)] {
             let Some((side, wanted)) = side else { continue };
@@ -535,7 +535,7 @@ impl Rules {
         cameras: &'a Option<Vec<u32>>,
     ) -> Judged<'a> {
         Judged {
-            labels: sets.map_or(Labels::Classes(classes), Labels::Sets),
+            labels: sets.map_or(RowLabels::Classes(classes), RowLabels::Sets),
             cameras: cameras.as_deref().filter(|_| self.cameras_count),
         }
     }

@@ -1,6 +1,6 @@
 //! The benchmarks' protocols by name.
 
-use super::Measure;
+use super::measure::Measure;
 use crate::search::Metric;
 
 /// What is a query and what it is compared with.

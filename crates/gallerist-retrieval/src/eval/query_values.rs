@@ -1,6 +1,6 @@
 //! What was measured of each query.
 
-use super::Measure;
+use super::measure::Measure;
 
 /// The value of each measure for each query, in the order of the queries.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,8 @@
 //! The ranked lists that the metrics are computed from.
 
-use super::{EvalOptions, Relevance, SharedLabels, Task};
+use super::options::EvalOptions;
+use super::relevance::{Relevance, SharedLabels};
+use super::task::Task;
 use crate::search::{Metric, SearchOptions, search};
 use crate::{Error, Result};
 

@@ -69,7 +69,7 @@ pub(super) fn measure_queries(
     width: usize,
     measure: impl Fn(&RelevantRanks, &mut [f64]) + Sync,
 ) -> Result<PerQuery> {
-    // Rows of one label stand together: what must be treated apart is a range.
+    // Rows of one label are adjacent: the rows that need other treatment are a range.
     let by_label = |labels: &[u32]| {
         let mut order: Vec<usize> = (0..labels.len()).collect();
         order.sort_by_key(|&row| labels[row]);
@@ -237,9 +237,9 @@ struct Counting<'a> {
     kernel: Kernel,
     scorer: Scorer<'a>,
     problem: &'a Problem<'a>,
-    /// The query that stands in each packed row.
+    /// The query in each packed row.
     query_order: &'a [usize],
-    /// The gallery item that stands in each packed row, by label.
+    /// The gallery item in each packed row, by label.
     item_order: &'a [usize],
 }
 

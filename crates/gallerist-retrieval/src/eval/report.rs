@@ -1,13 +1,9 @@
 //! What an evaluation reports.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::ops::Index;
+use serde::{Deserialize, Serialize};
 
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::TieBounds;
+use super::metrics::Metrics;
+use super::ties::TieBounds;
 use crate::search::Metric;
 
 /// The numbers of one evaluation, and what is needed to judge them.
@@ -42,81 +38,4 @@ pub struct Evaluation {
 
 fn is_zero(count: &usize) -> bool {
     *count == 0
-}
-
-/// Values by name, in the order in which they were asked for. In JSON, one flat object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Metrics<T = f64>(Vec<(String, T)>);
-
-impl<T> Default for Metrics<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T: Copy> Metrics<T> {
-    /// The value called `name`.
-    pub fn get(&self, name: &str) -> Option<T> {
-        self.0.iter().find(|(known, _)| known == name).map(|&(_, value)| value)
-    }
-
-    /// Names and values in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, T)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), *value))
-    }
-
-    /// True when there are no values.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Adds a value; one of the same name is replaced.
-    pub fn push(&mut self, name: impl Into<String>, value: T) {
-        let name = name.into();
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name, value)),
-        }
-    }
-}
-
-impl<T> Index<&str> for Metrics<T> {
-    type Output = T;
-
-    /// # Panics
-    /// When no value has that name.
-    fn index(&self, name: &str) -> &T {
-        match self.0.iter().find(|(known, _)| known == name) {
-            Some((_, value)) => value,
-            None => panic!("no metric is called `{name}`"),
-        }
-    }
-}
-
-impl<T: Copy + Serialize> Serialize for Metrics<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter())
-    }
-}
-
-impl<'de, T: Copy + Deserialize<'de>> Deserialize<'de> for Metrics<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Values<T>(PhantomData<T>);
-        impl<'de, T: Copy + Deserialize<'de>> Visitor<'de> for Values<T> {
-            type Value = Metrics<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an object of values by name")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metrics<T>, M::Error> {
-                let mut metrics = Metrics::default();
-                while let Some((name, value)) = map.next_entry::<String, T>()? {
-                    metrics.push(name, value);
-                }
-                Ok(metrics)
-            }
-        }
-        deserializer.deserialize_map(Values(PhantomData))
-    }
 }

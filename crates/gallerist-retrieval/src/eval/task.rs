@@ -1,48 +1,19 @@
-//! Who looks for what: the one door through which everything is measured.
+//! Queries, gallery and rules: the entry point of every evaluation.
 
 use super::by_rows::{Rescore, RowProblem, measure_rows};
+use super::metrics::Metrics;
+use super::options::EvalOptions;
+use super::query_values::QueryValues;
 use super::ranks::{self, Classed, PerQuery, Problem};
+use super::relevance::{Relevance, SharedLabels};
+use super::report::Evaluation;
+use super::row_labels::RowLabels;
 use super::ties;
+use super::verdict::Verdict;
 use super::verdict::{Judge, Judged};
-use super::{EvalOptions, Evaluation, Metrics, QueryValues, Relevance, SharedLabels, Verdict};
 use crate::labels::LabelSets;
 use crate::rerank::{KReciprocal, QueryExpansion};
 use crate::{Error, Matrix, MatrixView, Result};
-
-/// What is known of each row.
-#[derive(Clone, Copy, Debug)]
-pub enum Labels<'a> {
-    /// One class per row; rows of the same class are relevant to each other.
-    Classes(&'a [u32]),
-    /// A set of labels per row; rows that share a label are relevant to each other, with the
-    /// number of shared labels as grade.
-    Sets(&'a LabelSets),
-}
-
-impl Labels<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Classes(classes) => classes.len(),
-            Self::Sets(sets) => sets.len(),
-        }
-    }
-
-    /// The labels of row `i`.
-    pub(super) fn of(&self, i: usize) -> &[u32] {
-        match self {
-            Self::Classes(classes) => std::slice::from_ref(&classes[i]),
-            Self::Sets(sets) => sets.of(i),
-        }
-    }
-
-    /// The same as sets.
-    pub(super) fn to_sets(self) -> LabelSets {
-        match self {
-            Self::Classes(classes) => LabelSets::new(classes.iter().map(|&class| vec![class])),
-            Self::Sets(sets) => sets.clone(),
-        }
-    }
-}
 
 /// Embeddings with what decides their relevance.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +21,7 @@ pub struct Side<'a> {
     /// One embedding per row.
     pub embeddings: MatrixView<'a>,
     /// What each row shows.
-    pub labels: Labels<'a>,
+    pub labels: RowLabels<'a>,
     /// The camera of each row, where the protocol knows cameras.
     pub cameras: Option<&'a [u32]>,
 }
@@ -58,12 +29,12 @@ pub struct Side<'a> {
 impl<'a> Side<'a> {
     /// Embeddings with one class per row.
     pub fn classes(embeddings: impl Into<MatrixView<'a>>, classes: &'a [u32]) -> Self {
-        Self { embeddings: embeddings.into(), labels: Labels::Classes(classes), cameras: None }
+        Self { embeddings: embeddings.into(), labels: RowLabels::Classes(classes), cameras: None }
     }
 
     /// Embeddings with a set of labels per row.
     pub fn sets(embeddings: impl Into<MatrixView<'a>>, sets: &'a LabelSets) -> Self {
-        Self { embeddings: embeddings.into(), labels: Labels::Sets(sets), cameras: None }
+        Self { embeddings: embeddings.into(), labels: RowLabels::Sets(sets), cameras: None }
     }
 
     /// The same with the camera of each row.
@@ -236,7 +207,7 @@ impl<'a> Task<'a> {
     /// The gallery without junk, where there is some to leave out.
     fn without_junk(&self) -> Option<Kept> {
         let (Some(junk), Some(gallery)) = (self.junk, self.gallery) else { return None };
-        let Labels::Classes(classes) = gallery.labels else { return None };
+        let RowLabels::Classes(classes) = gallery.labels else { return None };
         let kept: Vec<usize> = (0..classes.len()).filter(|&item| classes[item] != junk).collect();
         let pick = |of: &[u32]| kept.iter().map(|&item| of[item]).collect::<Vec<_>>();
         Some(Kept {
@@ -249,7 +220,7 @@ impl<'a> Task<'a> {
     /// The problem as classes, where the labels are classes.
     pub(super) fn classed(&self, symmetric: bool) -> Result<Option<Problem<'a>>> {
         let (queries, gallery) = self.sides();
-        let (Labels::Classes(query_labels), Labels::Classes(gallery_labels)) =
+        let (RowLabels::Classes(query_labels), RowLabels::Classes(gallery_labels)) =
             (queries.labels, gallery.labels)
         else {
             return Ok(None);
@@ -317,7 +288,7 @@ impl<'a> Task<'a> {
         if queries_cols != gallery_cols {
             return Err(Error::Dimensions { queries: queries_cols, gallery: gallery_cols });
         }
-        let sets = |side: Side| matches!(side.labels, Labels::Sets(_));
+        let sets = |side: Side| matches!(side.labels, RowLabels::Sets(_));
         if sets(queries) != sets(gallery)
             || sets(queries) && (self.junk.is_some() || self.cameras().is_some())
         {
@@ -353,7 +324,7 @@ impl Kept {
     fn task<'a>(&'a self, of: &Task<'a>) -> Task<'a> {
         let gallery = Side {
             embeddings: self.embeddings.view(),
-            labels: Labels::Classes(&self.classes),
+            labels: RowLabels::Classes(&self.classes),
             cameras: self.cameras.as_deref(),
         };
         Task { gallery: Some(gallery), junk: None, ..*of }
@@ -411,7 +382,7 @@ pub(super) fn measured(
     };
     let mut metrics = Metrics::default();
     for (at, measure) in options.measures.iter().enumerate() {
-        // No query to measure: the metric does not exist, and says 0 beside the count.
+        // No query counts: the metric is undefined, and reported as 0 with the count.
         metrics.push(measure.to_string(), values.mean(at));
     }
     let queries = values.len();

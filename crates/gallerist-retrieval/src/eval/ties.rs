@@ -21,7 +21,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Metrics, QueryValues, RelevantRanks};
+use super::metrics::Metrics;
+use super::query_values::QueryValues;
+use super::relevant_ranks::RelevantRanks;
 
 /// The lowest and the highest value of a metric over all orders of items exactly as close.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

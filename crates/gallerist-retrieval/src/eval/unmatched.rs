@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::QueryValues;
+use super::query_values::QueryValues;
 
 /// Labels that are named.
 const SHOWN: usize = 5;

@@ -1,6 +1,6 @@
 //! What one gallery item is to one query: the rules that ranked lists and metrics share.
 
-use super::task::Labels;
+use super::row_labels::RowLabels;
 
 /// What a gallery item is to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +29,10 @@ impl Verdict {
     }
 }
 
-/// Labels and cameras of one side.
+/// RowLabels and cameras of one side.
 #[derive(Clone, Copy)]
 pub(super) struct Judged<'a> {
-    pub(super) labels: Labels<'a>,
+    pub(super) labels: RowLabels<'a>,
     pub(super) cameras: Option<&'a [u32]>,
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     pub(super) fn is_junk(&self, item: usize) -> bool {
         match self.gallery.labels {
-            Labels::Classes(classes) => Some(classes[item]) == self.junk,
-            Labels::Sets(_) => false,
+            RowLabels::Classes(classes) => Some(classes[item]) == self.junk,
+            RowLabels::Sets(_) => false,
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::Task;
 use super::ranks::{Classed, Problem};
+use super::task::Task;
 use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, pack_rows, rank_key, score_of};
 use crate::{Error, Matrix, Result};

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use bytemuck::AnyBitPattern;
 
+use super::format::{Format, format_of, format_of_existing};
 use super::map::{FileMap, numbers};
+use super::npy;
+use super::set::EmbeddingSet;
 use super::tensors::{self, Stored};
-use super::{EmbeddingSet, Format, format_of, format_of_existing, npy};
 use crate::compact::Values;
 use crate::{CompactMatrix, Error, Matrix, MatrixView, Result};
 

@@ -2,108 +2,29 @@
 //! numbers alone. [`MappedMatrix`] leaves them there.
 
 mod atomic;
+mod format;
 mod label_list;
 pub(crate) mod map;
 mod mapped;
 pub mod npy;
 pub(crate) mod sealed;
+mod set;
 mod sources;
 pub(crate) mod tensors;
 
 use std::path::Path;
 
-use crate::search::Metric;
+use format::{Format, format_of, format_of_existing};
+
 use crate::{Code, Error, Matrix, Result};
 
 pub use atomic::{is_stray, prepare_to_write, sweep_stray_files, write_atomically};
 pub use gallerist_util::files::{open_regular, read_regular, read_regular_to_string};
 pub use label_list::load_labels;
 pub use mapped::{MappedCompact, MappedMatrix};
+pub use set::EmbeddingSet;
 pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
-
-/// Embeddings and what is known about each row.
-///
-/// # The `.safetensors` file
-/// - tensor `embeddings` `[rows, dimension]`: f32, bf16, or i8 with a tensor `scales`, f32
-///   `[rows]`, by which the rows are multiplied (f64 is read too and rounded to f32);
-/// - tensors `labels`, `paths`, `cameras`, each optional: u8 `[bytes]`, a JSON list with one
-///   string per row; or integers of any type, `[rows]`, as other programs write them (u8 of
-///   `[rows]` are integers: no JSON list of as many strings is that short);
-/// - metadata `sources`, where known: a JSON list of [`Source`]s; where there are several, or a row
-///   has none, with a tensor `sources`: u32 `[rows]`, the place of each row's source in the list,
-///   2^32 - 1 for none;
-/// - metadata `format` = `gallerist-embeddings`, `format_version` = `2`, and, where known, `model`,
-///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`) and `protocol`; version `1`, without
-///   `sources`, `metric` and `protocol`, is read too;
-/// - metadata `sha256`: of the header (these digits as zeros) and the tensor bytes. A file of which
-///   a bit changed is refused. Files of other programs carry no such entry and are read without
-///   that check.
-///
-/// # The `.npy` file
-/// The embeddings alone: saving as `.npy` leaves everything else out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EmbeddingSet {
-    /// One embedding per row.
-    pub embeddings: Matrix,
-    /// The class of each row.
-    pub labels: Option<Vec<String>>,
-    /// The image of each row, relative to its source.
-    pub paths: Option<Vec<String>>,
-    /// The camera of each row.
-    pub cameras: Option<Vec<String>>,
-    /// The fingerprint of the model that made the embeddings.
-    pub model: Option<String>,
-    /// Where the images were read from, where that is one place for all rows.
-    pub source: Option<String>,
-    /// The source of each row, which with its path makes its id.
-    pub sources: Option<Sources>,
-    /// The run directory of the model that made the embeddings, where it was at the time.
-    pub run: Option<String>,
-    /// How these embeddings are to be compared, as the model's run declares it.
-    pub metric: Option<Metric>,
-    /// The protocol that the images' data set is measured by, such as `market1501`
-    /// ([`Protocol::named`](crate::eval::Protocol::named)), where its layout has one.
-    pub protocol: Option<String>,
-}
-
-impl From<Matrix> for EmbeddingSet {
-    fn from(embeddings: Matrix) -> Self {
-        Self {
-            embeddings,
-            labels: None,
-            paths: None,
-            cameras: None,
-            model: None,
-            source: None,
-            sources: None,
-            run: None,
-            metric: None,
-            protocol: None,
-        }
-    }
-}
-
-enum Format {
-    Npy,
-    Safetensors,
-}
-
-fn format_of(path: &Path) -> Result<Format> {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("npy") => Ok(Format::Npy),
-        Some("safetensors") => Ok(Format::Safetensors),
-        _ => Err(Error::Extension { path: path.to_owned(), wanted: "`.npy` or `.safetensors`" }),
-    }
-}
-
-/// The same of a file that is to be read: that it is not there is said first.
-fn format_of_existing(path: &Path) -> Result<Format> {
-    format_of(path).map_err(|unknown| match std::fs::metadata(path) {
-        Ok(_) => unknown,
-        Err(e) => Error::io("read", path, e),
-    })
-}
 
 impl EmbeddingSet {
     /// Reads a `.npy` or `.safetensors` file. Values are not looked at: a NaN is found by

@@ -3,13 +3,17 @@
 //!
 //! Source: `numpy.lib.format`. A header names the element type, the order and the shape; the
 //! values follow without padding.
+//!
+//! The crate `npyz` is no replacement: it allocates as many bytes for a header as the file claims, up to
+//! 4 GiB, does not tell where the values start, which a mapped file needs, and depends on 28 crates, among them
+//! a parser generator and C code.
 
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use super::write_atomically;
+use super::atomic::write_atomically;
 use crate::{Error, Matrix, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -92,7 +96,7 @@ fn write<T: Copy, const N: usize>(
         more => format!("({})", more.join(", ")),
     };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple}, }}");
-    // The values start at a multiple of 64 bytes; 10 bytes stand before the header.
+    // The values start at a multiple of 64 bytes; 10 bytes precede the header.
     header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
     header.push('\n');
     let length = u16::try_from(header.len()).expect("a header of a few dimensions is short");

@@ -12,16 +12,17 @@ use super::atomic::write_atomically;
 use crate::{Error, Result};
 
 pub(crate) const AGAIN: &str = "copy or write the file again";
-/// What stands before the checksum in the header. Inside a JSON string the quotes would be
-/// escaped, so it stands there once.
+/// The bytes before the checksum in the header. Inside a JSON string the quotes would be escaped, so
+/// they occur once.
 const CHECKSUM_KEY: &[u8] = b"\"sha256\":\"";
 pub(crate) const CHECKSUM_DIGITS: usize = 64;
 
-/// What takes the bytes of a file, a block at a time.
+/// Takes the bytes of a file, one block at a time.
 pub(crate) type Take<'a> = dyn FnMut(&[u8]) -> io::Result<()> + 'a;
 
 /// Writes a `.safetensors` file whose header holds 64 zeros as `sha256`: they become the checksum.
-/// `values` hands over the tensors' bytes, twice the same.
+/// `values` is called twice and must
+/// give the same bytes of the tensors.
 pub(crate) fn write_sealed(
     path: &Path,
     header: &Map<String, Value>,
@@ -35,7 +36,7 @@ pub(crate) fn write_sealed(
         Ok(())
     })
     .map_err(|source| Error::io("write", path, source))?;
-    let span = checksum_span(&header).expect("the checksum stands in the header");
+    let span = checksum_span(&header).expect("the header has a checksum");
     header[span].copy_from_slice(hex::encode(&checksum.finalize()).as_bytes());
     write_atomically(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
@@ -44,7 +45,7 @@ pub(crate) fn write_sealed(
     })
 }
 
-/// True when the checksum of a header and the bytes behind it is the one that is stated.
+/// True when the stated checksum is that of the header and the bytes after it.
 pub(crate) fn checksum_holds(header: &[u8], values: &[u8], stated: Option<&String>) -> bool {
     let found = checksum_span(header).map(|span| {
         let mut blank = header.to_vec();
@@ -69,7 +70,7 @@ pub(crate) fn encode<T: Copy, const N: usize>(
     Ok(())
 }
 
-/// Where the digits of the checksum stand in a header.
+/// The range of the digits of the checksum in a header.
 fn checksum_span(header: &[u8]) -> Option<Range<usize>> {
     let key = header.windows(CHECKSUM_KEY.len()).position(|window| window == CHECKSUM_KEY)?;
     let start = key + CHECKSUM_KEY.len();

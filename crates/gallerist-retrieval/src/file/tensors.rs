@@ -8,9 +8,10 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
+use super::npy;
 use super::sealed::{AGAIN, CHECKSUM_DIGITS, Take, checksum_holds, encode, write_sealed};
+use super::set::EmbeddingSet;
 use super::sources::{NONE as NO_SOURCE, Source, Sources};
-use super::{EmbeddingSet, npy};
 use crate::compact::Values;
 use crate::search::Metric;
 use crate::{Code, CompactMatrix, Error, Matrix, Result};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::item_name::ItemName;
 use crate::{EmbeddingSet, Error, Result};
 
 /// The largest id: databases keep ids as signed 64-bit integers.
@@ -27,8 +28,8 @@ pub fn stable_id(path: &str) -> u64 {
 ///
 /// It is the first 63 bits of the SHA-256 of `gallerist-id`, a zero byte, the length of the name as
 /// a little-endian u64, the name and the path; without a source it is the [`stable_id`] of the path.
-/// Two of a million items share an id with a probability of 5e-8; [`Items::from_set`] refuses such a
-/// set.
+/// Two of a million items share an id with a probability of 5e-8; [`Items::from_set`] refuses a set
+/// with such items.
 ///
 /// ```
 /// # use gallerist_retrieval::index::{item_id, stable_id};
@@ -47,27 +48,6 @@ pub fn item_id(source: Option<&str>, path: &str) -> u64 {
 fn first_63_bits(hash: &[u8]) -> u64 {
     let head = hash.first_chunk().expect("a SHA-256 has 32 bytes");
     u64::from_be_bytes(*head) >> 1
-}
-
-/// How messages name an item: by its path and source, else by its id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ItemName {
-    /// Its id.
-    pub id: u64,
-    /// Its path.
-    pub path: Option<String>,
-    /// The name of its source.
-    pub source: Option<String>,
-}
-
-impl std::fmt::Display for ItemName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (&self.path, &self.source) {
-            (Some(path), Some(source)) => write!(f, "`{path}` of `{source}`"),
-            (Some(path), None) => write!(f, "`{path}` of an unknown source"),
-            (None, _) => write!(f, "the item {}", self.id),
-        }
-    }
 }
 
 /// Items to put into an index: an id for each row of a set of embeddings.

@@ -46,7 +46,7 @@ impl<T: AnyBitPattern> Values<T> {
     /// The numbers, to be changed.
     ///
     /// # Panics
-    /// When they are mapped: whoever changes an index asks first whether it may.
+    /// When they are mapped: callers check first that the index may be changed.
     pub(super) fn owned(&mut self) -> &mut Vec<T> {
         match self {
             Self::Owned(values) => values,

@@ -1,6 +1,7 @@
 //! The [`portable`] kernels compiled for processors with AVX2 and FMA.
 
-use super::{Bits, LANES, Panel, ROWS, Tile, portable};
+use super::portable;
+use super::tile::{Bits, LANES, Panel, ROWS, Tile};
 
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn product(

@@ -17,42 +17,15 @@ mod avx512;
 pub(crate) mod dots;
 mod panels;
 mod portable;
+mod tile;
 
 use crate::instructions::{Level, WideFloats};
 
 pub(crate) use panels::Panels;
-
-/// Rows in a panel: the width of a tile.
-pub(crate) const LANES: usize = 48;
-/// Rows of the other side in a tile: its height.
-pub(crate) const ROWS: usize = 8;
-/// Groups of [`ROWS`] in a panel.
-pub(crate) const GROUPS: usize = LANES / ROWS;
+pub(crate) use tile::{Bits, GROUPS, LANES, Panel, ROWS, Tile};
 
 /// Values of each row that are multiplied before the next group's turn: 12 KiB of a panel.
 const PART: usize = 64;
-
-/// Values `k` of the rows of one panel, for each `k`.
-pub(crate) type Panel = [[f32; LANES]];
-
-/// The keys of [`ROWS`] rows with the [`LANES`] rows of a panel.
-#[repr(align(64))]
-#[derive(Clone)]
-pub(crate) struct Tile(pub(crate) [[f32; LANES]; ROWS]);
-
-impl Tile {
-    pub(crate) fn new() -> Self {
-        Self([[0.0; LANES]; ROWS])
-    }
-
-    /// A tile for each group of a panel.
-    pub(crate) fn for_panel() -> [Self; GROUPS] {
-        std::array::from_fn(|_| Self::new())
-    }
-}
-
-/// For each row of a tile, a bit per lane.
-pub(crate) type Bits = [u64; ROWS];
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,7 +44,7 @@ impl Kernel {
     }
 
     /// The keys of `rows` rows of panel `a`, from row `group * ROWS` on, with all rows of panel
-    /// `b`. What `out` holds in its further rows is not said.
+    /// `b`. The further rows of `out` are unspecified.
     pub(crate) fn product(
         self,
         rows: usize,

@@ -2,11 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::{LANES, Panel};
+use super::tile::{LANES, Panel};
 #[cfg(test)]
 use crate::MatrixView;
 
-/// A matrix in panels of [`LANES`] rows; within a panel, value `k` of all its rows stands
+/// A matrix in panels of [`LANES`] rows; within a panel, value `k` of all its rows is
 /// together. Beside it one bias per row.
 ///
 /// The rows that fill up the last panel are zero and have the bias -infinity, so that none of

@@ -1,7 +1,7 @@
 //! The kernels in plain Rust, for processors without kernels of their own. Compiled once more for
 //! AVX2, where the compiler turns the inner loops into registers.
 
-use super::{Bits, LANES, Panel, ROWS, Tile};
+use super::tile::{Bits, LANES, Panel, ROWS, Tile};
 
 #[inline(always)]
 pub(super) fn product(

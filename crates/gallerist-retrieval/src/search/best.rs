@@ -2,7 +2,7 @@
 
 use gallerist_util::memory::prefer_large_pages;
 
-/// A candidate as one integer: greater is better. The score stands in the upper half, its order
+/// A candidate as one integer: greater is better. The score is in the upper half, its order
 /// that of the floats; the complement of the index below it, so that the lower index wins ties.
 pub(crate) fn rank_key(score: f32, index: u32) -> u64 {
     // -0 and +0 are the same score.

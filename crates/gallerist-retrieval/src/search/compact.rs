@@ -5,7 +5,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::candidates::{Bounds, Candidates, Exact};
-use super::{Metric, RankedLists, Scorer, SearchOptions, check_count, check_query, pack};
+use super::lists::RankedLists;
+use super::metric::Metric;
+use super::options::SearchOptions;
+use super::prepare::{check_count, check_query, pack};
+use super::scorer::Scorer;
 use crate::compact::{Values, encode_rows};
 use crate::matrix::squared_length;
 use crate::product::dots::{BLOCK, Codes, Dots, Keys, Products, QUERIES};
@@ -54,7 +58,7 @@ pub struct CompactGallery<'a> {
     blocks: Vec<Block>,
 }
 
-/// What the rows of a block have beside their values.
+/// What the rows of a block have in addition to their values.
 struct Block {
     /// What turns a row's product into that of the row that is scored.
     factors: [f32; BLOCK],
@@ -411,7 +415,7 @@ impl Scan<'_> {
     }
 }
 
-/// The keys that a score stands for.
+/// The keys that have this score.
 fn bounds_of(metric: Metric, score: f32) -> Bounds {
     match metric {
         Metric::InnerProduct | Metric::Cosine => Bounds { low: score, high: score },

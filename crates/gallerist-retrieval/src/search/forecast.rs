@@ -7,8 +7,10 @@
 //! whatever the sample.
 
 use super::best::Best;
+use super::metric::Metric;
+use super::options::SearchOptions;
+use super::scorer::Scorer;
 use super::split::scan;
-use super::{Metric, Scorer, SearchOptions};
 use crate::product::{Kernel, LANES, Panels};
 use crate::random::{different, generator};
 

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::{Metric, RankedLists, SearchOptions, check_query, pack, split};
+use super::lists::RankedLists;
+use super::metric::Metric;
+use super::options::SearchOptions;
+use super::prepare::{check_query, pack};
+use super::split;
 use crate::product::Panels;
 use crate::{Error, MatrixView, Result};
 

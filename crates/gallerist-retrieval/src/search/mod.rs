@@ -14,60 +14,28 @@ mod forecast;
 mod gallery;
 mod lists;
 mod metric;
+mod options;
 mod pairs;
+mod prepare;
+mod scorer;
 mod split;
 mod symmetric;
 
 use std::borrow::Cow;
-use std::fmt;
 
-use crate::product::{LANES, Panels};
+use crate::product::LANES;
 use crate::{Error, MatrixView, Result};
 pub(crate) use best::{rank_key, score_of, unrank_key};
 pub use compact::CompactGallery;
 pub use gallery::Gallery;
 pub use lists::RankedLists;
 pub use metric::Metric;
-pub(crate) use metric::Scorer;
+pub use options::{Filter, SearchOptions};
 pub(crate) use pairs::pair_scores;
+pub(crate) use prepare::{check_count, check_query, pack_rows, panels_per_block};
+use prepare::{pack, pack_unchecked};
+pub(crate) use scorer::Scorer;
 pub(crate) use symmetric::rounds;
-
-/// Which pairs may be ranked: `filter(query, gallery)` by index.
-///
-/// It is asked only for pairs that would enter a list, in no particular order and from several
-/// threads.
-pub type Filter<'a> = &'a (dyn Fn(usize, usize) -> bool + Sync);
-
-/// What to search for.
-#[derive(Clone, Copy)]
-pub struct SearchOptions<'a> {
-    /// Results per query, at least 1. A gallery with fewer admissible rows gives shorter lists.
-    pub k: usize,
-    /// How rows are compared.
-    pub metric: Metric,
-    /// Leaves gallery row `i` out of the list of query `i`: for queries that are the gallery.
-    pub exclude_self: bool,
-    /// Leaves out every pair for which this is false.
-    pub filter: Option<Filter<'a>>,
-}
-
-impl SearchOptions<'_> {
-    /// The `k` most similar rows by cosine; nothing is left out.
-    pub fn new(k: usize) -> Self {
-        Self { k, metric: Metric::Cosine, exclude_self: false, filter: None }
-    }
-}
-
-impl fmt::Debug for SearchOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SearchOptions")
-            .field("k", &self.k)
-            .field("metric", &self.metric)
-            .field("exclude_self", &self.exclude_self)
-            .field("filter", &self.filter.map(|_| "a predicate"))
-            .finish()
-    }
-}
 
 /// Ranks `gallery` for each of `queries`, on the threads of the current rayon pool.
 ///
@@ -131,66 +99,5 @@ fn check(queries: MatrixView, gallery: MatrixView, options: &SearchOptions) -> R
     check_query(queries, gallery.cols(), options.k)
 }
 
-pub(crate) fn check_query(queries: MatrixView, cols: usize, k: usize) -> Result<()> {
-    if k == 0 {
-        return Err(Error::Option { option: "k", wanted: "at least 1", found: "0".to_owned() });
-    }
-    if queries.cols() != cols {
-        return Err(Error::Dimensions { queries: queries.cols(), gallery: cols });
-    }
-    Ok(())
-}
-
-pub(crate) fn check_count(rows: usize, what: &'static str) -> Result<()> {
-    if rows >= u32::MAX as usize {
-        return Err(Error::TooManyRows { what, rows });
-    }
-    Ok(())
-}
-
-/// Checks and packs a matrix for `metric`.
-fn pack(matrix: MatrixView, what: &'static str, metric: Metric) -> Result<Panels> {
-    check_count(matrix.rows(), what)?;
-    metric.check(matrix, 0..matrix.rows(), what)?;
-    Ok(pack_unchecked(matrix, matrix.rows(), |i| i, metric))
-}
-
-/// Checks `matrix` and packs the rows named, for `metric`.
-pub(crate) fn pack_rows(
-    matrix: MatrixView,
-    rows: &[usize],
-    what: &'static str,
-    metric: Metric,
-) -> Result<Panels> {
-    check_count(matrix.rows(), what)?;
-    metric.check(matrix, 0..matrix.rows(), what)?;
-    Ok(pack_unchecked(matrix, rows.len(), |i| rows[i], metric))
-}
-
-fn pack_unchecked(
-    matrix: MatrixView,
-    count: usize,
-    row: impl Fn(usize) -> usize + Sync,
-    metric: Metric,
-) -> Panels {
-    Panels::gather(
-        matrix.cols(),
-        count,
-        |i, to| {
-            to.copy_from_slice(matrix.row(row(i)));
-            metric.prepare(to);
-        },
-        |row| metric.bias(row),
-    )
-}
-
 /// Bytes of a gallery that are packed at a time.
 const CHUNK_BYTES: usize = 128 << 20;
-
-/// Bytes of packed rows that stay in a core's second cache (1 MiB and more) while other rows pass by.
-pub(crate) const BLOCK_BYTES: usize = 768 << 10;
-
-/// Panels of `depth` values a row in [`BLOCK_BYTES`].
-pub(crate) fn panels_per_block(depth: usize) -> usize {
-    (BLOCK_BYTES / (depth * LANES * size_of::<f32>()).max(1)).max(1)
-}

@@ -1,6 +1,7 @@
 //! Scores of pairs that were chosen elsewhere.
 
-use super::{Metric, Scorer};
+use super::metric::Metric;
+use super::scorer::Scorer;
 use crate::MatrixView;
 use crate::product::{Kernel, LANES, Panels, Tile};
 

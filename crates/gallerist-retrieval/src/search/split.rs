@@ -6,7 +6,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::best::Best;
-use super::{RankedLists, Scorer, SearchOptions, panels_per_block};
+use super::lists::RankedLists;
+use super::options::SearchOptions;
+use super::prepare::panels_per_block;
+use super::scorer::Scorer;
 use crate::Result;
 use crate::product::{Kernel, LANES, Panels, ROWS, Tile, ones};
 

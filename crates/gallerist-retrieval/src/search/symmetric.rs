@@ -7,8 +7,11 @@ use rayon::prelude::*;
 
 use super::best::Best;
 use super::forecast::Forecast;
+use super::lists::RankedLists;
+use super::options::SearchOptions;
+use super::prepare::panels_per_block;
+use super::scorer::Scorer;
 use super::split::scan;
-use super::{RankedLists, Scorer, SearchOptions, panels_per_block};
 use crate::product::{Kernel, LANES, Panels, ROWS, Tile, ones};
 
 pub(super) fn search(gallery: &Panels, options: &SearchOptions) -> RankedLists {

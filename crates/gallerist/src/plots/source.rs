@@ -5,7 +5,8 @@ use std::path::Path;
 
 use gallerist_data::ImageSet;
 use gallerist_retrieval::eval::{
-    self, EvalOptions, Evaluation, Labelled, Measure, Plan, Relevance, Report, Rules, Setting, SharedLabels,
+    self, EvalOptions, Evaluation, EvaluationReport, Labelled, Measure, Plan, Relevance, Rules, Setting,
+    SharedLabels,
 };
 use gallerist_retrieval::labels::{self, LabelSets};
 use gallerist_retrieval::search::Metric;
@@ -155,7 +156,7 @@ impl Source {
     /// # Errors
     ///
     /// As [`Plan::run`], and when there are no labels.
-    pub fn report(&self) -> Result<Report> {
+    pub fn report(&self) -> Result<EvaluationReport> {
         self.check_labels("evaluation")?;
         Ok(self.plan.run(&self.queries.rows, self.gallery_rows())?)
     }

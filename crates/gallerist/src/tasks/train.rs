@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use gallerist_retrieval::eval::{Evaluation, Report};
+use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
@@ -201,7 +201,7 @@ fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Resul
     let model = Model::open(directory.path(), which)?.on(trainer.device().device());
     let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(directory.path()), observer)?;
     measured.save(directory)?;
-    let Report { evaluation, further } = working(observer, "measuring", || measured.report())?;
+    let EvaluationReport { evaluation, further } = working(observer, "measuring", || measured.report())?;
     let metrics = RunMetrics {
         evaluation,
         further,

@@ -1,10 +1,10 @@
-//! Mapped files whose reader survives that somebody else changes them.
+//! Mapped files that may be changed by other programs.
 //!
-//! A file that is cut short while it is mapped has no bytes any more where the map still has pages:
-//! whoever reads them is sent SIGBUS, which ends the process. Reading the file instead of mapping it
-//! would cost a system call for each row that a walk through a graph visits, or the memory of the
-//! whole file. So the map stays, [`guard`] handles the signal, and [`FileMap::check`] turns what
-//! happened into an error: whoever has read from a map asks it before using what was computed.
+//! When a mapped file is cut short, pages of the map have no bytes any more: reading them raises
+//! SIGBUS, which ends the process. Reading the file instead of mapping it would cost a system call for
+//! each row that a walk through a graph visits, or the memory of the whole file. Therefore
+//! [`guard`] handles the signal, and [`FileMap::check`] returns an error: call it after
+//! reading from a map and before using the result.
 
 #[cfg(unix)]
 mod guard;
@@ -51,8 +51,8 @@ impl FileMap {
         let file = gallerist_util::files::open_regular(path).map_err(failed)?;
         let version = Version::of(&file.metadata().map_err(failed)?);
         // SAFETY: the map is read-only, and every byte is a valid value of the types it is read as.
-        // That nobody changes the file meanwhile cannot be enforced. Where it is cut short, `guard`
-        // puts zeros; whoever has read asks `check` whether what was read was the file.
+        // Nothing can prevent another program from changing the file. Where it is cut short, `guard` maps
+        // zeros; readers call `check` before they use what they read.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(Self {
             #[cfg(unix)]

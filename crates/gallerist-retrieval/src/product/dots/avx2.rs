@@ -1,6 +1,7 @@
 //! The [`portable`] kernels compiled for processors with AVX2 and FMA.
 
-use super::{Keys, Products, QUERIES, portable};
+use super::block::{Keys, Products, QUERIES};
+use super::portable;
 
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn bf16(queries: &[&[u16]], rows: &[u16], depth: usize, out: &mut [Products; QUERIES]) {

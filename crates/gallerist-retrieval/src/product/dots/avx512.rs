@@ -9,7 +9,8 @@ use std::arch::x86_64::{
     _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps, _mm512_xor_si512,
 };
 
-use super::{Keys, Products, QUERIES, portable};
+use super::block::{Keys, Products, QUERIES};
+use super::portable;
 
 /// Bytes in a register.
 const BYTES: usize = 64;
@@ -75,7 +76,7 @@ fn tiles<T, const INTEGERS: bool, const Q: usize, const R: usize>(
     let excesses = unsafe { _mm512_loadu_epi32(excesses.as_ptr()) };
     let queries = queries.map(|query| query.as_ptr().cast::<u8>());
     for first in (0..count).step_by(R) {
-        // The last row stands in for those that are missing.
+        // The last row replaces missing rows.
         let rows =
             std::array::from_fn(|row| rows[(first + row).min(count - 1) * depth..].as_ptr().cast::<u8>());
         // SAFETY: each pointer is to the start of `depth` values of type T: the queries' lengths
@@ -161,7 +162,7 @@ fn add_up<const INTEGERS: bool>(registers: [__m512; PAIRS]) -> __m512 {
         true => _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b))),
         false => _mm512_add_ps(a, b),
     };
-    // In each quarter: the first register's even and odd values beside the second's.
+    // In each quarter: the first register's even and odd values next to the second's.
     let pair = |a: __m512, b: __m512| add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     // In each quarter: one value for each of four registers.
     let four = |r: &[__m512; 4]| {

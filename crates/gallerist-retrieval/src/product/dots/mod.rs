@@ -2,8 +2,8 @@
 //!
 //! Rows stay as they are stored, one after the other, so that a mapped file is multiplied where it
 //! is. Products of int8 are exact. Those of bf16 are summed in f32 in an order that depends on the
-//! instruction set, so they serve only where a bound on their error is all that counts: whoever
-//! uses them scores the candidates again with [`Kernel`](super::Kernel).
+//! instruction set, so they are used only where a bound on their error suffices: the
+//! candidates are scored again with [`Kernel`](super::Kernel).
 //!
 //! The error of a sum of bf16 products against exact arithmetic is at most `depth * 2^-23 * |a| |b|`
 //! for any order and for the roundings of `vdpbf16ps`, and some multiple of 2^-126 for what that
@@ -13,35 +13,12 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block;
 mod portable;
 
 use crate::instructions::{Level, WideCodes};
 
-/// Rows of the gallery that are multiplied at a time.
-pub(crate) const BLOCK: usize = 64;
-/// Queries that are multiplied at a time.
-pub(crate) const QUERIES: usize = 4;
-
-/// The products of a query with the rows of a block.
-pub(crate) type Products = [f32; BLOCK];
-
-/// The queries of a call: 1 or [`QUERIES`] rows of the same length.
-pub(crate) enum Codes<'a> {
-    Bf16 { queries: &'a [&'a [u16]], rows: &'a [u16] },
-    Int8 { queries: &'a [&'a [i8]], rows: &'a [i8] },
-}
-
-/// What turns the products of a query with a block into keys.
-pub(crate) struct Keys<'a> {
-    /// Multiplies every product: the query's scale.
-    pub(crate) scale: f32,
-    /// Added to every key: the query's bias.
-    pub(crate) bias: f32,
-    /// A factor per row of the block.
-    pub(crate) factors: &'a [f32; BLOCK],
-    /// A bias per row of the block.
-    pub(crate) biases: &'a [f32; BLOCK],
-}
+pub(crate) use block::{BLOCK, Codes, Keys, Products, QUERIES};
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +37,7 @@ impl Dots {
     }
 
     /// The products of each query with each of the rows, of which there are at most [`BLOCK`].
-    /// What `out` holds for further rows and queries is not said.
+    /// The contents of `out` for further rows and queries are unspecified.
     pub(crate) fn products(self, codes: &Codes, depth: usize, out: &mut [Products; QUERIES]) {
         let (queries, values, right) = match codes {
             Codes::Bf16 { queries, rows } => {

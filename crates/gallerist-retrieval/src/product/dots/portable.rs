@@ -1,7 +1,7 @@
 //! The kernels in plain Rust. Compiled once more for AVX2, where the compiler turns the inner
 //! loops into registers.
 
-use super::{BLOCK, Keys, Products, QUERIES};
+use super::block::{BLOCK, Keys, Products, QUERIES};
 use crate::compact::from_bf16;
 
 #[inline(always)]

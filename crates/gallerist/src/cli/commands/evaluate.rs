@@ -9,7 +9,7 @@ use crate::cli::failure::{Failure, Outcome};
 use crate::cli::metrics_table::{one_shot_table, table, warn_of_notes};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
-use crate::retrieval::eval::{Bootstrap, FewShotOptions, OneShot, Report, VerificationOptions};
+use crate::retrieval::eval::{Bootstrap, EvaluationReport, FewShotOptions, OneShot, VerificationOptions};
 use crate::retrieval::rerank::{KReciprocal, QueryExpansion};
 use crate::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, ImagePart};
 
@@ -17,7 +17,7 @@ use crate::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, ImagePa
 #[derive(Serialize)]
 struct Printed<'a> {
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a EvaluationReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     one_shot: Option<&'a OneShot>,
 }

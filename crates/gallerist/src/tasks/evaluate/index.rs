@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{self, Further, Listed, Plan, Report};
+use gallerist_retrieval::eval::{self, EvaluationReport, Further, Listed, Plan};
 use gallerist_retrieval::index::{Index, ItemFilter, Items, open_index, stable_id};
 use gallerist_retrieval::search::Metric;
 
@@ -65,7 +65,7 @@ pub(super) fn measure(
     let listed =
         Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
     let evaluation = eval::evaluate_index(index.as_ref(), &listed, &measures)?.evaluation;
-    let report = Report { evaluation, further: Further::default() };
+    let report = EvaluationReport { evaluation, further: Further::default() };
     Ok(Evaluated { report, one_shot: None, broken_images: 0 })
 }
 

@@ -8,7 +8,7 @@ mod run;
 
 use std::path::Path;
 
-use gallerist_retrieval::eval::{self, Report};
+use gallerist_retrieval::eval::{self, EvaluationReport};
 use gallerist_retrieval::index::is_index;
 use gallerist_retrieval::prepare_to_write;
 use gallerist_retrieval::search::Metric;
@@ -91,7 +91,7 @@ fn finish(
     who: &str,
     options: &EvaluateOptions,
     observer: &mut dyn Observer,
-) -> Result<(Report, Metric)> {
+) -> Result<(EvaluationReport, Metric)> {
     let declared = measured.plan.options.metric;
     measured.plan = options.plan(measured.plan)?;
     let metric = measured.plan.options.metric;
@@ -130,7 +130,7 @@ fn name_of(input: &EvaluateInput) -> String {
 }
 
 /// Evaluates, and writes the report as an HTML page.
-fn write_page(measured: Measured, name: String, page: &Path) -> Result<Report> {
+fn write_page(measured: Measured, name: String, page: &Path) -> Result<EvaluationReport> {
     let source = Source::new(name, measured, None)?;
     let report = source.report()?;
     pages::evaluation_report(&source, &report, &ReportConfig::default())?.write(page)?;

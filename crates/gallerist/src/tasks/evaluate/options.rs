@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{
-    Bootstrap, EvalOptions, FewShotOptions, OneShot, Plan, Pooling, Report, VerificationOptions,
+    Bootstrap, EvalOptions, EvaluationReport, FewShotOptions, OneShot, Plan, Pooling, VerificationOptions,
 };
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::search::Metric;
@@ -84,7 +84,7 @@ impl<P: Into<PathBuf>> From<P> for EmbeddingsFile {
 #[derive(Clone, Debug)]
 pub struct Evaluated {
     /// The metrics and the additional measurements.
-    pub report: Report,
+    pub report: EvaluationReport,
     /// One-shot classification.
     pub one_shot: Option<OneShot>,
     /// Images that could not be read.

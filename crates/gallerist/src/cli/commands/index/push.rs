@@ -22,7 +22,7 @@ mod imp {
     use crate::cli::failure::{Failure, Outcome};
     use crate::cli::printer::{self, count};
     use crate::cli::progress::{SENDING, bar};
-    use crate::milvus::{ConnectOptions, Layout, MilvusIndex, Pushed, Search};
+    use crate::milvus::{CollectionLayout, ConnectOptions, MilvusIndex, Pushed, Search};
     use crate::retrieval::index::{ExactIndex, HnswIndex, Index};
     use crate::tasks::{address, database_options};
 
@@ -30,7 +30,7 @@ mod imp {
         let address = address(&args.gallery)?;
         let connection = database_options(|message| printer::warning(&message));
         let sets = build::load(&args.embeddings, &args.items)?;
-        let layout = Layout {
+        let layout = CollectionLayout {
             dimensions: sets[0].embeddings.cols(),
             metric: build::metric_of(args.metric, &sets),
             search: match args.kind {
