@@ -125,10 +125,10 @@ def section(report, title, work):
 
 def check_losses(report, check, limit):
     lines, _, _ = run([*check, "losses"])
-    report.table("loss", "path", "value off", "gradient off", "")
+    report.table("loss", "value off", "gradient off", "")
     for line in lines:
         value, gradient = line["value_off"], line["gradient_off"]
-        report.row(line["loss"], line["path"], value, gradient, report.look(not max(value, gradient) <= limit))
+        report.row(line["loss"], value, gradient, report.look(not max(value, gradient) <= limit))
 
 
 def check_networks(report, check, command):
@@ -284,7 +284,7 @@ def main():
     report.say("\n“Off” is the difference from the CPU: for losses the largest difference over the largest value, for networks the norm of the difference over the norm.")
     report.say("In brackets: what it may be (README.md); – where any bound would say nothing.")
 
-    # Products of the tensor code may be rounded to TF32, 2^-11.
+    # Products on the device may be rounded to TF32, 2^-11.
     limit = 3e-2 if args.device.startswith("cuda") else 1e-3
     section(report, "Losses compared with the CPU", lambda: check_losses(report, check, limit))
     section(report, "Networks compared with the CPU", lambda: check_networks(report, check, "networks"))

@@ -30,14 +30,13 @@ class Service:
         self.x.tofile(self.path("x"))
         np.ascontiguousarray(labels, dtype=np.uint32).tofile(self.path("labels"))
 
-    def ask(self, loss, repeat=1, general=False, gradient=False):
+    def ask(self, loss, repeat=1, gradient=False):
         """The reply as a dictionary; with `gradient`, the gradient as an array under that key."""
         request = {
             "loss": loss,
             "embeddings": self.path("x"),
             "labels": self.path("labels"),
             "dimensions": self.x.shape[1],
-            "general": general,
             "repeat": repeat,
             "gradient": self.path("gradient") if gradient else None,
         }

@@ -1,12 +1,12 @@
 //! Times forward + backward of the losses: `cargo bench -p gallerist-loss --bench loss`.
 //!
-//! Without arguments: a table of the losses at (180, 512), (1,024, 512) and (8,192, 128), on the
-//! CPU path and on the general path. `--memory LOSS` runs one batch of (32,768, 128) and prints the
-//! peak of the process's memory. `--serve` answers requests, one JSON object per line:
+//! Without arguments: a table of the losses at (180, 512), (1,024, 512) and (8,192, 128).
+//! `--memory LOSS` runs one batch of (32,768, 128) and prints the peak of the process's memory. `--serve` answers
+//! requests, one JSON object per line:
 //!
 //! ```text
 //! {"loss": {"name": "rll"}, "embeddings": "x.f32", "labels": "y.u32", "dimensions": 512,
-//!  "general": false, "repeat": 5, "gradient": "g.f32"}
+//!  "repeat": 5, "gradient": "g.f32"}
 //! ```
 //!
 //! with the value, the seconds of each repetition and, if asked for, the gradient in a file. Files are
@@ -17,7 +17,7 @@ use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_loss::{AnyLoss, Labels, LossConfig, LossShape, Progress, RankingLoss, on_general_path};
+use gallerist_loss::{AnyLoss, Labels, LossConfig, LossShape, Progress, RankingLoss};
 use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;
@@ -80,7 +80,7 @@ struct Run {
 }
 
 /// Forward and backward, timed from a leaf tensor to its gradient.
-fn run(loss: &AnyLoss, data: &Data, repeat: usize, general: bool) -> Run {
+fn run(loss: &AnyLoss, data: &Data, repeat: usize) -> Run {
     let device = Device::flex().autodiff();
     let shape = [data.labels.len(), data.dimensions];
     let rows =
@@ -89,8 +89,7 @@ fn run(loss: &AnyLoss, data: &Data, repeat: usize, general: bool) -> Run {
     for _ in 0..repeat {
         let x = rows.clone().autodiff().require_grad();
         let start = Instant::now();
-        let forward = || loss.forward(x.clone(), Labels::Classes(&data.labels), Progress::default());
-        let output = if general { on_general_path(forward) } else { forward() };
+        let output = loss.forward(x.clone(), Labels::Classes(&data.labels), Progress::default());
         let mut gradients = output.value.backward();
         let gradient = black_box(x.grad_remove(&mut gradients));
         result.seconds.push(start.elapsed().as_secs_f64());
@@ -112,19 +111,16 @@ fn named(name: &str) -> Option<LossConfig> {
 }
 
 fn table() {
-    println!("forward + backward, ms, least of the repetitions (CPU path / general path)");
-    println!("{:24}{:>22}{:>22}{:>22}", "", "180 x 512", "1024 x 512", "8192 x 128");
+    println!("forward + backward, ms, least of the repetitions");
+    println!("{:24}{:>14}{:>14}{:>14}", "", "180 x 512", "1024 x 512", "8192 x 128");
     for name in LOSSES {
         let Some(config) = named(name) else { continue };
         print!("{name:24}");
-        for (n, d, repeats, general_repeats) in [(180, 512, 50, 10), (1024, 512, 15, 3), (8192, 128, 3, 0)] {
+        for (n, d, repeats) in [(180, 512, 50), (1024, 512, 15), (8192, 128, 3)] {
             let data = Data::synthetic(n, d);
             let loss = init(&config, &data);
-            let least = |repeats: usize, general: bool| {
-                let seconds = run(&loss, &data, repeats, general).seconds;
-                seconds.into_iter().reduce(f64::min).map_or("-".to_string(), |s| format!("{:.2}", 1e3 * s))
-            };
-            print!("{:>22}", format!("{} / {}", least(repeats, false), least(general_repeats, true)));
+            let least = run(&loss, &data, repeats).seconds.into_iter().fold(f64::INFINITY, f64::min);
+            print!("{:>14.2}", 1e3 * least);
             std::io::stdout().flush().expect("standard output takes the table");
         }
         println!();
@@ -142,7 +138,7 @@ fn peak_memory() -> Option<f64> {
 fn memory(name: &str) -> Result<(), Failure> {
     let config = named(name).ok_or_else(|| format!("no loss is called `{name}`"))?;
     let data = Data::synthetic(32_768, 128);
-    let result = run(&init(&config, &data), &data, 1, false);
+    let result = run(&init(&config, &data), &data, 1);
     let peak = peak_memory().map_or("?".to_string(), |mib| format!("{mib:.0}"));
     println!("{name}: 32768 x 128 in {:.2} s, value {}, peak {peak} MiB", result.seconds[0], result.value);
     Ok(())
@@ -155,8 +151,7 @@ fn answer(line: &str) -> Result<Value, Failure> {
     let config: LossConfig = serde_json::from_value(request["loss"].clone())?;
     let dimensions = number("dimensions").ok_or("`dimensions` is missing")?;
     let data = Data::read(text("embeddings")?, text("labels")?, dimensions)?;
-    let general = request["general"].as_bool().unwrap_or(false);
-    let result = run(&init(&config, &data), &data, number("repeat").unwrap_or(1).max(1), general);
+    let result = run(&init(&config, &data), &data, number("repeat").unwrap_or(1).max(1));
     if let Some(path) = request["gradient"].as_str() {
         std::fs::write(path, result.gradient.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
     }

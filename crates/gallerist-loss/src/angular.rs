@@ -33,7 +33,7 @@ use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, indicator, row_blocks, total, with_gradient};
+use crate::toolbox::{Pairs, column, counts, indicator, row_blocks, total, with_gradient};
 use crate::Result;
 use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};

@@ -20,19 +20,16 @@
 //! - Embeddings that are not of length 1 give finite values, but the margins mean nothing then.
 //! - With a miner (see [`crate::miner`]) positives and negatives are those in force.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, log_sum_exp, mean_among, softplus};
-use super::rows::{self, CircleRows};
 use crate::Result;
-use crate::lists::Lists;
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
 use crate::miner::{self, MinerConfig};
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`Circle`].
@@ -72,7 +69,7 @@ impl Default for CircleConfig {
 impl CircleConfig {
     /// The loss.
     pub fn init(&self) -> Circle {
-        Circle { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -105,42 +102,59 @@ impl LossSpec for CircleConfig {
 }
 
 /// Circle loss; see [`CircleConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct Circle {
-    #[module(skip)]
-    config: CircleConfig,
+pub type Circle = Listed<CircleConfig>;
+
+/// `log sum exp` of the logits and, in `to`, its derivatives by the values. `logit` gives a value's
+/// logit and the logit's slope.
+#[inline(always)]
+fn log_sum_exp<F: Real>(values: &[F], to: &mut [F], logit: impl Fn(F) -> (F, F)) -> f64 {
+    let present = |v: F| v > F::NEG_INFINITY;
+    let largest = lanes::largest(values, |v| if present(v) { logit(v).0 } else { F::NEG_INFINITY });
+    let total = lanes::map_sum(values, to, |v| {
+        let (logit, slope) = logit(v);
+        let raw = if present(v) { (logit - largest).exp() } else { F::ZERO };
+        (if present(v) { raw * slope } else { F::ZERO }, raw)
+    });
+    lanes::scale(to, F::ONE / total);
+    largest.wide() + total.wide().ln()
 }
 
-impl PairLoss for Circle {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let rows = CircleRows { margin: self.config.margin, gamma: self.config.gamma };
-        if self.config.miner.is_none()
-            && let Some(output) = rows::forward(&rows, lists)
-        {
-            return output;
+impl ListLoss for CircleConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.both.max(1) as f64
+    }
+
+    fn miner(&self) -> Option<&MinerConfig> {
+        self.miner.as_ref()
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
         }
-        let CircleConfig { margin, gamma, .. } = self.config;
-        let all = Pairs::new(lists);
-        let pairs = miner::in_force(self.config.miner.as_ref(), &all, lists, progress).pairs();
-        let similarity = lists.similarities();
-        let held = similarity.clone().detach();
-        let weight_p = hinge(held.clone().neg().add_scalar(1.0 + margin));
-        let weight_n = hinge(held.add_scalar(margin));
-        let logit_p = (weight_p * similarity.clone().sub_scalar(1.0 - margin)).mul_scalar(-gamma);
-        let logit_n = (weight_n * similarity.sub_scalar(margin)).mul_scalar(gamma);
-        let both = pairs.both();
-        let lead = log_sum_exp(&logit_p, &pairs.positives) + log_sum_exp(&logit_n, &pairs.negatives);
-        let per_query = softplus(lead) * both.clone();
-        let losses = column(&per_query);
-        let active = |mask: &Tensor<2>| {
-            counts(mask).iter().zip(&losses).map(|(&all, &loss)| if loss > 0.0 { all } else { 0 }).collect()
-        };
-        let queries = Queries {
-            mined_positives: active(&pairs.positives),
-            mined_negatives: active(&pairs.negatives),
-            loss: losses,
-            ..all.queries()
-        };
-        LossOutput { value: mean_among(&per_query, &both), queries }
+        let (margin, gamma) = (F::of(self.margin), F::of(self.gamma));
+        let positives = log_sum_exp(list.positives, list.by_positives, |v| {
+            let slope = -gamma * lanes::larger(F::ONE + margin - v, F::ZERO);
+            (slope * (v - (F::ONE - margin)), slope)
+        });
+        let negatives = log_sum_exp(list.negatives, list.by_negatives, |v| {
+            let slope = gamma * lanes::larger(v + margin, F::ZERO);
+            (slope * (v - margin), slope)
+        });
+        let lead = positives + negatives;
+        let slope = F::of(1.0 / (1.0 + (-lead).exp()));
+        lanes::scale(list.by_positives, slope);
+        lanes::scale(list.by_negatives, slope);
+        let loss = lanes::softplus(lead);
+        let mined = |all: usize| if loss > 0.0 { all as u32 } else { 0 };
+        Seen {
+            loss,
+            mined_positives: mined(list.positives.len()),
+            mined_negatives: mined(list.negative_count),
+            ..Seen::default()
+        }
     }
 }

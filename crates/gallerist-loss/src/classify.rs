@@ -3,7 +3,7 @@
 
 use burn::tensor::{Bool, Int, Tensor, TensorData, activation};
 
-use super::pairs::softplus;
+use crate::toolbox::softplus;
 use crate::labels::Labels;
 use crate::ranking::{LossOutput, Queries};
 use gallerist_tensor::pairwise::host;

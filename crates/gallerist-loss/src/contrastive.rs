@@ -17,20 +17,17 @@
 //! - Coincident rows of two classes cost `margin^2` and have no direction: gradient 0.
 //! - A batch of one sample has the value 0.
 //!
-//! The embeddings are L2-normalised by default. Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! The embeddings are L2-normalised by default. Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, indicator, total};
-use super::rows::{self, ContrastiveRows};
 use crate::Result;
-use crate::lists::Lists;
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
 use crate::miner::{self, MinerConfig};
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`Contrastive`].
@@ -68,7 +65,7 @@ impl Default for ContrastiveConfig {
 impl ContrastiveConfig {
     /// The loss.
     pub fn init(&self) -> Contrastive {
-        Contrastive { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -104,33 +101,45 @@ impl LossSpec for ContrastiveConfig {
 }
 
 /// Contrastive loss; see [`ContrastiveConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct Contrastive {
-    #[module(skip)]
-    config: ContrastiveConfig,
-}
+pub type Contrastive = Listed<ContrastiveConfig>;
 
-impl PairLoss for Contrastive {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let rows = ContrastiveRows { margin: self.config.margin };
-        if self.config.miner.is_none()
-            && let Some(output) = rows::forward(&rows, lists)
-        {
-            return output;
+impl ListLoss for ContrastiveConfig {
+    const MEASURE: Measure = Measure::Distance;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.pairs.max(1) as f64
+    }
+
+    fn miner(&self) -> Option<&MinerConfig> {
+        self.miner.as_ref()
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        let (margin, two) = (F::of(self.margin), F::of(2.0));
+        let pull = lanes::map_sum(list.positives, list.by_positives, |d| (two * d, d * d));
+        let push = |d: F| {
+            let hinge = lanes::larger(margin - d, F::ZERO);
+            (-two * hinge, hinge * hinge)
+        };
+        let push = match list.repeats {
+            None => lanes::map_sum(list.negatives, list.by_negatives, push),
+            Some(repeats) => {
+                lanes::map_sum(list.negatives, list.by_negatives, push);
+                for (by, &repeats) in list.by_negatives.iter_mut().zip(repeats) {
+                    *by *= repeats;
+                }
+                lanes::weighted_sum(repeats, list.negatives, |d| push(d).1)
+            }
+        };
+        // A query's own loss is the mean over its pairs.
+        let pairs = list.pairs().max(1) as f64;
+        Seen {
+            loss: (pull.wide() + push.wide()) / pairs,
+            weight: pairs,
+            mined_positives: lanes::count(list.positives, |d| d > F::ZERO),
+            mined_negatives: lanes::count(list.negatives, |d| d < margin),
+            ..Seen::default()
         }
-        let pairs = Pairs::new(lists);
-        let mined = miner::in_force(self.config.miner.as_ref(), &pairs, lists, progress);
-        let distance = lists.distances();
-        let pull = distance.clone().square() * mined.positives.clone();
-        let push = hinge(distance.neg().add_scalar(self.config.margin)).square() * mined.negatives.clone();
-        let used = |cost: &Tensor<2>| counts(&indicator(cost.clone().greater_scalar(0.0), cost));
-        let (mined_positives, mined_negatives) = (used(&pull), used(&push));
-        let sums = (pull + push).sum_dim(1);
-        let weights = mined.positives + mined.negatives;
-        let number = total(&weights).max(1.0);
-        let per_query = sums.clone() / weights.sum_dim(1).clamp_min(1.0);
-        let queries =
-            Queries { loss: column(&per_query), mined_positives, mined_negatives, ..pairs.queries() };
-        LossOutput { value: sums.sum().mul_scalar(1.0 / number), queries }
     }
 }

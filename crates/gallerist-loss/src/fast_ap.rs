@@ -31,7 +31,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, hinge, mean_among};
+use crate::toolbox::{Pairs, column, hinge, mean_among};
 use crate::Result;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};

@@ -31,7 +31,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::with_gradient;
+use crate::toolbox::with_gradient;
 use crate::Result;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};

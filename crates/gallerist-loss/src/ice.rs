@@ -37,18 +37,15 @@
 //! - An anchor without a positive or without a negative contributes 0 and gives no gradient.
 //! - Coincident rows are ordinary here; a row of zeros is similar by 0 to everything.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor, activation::log_sigmoid};
+use burn::tensor::Device;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, log_sum_exp, row_softmax, softplus, with_gradient};
-use super::rows::{self, IceRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, Sides, lanes};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Which gradient [`Ice`] gives.
@@ -96,7 +93,7 @@ impl Default for IceConfig {
 impl IceConfig {
     /// The loss.
     pub fn init(&self) -> Ice {
-        Ice { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -123,65 +120,67 @@ impl LossSpec for IceConfig {
 }
 
 /// Instance cross entropy; see [`IceConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct Ice {
-    #[module(skip)]
-    config: IceConfig,
-}
+pub type Ice = Listed<IceConfig>;
 
-impl PairLoss for Ice {
-    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
-        let paper_gradient = self.config.gradient == IceGradient::Paper;
-        let rows = IceRows { scale: self.config.scale, paper_gradient };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
+impl ListLoss for IceConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn sides(&self) -> Sides {
+        if self.gradient == IceGradient::Paper { Sides::Gallery } else { Sides::Both }
+    }
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
         }
-        let [n, _] = lists.dims();
-        let pairs = Pairs::new(lists);
-        let similarity = match self.config.gradient {
-            IceGradient::Paper => with_constant_anchors(lists),
-            IceGradient::Autodiff => lists.similarities(),
+        let scale = F::of(self.scale);
+        let nearest = if self.scale >= 0.0 {
+            lanes::largest(list.negatives, |v| v)
+        } else {
+            -lanes::largest(list.negatives, |v| if v > F::NEG_INFINITY { -v } else { v })
         };
-        let logits = similarity.clone().mul_scalar(self.config.scale);
-        let both = pairs.both();
-        // -log p(i | a) = softplus(log of the sum over the negatives - s x_a.x_i).
-        let lead = log_sum_exp(&logits, &pairs.negatives) - logits.clone();
-        let taken = pairs.positives.clone() * both.clone();
-        let per_query = (softplus(lead.clone()) * taken.clone()).sum_dim(1);
-        let value = per_query.clone().sum().mul_scalar(1.0 / n.max(1) as f64);
-        let value = match self.config.gradient {
-            IceGradient::Autodiff => value,
-            IceGradient::Paper => {
-                let pull = row_softmax(&log_sigmoid(lead.detach()), &taken);
-                let push = row_softmax(&logits.detach(), &(pairs.negatives.clone() * both.clone()));
-                let weights = (push - pull).mul_scalar(0.5 / n.max(1) as f64);
-                with_gradient(value, &similarity, weights)
-            }
+        let total = lanes::map_sum(list.negatives, list.by_negatives, |v| {
+            let raw = if v > F::NEG_INFINITY { (scale * (v - nearest)).exp() } else { F::ZERO };
+            (raw, raw)
+        });
+        // log sum over the negatives of exp(scale x_a.x_j).
+        let log_negatives = self.scale * nearest.wide() + total.wide().ln();
+        let mut loss = 0.0;
+        // Sum over the positives of 1 - p(i|a), and of that over the largest one: at large scales the
+        // terms themselves may vanish, their ratios do not.
+        let gap = |v: F| log_negatives - self.scale * v.wide();
+        let largest = list.positives.iter().fold(f64::NEG_INFINITY, |a, &v| a.max(log_not(gap(v))));
+        let mut sum = 0.0;
+        for &v in list.positives {
+            loss += lanes::softplus(gap(v));
+            sum += (log_not(gap(v)) - largest).exp();
+        }
+        let (by_positive, by_negative) = if self.gradient == IceGradient::Paper {
+            // Both sides sum to the same, so each gets half of the anchor's 1.
+            (0.5 / sum, 0.5)
+        } else {
+            (self.scale * largest.exp(), self.scale * largest.exp() * sum)
         };
-        let counts = pairs.queries();
-        let mined = |all: &[u32], other: &[u32]| {
-            all.iter().zip(other).map(|(&all, &other)| if other > 0 { all } else { 0 }).collect()
-        };
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: mined(&counts.positives, &counts.negatives),
-            mined_negatives: mined(&counts.negatives, &counts.positives),
-            ..counts
-        };
-        LossOutput { value, queries }
+        for (&v, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
+            *by = F::of(-by_positive * (log_not(gap(v)) - largest).exp());
+        }
+        lanes::scale(list.by_negatives, F::of(by_negative / total.wide()));
+        Seen {
+            loss,
+            mined_positives: list.positives.len() as u32,
+            mined_negatives: list.negative_count as u32,
+            ..Seen::default()
+        }
     }
 }
 
-/// The similarities of anchors and gallery, `[n, n + m]`, tracked on one side: the gallery's where that is
-/// of the batch, the anchor's where the gallery is the memory.
-fn with_constant_anchors(lists: &Lists<'_>) -> Tensor<2> {
-    let embeddings = lists.embeddings();
-    let inside = embeddings.clone().detach().matmul(embeddings.clone().transpose());
-    match lists.memory() {
-        Some(memory) => {
-            let outside = embeddings.clone().matmul(memory.embeddings.clone().transpose());
-            Tensor::cat(vec![inside, outside], 1)
-        }
-        None => inside,
-    }
+/// `log(1 - p)` where `p = 1 / (1 + e^gap)`.
+#[inline(always)]
+fn log_not(gap: f64) -> f64 {
+    -lanes::softplus(-gap)
 }

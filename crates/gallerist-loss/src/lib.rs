@@ -1,16 +1,21 @@
 //! Ranking losses: one file each, chosen by name in the run file's `[loss]`.
 //!
-//! A loss takes a batch of embeddings and its labels and returns a value that is connected to the
-//! embeddings, so that `value.backward()` gives the gradient its paper defines. It also says what it saw:
-//! per query its value and how many positives and negatives took part ([`Queries`]).
+//! A loss takes a batch of embeddings and its labels and returns a value that is connected to the embeddings, so that
+//! `value.backward()` gives the gradient that its paper defines. It also returns diagnostics: per query the value and
+//! how many positives and negatives contributed ([`Queries`]).
 //!
-//! Losses that compare samples with each other ([`PairLoss`]) can look at a memory of earlier batches,
-//! too: [`RankingLoss::forward_against`].
+//! Losses that compare samples with each other also take a memory of earlier batches:
+//! [`RankingLoss::forward_against`].
 //! The losses that are sums over pairs or triplets take a miner, which chooses the pairs they look at:
 //! [`crate::miner`].
 //!
-//! To add a loss: one file with its configuration and its [`PairLoss`] (or [`RankingLoss`] where it compares
-//! no pairs), one entry in `losses!`, its tests and its documentation.
+//! A loss that is a function of one query's list (its distances, which of them are positives, its parameters) is a
+//! [`ListLoss`]: about 60 lines with its documentation and without autodiff. The [`engine`] gives it products, memory
+//! of `O(n d)`, threads, f32 and f64, miners, sets of labels and cross-batch memory. Other losses are tensor code
+//! ([`PairLoss`], with [`toolbox`]) or implement [`RankingLoss`] directly.
+//!
+//! To add a loss: one file with its configuration ([`LossSpec`]) and its list function or tensor code, one line in the
+//! list of [`LossConfig`], its tests and its documentation. A program adds its own by [`LossConfig::register`].
 //!
 //! # Example: a loss in a training loop of one's own
 //!
@@ -38,6 +43,7 @@ mod config;
 mod contrastive;
 mod cos_face;
 pub mod cross_batch;
+pub mod engine;
 mod fast_ap;
 mod histogram;
 mod ice;
@@ -52,14 +58,12 @@ mod multi_similarity;
 mod n_pair;
 mod norm_softmax;
 mod nra;
-mod pairs;
 mod parameters;
 pub mod preset;
 mod proxy_anchor;
 mod proxy_nca;
 mod ranking;
 mod rll;
-mod rows;
 mod smooth_ap;
 mod soft_triple;
 mod softmax;
@@ -68,6 +72,7 @@ mod spectral_clust;
 mod srt;
 mod struct_clust;
 mod sup_con;
+pub mod toolbox;
 mod triplet_adaptive;
 mod triplet_all;
 mod triplet_batch_hard;
@@ -83,6 +88,7 @@ pub use circle::{Circle, CircleConfig};
 pub use config::LossConfig;
 pub use contrastive::{Contrastive, ContrastiveConfig};
 pub use cos_face::{CosFace, CosFaceConfig};
+pub use engine::{ListLoss, Listed};
 pub use fast_ap::{FastAp, FastApConfig};
 pub use histogram::{Histogram, HistogramConfig};
 pub use ice::{Ice, IceConfig, IceGradient};
@@ -98,7 +104,6 @@ pub use proxy_anchor::{ProxyAnchor, ProxyAnchorConfig};
 pub use proxy_nca::{ProxyNca, ProxyNcaConfig};
 pub use ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 pub use rll::{QueryWeighting, Rll, RllConfig, RllForm};
-pub use rows::on_general_path;
 pub use smooth_ap::{SmoothAp, SmoothApConfig};
 pub use soft_triple::{SoftTriple, SoftTripleConfig};
 pub use softmax::{Softmax, SoftmaxConfig};

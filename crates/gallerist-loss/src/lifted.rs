@@ -34,7 +34,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, total};
+use crate::toolbox::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, total};
 use crate::Result;
 use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};

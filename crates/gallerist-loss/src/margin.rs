@@ -32,7 +32,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, indicator, total};
+use crate::toolbox::{Pairs, column, counts, hinge, indicator, total};
 use crate::Result;
 use crate::labels::Labels;
 use crate::lists::Lists;

@@ -22,19 +22,16 @@
 //!   contributes 0. Without mining (`miner = { name = "all" }`) each side counts by itself.
 //! - The largest exponent is subtracted before `exp`; a sum far below 1 keeps its relative precision.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, log_one_plus_sum_exp};
-use super::rows::{self, MultiSimilarityRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::miner::{self, MinerConfig, MultiSimilarityMinerConfig};
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::miner::{MinerConfig, MultiSimilarityMinerConfig};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`MultiSimilarity`].
@@ -76,7 +73,7 @@ impl Default for MultiSimilarityConfig {
 impl MultiSimilarityConfig {
     /// The loss.
     pub fn init(&self) -> MultiSimilarity {
-        MultiSimilarity { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -110,43 +107,68 @@ impl LossSpec for MultiSimilarityConfig {
 }
 
 /// Multi-Similarity loss; see [`MultiSimilarityConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct MultiSimilarity {
-    #[module(skip)]
-    config: MultiSimilarityConfig,
+pub type MultiSimilarity = Listed<MultiSimilarityConfig>;
+
+/// `log(1 + sum exp(slope * (value - base))) / |slope|` over the values that `fits`, its derivatives,
+/// and how many fit.
+#[inline(always)]
+fn part<F: Real>(values: &[F], to: &mut [F], slope: f64, base: f64, fits: impl Fn(F) -> bool) -> (f64, u32) {
+    let (slope_, base_) = (F::of(slope), F::of(base));
+    let exponent = |value: F| slope_ * (value - base_);
+    let mined = lanes::count(values, &fits);
+    if mined == 0 {
+        return (0.0, 0);
+    }
+    // The 1 is the exponent 0.
+    let largest = lanes::largest(values, |v| if fits(v) { exponent(v) } else { F::ZERO });
+    let largest = lanes::larger(largest, F::ZERO);
+    let sum = lanes::map_sum(values, to, |v| {
+        let raw = if fits(v) { (exponent(v) - largest).exp() } else { F::ZERO };
+        (raw, raw)
+    });
+    let one = (-largest.wide()).exp();
+    let total = sum.wide() + one;
+    lanes::scale(to, F::of(slope.signum() / total));
+    // log(total) = log(1 + (one - 1) + sum), precise for small sums.
+    let log = largest.wide() + (one - 1.0 + sum.wide()).ln_1p();
+    (log / slope.abs(), mined)
 }
 
-impl PairLoss for MultiSimilarity {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let config = &self.config;
-        let rows = |epsilon| MultiSimilarityRows {
-            alpha: config.alpha,
-            beta: config.beta,
-            base: config.base,
-            epsilon,
-        };
-        let output = match config.miner.downcast_ref::<MultiSimilarityMinerConfig>() {
-            Some(miner) => rows::forward(&rows(Some(miner.epsilon)), lists),
-            None if config.miner.keeps_all() => rows::forward(&rows(None), lists),
-            None => None,
-        };
-        if let Some(output) = output {
-            return output;
+impl MultiSimilarityConfig {
+    /// The paper's miner, which the list function applies itself.
+    fn own_miner(&self) -> Option<&MultiSimilarityMinerConfig> {
+        self.miner.downcast_ref()
+    }
+}
+
+impl ListLoss for MultiSimilarityConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    fn miner(&self) -> Option<&MinerConfig> {
+        match self.own_miner() {
+            Some(_) => None,
+            None => Some(&self.miner),
         }
-        let [n, _] = lists.dims();
-        let pairs = Pairs::new(lists);
-        let kept = miner::in_force(Some(&config.miner), &pairs, lists, progress).pairs();
-        let similarity = lists.similarities();
-        let offset = similarity.sub_scalar(config.base);
-        let positive = log_one_plus_sum_exp(&offset.clone().mul_scalar(-config.alpha), &kept.positives);
-        let negative = log_one_plus_sum_exp(&offset.mul_scalar(config.beta), &kept.negatives);
-        let per_query = positive.mul_scalar(1.0 / config.alpha) + negative.mul_scalar(1.0 / config.beta);
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: counts(&kept.positives),
-            mined_negatives: counts(&kept.negatives),
-            ..pairs.queries()
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        let (least_negative, most_positive) = match self.own_miner() {
+            Some(miner) => (
+                lanes::smallest(list.positives, |v| v) - F::of(miner.epsilon),
+                lanes::largest(list.negatives, |v| v) + F::of(miner.epsilon),
+            ),
+            // Below every similarity, above the mark of what is absent.
+            None => (F::NEG_INFINITY, F::INFINITY),
         };
-        LossOutput { value: per_query.sum().mul_scalar(1.0 / n.max(1) as f64), queries }
+        let fits = |v: F| v > least_negative && v > F::NEG_INFINITY;
+        let (loss_n, mined_negatives) = part(list.negatives, list.by_negatives, self.beta, self.base, fits);
+        let fits = |v: F| v < most_positive;
+        let (loss_p, mined_positives) = part(list.positives, list.by_positives, -self.alpha, self.base, fits);
+        Seen { loss: loss_p + loss_n, mined_positives, mined_negatives, ..Seen::default() }
     }
 }

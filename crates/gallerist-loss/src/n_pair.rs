@@ -36,7 +36,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, log_one_plus_sum_exp};
+use crate::toolbox::{Pairs, column, counts, log_one_plus_sum_exp};
 use crate::Result;
 use crate::labels::Labels;
 use crate::lists::Lists;

@@ -31,18 +31,15 @@
 //!   counted in [`Queries::dead_terms`]; both terms of an anchor with Dmax = Dmin count as dead.
 //! - Two samples at the same extreme distance: one of them carries the gradient.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::Device;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, indicator, mean_among, row_max, row_min};
-use super::rows::{self, NraRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`Nra`].
@@ -78,7 +75,7 @@ impl Default for NraConfig {
 impl NraConfig {
     /// The loss.
     pub fn init(&self) -> Nra {
-        Nra { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -106,73 +103,86 @@ impl LossSpec for NraConfig {
 }
 
 /// Nonlinear rank approximation; see [`NraConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct Nra {
-    #[module(skip)]
-    config: NraConfig,
+pub type Nra = Listed<NraConfig>;
+
+impl NraConfig {
+    /// `-log(w + eps)`, or `-log(1 - w + eps)` if `complement`, of the approximated rank `w` of the
+    /// distance `low` above the smallest and `high` below the largest; its derivative by the rank.
+    fn term(&self, low: f64, high: f64, complement: bool) -> (f64, f64) {
+        let range = low + high;
+        let (rank, rest) = (low / range, high / range);
+        // The smaller one of w and 1 - w is a power, the other its complement.
+        let upper = rank >= 0.5;
+        let base = 2.0 * if upper { rest } else { rank };
+        let small = 0.5 * base.powf(self.alpha);
+        let slope = self.alpha * base.powf(self.alpha - 1.0);
+        let kept = if upper == complement { small } else { 1.0 - small };
+        let sign = if complement { 1.0 } else { -1.0 };
+        (-(kept + self.eps).ln(), sign * slope / (kept + self.eps))
+    }
 }
 
-impl PairLoss for Nra {
-    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
-        let rows = NraRows { alpha: self.config.alpha, eps: self.config.eps };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
+impl ListLoss for NraConfig {
+    const MEASURE: Measure = Measure::Distance;
+    const DEAD_TERMS: bool = true;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.both.max(1) as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
         }
-        let pairs = Pairs::new(lists);
-        let distance = lists.distances();
-        let others = pairs.positives.clone() + pairs.negatives.clone();
-        let largest = row_max(&distance, &others);
-        let smallest = row_min(&distance, &others);
-        let positive = row_max(&distance, &pairs.positives);
-        let negative = row_min(&distance, &pairs.negatives);
-        let both = pairs.both();
-
-        let flat = (largest.clone() - smallest.clone()).lower_equal_scalar(0.0);
-        let still = flat.clone().bool_or(both.clone().equal_scalar(0.0));
-        let range = (largest.clone() - smallest.clone()).mask_fill(still.clone(), 1.0);
-        // A rank and its complement, each from its own difference, so that neither end cancels.
-        let rank = |x: &Tensor<2>| {
-            let rank = (x.clone() - smallest.clone()) / range.clone();
-            let complement = (largest.clone() - x.clone()) / range.clone();
-            (rank.mask_fill(still.clone(), 0.5), complement.mask_fill(still.clone(), 0.5))
-        };
-        let (weight_p, upper_p) = self.weight(rank(&positive));
-        let (weight_n, upper_n) = self.weight(rank(&negative));
-        // s_p = 1 - w(r_p) and 1 - s_n = w(r_n).
-        let similarity = complement(weight_p, upper_p.bool_not());
-        let dissimilarity = complement(weight_n, upper_n);
-        let cost = |x: Tensor<2>| x.add_scalar(self.config.eps).log().neg();
-        let per_query = (cost(similarity) + cost(dissimilarity)).mask_fill(still.clone(), 0.0);
-
-        let live =
-            |alive: Tensor<2, Bool>| counts(&indicator(alive.bool_and(still.clone().bool_not()), &both));
-        let mined_positives = live(positive.lower(largest));
-        let mined_negatives = live(negative.greater(smallest));
-        let terms: Vec<u32> = counts(&both).iter().map(|&both| 2 * both).collect();
-        let dead_terms =
-            (0..terms.len()).map(|i| terms[i] - mined_positives[i] - mined_negatives[i]).collect();
-        let queries = Queries {
-            loss: column(&per_query),
+        let present = |v: F| if v < F::INFINITY { v } else { F::NEG_INFINITY };
+        let farthest_positive = lanes::largest(list.positives, |v| v);
+        let nearest_positive = lanes::smallest(list.positives, |v| v);
+        let farthest_negative = lanes::largest(list.negatives, present);
+        let nearest_negative = lanes::smallest(list.negatives, |v| v);
+        let largest = lanes::larger(farthest_positive, farthest_negative);
+        let smallest = lanes::smaller(nearest_positive, nearest_negative);
+        if largest <= smallest {
+            return Seen { terms: 2, dead_terms: 2, ..Seen::default() };
+        }
+        let wide = F::wide;
+        let (top, bottom) = (wide(largest), wide(smallest));
+        let (p, n) = (wide(farthest_positive), wide(nearest_negative));
+        let (loss_p, by_rank_p) = self.term(p - bottom, top - p, true);
+        let (loss_n, by_rank_n) = self.term(n - bottom, top - n, false);
+        // r = (d - Dmin) / (Dmax - Dmin).
+        let range = top - bottom;
+        let rank = |d: f64| (d - bottom) / range;
+        let mut by_top = -(by_rank_p * rank(p) + by_rank_n * rank(n)) / range;
+        let mut by_bottom = -(by_rank_p * (top - p) + by_rank_n * (top - n)) / (range * range);
+        let (mut by_p, mut by_n) = (by_rank_p / range, by_rank_n / range);
+        // Where one pair is two extremes its derivatives are added before they are rounded: at an
+        // end of the ranks they are as large as 1 / eps and cancel.
+        for (value, by) in [(p, &mut by_p), (n, &mut by_n)] {
+            if value == top {
+                *by += std::mem::take(&mut by_top);
+            } else if value == bottom {
+                *by += std::mem::take(&mut by_bottom);
+            }
+        }
+        list.by_positives[lanes::position(list.positives, farthest_positive)] += F::of(by_p);
+        list.by_negatives[lanes::position(list.negatives, nearest_negative)] += F::of(by_n);
+        // What is left belongs to the farthest negative and to the nearest positive.
+        if by_top != 0.0 {
+            list.by_negatives[lanes::position(list.negatives, farthest_negative)] += F::of(by_top);
+        }
+        if by_bottom != 0.0 {
+            list.by_positives[lanes::position(list.positives, nearest_positive)] += F::of(by_bottom);
+        }
+        let mined_positives = u32::from(farthest_positive < largest);
+        let mined_negatives = u32::from(nearest_negative > smallest);
+        Seen {
+            loss: loss_p + loss_n,
             mined_positives,
             mined_negatives,
-            terms,
-            dead_terms,
-            ..pairs.queries()
-        };
-        LossOutput { value: mean_among(&per_query, &both), queries }
+            terms: 2,
+            dead_terms: 2 - mined_positives - mined_negatives,
+            ..Seen::default()
+        }
     }
-}
-
-impl Nra {
-    /// The small one of `w` and `1 - w`, and whether it is `1 - w` (from `r = 1/2` on).
-    fn weight(&self, (rank, complement): (Tensor<2>, Tensor<2>)) -> (Tensor<2>, Tensor<2, Bool>) {
-        let upper = rank.clone().greater_equal_scalar(0.5);
-        let base = rank.mask_where(upper.clone(), complement).clamp_min(0.0);
-        (base.mul_scalar(2.0).powf_scalar(self.config.alpha).mul_scalar(0.5), upper)
-    }
-}
-
-/// `1 - x` at the entries of `swap`, `x` elsewhere.
-fn complement(x: Tensor<2>, swap: Tensor<2, Bool>) -> Tensor<2> {
-    x.clone().mask_where(swap, x.neg().add_scalar(1.0))
 }

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classify::{Targets, count_nonzero, log_sum_exp};
 use super::init;
-use super::pairs::softplus;
+use crate::toolbox::softplus;
 use crate::Result;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};

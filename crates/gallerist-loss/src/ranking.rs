@@ -77,7 +77,7 @@ pub struct LossOutput {
 
 /// A loss over the ranked lists of a batch.
 ///
-/// Three kinds of losses implement it: functions of one query's list (the list losses of this crate),
+/// Three kinds of losses implement it: functions of one query's list ([`ListLoss`](crate::ListLoss)),
 /// tensor code over all lists ([`PairLoss`]), and everything else (proxies, classifiers), directly.
 pub trait RankingLoss {
     /// The loss of a batch, connected to `embeddings`.

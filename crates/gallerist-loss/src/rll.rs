@@ -27,21 +27,17 @@
 //! - A query without a positive or without a negative counts with that part 0.
 //! - The largest exponent is subtracted before `exp`, so no temperature overflows.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`; on the CPU in `f32` `O(n d)` and `O(n^2 d)`.
+//! Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts};
-use super::rows::{self, RllRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, Sides, lanes};
+use crate::ranking::{AnyLoss, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
-use gallerist_tensor::pairwise::{distances, host};
 
 /// How L_P and L_N are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,7 +133,7 @@ impl RllConfig {
 
     /// The loss.
     pub fn init(&self) -> Rll {
-        Rll { config: self.clone() }
+        Listed::new(self.clone())
     }
 
     /// The boundary in force.
@@ -212,88 +208,104 @@ impl LossSpec for RllConfig {
 }
 
 /// Ranked list loss; see [`RllConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct Rll {
-    #[module(skip)]
-    config: RllConfig,
+pub type Rll = Listed<RllConfig>;
+
+/// The weighted mean over the mined values.
+struct Part {
+    loss: f64,
+    mined: u32,
+    /// Sum of the weights, divided by `e^exponent`.
+    total: f64,
+    exponent: f64,
 }
 
-/// One side (positives or negatives) of every query's list.
-struct Side {
-    /// `[n, 1]` weighted mean loss, tracked.
-    loss: Tensor<2>,
-    /// Per query the logarithm of the sum of its un-normalised weights; minus infinity where none.
-    log_mass: Vec<f64>,
-    /// Per query the number of mined samples.
-    mined: Vec<u32>,
+/// `hinge` is the pair's loss if that is above 0; its derivative by the distance is `slope`.
+#[inline(always)]
+fn part<F: Real>(
+    values: &[F],
+    to: &mut [F],
+    temperature: f64,
+    weight: f64,
+    slope: F,
+    hinge: impl Fn(F) -> F,
+) -> Part {
+    let temperature = F::of(temperature);
+    let mined = lanes::count(values, |value| hinge(value) > F::ZERO);
+    if mined == 0 {
+        return Part { loss: 0.0, mined, total: 0.0, exponent: 0.0 };
+    }
+    // The largest exponent belongs to the largest loss, or to the smallest above 0.
+    let extreme = if temperature >= F::ZERO {
+        lanes::largest(values, &hinge)
+    } else {
+        lanes::smallest(values, |value| {
+            let hinge = hinge(value);
+            if hinge > F::ZERO { hinge } else { F::INFINITY }
+        })
+    };
+    let raw = |value: F| {
+        let hinge = hinge(value);
+        if hinge > F::ZERO { (temperature * (hinge - extreme)).exp() } else { F::ZERO }
+    };
+    let total = lanes::map_sum(values, to, |value| {
+        let raw = raw(value);
+        (raw, raw)
+    });
+    let scale = slope * F::of(weight) / total;
+    let sum = lanes::weighted_sum(to, values, |value| lanes::larger(hinge(value), F::ZERO));
+    lanes::scale(to, scale);
+    Part {
+        loss: weight * sum.wide() / total.wide(),
+        mined,
+        total: total.wide(),
+        exponent: temperature.wide() * extreme.wide(),
+    }
 }
 
-/// Weighted mean of `hinge` over the mined entries (`hinge > 0` inside `mask`) of each row.
-fn side(hinge: Tensor<2>, mask: &Tensor<2>, temperature: f64) -> Side {
-    let mined = hinge.clone().detach().greater_scalar(0.0).float().cast(mask.dtype()) * mask.clone();
-    let exponent = hinge.clone().detach().mul_scalar(temperature);
-    let outside = mined.clone().equal_scalar(0.0);
-    let largest = exponent.clone().mask_fill(outside.clone(), f32::NEG_INFINITY).max_dim(1);
-    let empty = largest.clone().equal_scalar(f32::NEG_INFINITY);
-    let largest = largest.mask_fill(empty.clone(), 0.0);
-    let weights = (exponent - largest.clone()).mask_fill(outside, f32::NEG_INFINITY).exp();
-    let total = weights.clone().sum_dim(1);
-    let loss = (weights * hinge).sum_dim(1) / total.clone().mask_fill(empty, 1.0);
-    let log_mass =
-        host(&total).iter().zip(host(&largest)).map(|(total, largest)| total.ln() + largest).collect();
-    let mined = counts(&mined);
-    Side { loss, log_mass, mined }
-}
+impl ListLoss for RllConfig {
+    const MEASURE: Measure = Measure::Distance;
 
-impl PairLoss for Rll {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let config = &self.config;
-        let rows = RllRows {
-            alpha: config.alpha(),
-            margin: config.margin,
-            t_pos: config.t_pos,
-            t_neg: config.t_neg_at(progress),
-            parts: config.parts(),
-            mass: config.query_weighting == QueryWeighting::Mass,
+    fn sides(&self) -> Sides {
+        Sides::Query
+    }
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        if self.query_weighting == QueryWeighting::Mass { 1.0 } else { 1.0 / counts.queries as f64 }
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        let (inner, alpha) = (F::of(self.alpha() - self.margin), F::of(self.alpha()));
+        let (part_p, part_n) = self.parts();
+        let t_neg = self.t_neg_at(list.progress);
+        let positives = part(list.positives, list.by_positives, self.t_pos, part_p, F::ONE, |d| d - inner);
+        let negatives = part(list.negatives, list.by_negatives, t_neg, part_n, -F::ONE, |d| alpha - d);
+        let log_mass = |part: &Part| part.total.ln() + part.exponent;
+        let (p, n) = (log_mass(&positives), log_mass(&negatives));
+        let largest = p.max(n);
+        let log_mass = if largest == f64::NEG_INFINITY {
+            largest
+        } else {
+            largest + ((p - largest).exp() + (n - largest).exp()).ln()
         };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
-        }
-        let [n, _] = lists.dims();
-        let (alpha, margin) = (config.alpha(), config.margin);
-        let distance = distances(lists.embeddings(), &lists.gallery().detach());
-        let pairs = Pairs::new(lists);
-        let positives = side(distance.clone().sub_scalar(alpha - margin), &pairs.positives, config.t_pos);
-        let negatives = side(distance.neg().add_scalar(alpha), &pairs.negatives, config.t_neg_at(progress));
-        let (positive_part, negative_part) = config.parts();
-        let per_query = positives.loss.mul_scalar(positive_part) + negatives.loss.mul_scalar(negative_part);
-        let value = match config.query_weighting {
-            QueryWeighting::Uniform => per_query.clone().sum().mul_scalar(1.0 / n.max(1) as f64),
-            QueryWeighting::Mass => {
-                let share = mass_shares(&positives.log_mass, &negatives.log_mass);
-                let options = (per_query.device(), per_query.dtype());
-                let share = Tensor::<1>::from_data(share.as_slice(), (&options.0, options.1));
-                (per_query.clone() * share.reshape([n, 1])).sum()
-            }
-        };
-        let queries = Queries {
-            loss: column(&per_query),
+        Seen {
+            loss: positives.loss + negatives.loss,
             mined_positives: positives.mined,
             mined_negatives: negatives.mined,
-            ..pairs.queries()
-        };
-        LossOutput { value, queries }
+            log_mass,
+            ..Seen::default()
+        }
     }
-}
 
-/// Each query's sum of weights over that sum for all queries; all 0 where nothing was mined.
-fn mass_shares(positives: &[f64], negatives: &[f64]) -> Vec<f64> {
-    let largest = positives.iter().chain(negatives).fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-    if largest == f64::NEG_INFINITY {
-        return vec![0.0; positives.len()];
+    fn shares(&self, seen: &[Seen]) -> Option<Vec<f64>> {
+        (self.query_weighting == QueryWeighting::Mass).then(|| {
+            let largest = seen.iter().fold(f64::NEG_INFINITY, |a, s| a.max(s.log_mass));
+            if largest == f64::NEG_INFINITY {
+                return vec![0.0; seen.len()];
+            }
+            let mass = |seen: &Seen| (seen.log_mass - largest).exp();
+            let total: f64 = seen.iter().map(mass).sum();
+            seen.iter().map(|seen| mass(seen) / total).collect()
+        })
     }
-    let mass: Vec<f64> =
-        positives.iter().zip(negatives).map(|(p, q)| (p - largest).exp() + (q - largest).exp()).collect();
-    let total: f64 = mass.iter().sum();
-    mass.iter().map(|m| m / total).collect()
 }

@@ -31,7 +31,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::count_nonzero;
-use super::pairs::{Pairs, column, with_gradient};
+use crate::toolbox::{Pairs, column, with_gradient};
 use crate::Result;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};

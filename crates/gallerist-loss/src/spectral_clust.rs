@@ -34,7 +34,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::with_gradient;
+use crate::toolbox::with_gradient;
 use super::struct_clust::partition;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};

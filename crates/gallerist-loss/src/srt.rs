@@ -38,25 +38,21 @@
 //! A smooth rank approximates a rank where distances differ by several temperatures. Where they do not, every rank is
 //! near `n / 2` and the loss is nearly linear in the distances: it falls by growth along one direction, and the other
 //! dimensions are lost. So a head that begins as LDA begins with a mean distance of 20 temperatures
-//! ([`SrtConfig::initial_distance`]; measured in `experiments/head-scale.md`).
+//! ([`LossSpec::initial_distance`]; measured in `experiments/head-scale.md`).
 //!
-//! Time `O(n^3)` with `O(n^2)` memory: the ranks are summed block by block, and the gradient, which is
-//! `dL/dd_ij = sum over k of s'((d_ij - d_ik) / temperature) (c_ij - c_ik) / temperature` with
-//! `c = dL/dR`, is summed the same way in a second pass.
+//! Memory `O(n d)`. A rank takes a pass over the list. Ranks grow with the distance, and a negative costs something only
+//! where its rank is small: the negatives are visited from the nearest on, and the first one over the threshold ends
+//! the walk. So the time is `O(n^2 d)` and a pass over the list for each positive and each negative that costs
+//! something.
 
-use burn::module::Module;
-use burn::tensor::{Device, IndexingUpdateOp, Tensor, activation::sigmoid};
+use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{
-    Pairs, column, counts, hinge, indicator, row_blocks, row_max, softplus, total, with_gradient,
-};
-use super::rows::{self, SrtRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::ranking::{AnyLoss, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Which pairs the hard terms of [`Srt`] take.
@@ -122,7 +118,7 @@ impl Default for SrtConfig {
 impl SrtConfig {
     /// The loss.
     pub fn init(&self) -> Srt {
-        Srt { config: self.clone() }
+        Listed::new(self.clone())
     }
 
     /// The weight of the hard terms at a step.
@@ -170,137 +166,146 @@ impl LossSpec for SrtConfig {
 }
 
 /// Soft ranking threshold; see [`SrtConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct Srt {
-    #[module(skip)]
-    config: SrtConfig,
-}
+pub type Srt = Listed<SrtConfig>;
 
-/// One side's share of the loss: `[n, 1]` per query, and its derivative `[n, n + m]` with respect to the ranks.
-struct Part {
-    loss: Tensor<2>,
-    slope: Tensor<2>,
-}
+/// Softplus terms that are smaller than the largest one of their list by the exponential of this number are left out.
+const NEGLIGIBLE: f64 = 30.0;
 
-impl PairLoss for Srt {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let config = &self.config;
-        let hard = config.hard_weight_at(progress);
-        let rows = SrtRows {
-            temperature: config.temperature,
-            balance: config.balance,
-            margin: config.margin,
-            soft: config.soft,
-            hard: (hard > 0.0).then_some((hard, config.hardest)),
-        };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
-        }
-        let pairs = Pairs::new(lists);
-        let distance = lists.distances();
-        let scaled = distance.clone().detach().mul_scalar(1.0 / config.temperature);
-        let rank = ranks(&scaled);
-
-        let both = pairs.both();
-        let anchors = total(&both).max(1.0);
-        let number = |mask: &Tensor<2>| mask.clone().sum_dim(1);
-        let (positives, negatives) = (number(&pairs.positives), number(&pairs.negatives));
-        let weight =
-            |share: f64, count: &Tensor<2>| both.clone().mul_scalar(share) / count.clone().clamp_min(1.0);
-        let weight_p = weight(config.balance, &positives);
-        let weight_n = weight(1.0 - config.balance, &negatives);
-
-        let over = rank.clone() - positives.clone().add_scalar(1.0 - config.margin);
-        let under = positives.clone().add_scalar(2.0 + config.margin) - rank.clone();
-        let mut parts = vec![
-            threshold(over, &pairs.positives, config.soft, &weight_p, 1.0),
-            threshold(under, &pairs.negatives, config.soft, &weight_n, -1.0),
-        ];
-        if hard > 0.0 {
-            let largest = config.hardest == SrtHardest::MaxMin;
-            let samples = positives.clone() + negatives.clone().add_scalar(1.0);
-            let over = rank.clone() - positives.clone().mul_scalar(0.5);
-            let under = (samples + positives.add_scalar(1.0)).mul_scalar(0.5) - rank.clone();
-            parts.push(extreme(over, &pairs.positives, largest, &weight_p.clone().mul_scalar(hard), 1.0));
-            parts.push(extreme(under, &pairs.negatives, largest, &weight_n.clone().mul_scalar(hard), -1.0));
-        }
-        let sum =
-            |tensors: Vec<Tensor<2>>| tensors.into_iter().reduce(|a, b| a + b).expect("two parts or four");
-        let slope = sum(parts.iter().map(|part| part.slope.clone()).collect());
-        let per_query = sum(parts.into_iter().map(|part| part.loss).collect());
-        let value = per_query.clone().sum().mul_scalar(1.0 / anchors);
-
-        // Softplus has a slope everywhere, even where it rounds to nothing.
-        let used = |mask: &Tensor<2>, weight: Tensor<2>| {
-            let slope = if config.soft { weight } else { slope.clone() };
-            counts(&(indicator(slope.not_equal_scalar(0.0), &rank) * mask.clone()))
-        };
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: used(&pairs.positives, weight_p),
-            mined_negatives: used(&pairs.negatives, weight_n),
-            ..pairs.queries()
-        };
-        let value = if distance.is_tracked() {
-            let gradient =
-                rank_gradient(&scaled, &slope.mul_scalar(1.0 / anchors)).mul_scalar(1.0 / config.temperature);
-            with_gradient(value, &distance, gradient)
+impl SrtConfig {
+    /// A term and its derivative.
+    fn cost(&self, excess: f64) -> (f64, f64) {
+        if self.soft {
+            (lanes::softplus(excess), 1.0 / (1.0 + (-excess).exp()))
+        } else if excess > 0.0 {
+            (excess, 1.0)
         } else {
-            value
+            (0.0, 0.0)
+        }
+    }
+
+    /// `sum over k of sigmoid((d - d_ik) / temperature)`, the query itself at distance 0 included.
+    #[inline(always)]
+    fn rank<F: Real>(&self, list: &List<'_, F>, d: F) -> f64 {
+        let inverse = F::of(1.0 / self.temperature);
+        let sigmoid = |other: F| F::ONE / (F::ONE + ((other - d) * inverse).exp());
+        let others = lanes::sum(list.negatives, sigmoid) + lanes::sum(list.positives, sigmoid);
+        others.wide() + (sigmoid(F::ZERO)).wide()
+    }
+
+    /// The derivatives of `slope * R(d)` by all distances but `d`; returns the one by `d`.
+    #[inline(always)]
+    fn differentiate<F: Real>(&self, list: &mut List<'_, F>, d: F, slope: f64) -> F {
+        let inverse = F::of(1.0 / self.temperature);
+        let slope = F::of(slope) * inverse;
+        let derivative = |other: F| {
+            let small = (-((other - d) * inverse).abs()).exp();
+            let whole = F::ONE + small;
+            slope * small / (whole * whole)
         };
-        LossOutput { value, queries }
+        let both = |other: F| {
+            let derivative = derivative(other);
+            (-derivative, derivative)
+        };
+        lanes::add_map_sum(list.negatives, list.by_negatives, both)
+            + lanes::add_map_sum(list.positives, list.by_positives, both)
+            + derivative(F::ZERO)
     }
 }
 
-/// `R_ij = sum over k of sigmoid(scaled_ij - scaled_ik)`.
-fn ranks(scaled: &Tensor<2>) -> Tensor<2> {
-    let [n, g] = scaled.dims();
-    let blocks = row_blocks(n, g * g).map(|rows| differences(scaled, rows)).map(|z| sum_last(sigmoid(z)));
-    Tensor::cat(blocks.collect(), 0)
-}
+impl ListLoss for SrtConfig {
+    const MEASURE: Measure = Measure::Distance;
 
-/// `sum over k of s'(scaled_ij - scaled_ik) (slope_ij - slope_ik)`.
-fn rank_gradient(scaled: &Tensor<2>, slope: &Tensor<2>) -> Tensor<2> {
-    let [n, g] = scaled.dims();
-    let blocks = row_blocks(n, g * g).map(|rows| {
-        let s = sigmoid(differences(scaled, rows.clone()));
-        let derivative = s.clone() * s.neg().add_scalar(1.0);
-        sum_last(derivative * differences(slope, rows))
-    });
-    Tensor::cat(blocks.collect(), 0)
-}
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.both.max(1) as f64
+    }
 
-/// `[b, m, m]`: `x_ij - x_ik` for the rows `i` of a block.
-fn differences(x: &Tensor<2>, rows: std::ops::Range<usize>) -> Tensor<3> {
-    let b = rows.len();
-    let [_, m] = x.dims();
-    let block = x.clone().slice([rows, 0..m]);
-    block.clone().reshape([b, m, 1]) - block.reshape([b, 1, m])
-}
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
+        }
+        let (p, n) = (list.positives.len() as f64, list.negative_count as f64);
+        let (weight_p, weight_n) = (self.balance / p, (1.0 - self.balance) / n);
+        let (bound_p, bound_n) = (p + 1.0 - self.margin, p + 2.0 + self.margin);
+        let present = |v: F| if v < F::INFINITY { v } else { F::NEG_INFINITY };
+        let mut seen = Seen::default();
 
-fn sum_last(x: Tensor<3>) -> Tensor<2> {
-    let [b, m, _] = x.dims();
-    x.sum_dim(2).reshape([b, m])
-}
+        // The hard terms' samples, as distances.
+        let nearest = lanes::smallest(list.negatives, |v| v);
+        let hard = (self.hard_weight_at(list.progress) > 0.0).then(|| {
+            let weight = self.hard_weight_at(list.progress);
+            let (of_p, of_n) = match self.hardest {
+                SrtHardest::MaxMin => (lanes::largest(list.positives, |v| v), nearest),
+                SrtHardest::AsPrinted => {
+                    (lanes::smallest(list.positives, |v| v), lanes::largest(list.negatives, present))
+                }
+            };
+            (weight, lanes::position(list.positives, of_p), lanes::position(list.negatives, of_n))
+        });
 
-/// The weighted sum of `[excess]_+` (or its softplus) inside `mask`; `sign` is the excess's slope in the
-/// rank.
-fn threshold(excess: Tensor<2>, mask: &Tensor<2>, soft: bool, weight: &Tensor<2>, sign: f64) -> Part {
-    let weight = mask.clone() * weight.clone();
-    let slope =
-        if soft { sigmoid(excess.clone()) } else { indicator(excess.clone().greater_scalar(0.0), &weight) };
-    let cost = if soft { softplus(excess) } else { hinge(excess) };
-    Part { loss: (cost * weight.clone()).sum_dim(1), slope: (slope * weight).mul_scalar(sign) }
-}
+        for at in 0..list.positives.len() {
+            let d = list.positives[at];
+            let rank = self.rank(list, d);
+            let (cost, slope) = self.cost(rank - bound_p);
+            seen.loss += weight_p * cost;
+            let mut slope = weight_p * slope;
+            if let Some((weight, of_p, _)) = hard
+                && of_p == at
+            {
+                let excess = rank - p / 2.0;
+                if excess > 0.0 {
+                    seen.loss += weight * weight_p * excess;
+                    slope += weight * weight_p;
+                }
+            }
+            if slope > 0.0 {
+                seen.mined_positives += 1;
+                let own = self.differentiate(list, d, slope);
+                list.by_positives[at] += own;
+            }
+        }
 
-/// The weighted `[excess]_+` of the largest excess of each row inside `mask`, or of the smallest.
-fn extreme(excess: Tensor<2>, mask: &Tensor<2>, largest: bool, weight: &Tensor<2>, sign: f64) -> Part {
-    let direction = if largest { 1.0 } else { -1.0 };
-    let ordered = excess.clone().mul_scalar(direction);
-    let cost = hinge(row_max(&ordered, mask).mul_scalar(direction)) * weight.clone();
-    let outside = mask.clone().equal_scalar(0.0);
-    let at = ordered.mask_fill(outside, f32::NEG_INFINITY).argmax(1);
-    let slope = indicator(cost.clone().greater_scalar(0.0), weight) * weight.clone().mul_scalar(sign);
-    let slope = excess.zeros_like().scatter(1, at, slope, IndexingUpdateOp::Add);
-    Part { loss: cost, slope }
+        // All negatives at one distance have one rank.
+        let mut d = nearest;
+        let first_rank = self.rank(list, d);
+        let mut rank = first_rank;
+        while d < F::INFINITY {
+            let (cost, slope) = self.cost(bound_n - rank);
+            let done = if self.soft { rank > first_rank.max(bound_n) + NEGLIGIBLE } else { slope == 0.0 };
+            if done {
+                break;
+            }
+            let same = lanes::count(list.negatives, |v| v == d);
+            let (same_, slope) = (f64::from(same), -weight_n * slope);
+            seen.loss += same_ * weight_n * cost;
+            seen.mined_negatives += same;
+            let own = self.differentiate(list, d, same_ * slope) / F::of(f64::from(same));
+            lanes::add_map_sum(list.negatives, list.by_negatives, |v| {
+                (if v == d { own } else { F::ZERO }, F::ZERO)
+            });
+            let here = d;
+            d = lanes::smallest(list.negatives, |v| if v > here { v } else { F::INFINITY });
+            if d < F::INFINITY {
+                rank = self.rank(list, d);
+            }
+        }
+        if let Some((weight, _, of_n)) = hard {
+            let d = list.negatives[of_n];
+            let rank = if d == nearest { first_rank } else { self.rank(list, d) };
+            let excess = (n + p + 1.0 + p + 1.0) / 2.0 - rank;
+            if excess > 0.0 {
+                seen.loss += weight * weight_n * excess;
+                if self.cost(bound_n - rank).1 == 0.0 {
+                    seen.mined_negatives += 1;
+                }
+                let own = self.differentiate(list, d, -weight * weight_n);
+                list.by_negatives[of_n] += own;
+            }
+        }
+        if self.soft {
+            // The walk leaves out what rounds to nothing; it counts all the same.
+            seen.mined_negatives = if weight_n > 0.0 { list.negative_count as u32 } else { 0 };
+        }
+        seen
+    }
 }

@@ -40,7 +40,7 @@ use gallerist_util::registry::Named;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::with_gradient;
+use crate::toolbox::with_gradient;
 use crate::Result;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};

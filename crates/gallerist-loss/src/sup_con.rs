@@ -24,19 +24,16 @@
 //! - A query without a negative: `nt_xent` has the loss 0, `sup_con` evens out its positives.
 //! - The largest exponent is subtracted before `exp`. Coincident rows are nothing special.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
-use burn::tensor::{Device, activation};
+use burn::tensor::Device;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::count_nonzero;
-use super::pairs::{Pairs, column, log_sum_exp, row_softmax, softplus, total};
 use crate::Result;
-use crate::lists::Lists;
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
 use crate::miner::{self, MinerConfig};
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// What stands in the denominator.
@@ -92,7 +89,7 @@ impl SupConConfig {
 
     /// The loss.
     pub fn init(&self) -> SupCon {
-        SupCon { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -124,48 +121,70 @@ impl LossSpec for SupConConfig {
 }
 
 /// Supervised contrastive loss; see [`SupConConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct SupCon {
-    #[module(skip)]
-    config: SupConConfig,
-}
+pub type SupCon = Listed<SupConConfig>;
 
-impl PairLoss for SupCon {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let pairs = Pairs::new(lists);
-        let queries = pairs.queries();
-        let mined = miner::in_force(self.config.miner.as_ref(), &pairs, lists, progress);
-        let Pairs { positives, negatives } = mined.pairs();
-        let logits = lists.similarities().mul_scalar(1.0 / self.config.temperature);
-        let counts = positives.clone().sum_dim(1).clamp_min(1.0);
-        // `derivative`: of a query's loss by its row of logits, up to a factor above 0.
-        let (value, per_query, derivative) = match self.config.form {
+impl ListLoss for SupConConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / match self.form {
+            SupConForm::SupCon => counts.with_positives.max(1) as f64,
+            SupConForm::NtXent => counts.positive_pairs.max(1) as f64,
+        }
+    }
+
+    fn miner(&self) -> Option<&MinerConfig> {
+        self.miner.as_ref()
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        let number = list.positives.len() as f64;
+        let nt_xent = self.form == SupConForm::NtXent;
+        if list.positives.is_empty() || nt_xent && list.negative_count == 0 {
+            return Seen { weight: if nt_xent { number } else { 1.0 }, ..Seen::default() };
+        }
+        let inverse = F::of(1.0 / self.temperature);
+        let largest_n = lanes::largest(list.negatives, |v| v);
+        let largest = match self.form {
+            SupConForm::SupCon => lanes::larger(lanes::largest(list.positives, |v| v), largest_n),
+            SupConForm::NtXent => largest_n,
+        };
+        let raw = |v: F| if v > F::NEG_INFINITY { ((v - largest) * inverse).exp() } else { F::ZERO };
+        let both = |v: F| (raw(v), raw(v));
+        let mut total = lanes::map_sum(list.negatives, list.by_negatives, both).wide();
+        if !nt_xent {
+            total += lanes::map_sum(list.positives, list.by_positives, both).wide();
+        }
+        // What the logarithm of the sum is above a logit.
+        let log_sum = largest.wide() / self.temperature + total.ln();
+        let gap = |v: F| log_sum - v.wide() / self.temperature;
+        let (loss, push) = match self.form {
             SupConForm::SupCon => {
-                let others = positives.clone() + negatives.clone();
-                let gaps = (log_sum_exp(&logits, &others) - logits.clone()) * positives.clone();
-                let per_query = gaps.sum_dim(1) / counts.clone();
-                let with_positive = positives.clone().max_dim(1);
-                let value = per_query.clone().sum().mul_scalar(1.0 / total(&with_positive).max(1.0));
-                let derivative =
-                    (row_softmax(&logits.detach(), &others) - positives.clone() / counts) * with_positive;
-                (value, per_query, derivative)
+                let loss = list.positives.iter().map(|&v| gap(v)).sum::<f64>() / number;
+                for by in list.by_positives.iter_mut() {
+                    *by = F::of((by.wide() / total - 1.0 / number) / self.temperature);
+                }
+                (loss, 1.0)
             }
             SupConForm::NtXent => {
-                let gaps = log_sum_exp(&logits, &negatives) - logits.clone();
-                let counted = positives.clone() * negatives.clone().max_dim(1);
-                let pull = activation::sigmoid(gaps.clone().detach()) * counted.clone();
-                let terms = (softplus(gaps) * counted).sum_dim(1);
-                let value = terms.clone().sum().mul_scalar(1.0 / total(&positives).max(1.0));
-                let push = row_softmax(&logits.detach(), &negatives) * pull.clone().sum_dim(1);
-                (value, terms / counts, push - pull)
+                let (mut loss, mut pull) = (0.0, 0.0);
+                for (&v, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
+                    let share = 1.0 / (1.0 + (-gap(v)).exp());
+                    loss += lanes::softplus(gap(v));
+                    pull += share;
+                    *by = F::of(-share / self.temperature);
+                }
+                (loss / number, pull)
             }
         };
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: count_nonzero(&(derivative.clone() * positives)),
-            mined_negatives: count_nonzero(&(derivative * negatives)),
-            ..queries
-        };
-        LossOutput { value, queries }
+        lanes::scale(list.by_negatives, F::of(push / total / self.temperature));
+        Seen {
+            loss,
+            weight: if nt_xent { number } else { 1.0 },
+            mined_positives: lanes::count(list.by_positives, |by| by != F::ZERO),
+            mined_negatives: lanes::count(list.by_negatives, |by| by != F::ZERO),
+            ..Seen::default()
+        }
     }
 }

@@ -18,19 +18,16 @@
 //! - A batch without a triplet has the value 0.
 //!
 //! The embeddings are as the network gives them; the paper does not normalise. They are compared as they were
-//! trained, by the Euclidean distance. Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! trained, by the Euclidean distance. Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, hinge, mean_among, row_softmax};
-use super::rows::{self, AdaptiveRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletAdaptive`].
@@ -68,7 +65,7 @@ impl TripletAdaptiveConfig {
 
     /// The loss.
     pub fn init(&self) -> TripletAdaptive {
-        TripletAdaptive { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -107,35 +104,53 @@ impl LossSpec for TripletAdaptiveConfig {
 }
 
 /// Adaptively weighted triplet loss; see [`TripletAdaptiveConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct TripletAdaptive {
-    #[module(skip)]
-    config: TripletAdaptiveConfig,
+pub type TripletAdaptive = Listed<TripletAdaptiveConfig>;
+
+/// The softmax of `sign * value` as weights in `to`, and the weighted mean of the values.
+#[inline(always)]
+fn soft_extreme<F: Real>(values: &[F], to: &mut [F], sign: F) -> F {
+    let present = |v: F| v < F::INFINITY;
+    let largest = lanes::largest(values, |v| if present(v) { sign * v } else { F::NEG_INFINITY });
+    let total = lanes::map_sum(values, to, |v| {
+        let raw = if present(v) { (sign * v - largest).exp() } else { F::ZERO };
+        (raw, raw)
+    });
+    lanes::scale(to, F::ONE / total);
+    lanes::weighted_sum(to, values, |v| if present(v) { v } else { F::ZERO })
 }
 
-impl PairLoss for TripletAdaptive {
-    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
-        let rows = AdaptiveRows { margin: self.config.margin };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
+impl ListLoss for TripletAdaptiveConfig {
+    const MEASURE: Measure = Measure::Distance;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.both.max(1) as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
         }
-        let pairs = Pairs::new(lists);
-        let distance = lists.distances();
-        let both = pairs.both();
-        let positive = (row_softmax(&distance, &pairs.positives) * distance.clone()).sum_dim(1);
-        let negative = (row_softmax(&distance.clone().neg(), &pairs.negatives) * distance).sum_dim(1);
-        let per_query = hinge((positive - negative).add_scalar(self.config.margin)) * both.clone();
-        let losses = column(&per_query);
-        let counts = pairs.queries();
-        let mined = |all: &[u32]| {
-            all.iter().zip(&losses).map(|(&all, &loss)| if loss > 0.0 { all } else { 0 }).collect()
-        };
-        let queries = Queries {
-            mined_positives: mined(&counts.positives),
-            mined_negatives: mined(&counts.negatives),
-            loss: losses,
-            ..counts
-        };
-        LossOutput { value: mean_among(&per_query, &both), queries }
+        let far = soft_extreme(list.positives, list.by_positives, F::ONE);
+        let near = soft_extreme(list.negatives, list.by_negatives, -F::ONE);
+        let hinge = self.margin + far.wide() - near.wide();
+        if hinge > 0.0 {
+            for (by, &d) in list.by_positives.iter_mut().zip(list.positives) {
+                *by *= F::ONE + d - far;
+            }
+            for (by, &d) in list.by_negatives.iter_mut().zip(list.negatives) {
+                *by *= if d < F::INFINITY { d - near - F::ONE } else { F::ZERO };
+            }
+            Seen {
+                loss: hinge,
+                mined_positives: list.positives.len() as u32,
+                mined_negatives: list.negative_count as u32,
+                ..Seen::default()
+            }
+        } else {
+            list.by_positives.fill(F::ZERO);
+            list.by_negatives.fill(F::ZERO);
+            Seen::default()
+        }
     }
 }

@@ -18,23 +18,19 @@
 //!   `margin` and the gradient 0.
 //! - A batch without a triplet has the value 0.
 //!
-//! The embeddings are L2-normalised by default. Time `O(n^3)` with `O(n^2)` memory: triplets are counted
-//! block by block; the derivative with respect to `d_ap^2` is the number of active triplets of the pair.
+//! The embeddings are L2-normalised by default. Memory and time: `O(n d)` and `O(n^2 (d + p))` with
+//! `p` positives of a query; the derivative with respect to `d_ap^2` is the number of active triplets of the pair.
 
-use burn::module::Module;
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
+use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, indicator, row_blocks, total, with_gradient};
-use super::rows::{self, AllTripletsRows};
 use crate::Result;
-use crate::lists::Lists;
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
 use crate::miner::{self, MinerConfig};
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
-use gallerist_tensor::pairwise::host;
 
 /// Parameters of [`TripletAll`].
 ///
@@ -71,7 +67,7 @@ impl Default for TripletAllConfig {
 impl TripletAllConfig {
     /// The loss.
     pub fn init(&self) -> TripletAll {
-        TripletAll { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -107,82 +103,59 @@ impl LossSpec for TripletAllConfig {
 }
 
 /// Triplet loss over all triplets; see [`TripletAllConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct TripletAll {
-    #[module(skip)]
-    config: TripletAllConfig,
-}
+pub type TripletAll = Listed<TripletAllConfig>;
 
-impl PairLoss for TripletAll {
-    fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        let rows = AllTripletsRows { margin: self.config.margin };
-        if self.config.miner.is_none()
-            && let Some(output) = rows::forward(&rows, lists)
-        {
-            return output;
-        }
-        let [n, g] = lists.dims();
-        let all = Pairs::new(lists);
-        let mined = miner::in_force(self.config.miner.as_ref(), &all, lists, progress);
-        let squared = lists.distances().square();
-        if let Some(partners) = &mined.partners {
-            return self.of_partners(squared, &mined.positives, partners.clone(), &all);
-        }
-        let pairs = mined.pairs();
-        let held = squared.clone().detach();
+impl ListLoss for TripletAllConfig {
+    const MEASURE: Measure = Measure::Distance;
 
-        let (mut cost, mut active_p, mut active_n) = (Vec::new(), Vec::new(), Vec::new());
-        for rows in row_blocks(n, g * g) {
-            let b = rows.len();
-            let block = |x: &Tensor<2>| x.clone().slice([rows.clone(), 0..g]);
-            let gap = block(&held).reshape([b, g, 1]) - block(&held).reshape([b, 1, g]);
-            let triplets =
-                block(&pairs.positives).reshape([b, g, 1]) * block(&pairs.negatives).reshape([b, 1, g]);
-            let excess = hinge(gap.add_scalar(self.config.margin)) * triplets;
-            let active = excess.clone().greater_scalar(0.0).float().cast(held.dtype());
-            cost.push(excess.sum_dim(2).reshape([b, g]).sum_dim(1));
-            active_p.push(active.clone().sum_dim(2).reshape([b, g]));
-            active_n.push(active.sum_dim(1).reshape([b, g]));
-        }
-        let (cost, active_p, active_n) =
-            (Tensor::cat(cost, 0), Tensor::cat(active_p, 0), Tensor::cat(active_n, 0));
-
-        let number = pairs.positives.clone().sum_dim(1) * pairs.negatives.clone().sum_dim(1);
-        let triplets = host(&number).iter().sum::<f64>().max(1.0);
-        let value = cost.clone().sum().mul_scalar(1.0 / triplets);
-        let value =
-            with_gradient(value, &squared, (active_p.clone() - active_n.clone()).mul_scalar(1.0 / triplets));
-        let used = |active: &Tensor<2>| counts(&indicator(active.clone().greater_scalar(0.0), active));
-        let queries = Queries {
-            loss: column(&(cost / number.clamp_min(1.0))),
-            mined_positives: used(&active_p),
-            mined_negatives: used(&active_n),
-            ..all.queries()
-        };
-        LossOutput { value, queries }
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.triplets.max(1) as f64
     }
-}
 
-impl TripletAll {
-    /// The loss over the triplets of each positive in force with its partner.
-    fn of_partners(
-        &self,
-        squared: Tensor<2>,
-        positives: &Tensor<2>,
-        partners: Tensor<2, Int>,
-        all: &Pairs,
-    ) -> LossOutput {
-        let gap = squared.clone() - squared.gather(1, partners.clone());
-        let cost = hinge(gap.add_scalar(self.config.margin)) * positives.clone();
-        let active = indicator(cost.clone().greater_scalar(0.0), &cost);
-        let active_n = active.zeros_like().scatter(1, partners, active.clone(), IndexingUpdateOp::Add);
-        let sums = cost.sum_dim(1);
-        let queries = Queries {
-            loss: column(&(sums.clone() / positives.clone().sum_dim(1).clamp_min(1.0))),
-            mined_positives: counts(&active),
-            mined_negatives: counts(&active_n.clamp_max(1.0)),
-            ..all.queries()
-        };
-        LossOutput { value: sums.sum().mul_scalar(1.0 / total(positives).max(1.0)), queries }
+    fn miner(&self) -> Option<&MinerConfig> {
+        self.miner.as_ref()
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen { weight: 0.0, ..Seen::default() };
+        }
+        let (margin, two) = (F::of(self.margin), F::of(2.0));
+        let mut seen = Seen::default();
+        if let Some(partners) = list.partners {
+            for ((&positive, by), &partner) in
+                list.positives.iter().zip(list.by_positives.iter_mut()).zip(partners)
+            {
+                let negative = list.negatives[partner as usize];
+                let hinge = positive * positive + margin - negative * negative;
+                if hinge > F::ZERO {
+                    seen.loss += hinge.wide();
+                    seen.mined_positives += 1;
+                    *by = two * positive;
+                    list.by_negatives[partner as usize] += F::ONE;
+                }
+            }
+            seen.weight = list.positives.len() as f64;
+        } else {
+            for (&positive, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
+                let bound = positive * positive + margin;
+                let hinges = lanes::add_map_sum(list.negatives, list.by_negatives, |d| {
+                    let hinge = bound - d * d;
+                    if hinge > F::ZERO { (F::ONE, hinge) } else { (F::ZERO, F::ZERO) }
+                });
+                let active = lanes::count(list.negatives, |d| bound - d * d > F::ZERO);
+                seen.loss += hinges.wide();
+                seen.mined_positives += u32::from(active > 0);
+                *by = F::of(f64::from(active)) * two * positive;
+            }
+            seen.weight = list.positives.len() as f64 * list.negative_count as f64;
+        }
+        seen.mined_negatives = lanes::count(list.by_negatives, |by| by > F::ZERO);
+        for (by, &d) in list.by_negatives.iter_mut().zip(list.negatives) {
+            *by = if *by > F::ZERO { *by * -two * d } else { F::ZERO };
+        }
+        seen.loss /= seen.weight;
+        seen
     }
 }

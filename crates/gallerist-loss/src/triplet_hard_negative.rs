@@ -16,19 +16,16 @@
 //! - In a collapsed batch the value is `margin` and the gradient 0.
 //! - A batch without a triplet has the value 0.
 //!
-//! The embeddings are L2-normalised by default. Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! The embeddings are L2-normalised by default. Memory and time: `O(n d)` and `O(n^2 d)`.
 
-use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, indicator, row_min, total};
-use super::rows::{self, HardNegativeRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletHardNegative`].
@@ -63,7 +60,7 @@ impl Default for TripletHardNegativeConfig {
 impl TripletHardNegativeConfig {
     /// The loss.
     pub fn init(&self) -> TripletHardNegative {
-        TripletHardNegative { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -94,31 +91,37 @@ impl LossSpec for TripletHardNegativeConfig {
 }
 
 /// Triplet loss with the hardest negative; see [`TripletHardNegativeConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct TripletHardNegative {
-    #[module(skip)]
-    config: TripletHardNegativeConfig,
-}
+pub type TripletHardNegative = Listed<TripletHardNegativeConfig>;
 
-impl PairLoss for TripletHardNegative {
-    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
-        let rows = HardNegativeRows { margin: self.config.margin };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
+impl ListLoss for TripletHardNegativeConfig {
+    const MEASURE: Measure = Measure::Distance;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.positive_pairs_of_both.max(1) as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
         }
-        let pairs = Pairs::new(lists);
-        let distance = lists.distances();
-        let taken = pairs.positives.clone() * pairs.both();
-        let nearest = row_min(&distance, &pairs.negatives);
-        let excess = hinge((distance - nearest).add_scalar(self.config.margin)) * taken.clone();
-        let per_query = excess.clone().sum_dim(1) / taken.clone().sum_dim(1).clamp_min(1.0);
-        let active = indicator(excess.clone().greater_scalar(0.0), &excess);
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: counts(&active),
-            mined_negatives: counts(&active.max_dim(1)),
-            ..pairs.queries()
-        };
-        LossOutput { value: excess.sum().mul_scalar(1.0 / total(&taken).max(1.0)), queries }
+        let nearest = lanes::smallest(list.negatives, |v| v);
+        let offset = F::of(self.margin - nearest.wide());
+        let loss = lanes::map_sum(list.positives, list.by_positives, |d| {
+            let hinge = lanes::larger(d + offset, F::ZERO);
+            (if hinge > F::ZERO { F::ONE } else { F::ZERO }, hinge)
+        });
+        let mined = lanes::count(list.by_positives, |by| by > F::ZERO);
+        if mined > 0 {
+            list.by_negatives[lanes::position(list.negatives, nearest)] = F::of(-f64::from(mined));
+        }
+        let positives = list.positives.len() as f64;
+        Seen {
+            loss: loss.wide() / positives,
+            weight: positives,
+            mined_positives: mined,
+            mined_negatives: u32::from(mined > 0),
+            ..Seen::default()
+        }
     }
 }

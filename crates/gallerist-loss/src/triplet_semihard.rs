@@ -17,20 +17,17 @@
 //! - The mean is over the pairs whose anchor has a negative; a batch without one has the value 0.
 //! - The hinge has slope 0 at the kink; in a collapsed batch the value is `margin` and the gradient 0.
 //!
-//! The embeddings are L2-normalised by default. Time `O(n^3)`, memory `O(n^2)`: negatives are chosen block
-//! by block.
+//! The embeddings are L2-normalised by default. Memory and time: `O(n d)` and `O(n^2 (d + p))` with
+//! `p` positives of a query.
 
-use burn::module::Module;
-use burn::tensor::{Device, IndexingUpdateOp, Tensor};
+use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{Pairs, column, counts, hinge, indicator, row_blocks, total};
-use super::rows::{self, SemihardRows};
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
 /// Parameters of [`TripletSemihard`].
@@ -66,7 +63,7 @@ impl Default for TripletSemihardConfig {
 impl TripletSemihardConfig {
     /// The loss.
     pub fn init(&self) -> TripletSemihard {
-        TripletSemihard { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -97,53 +94,38 @@ impl LossSpec for TripletSemihardConfig {
 }
 
 /// Triplet loss with semi-hard negatives; see [`TripletSemihardConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct TripletSemihard {
-    #[module(skip)]
-    config: TripletSemihardConfig,
-}
+pub type TripletSemihard = Listed<TripletSemihardConfig>;
 
-impl PairLoss for TripletSemihard {
-    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
-        let rows = SemihardRows { margin: self.config.margin };
-        if let Some(output) = rows::forward(&rows, lists) {
-            return output;
+impl ListLoss for TripletSemihardConfig {
+    const MEASURE: Measure = Measure::Distance;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.positive_pairs_of_both.max(1) as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+        if !list.has_both() {
+            return Seen::default();
         }
-        let [n, g] = lists.dims();
-        let pairs = Pairs::new(lists);
-        let distance = lists.distances();
-        let held = distance.clone().detach();
-
-        // at[a, p] is the negative chosen for (a, p).
-        let blocks = row_blocks(n, g * g).map(|rows| {
-            let b = rows.len();
-            let block = |x: &Tensor<2>| x.clone().slice([rows.clone(), 0..g]);
-            let positive = block(&held).reshape([b, g, 1]);
-            let outside = block(&pairs.negatives).equal_scalar(0.0).reshape([b, 1, g]);
-            let farthest =
-                block(&held).reshape([b, 1, g]).mask_fill(outside.clone(), f32::NEG_INFINITY).argmax(2);
-            let negative =
-                block(&held).reshape([b, 1, g]).mask_fill(outside, f32::NEG_INFINITY).expand([b, g, g]);
-            let near = negative.clone().lower_equal(positive.expand([b, g, g]));
-            let (nearest, at) = negative.mask_fill(near, f32::INFINITY).min_dim_with_indices(2);
-            let none = nearest.equal_scalar(f32::INFINITY);
-            at.mask_where(none, farthest.expand([b, g, 1])).reshape([b, g])
-        });
-        let at = Tensor::cat(blocks.collect(), 0);
-
-        let taken = pairs.positives.clone() * pairs.both();
-        let squared = distance.square();
-        let excess =
-            hinge(squared.clone() - squared.gather(1, at.clone()) + self.config.margin) * taken.clone();
-        let per_query = excess.clone().sum_dim(1) / taken.clone().sum_dim(1).clamp_min(1.0);
-        let active = indicator(excess.clone().greater_scalar(0.0), &excess);
-        let chosen = active.zeros_like().scatter(1, at, active.clone(), IndexingUpdateOp::Add);
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: counts(&active),
-            mined_negatives: counts(&indicator(chosen.clone().greater_scalar(0.0), &chosen)),
-            ..pairs.queries()
-        };
-        LossOutput { value: excess.sum().mul_scalar(1.0 / total(&taken).max(1.0)), queries }
+        let present = |v: F| if v < F::INFINITY { v } else { F::NEG_INFINITY };
+        let farthest = lanes::largest(list.negatives, present);
+        let mut seen = Seen::default();
+        for (&positive, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
+            let farther = lanes::smallest(list.negatives, |v| if v > positive { v } else { F::INFINITY });
+            let negative = if farther < F::INFINITY { farther } else { farthest };
+            let square = |v: F| v.wide() * v.wide();
+            let hinge = square(positive) + self.margin - square(negative);
+            if hinge > 0.0 {
+                seen.loss += hinge;
+                seen.mined_positives += 1;
+                *by = F::of(2.0) * positive;
+                list.by_negatives[lanes::position(list.negatives, negative)] -= F::of(2.0) * negative;
+            }
+        }
+        seen.mined_negatives = lanes::count(list.by_negatives, |by| by != F::ZERO);
+        seen.weight = list.positives.len() as f64;
+        seen.loss /= seen.weight;
+        seen
     }
 }

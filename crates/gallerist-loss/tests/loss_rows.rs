@@ -1,10 +1,11 @@
-//! The losses' path for the CPU against their general path: the same values, counts and gradients.
+//! The list losses in f32 against the same in f64, which the equations and the golden values check elsewhere: the same
+//! values, counts and gradients.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossOutput, LossShape, Memory, Progress, on_general_path};
+use gallerist_loss::{Labels, LossConfig, LossOutput, LossShape, Memory, Progress};
 use serde_json::{Value, json};
 
-/// Every loss that has the path, with parameters that reach each of its branches.
+/// Every list loss, with parameters that reach each of its branches.
 fn configs() -> Vec<LossConfig> {
     [
         json!({"name": "rll"}),
@@ -62,14 +63,7 @@ struct Result {
 }
 
 /// The last `m` rows are the memory.
-fn run_typed(
-    config: &LossConfig,
-    rows: &[f32],
-    labels: Labels<'_>,
-    m: usize,
-    general: bool,
-    dtype: DType,
-) -> Result {
+fn run_typed(config: &LossConfig, rows: &[f32], labels: Labels<'_>, m: usize, dtype: DType) -> Result {
     let (n, d) = (labels.len() - m, rows.len() / labels.len());
     let device = Device::flex().autodiff();
     let loss = config.init(LossShape { classes: n, dimensions: d }, 0, &device);
@@ -81,24 +75,22 @@ fn run_typed(
     let x = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), [n, d]), (&device, dtype)).require_grad();
     let behind = Tensor::from_data(TensorData::new(behind.to_vec(), [m, d]), (&Device::flex(), dtype));
     let memory = Memory { embeddings: behind, labels: of_memory };
-    let forward =
-        || loss.forward_against(x.clone(), labels, Some(memory.clone()), Progress { step: 1, steps: 2 });
-    let output = if general { on_general_path(forward) } else { forward() };
+    let output = loss.forward_against(x.clone(), labels, Some(memory), Progress { step: 1, steps: 2 });
     let host = |data: TensorData| data.convert::<f64>().try_into_vec::<f64>().unwrap();
     let gradient = x.grad(&output.value.backward()).map_or(vec![0.0; n * d], |g| host(g.into_data()));
     Result { value: host(output.value.clone().into_data())[0], gradient, output }
 }
 
-fn run(config: &LossConfig, rows: &[f32], labels: Labels<'_>, general: bool) -> Result {
-    run_typed(config, rows, labels, 0, general, DType::F32)
+fn run(config: &LossConfig, rows: &[f32], labels: Labels<'_>) -> Result {
+    run_typed(config, rows, labels, 0, DType::F32)
 }
 
-/// How two paths' results are compared.
+/// How the results of two precisions are compared.
 #[derive(Clone, Copy, PartialEq)]
 enum Ties {
     /// No two pairs are equally far: gradients and counts agree.
     None,
-    /// Among ties each path may give the gradient to another pair.
+    /// Among ties each precision may give the gradient to another pair.
     Some,
 }
 
@@ -115,33 +107,33 @@ fn compare_with_memory(
     ties: Ties,
     what: &str,
 ) {
-    let run = |general| run_typed(config, rows, labels, m, general, DType::F32);
-    let (rows_path, general) = (run(false), run(true));
+    let run = |dtype| run_typed(config, rows, labels, m, dtype);
+    let (found, wide) = (run(DType::F32), run(DType::F64));
     let what = format!("{config:?}, {what}");
     let close = |a: f64, b: f64, scale: f64| (a - b).abs() <= 1e-4 * scale;
-    let (a, b) = (rows_path.value, general.value);
-    assert!(close(a, b, b.abs().max(1e-5)), "{what}: value {a}, general {b}");
-    let (a, b) = (&rows_path.output.queries, &general.output.queries);
+    let (a, b) = (found.value, wide.value);
+    assert!(close(a, b, b.abs().max(1e-5)), "{what}: value {a}, f64 {b}");
+    let (a, b) = (&found.output.queries, &wide.output.queries);
     assert_eq!((&a.positives, &a.negatives), (&b.positives, &b.negatives), "{what}");
     assert_eq!(a.loss.len(), b.loss.len(), "{what}");
     let largest = b.loss.iter().fold(1e-5, |l: f64, v| l.max(f64::from(v.abs())));
     for (i, (a, b)) in a.loss.iter().zip(&b.loss).enumerate() {
-        assert!(close(f64::from(*a), f64::from(*b), largest), "{what}: query {i} {a}, general {b}");
+        assert!(close(f64::from(*a), f64::from(*b), largest), "{what}: query {i} {a}, f64 {b}");
     }
-    assert!(rows_path.gradient.iter().all(|g| g.is_finite()), "{what}");
+    assert!(found.gradient.iter().all(|g| g.is_finite()), "{what}");
     if ties == Ties::None {
         assert_eq!(a.mined_positives, b.mined_positives, "{what}");
         assert_eq!(a.mined_negatives, b.mined_negatives, "{what}");
         assert_eq!((&a.terms, &a.dead_terms), (&b.terms, &b.dead_terms), "{what}");
-        let largest = general.gradient.iter().fold(1e-9, |l: f64, g| l.max(g.abs()));
-        for (i, (a, b)) in rows_path.gradient.iter().zip(&general.gradient).enumerate() {
-            assert!(close(*a, *b, 3.0 * largest), "{what}: gradient[{i}] {a}, general {b} of {largest}");
+        let largest = wide.gradient.iter().fold(1e-9, |l: f64, g| l.max(g.abs()));
+        for (i, (a, b)) in found.gradient.iter().zip(&wide.gradient).enumerate() {
+            assert!(close(*a, *b, 3.0 * largest), "{what}: gradient[{i}] {a}, f64 {b} of {largest}");
         }
     }
 }
 
 #[test]
-fn both_paths_agree_on_random_batches_of_every_size() {
+fn f32_agrees_with_f64_on_random_batches_of_every_size() {
     // Around the lanes, the tasks' rows and the blocks of the products.
     for (n, d) in
         [(1, 3), (2, 5), (7, 4), (9, 16), (15, 17), (16, 1), (17, 33), (33, 8), (64, 6), (65, 40), (129, 12)]
@@ -165,7 +157,7 @@ fn both_paths_agree_on_random_batches_of_every_size() {
 }
 
 #[test]
-fn both_paths_agree_on_sets_of_labels() {
+fn f32_agrees_with_f64_on_sets_of_labels() {
     let n = 40;
     let sets: Vec<Vec<u32>> = (0..n as u32).map(|i| vec![i % 5, 5 + i % 7]).collect();
     for config in configs() {
@@ -174,7 +166,7 @@ fn both_paths_agree_on_sets_of_labels() {
 }
 
 #[test]
-fn both_paths_agree_with_a_memory_behind_the_batch() {
+fn f32_agrees_with_f64_with_a_memory_behind_the_batch() {
     // Around the lanes, with fewer and more rows than the batch.
     for (n, m, d) in [(1, 1, 3), (1, 40, 4), (7, 9, 5), (16, 16, 17), (33, 130, 8), (65, 15, 40)] {
         for (classes, unit) in [(2, true), ((n + m) as u32 / 4 + 1, true), (5, false)] {
@@ -191,7 +183,7 @@ fn both_paths_agree_with_a_memory_behind_the_batch() {
 }
 
 #[test]
-fn both_paths_agree_in_the_corners_of_a_memory() {
+fn f32_agrees_with_f64_in_the_corners_of_a_memory() {
     let (n, m, d) = (9, 9, 6);
     let good = rows(n + m, d, 5, true);
     // Each sample of the batch has its copy in the memory, or all are one, or the memory is zero.
@@ -214,7 +206,7 @@ fn both_paths_agree_in_the_corners_of_a_memory() {
 }
 
 #[test]
-fn both_paths_agree_in_the_corners() {
+fn f32_agrees_with_f64_in_the_corners() {
     let n = 18;
     let good = rows(n, 6, 5, true);
     let pairs: Vec<u32> = (0..n as u32).map(|i| i / 2).collect();
@@ -250,7 +242,7 @@ fn the_gradient_is_scaled_and_added_by_what_follows() {
     let labels: Vec<u32> = (0..12).map(|i| i / 3).collect();
     let values = rows(12, 5, 9, true);
     let config: LossConfig = serde_json::from_value(json!({"name": "rll"})).unwrap();
-    let alone = run(&config, &values, Labels::Classes(&labels), false);
+    let alone = run(&config, &values, Labels::Classes(&labels));
     let device = Device::flex().autodiff();
     let x = Tensor::<2>::from_data(TensorData::new(values, [12, 5]), &device).require_grad();
     let loss = config.init(LossShape { classes: 4, dimensions: 5 }, 0, &device);
@@ -267,7 +259,7 @@ fn views_and_tensors_without_gradient_give_the_same_value() {
     let labels: Vec<u32> = (0..12).map(|i| i / 3).collect();
     let values = rows(12, 5, 9, true);
     for config in configs() {
-        let wanted = run(&config, &values, Labels::Classes(&labels), false).value;
+        let wanted = run(&config, &values, Labels::Classes(&labels)).value;
         let device = Device::flex();
         let loss = config.init(LossShape { classes: 4, dimensions: 5 }, 0, &device);
         let x = Tensor::<2>::from_data(TensorData::new(values.clone(), [12, 5]), &device);
@@ -281,13 +273,12 @@ fn views_and_tensors_without_gradient_give_the_same_value() {
 }
 
 #[test]
-fn both_paths_give_the_gradient_of_f64() {
-    // At f64 only the general path exists; it is the reference for both in f32.
+fn gradients_of_f32_are_those_of_f64() {
     let (n, d) = (40, 24);
     let labels: Vec<u32> = (0..n as u32).map(|i| i / 4).collect();
     let rows = rows(n, d, 11, true);
     for (config, m) in configs().into_iter().flat_map(|config| [(config.clone(), 0), (config, 30)]) {
-        let run = |dtype| run_typed(&config, &rows, Labels::Classes(&labels), m, false, dtype);
+        let run = |dtype| run_typed(&config, &rows, Labels::Classes(&labels), m, dtype);
         let (wanted, found) = (run(DType::F64), run(DType::F32));
         assert!((found.value - wanted.value).abs() <= 1e-5 * wanted.value.abs(), "{config:?}");
         let largest = wanted.gradient.iter().fold(0.0, |l: f64, g| l.max(g.abs()));
@@ -305,7 +296,7 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     let classes: Vec<u32> = (0..n as u32).map(|i| i % 130).collect();
     let with = |threads: usize, config: &LossConfig, m: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run_typed(config, &rows, Labels::Classes(&classes), m, false, DType::F32))
+        pool.install(|| run_typed(config, &rows, Labels::Classes(&classes), m, DType::F32))
     };
     for (config, m) in configs().into_iter().flat_map(|config| [(config.clone(), 0), (config, 400)]) {
         let one = with(1, &config, m);

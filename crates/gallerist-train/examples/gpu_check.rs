@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossShape, Progress, on_general_path};
+use gallerist_loss::{Labels, LossConfig, LossShape, Progress};
 use gallerist_nn::{InputShape, NetworkConfig};
 use gallerist_tensor::device::{DeviceChoice, OpenDevice};
 use gallerist_tensor::pairwise::l2_normalize;
@@ -96,30 +96,23 @@ fn loss_on(device: &Device, config: &LossConfig, n: usize, d: usize) -> (f64, Ve
     (value, gradient)
 }
 
-/// Every loss as a run computes it, and by its tensor code alone.
+/// Every loss.
 fn losses(device: &Device) {
     for name in LossConfig::names() {
         let config: LossConfig =
             serde_json::from_value(json!({ "name": name })).expect("every key has a default");
         // Losses of two a class take fewer.
         let (n, d) = (48, 32);
-        for general in [false, true] {
-            let on = |device: &Device| match general {
-                true => on_general_path(|| loss_on(device, &config, n, d)),
-                false => loss_on(device, &config, n, d),
-            };
-            let start = Instant::now();
-            let (value, gradient) = on(device);
-            let seconds = start.elapsed().as_secs_f64();
-            let (wanted, of_wanted) = on(&Device::flex());
-            say(json!({
-                "loss": name,
-                "path": if general { "tensor code" } else { "as trained" },
-                "value_off": off(&[value], &[wanted]),
-                "gradient_off": off(&gradient, &of_wanted),
-                "seconds": seconds,
-            }));
-        }
+        let start = Instant::now();
+        let (value, gradient) = loss_on(device, &config, n, d);
+        let seconds = start.elapsed().as_secs_f64();
+        let (wanted, of_wanted) = loss_on(&Device::flex(), &config, n, d);
+        say(json!({
+            "loss": name,
+            "value_off": off(&[value], &[wanted]),
+            "gradient_off": off(&gradient, &of_wanted),
+            "seconds": seconds,
+        }));
     }
 }
 

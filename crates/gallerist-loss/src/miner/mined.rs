@@ -8,7 +8,7 @@ use super::config::MinerConfig;
 use super::rule::{Candidates, Choice, Miner};
 use crate::labels::Labels;
 use crate::lists::Lists;
-use crate::pairs::Pairs;
+use crate::toolbox::Pairs;
 use crate::ranking::Progress;
 
 /// What a miner left in force.

@@ -6,19 +6,21 @@
 
 use rayon::prelude::*;
 
+use super::real::Real;
+
 /// A matrix in a slice: the value at `(row, column)` lies at `row * row_step + column * column_step`.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    values: &'a [f32],
+pub(super) struct Matrix<'a, F> {
+    values: &'a [F],
     rows: usize,
     columns: usize,
     row_step: usize,
     column_step: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, F: Real> Matrix<'a, F> {
     /// `rows x columns`, rows starting every `step` values.
-    pub(super) fn new(values: &'a [f32], rows: usize, columns: usize, step: usize) -> Self {
+    pub(super) fn new(values: &'a [F], rows: usize, columns: usize, step: usize) -> Self {
         assert!(step >= columns, "rows of {columns} values every {step}");
         let needed = if rows == 0 { 0 } else { (rows - 1) * step + columns };
         assert!(values.len() >= needed, "{} values for {rows} rows of {step}", values.len());
@@ -50,20 +52,20 @@ impl<'a> Matrix<'a> {
 
 /// Where the tasks of a product write, each at places of its own.
 #[derive(Clone, Copy)]
-struct Places<'a> {
-    start: *mut f32,
+struct Places<'a, F> {
+    start: *mut F,
     len: usize,
-    slice: std::marker::PhantomData<&'a mut [f32]>,
+    slice: std::marker::PhantomData<&'a mut [F]>,
 }
 
 // SAFETY: a pointer to places that are borrowed mutably for as long as `Places` lives; who reads or
 // writes through it promises, by an unsafe call, that no other thread uses the same places.
-unsafe impl Send for Places<'_> {}
+unsafe impl<F: Real> Send for Places<'_, F> {}
 // SAFETY: as above.
-unsafe impl Sync for Places<'_> {}
+unsafe impl<F: Real> Sync for Places<'_, F> {}
 
-impl<'a> Places<'a> {
-    fn new(slice: &'a mut [f32]) -> Self {
+impl<'a, F: Real> Places<'a, F> {
+    fn new(slice: &'a mut [F]) -> Self {
         Places { start: slice.as_mut_ptr(), len: slice.len(), slice: std::marker::PhantomData }
     }
 
@@ -72,10 +74,10 @@ impl<'a> Places<'a> {
     /// # Safety
     ///
     /// No other thread writes them meanwhile.
-    unsafe fn read<const N: usize>(self, first: usize) -> [f32; N] {
+    unsafe fn read<const N: usize>(self, first: usize) -> [F; N] {
         assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
         // SAFETY: inside the slice by the assertion; an array is aligned as its values are.
-        unsafe { self.start.add(first).cast::<[f32; N]>().read() }
+        unsafe { self.start.add(first).cast::<[F; N]>().read() }
     }
 
     /// Writes `N` values from `first` on.
@@ -83,10 +85,10 @@ impl<'a> Places<'a> {
     /// # Safety
     ///
     /// No other thread reads or writes them meanwhile.
-    unsafe fn write<const N: usize>(self, first: usize, values: [f32; N]) {
+    unsafe fn write<const N: usize>(self, first: usize, values: [F; N]) {
         assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
         // SAFETY: as for `read`.
-        unsafe { self.start.add(first).cast::<[f32; N]>().write(values) }
+        unsafe { self.start.add(first).cast::<[F; N]>().write(values) }
     }
 
     /// `factor * left * right`, written to or, if `add`, added to the places from `first` on, rows
@@ -100,9 +102,9 @@ impl<'a> Places<'a> {
         first: usize,
         step: usize,
         add: bool,
-        factor: f32,
-        left: Matrix<'_>,
-        right: Matrix<'_>,
+        factor: F,
+        left: Matrix<'_, F>,
+        right: Matrix<'_, F>,
     ) {
         let (m, n, k) = (left.rows, right.columns, left.columns);
         assert_eq!(k, right.rows, "a product of {m} x {k} and {} x {n}", right.rows);
@@ -137,7 +139,7 @@ impl<'a> Places<'a> {
                 right.values.as_ptr(),
                 right.column_step as isize,
                 right.row_step as isize,
-                1.0f32,
+                F::ONE,
                 factor,
                 false,
                 false,
@@ -154,7 +156,14 @@ impl<'a> Places<'a> {
 /// # Safety
 ///
 /// As for [`gemm::gemm`].
-unsafe fn touch(to: *mut f32, step: usize, add: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+unsafe fn touch<F: Real>(
+    to: *mut F,
+    step: usize,
+    add: bool,
+    factor: F,
+    left: Matrix<'_, F>,
+    right: Matrix<'_, F>,
+) {
     let (l, r) = (left.values.as_ptr(), right.values.as_ptr());
     for i in 0..left.rows {
         for j in 0..right.columns {
@@ -165,8 +174,8 @@ unsafe fn touch(to: *mut f32, step: usize, add: bool, factor: f32, left: Matrix<
                         * *r.add(t * right.row_step + j * right.column_step)
                 };
                 let to = to.add(i * step + j);
-                let old = if add { *to } else { 0.0 };
-                *to = old + factor * (0..left.columns).map(term).sum::<f32>();
+                let old = if add { *to } else { F::ZERO };
+                *to = old + factor * (0..left.columns).map(term).sum::<F>();
             }
         }
     }
@@ -194,13 +203,13 @@ fn task_columns(columns: usize) -> usize {
 
 /// `to = factor * left * right`, or added to what `to` holds if `add`, in parallel. The rows of `to`
 /// start every `step` values.
-pub(super) fn product(
-    to: &mut [f32],
+pub(super) fn product<F: Real>(
+    to: &mut [F],
     step: usize,
     add: bool,
-    factor: f32,
-    left: Matrix<'_>,
-    right: Matrix<'_>,
+    factor: F,
+    left: Matrix<'_, F>,
+    right: Matrix<'_, F>,
 ) {
     let places = Places::new(to);
     if right.column_step == 1 {
@@ -224,7 +233,7 @@ pub(super) fn product(
 
 /// `to = rows * rows^T` for a square result of `rows.rows` rows: what lies on and below the diagonal
 /// blocks is computed, the rest mirrored.
-pub(super) fn symmetric_product(to: &mut [f32], step: usize, rows: Matrix<'_>) {
+pub(super) fn symmetric_product<F: Real>(to: &mut [F], step: usize, rows: Matrix<'_, F>) {
     let n = rows.rows;
     assert!(step >= n && to.len() >= n.saturating_sub(1) * step + n, "{} places for {n} x {n}", to.len());
     let places = Places::new(to);
@@ -235,7 +244,7 @@ pub(super) fn symmetric_product(to: &mut [f32], step: usize, rows: Matrix<'_>) {
         // SAFETY: a task has the places (i, j) whose smaller index is in first..end: below, the columns
         // first..end from row `first` on; right of the diagonal block, their mirror images.
         unsafe {
-            places.product(first * step + first, step, false, 1.0, left, right.transposed());
+            places.product(first * step + first, step, false, F::ONE, left, right.transposed());
             for_mirrored(
                 first..end,
                 n,
@@ -249,7 +258,7 @@ pub(super) fn symmetric_product(to: &mut [f32], step: usize, rows: Matrix<'_>) {
 }
 
 /// `to = to + to^T` for a square matrix of `n` rows.
-pub(super) fn add_transposed(to: &mut [f32], step: usize, n: usize) {
+pub(super) fn add_transposed<F: Real>(to: &mut [F], step: usize, n: usize) {
     assert!(step >= n && to.len() >= n.saturating_sub(1) * step + n, "{} places for {n} x {n}", to.len());
     let places = Places::new(to);
     let width = task_columns(n);
@@ -269,7 +278,7 @@ pub(super) fn add_transposed(to: &mut [f32], step: usize, n: usize) {
             for_mirrored(first..end, n, both, |i, j| {
                 let mut sum = read_tile(places, step, i, j);
                 let above = transposed(read_tile(places, step, j, i));
-                sum.as_flattened_mut().iter_mut().zip(above.as_flattened()).for_each(|(a, b)| *a += b);
+                sum.as_flattened_mut().iter_mut().zip(above.as_flattened()).for_each(|(a, &b)| *a += b);
                 write_tile(places, step, i, j, sum);
                 write_tile(places, step, j, i, transposed(sum));
             });
@@ -280,7 +289,7 @@ pub(super) fn add_transposed(to: &mut [f32], step: usize, n: usize) {
 /// Side of the tiles that are mirrored at once: a cache line.
 const TILE: usize = 16;
 
-type Tile = [[f32; TILE]; TILE];
+type Tile<F> = [[F; TILE]; TILE];
 
 /// Visits the places `(i, j)` below the diagonal block of `columns`, in whole tiles where they are,
 /// the rest one by one.
@@ -304,7 +313,7 @@ fn for_mirrored(
 /// # Safety
 ///
 /// No other thread writes the tile at `(i, j)` meanwhile.
-unsafe fn read_tile(places: Places<'_>, step: usize, i: usize, j: usize) -> Tile {
+unsafe fn read_tile<F: Real>(places: Places<'_, F>, step: usize, i: usize, j: usize) -> Tile<F> {
     // SAFETY: by the caller's promise.
     std::array::from_fn(|row| unsafe { places.read((i + row) * step + j) })
 }
@@ -312,14 +321,14 @@ unsafe fn read_tile(places: Places<'_>, step: usize, i: usize, j: usize) -> Tile
 /// # Safety
 ///
 /// No other thread reads or writes the tile at `(i, j)` meanwhile.
-unsafe fn write_tile(places: Places<'_>, step: usize, i: usize, j: usize, tile: Tile) {
+unsafe fn write_tile<F: Real>(places: Places<'_, F>, step: usize, i: usize, j: usize, tile: Tile<F>) {
     for (row, values) in tile.into_iter().enumerate() {
         // SAFETY: by the caller's promise.
         unsafe { places.write((i + row) * step + j, values) }
     }
 }
 
-fn transposed(tile: Tile) -> Tile {
+fn transposed<F: Real>(tile: Tile<F>) -> Tile<F> {
     std::array::from_fn(|i| std::array::from_fn(|j| tile[j][i]))
 }
 
@@ -375,10 +384,10 @@ mod tests {
 
     #[test]
     fn empty_products_touch_nothing() {
-        let none = Matrix::new(&[], 0, 3, 3);
+        let none = Matrix::<f32>::new(&[], 0, 3, 3);
         product(&mut [], 0, false, 1.0, none, none.transposed());
         symmetric_product(&mut [], 0, none);
-        add_transposed(&mut [], 0, 0);
+        add_transposed::<f32>(&mut [], 0, 0);
     }
 
     #[test]

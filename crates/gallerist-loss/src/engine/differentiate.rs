@@ -1,0 +1,298 @@
+//! From inner products to the derivatives of the loss, list by list.
+
+use gallerist_util::simd::{Work, vectorize};
+use rayon::prelude::*;
+
+use super::batch::Batch;
+use super::lanes::{self, LANES};
+use super::list::{List, ListLoss, Measure, Seen, Sides};
+use super::real::Real;
+use crate::miner::{Candidates, Choice, Miner};
+use crate::ranking::Progress;
+
+/// Lists that one task differentiates.
+const TASK_ROWS: usize = 8;
+
+/// A pair's distance is computed from its differences where its square is at most this part of
+/// `|a|^2 + |b|^2`; as in [`gallerist_tensor::pairwise`].
+const NEAR: f64 = 1e-2;
+
+/// What the lists of a batch are differentiated with.
+pub(super) struct Job<'a, 'b, L, F> {
+    pub(super) loss: &'a L,
+    pub(super) batch: &'a Batch<'b, F>,
+    /// The miner that chooses the pairs; `None`: all pairs.
+    pub(super) miner: Option<&'a dyn Miner>,
+    pub(super) progress: Progress,
+    /// Factor on the derivatives; `None`: no gradient is wanted.
+    pub(super) factor: Option<F>,
+}
+
+/// The results of a list besides its derivatives.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RowSums<F> {
+    pub(super) seen: Seen,
+    /// Sum of the weights of the pairs that give the query a gradient.
+    pub(super) weight: F,
+    /// Number of weights other than 0.
+    pub(super) weights: u32,
+    /// Pairs that the miner kept: positives, negatives, and negatives with their repetitions.
+    pub(super) kept: [u32; 3],
+}
+
+/// Memory of a thread.
+struct Scratch<F> {
+    values: Vec<F>,
+    list: Vec<u32>,
+    positives: Vec<F>,
+    by_positives: Vec<F>,
+    repeats: Vec<F>,
+    partners: Vec<u32>,
+    mined: Mined,
+}
+
+impl<F> Default for Scratch<F> {
+    fn default() -> Self {
+        Scratch {
+            values: Vec::new(),
+            list: Vec::new(),
+            positives: Vec::new(),
+            by_positives: Vec::new(),
+            repeats: Vec::new(),
+            partners: Vec::new(),
+            mined: Mined::default(),
+        }
+    }
+}
+
+/// A miner's input.
+#[derive(Default)]
+struct Mined {
+    values: Vec<f64>,
+    positives: Vec<usize>,
+    negatives: Vec<usize>,
+}
+
+/// Turns the inner products in `block` into weights, row by row.
+///
+/// A weight is the derivative of the batch's value by a similarity. For distances it is the derivative divided by the
+/// distance, the factor of the difference of the two embeddings.
+pub(super) fn differentiate<L: ListLoss, F: Real>(
+    job: &Job<'_, '_, L, F>,
+    first: usize,
+    block: &mut [F],
+) -> Vec<RowSums<F>> {
+    let step = job.batch.step();
+    let mut sums = vec![RowSums::default(); block.len() / step];
+    block.par_chunks_mut(TASK_ROWS * step).zip(sums.par_chunks_mut(TASK_ROWS)).enumerate().for_each_init(
+        Scratch::default,
+        |scratch, (task, (rows, sums))| {
+            vectorize(Rows { job, first: first + task * TASK_ROWS, rows, sums, scratch });
+        },
+    );
+    sums
+}
+
+/// The rows of one task.
+struct Rows<'a, 'b, 'c, L, F> {
+    job: &'a Job<'b, 'c, L, F>,
+    first: usize,
+    rows: &'a mut [F],
+    sums: &'a mut [RowSums<F>],
+    scratch: &'a mut Scratch<F>,
+}
+
+impl<L: ListLoss, F: Real> Work for Rows<'_, '_, '_, L, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let step = self.job.batch.step();
+        for (k, (row, sums)) in self.rows.chunks_exact_mut(step).zip(self.sums).enumerate() {
+            *sums = differentiate_row(self.job, self.first + k, row, self.scratch);
+        }
+    }
+}
+
+#[inline(always)]
+fn differentiate_row<L: ListLoss, F: Real>(
+    job: &Job<'_, '_, L, F>,
+    i: usize,
+    row: &mut [F],
+    scratch: &mut Scratch<F>,
+) -> RowSums<F> {
+    let Job { loss, batch, .. } = *job;
+    scratch.values.resize(row.len(), F::ZERO);
+    match L::MEASURE {
+        Measure::Distance => distances(batch, i, row, &mut scratch.values),
+        Measure::Similarity => scratch.values.copy_from_slice(row),
+    }
+    batch.relatives.positives(i, &mut scratch.list);
+    let choice = job.miner.map(|miner| choose(job, miner, i, row, scratch));
+    let Scratch { values, list, positives, by_positives, repeats, partners, .. } = scratch;
+    let absent = L::MEASURE.absent_negative();
+    let mut kept = [0; 3];
+    let mut has_partners = false;
+    positives.clear();
+    match choice {
+        None => {
+            positives.extend(list.iter().map(|&j| values[j as usize]));
+            values[i] = absent;
+            values[batch.g..].fill(absent);
+            for &j in list.iter() {
+                values[j as usize] = absent;
+            }
+            kept[1] = (batch.g - 1 - list.len()) as u32;
+        }
+        Some(choice) => {
+            has_partners = matches!(choice, Choice::Triplets(_));
+            repeats.clear();
+            repeats.resize(row.len(), F::ZERO);
+            list.clear();
+            partners.clear();
+            match choice {
+                Choice::Product { positives, negatives } => {
+                    list.extend(positives.iter().map(|&p| p as u32));
+                    negatives.iter().for_each(|&n| repeats[n] = F::ONE);
+                }
+                Choice::Triplets(triplets) => {
+                    for (p, n) in triplets {
+                        list.push(p as u32);
+                        partners.push(n as u32);
+                        repeats[n] += F::ONE;
+                    }
+                }
+            }
+            positives.extend(list.iter().map(|&j| values[j as usize]));
+            for (value, &repeats) in values.iter_mut().zip(repeats.iter()) {
+                if repeats > F::ZERO {
+                    kept[1] += 1;
+                    kept[2] += repeats.wide() as u32;
+                } else {
+                    *value = absent;
+                }
+            }
+        }
+    }
+    kept[0] = positives.len() as u32;
+    by_positives.clear();
+    by_positives.resize(positives.len(), F::ZERO);
+    row.fill(F::ZERO);
+    let seen = loss.list(&mut List {
+        positives,
+        negatives: values,
+        negative_count: kept[1] as usize,
+        repeats: job.miner.map(|_| &repeats[..]),
+        partners: has_partners.then_some(&partners[..]),
+        by_positives,
+        by_negatives: row,
+        progress: job.progress,
+    });
+    let Some(factor) = job.factor else {
+        return RowSums { seen, kept, ..RowSums::default() };
+    };
+    // 0 at distance 0: the direction is undefined there.
+    let over = |derivative: F, distance: F| {
+        if distance > F::ZERO { factor * derivative / distance } else { F::ZERO }
+    };
+    if L::MEASURE == Measure::Distance {
+        for (weight, &distance) in row.iter_mut().zip(values.iter()) {
+            *weight = over(*weight, distance);
+        }
+        for ((&j, &by), &distance) in list.iter().zip(by_positives.iter()).zip(positives.iter()) {
+            row[j as usize] = over(by, distance);
+        }
+    } else {
+        lanes::scale(row, factor);
+        for (&j, &by) in list.iter().zip(by_positives.iter()) {
+            row[j as usize] = factor * by;
+        }
+    }
+    // The pairs that give the query a gradient.
+    let own = if loss.sides() == Sides::Gallery { batch.n } else { 0 };
+    let weight = lanes::sum(&row[own..], |w| w);
+    RowSums { seen, weight, weights: lanes::count(row, |w| w != F::ZERO), kept }
+}
+
+/// The miner's choice for query `i`, whose inner products are in `products`.
+fn choose<L: ListLoss, F: Real>(
+    job: &Job<'_, '_, L, F>,
+    miner: &dyn Miner,
+    i: usize,
+    products: &[F],
+    scratch: &mut Scratch<F>,
+) -> Choice {
+    let Scratch { values, list, mined, repeats, .. } = scratch;
+    let g = job.batch.g;
+    let read = match (miner.reads_similarities(), L::MEASURE) {
+        (true, _) => products,
+        (false, Measure::Distance) => values,
+        (false, Measure::Similarity) => {
+            repeats.resize(products.len(), F::ZERO);
+            distances(job.batch, i, products, repeats);
+            repeats
+        }
+    };
+    mined.values.clear();
+    mined.values.extend(read[..g].iter().map(|value| value.wide()));
+    mined.positives.clear();
+    mined.positives.extend(list.iter().map(|&j| j as usize));
+    mined.negatives.clear();
+    mined.negatives.extend((0..g).filter(|&j| j != i && list.binary_search(&(j as u32)).is_err()));
+    miner.choose(&Candidates {
+        query: i,
+        values: &mined.values,
+        positives: &mined.positives,
+        negatives: &mined.negatives,
+        dimensions: job.batch.d,
+        step: job.progress.step,
+    })
+}
+
+/// The distances of query `i` to the gallery, from the inner products.
+#[inline(always)]
+fn distances<F: Real>(batch: &Batch<'_, F>, i: usize, products: &[F], to: &mut [F]) {
+    let norm = batch.norms[i];
+    let (two, nearby) = (F::of(2.0), F::of(NEAR));
+    let squared = |product: F, both: F| both - two * product;
+    for ((to, &product), &other) in to.iter_mut().zip(products).zip(&batch.norms) {
+        *to = lanes::larger(squared(product, norm + other), F::ZERO).sqrt();
+    }
+    let is_near = |product: F, both: F| squared(product, both) <= nearby * both;
+    let (chunks, _) = products.as_chunks::<LANES>();
+    let (norms, _) = batch.norms.as_chunks::<LANES>();
+    for (chunk, (products, norms)) in chunks.iter().zip(norms).enumerate() {
+        let mut near = false;
+        for lane in 0..LANES {
+            near |= is_near(products[lane], norm + norms[lane]);
+        }
+        if near {
+            for lane in 0..LANES {
+                let j = chunk * LANES + lane;
+                if j < batch.g && j != i && is_near(products[lane], norm + norms[lane]) {
+                    to[j] = exact_distance(batch.vector(i), batch.vector(j));
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn exact_distance<F: Real>(a: &[F], b: &[F]) -> F {
+    const WIDE: usize = LANES / 2;
+    let mut sums = [0f64; WIDE];
+    let add = |sum: &mut f64, a: F, b: F| {
+        let difference = a.wide() - b.wide();
+        *sum += difference * difference;
+    };
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDE>(), b.as_chunks::<WIDE>());
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..WIDE {
+            add(&mut sums[lane], a[lane], b[lane]);
+        }
+    }
+    for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
+        add(&mut sums[lane], *a, *b);
+    }
+    F::of(sums.iter().sum::<f64>().sqrt())
+}

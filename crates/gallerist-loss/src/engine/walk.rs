@@ -1,0 +1,280 @@
+//! Walks the blocks of lists: products, derivatives, gradients.
+
+use gallerist_util::simd::{Work, vectorize};
+use rayon::prelude::*;
+
+use super::batch::Batch;
+use super::differentiate::{Job, RowSums, differentiate};
+use super::gradients::Weights;
+use super::lanes;
+use super::list::{Counts, ListLoss, Seen, Sides};
+use super::product;
+use super::real::Real;
+use crate::ranking::Progress;
+
+/// Bytes of a block of lists.
+pub(super) const BLOCK_BYTES: usize = 32 << 20;
+
+/// Rows of a block however long they are, so that the products keep some of their speed.
+const FEWEST_ROWS: usize = 8;
+
+/// A block whose share of derivatives other than 0 is at most `1 / SPARSE` is summed pair by pair.
+const SPARSE: usize = 10;
+
+/// The result of a batch.
+pub(super) struct Outcome<F> {
+    pub(super) value: f64,
+    pub(super) seen: Vec<Seen>,
+    /// `n x d`, if wanted.
+    pub(super) gradient: Option<Vec<F>>,
+}
+
+/// Value, diagnostics and gradient, in blocks of about `block_values` values.
+pub(super) fn run<L: ListLoss, F: Real>(
+    loss: &L,
+    batch: &Batch<'_, F>,
+    progress: Progress,
+    want_gradient: bool,
+    block_values: usize,
+) -> Outcome<F> {
+    // Taken, not borrowed: while this thread waits for others it may start on another batch.
+    let mut memory = F::take_block();
+    // Handed to the pool once, not once for each of the steps below.
+    let outcome =
+        rayon::scope(|_| in_blocks(loss, batch, progress, want_gradient, block_values, &mut memory));
+    F::keep_block(memory);
+    outcome
+}
+
+fn in_blocks<L: ListLoss, F: Real>(
+    loss: &L,
+    batch: &Batch<'_, F>,
+    progress: Progress,
+    want_gradient: bool,
+    block_values: usize,
+    memory: &mut Vec<F>,
+) -> Outcome<F> {
+    let (n, g, d) = (batch.n, batch.g, batch.d);
+    let step = batch.step();
+    let miner = loss.miner().filter(|miner| !miner.keeps_all());
+    // What a miner keeps is counted on the way; the factor then comes last.
+    let factor = loss.factor(&all_pairs(batch.relatives.counts(), g));
+    let job = Job {
+        loss,
+        batch,
+        miner: miner.map(|miner| &**miner),
+        progress,
+        factor: want_gradient.then(|| if miner.is_some() { F::ONE } else { F::of(factor) }),
+    };
+    let block = (block_values / step).max(FEWEST_ROWS).min(n);
+    let mut gradient = want_gradient.then(|| vec![F::ZERO; n * d]);
+    // Per sample the sum of the weights that multiply the sample itself.
+    let mut own_weights = vec![0f64; n];
+    let mut seen = Vec::with_capacity(n);
+    let mut kept = Counts::default();
+    if memory.len() < block * step {
+        memory.resize(block * step, F::ZERO);
+    }
+    for first in (0..n).step_by(block) {
+        let count = block.min(n - first);
+        let values = &mut memory[..count * step];
+        multiply(batch, first, count, values);
+        let sums = differentiate(&job, first, values);
+        seen.extend(sums.iter().map(|sums| sums.seen));
+        if let Some(miner) = miner {
+            for RowSums { kept: [positives, negatives, repeats], .. } in &sums {
+                let [positives, negatives, repeats] =
+                    [positives, negatives, repeats].map(|&count| u64::from(count));
+                kept.add(positives, negatives, repeats, miner.gives_triplets());
+            }
+        }
+        if let Some(gradient) = &mut gradient {
+            let pairs = sums.iter().map(|sums| sums.weights as usize).sum::<usize>();
+            let weights =
+                Weights { measure: L::MEASURE, sides: loss.sides(), first, count, step, values, sums };
+            if pairs <= count * g / SPARSE {
+                weights.add_sparse(batch, gradient);
+            } else {
+                weights.add_dense(batch, gradient, &mut own_weights);
+            }
+        }
+    }
+    let factor = if miner.is_some() { loss.factor(&kept) } else { factor };
+    let shares = loss.shares(&seen);
+    if let Some(gradient) = &mut gradient {
+        debug_assert!(
+            shares.is_none() || loss.sides() == Sides::Query,
+            "shares scale the query's gradient alone"
+        );
+        let last = miner.map(|_| F::of(factor));
+        gradient.par_chunks_mut(d).enumerate().for_each(|(i, row)| {
+            let own_weight = F::of(own_weights[i]);
+            let share = shares.as_ref().map(|shares| F::of(shares[i])).or(last);
+            vectorize(FinishRow { row, own: batch.vector(i), own_weight, share });
+        });
+    }
+    let value = match &shares {
+        Some(shares) => {
+            seen.iter().zip(shares).map(|(seen, share)| seen.loss * seen.weight * share).sum::<f64>()
+        }
+        None => seen.iter().map(|seen| seen.loss * seen.weight).sum(),
+    };
+    Outcome { value: factor * value, seen, gradient }
+}
+
+/// The inner products of some queries with the gallery.
+fn multiply<F: Real>(batch: &Batch<'_, F>, first: usize, count: usize, values: &mut [F]) {
+    let (n, step) = (batch.n, batch.step());
+    let queries = batch.rows(first, count);
+    if count == n {
+        product::symmetric_product(values, step, batch.rows(0, n));
+    } else {
+        product::product(values, step, false, F::ONE, queries, batch.rows(0, n).transposed());
+    }
+    if batch.g > n {
+        let memory_rows = batch.memory_rows().transposed();
+        product::product(&mut values[n..], step, false, F::ONE, queries, memory_rows);
+    }
+}
+
+/// Adds to a row of the gradient what multiplies the sample itself, and scales it.
+struct FinishRow<'a, F> {
+    row: &'a mut [F],
+    own: &'a [F],
+    own_weight: F,
+    share: Option<F>,
+}
+
+impl<F: Real> Work for FinishRow<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        if self.own_weight != F::ZERO {
+            lanes::add_scaled(self.row, self.own_weight, self.own);
+        }
+        if let Some(share) = self.share {
+            lanes::scale(self.row, share);
+        }
+    }
+}
+
+/// The counts of a batch without a miner, from the queries' numbers of positives in a gallery of `g`.
+fn all_pairs(positives: &[u32], g: usize) -> Counts {
+    let mut counts = Counts::default();
+    for &positives in positives {
+        let negatives = g as u64 - 1 - u64::from(positives);
+        counts.add(u64::from(positives), negatives, negatives, false);
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contrastive::ContrastiveConfig;
+    use crate::engine::lanes::LANES;
+    use crate::engine::relatives::Relatives;
+    use crate::ice::{IceConfig, IceGradient};
+    use crate::labels::Labels;
+    use crate::nra::NraConfig;
+    use crate::rll::{QueryWeighting, RllConfig};
+    use crate::triplet_all::TripletAllConfig;
+    use crate::triplet_batch_hard::TripletBatchHardConfig;
+
+    fn rows(n: usize, d: usize) -> Vec<f32> {
+        let mut state = 7u32;
+        let mut uniform = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let mut rows: Vec<f32> = (0..n * d).map(|_| uniform()).collect();
+        for row in rows.chunks_mut(d) {
+            let norm = row.iter().map(|v| v * v).sum::<f32>().sqrt();
+            row.iter_mut().for_each(|v| *v /= norm);
+        }
+        rows
+    }
+
+    /// A batch of `n` and a memory of `m`.
+    fn run_in_blocks(loss: &impl ListLoss, n: usize, m: usize, block_rows: usize) -> Outcome<f32> {
+        let d = 9;
+        let labels: Vec<u32> = (0..(n + m) as u32).map(|i| i * 7 % 5).collect();
+        let (of_batch, of_memory) = labels.split_at(n);
+        let relatives = Relatives::new(Labels::Classes(of_batch), Some(Labels::Classes(of_memory)));
+        let rows = rows(n + m, d);
+        let (x, memory) = rows.split_at(n * d);
+        let batch = Batch::new(x, memory, d, &relatives).expect("the norms are finite");
+        run(loss, &batch, Progress::default(), true, block_rows * (n + m).next_multiple_of(LANES))
+    }
+
+    /// The engine's ways: dense and sparse, one side and both, in one block and in many, with a memory and
+    /// without.
+    fn with_every_kind_of_loss(check: impl Fn(&(dyn Fn(usize, usize) -> Outcome<f32> + Sync))) {
+        let rll =
+            RllConfig { alpha: Some(1.2), query_weighting: QueryWeighting::Mass, ..RllConfig::simpler() };
+        for m in [0, 1, 37] {
+            check(&|n, block| run_in_blocks(&rll, n, m, block));
+            check(&|n, block| run_in_blocks(&NraConfig { alpha: 4.0, eps: 1e-4 }, n, m, block));
+            check(&|n, block| {
+                run_in_blocks(&IceConfig { scale: 8.0, gradient: IceGradient::Paper }, n, m, block)
+            });
+            check(&|n, block| {
+                run_in_blocks(&IceConfig { scale: 8.0, gradient: IceGradient::Autodiff }, n, m, block)
+            });
+            check(&|n, block| run_in_blocks(&ContrastiveConfig { margin: 1.0, miner: None }, n, m, block));
+            check(&|n, block| {
+                run_in_blocks(&TripletBatchHardConfig { margin: 0.3, soft: false }, n, m, block)
+            });
+            check(&|n, block| run_in_blocks(&TripletAllConfig { margin: 0.3, miner: None }, n, m, block));
+        }
+    }
+
+    #[test]
+    fn the_size_of_the_blocks_changes_the_rounding_alone() {
+        with_every_kind_of_loss(|run| {
+            for n in [1, 7, 8, 9, 65, 130] {
+                let whole = run(n, n);
+                let gradient = whole.gradient.as_ref().unwrap();
+                let largest = gradient.iter().fold(0f32, |a, g| a.max(g.abs()));
+                for rows in [8, 9, 64, 129] {
+                    let other = run(n, rows);
+                    assert!(
+                        (other.value - whole.value).abs() <= 1e-5 * whole.value.abs(),
+                        "{n} in blocks of {rows}"
+                    );
+                    for (a, b) in other.gradient.unwrap().iter().zip(gradient) {
+                        assert!((a - b).abs() <= 1e-5 * largest, "{n} in blocks of {rows}: {a} {b}");
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_the_number_of_threads() {
+        with_every_kind_of_loss(|run| {
+            // One block, and blocks that leave a rest.
+            for (n, rows) in [(200, 200), (150, 64)] {
+                let bits = |threads: usize| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let outcome = pool.install(|| run(n, rows));
+                    let gradient: Vec<u32> = outcome.gradient.unwrap().iter().map(|v| v.to_bits()).collect();
+                    (outcome.value.to_bits(), gradient)
+                };
+                let one = bits(1);
+                assert!(bits(2) == one && bits(5) == one, "{n}");
+            }
+        });
+    }
+
+    #[test]
+    fn norms_that_overflow_are_refused() {
+        let relatives = Relatives::new(Labels::Classes(&[0]), Some(Labels::Classes(&[0])));
+        assert!(Batch::new(&[1.0, 0.0], &[1.0, 0.0], 2, &relatives).is_some());
+        for value in [1e20, f32::NAN, f32::INFINITY] {
+            assert!(Batch::new(&[value, 0.0], &[1.0, 0.0], 2, &relatives).is_none(), "{value}");
+            assert!(Batch::new(&[1.0, 0.0], &[value, 0.0], 2, &relatives).is_none(), "{value}");
+        }
+    }
+}
