@@ -17,7 +17,7 @@ use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_loss::{AnyLoss, Labels, LossConfig, LossShape, Progress, RankingLoss};
+use gallerist_loss::{AnyLoss, Labels, LossConfig, LossShape, Progress};
 use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;

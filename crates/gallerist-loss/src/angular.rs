@@ -33,12 +33,12 @@ use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::{Pairs, column, counts, indicator, row_blocks, total, with_gradient};
 use crate::Result;
 use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::{Pairs, column, counts, indicator, row_blocks, total, with_gradient};
 use gallerist_tensor::pairwise::host;
 
 /// Parameters of [`Angular`].

@@ -3,9 +3,9 @@
 
 use burn::tensor::{Bool, Int, Tensor, TensorData, activation};
 
-use crate::toolbox::softplus;
 use crate::labels::Labels;
 use crate::ranking::{LossOutput, Queries};
+use crate::toolbox::softplus;
 use gallerist_tensor::pairwise::host;
 
 /// The classes of every sample of a batch, as pairs (sample, class).

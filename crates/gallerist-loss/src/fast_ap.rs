@@ -31,11 +31,11 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::{Pairs, column, hinge, mean_among};
 use crate::Result;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::{Pairs, column, hinge, mean_among};
 
 /// Parameters of [`FastAp`].
 ///

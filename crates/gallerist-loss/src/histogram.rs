@@ -31,11 +31,11 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::with_gradient;
 use crate::Result;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::with_gradient;
 use gallerist_tensor::pairwise::host;
 
 /// How far outside -1 to 1 a similarity counts as rounding.

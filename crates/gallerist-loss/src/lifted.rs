@@ -34,12 +34,12 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, total};
 use crate::Result;
 use crate::lists::Lists;
 use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, total};
 
 /// Parameters of [`Lifted`].
 ///

@@ -32,13 +32,13 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::{Pairs, column, counts, hinge, indicator, total};
 use crate::Result;
 use crate::labels::Labels;
 use crate::lists::Lists;
 use crate::miner::{self, DistanceWeightedConfig, MinerConfig};
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::{Pairs, column, counts, hinge, indicator, total};
 
 /// Whether the boundary of [`Margin`] is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

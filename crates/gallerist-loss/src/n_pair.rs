@@ -36,12 +36,12 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::{Pairs, column, counts, log_one_plus_sum_exp};
 use crate::Result;
 use crate::labels::Labels;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::{Pairs, column, counts, log_one_plus_sum_exp};
 
 /// Parameters of [`NPair`].
 ///

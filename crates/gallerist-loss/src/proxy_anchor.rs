@@ -31,11 +31,11 @@ use serde::{Deserialize, Serialize};
 
 use super::classify::{Targets, count_nonzero, log_sum_exp};
 use super::init;
-use crate::toolbox::softplus;
 use crate::Result;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::softplus;
 use gallerist_tensor::pairwise::{host, l2_normalize};
 
 /// Parameters of [`ProxyAnchor`].

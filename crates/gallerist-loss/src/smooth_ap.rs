@@ -31,11 +31,11 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::classify::count_nonzero;
-use crate::toolbox::{Pairs, column, with_gradient};
 use crate::Result;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::toolbox::{Pairs, column, with_gradient};
 use gallerist_tensor::pairwise::host;
 
 /// Entries of the largest block of comparisons that is held at once.

@@ -34,11 +34,11 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::with_gradient;
 use super::struct_clust::partition;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec};
+use crate::toolbox::with_gradient;
 use gallerist_tensor::pairwise::host;
 
 /// What `backward()` gives.

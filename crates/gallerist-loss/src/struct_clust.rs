@@ -40,11 +40,11 @@ use gallerist_util::registry::Named;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::toolbox::with_gradient;
 use crate::Result;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
 use crate::spec::{Limit, LossShape, LossSpec, in_range};
+use crate::toolbox::with_gradient;
 use gallerist_tensor::pairwise::{distances, host};
 
 /// Parameters of [`StructClust`].

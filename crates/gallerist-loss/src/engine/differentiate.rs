@@ -1,6 +1,6 @@
 //! From inner products to the derivatives of the loss, list by list.
 
-use gallerist_util::simd::{Work, vectorize};
+use gallerist_util::simd::Work;
 use rayon::prelude::*;
 
 use super::batch::Batch;
@@ -87,7 +87,7 @@ pub(super) fn differentiate<L: ListLoss, F: Real>(
     block.par_chunks_mut(TASK_ROWS * step).zip(sums.par_chunks_mut(TASK_ROWS)).enumerate().for_each_init(
         Scratch::default,
         |scratch, (task, (rows, sums))| {
-            vectorize(Rows { job, first: first + task * TASK_ROWS, rows, sums, scratch });
+            F::run(Rows { job, first: first + task * TASK_ROWS, rows, sums, scratch });
         },
     );
     sums

@@ -13,8 +13,8 @@ use super::real::Real;
 use super::relatives::Relatives;
 use super::walk::{self, BLOCK_BYTES, Outcome};
 use crate::lists::Lists;
-use crate::toolbox::with_gradient;
 use crate::ranking::{LossOutput, PairLoss, Progress, Queries};
+use crate::toolbox::with_gradient;
 
 /// A [`ListLoss`] as a [`RankingLoss`](crate::RankingLoss). A module without parameters.
 #[derive(Clone, Debug)]

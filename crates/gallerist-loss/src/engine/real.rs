@@ -7,6 +7,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Element};
+use gallerist_util::simd::{Work, vectorize};
 
 mod sealed {
     pub trait Sealed {}
@@ -62,6 +63,11 @@ pub trait Real:
     #[doc(hidden)]
     fn slice(tensor: &FlexTensor) -> Option<&[Self]>;
 
+    /// Runs the work on rows: compiled for the widest instruction set in f32; in f64, which is for reference and for
+    /// rows whose norms overflow f32, compiled once.
+    #[doc(hidden)]
+    fn run<W: Work>(work: W) -> W::Output;
+
     /// Memory that the thread kept from an earlier step.
     #[doc(hidden)]
     fn take_block() -> Vec<Self>;
@@ -82,6 +88,10 @@ impl Real for f32 {
     const INFINITY: f32 = f32::INFINITY;
     const NEG_INFINITY: f32 = f32::NEG_INFINITY;
     const DTYPE: DType = DType::F32;
+
+    fn run<W: Work>(work: W) -> W::Output {
+        vectorize(work)
+    }
 
     #[inline(always)]
     fn of(value: f64) -> f32 {
@@ -127,6 +137,10 @@ impl Real for f64 {
     const INFINITY: f64 = f64::INFINITY;
     const NEG_INFINITY: f64 = f64::NEG_INFINITY;
     const DTYPE: DType = DType::F64;
+
+    fn run<W: Work>(work: W) -> W::Output {
+        work.run()
+    }
 
     #[inline(always)]
     fn of(value: f64) -> f64 {

@@ -8,8 +8,8 @@ use super::config::MinerConfig;
 use super::rule::{Candidates, Choice, Miner};
 use crate::labels::Labels;
 use crate::lists::Lists;
-use crate::toolbox::Pairs;
 use crate::ranking::Progress;
+use crate::toolbox::Pairs;
 
 /// What a miner left in force.
 #[derive(Clone, Debug)]
