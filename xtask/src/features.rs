@@ -14,6 +14,7 @@ type Packages = BTreeSet<String>;
 /// Compares every member that depends on the engine with the workspace.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let workspace = packages(root, &["--workspace", "--edges", "normal,build,dev"])?;
+    let engine = names(&packages(root, &["--package", ENGINE, "--edges", "normal,build"])?);
     let mut problems = Vec::new();
     for entry in std::fs::read_dir(root.join("crates")).map_err(|e| format!("crates: {e}"))? {
         let path = entry.map_err(|e| format!("crates: {e}"))?.path();
@@ -21,7 +22,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         let name = name.to_string_lossy();
         for edges in ["normal,build", "normal,build,dev"] {
             let member = packages(root, &["--package", &name, "--edges", edges])?;
-            problems.extend(differences(&name, &member, &workspace));
+            problems.extend(differences(&name, &member, &workspace, &engine));
         }
     }
     problems.sort();
@@ -33,10 +34,22 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     Err(format!("crates that would compile the tensor engine again\n  {}\n{hint}", problems.join("\n  ")))
 }
 
-/// The packages of `member` whose features are others than in the workspace; none if it does not need the engine.
-fn differences(name: &str, member: &Packages, workspace: &Packages) -> Vec<String> {
-    let engine = format!("{ENGINE} v");
-    if !member.iter().any(|package| package.starts_with(&engine)) {
+/// The names of packages.
+fn names(packages: &Packages) -> BTreeSet<String> {
+    packages.iter().filter_map(|package| package.split(' ').next()).map(str::to_string).collect()
+}
+
+/// The dependencies of the engine (named in `engine`) that `member` has with other features than the workspace; none
+/// if it does not need the engine.
+fn differences(
+    name: &str,
+    member: &Packages,
+    workspace: &Packages,
+    engine: &BTreeSet<String>,
+) -> Vec<String> {
+    let of_engine = |package: &&String| package.split(' ').next().is_some_and(|name| engine.contains(name));
+    let start = format!("{ENGINE} v");
+    if !member.iter().any(|package| package.starts_with(&start)) {
         return Vec::new();
     }
     let wanted = |package: &str| {
@@ -45,6 +58,7 @@ fn differences(name: &str, member: &Packages, workspace: &Packages) -> Vec<Strin
     };
     member
         .difference(workspace)
+        .filter(of_engine)
         .map(|package| format!("{name}: {package}, in the workspace {}", wanted(package)))
         .collect()
 }
@@ -79,11 +93,14 @@ mod tests {
         let workspace = parse("burn v1.0.0 [std]\n\nhalf v2.0.0 [default,std]\nserde v1.0.0 [] (*)\n");
         let with = parse("burn v1.0.0 [std]\nhalf v2.0.0 [std]\nx v0.1.0 (/x) [default]\n");
         let without = parse("half v2.0.0 [std]");
+        let engine = ["burn", "half"].map(String::from).into();
         assert_eq!(
-            differences("a", &with, &workspace),
+            differences("a", &with, &workspace, &engine),
             ["a: half v2.0.0 [std], in the workspace half v2.0.0 [default,std]"]
         );
-        assert_eq!(differences("a", &without, &workspace), Vec::<String>::new());
+        assert_eq!(differences("a", &without, &workspace, &engine), Vec::<String>::new());
+        // What the engine does not depend on does not compile it again.
+        assert_eq!(differences("a", &with, &workspace, &["burn".to_string()].into()), Vec::<String>::new());
     }
 
     #[test]

@@ -32,7 +32,7 @@ const STEPS: [Step; 9] = [
     Step {
         name: "imports",
         help: "no cycle between the files of a crate, no crate uses a higher one",
-        default: false,
+        default: true,
         run: imports::check,
     },
     Step {

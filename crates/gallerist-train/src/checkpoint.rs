@@ -22,7 +22,7 @@ use gallerist_tensor::params;
 
 use crate::{Error, Result};
 
-const FORMAT: &str = "gallerist-checkpoint-1";
+use gallerist_weights::CHECKPOINT_FORMAT as FORMAT;
 
 /// Everything in a checkpoint that is not a tensor.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -189,7 +189,7 @@ pub fn fingerprint(tensors: &BTreeMap<String, TensorData>, description: &str) ->
         hasher.update(params::Raw::new(data).data());
     }
     hasher.update(description);
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    gallerist_util::hex::encode(&hasher.finalize())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use burn::tensor::TensorData;
 
-use super::{Names, transposed};
+use super::names::Names;
+use super::tensors::transposed;
 use gallerist_nn::{AnyEmbedder, Network};
 use gallerist_tensor::params;
 

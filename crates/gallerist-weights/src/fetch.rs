@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gallerist_retrieval::file::prepare_to_write;
-use rustls::RootCertStore;
 use sha2::{Digest, Sha256};
+use ureq::tls::RootCerts;
 
 use super::http::{self, Url};
 use crate::{Error, Result};
@@ -47,7 +47,7 @@ pub fn fetch(
     out: &Path,
     progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<Fetched> {
-    Transfer::new(url, sha256, out, http::trust())?.run(progress)
+    Transfer::new(url, sha256, out, RootCerts::WebPki)?.run(progress)
 }
 
 struct Transfer {
@@ -57,11 +57,11 @@ struct Transfer {
     wanted: String,
     out: PathBuf,
     part: PathBuf,
-    roots: RootCertStore,
+    roots: RootCerts,
 }
 
 impl Transfer {
-    fn new(address: &str, sha256: &str, out: &Path, roots: RootCertStore) -> Result<Self> {
+    fn new(address: &str, sha256: &str, out: &Path, roots: RootCerts) -> Result<Self> {
         let error = |reason: &str, hint: &str| Error::Fetch {
             url: address.into(),
             reason: reason.into(),
@@ -261,7 +261,7 @@ fn digest(path: &Path) -> Result<(u64, String)> {
         hasher.update(&buffer[..count]);
         bytes += count as u64;
     }
-    Ok((bytes, hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok((bytes, gallerist_util::hex::encode(&hasher.finalize())))
 }
 
 #[cfg(test)]

@@ -33,7 +33,11 @@ fn serve(answers: Vec<Answer>) -> Server {
 fn read_request(stream: &mut impl Read) -> Option<String> {
     let lines = BufReader::new(stream).lines().map(|line| line.unwrap());
     let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-    lines.iter().find_map(|line| line.strip_prefix("Range: ").map(str::to_string))
+    let range = |line: &String| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("range").then(|| value.to_string())
+    };
+    lines.iter().find_map(range)
 }
 
 /// An answer with these headers, of whose body only so many bytes are sent.
@@ -62,7 +66,7 @@ fn data() -> Vec<u8> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    gallerist_util::hex::sha256(bytes)
 }
 
 struct Place {
@@ -216,10 +220,9 @@ fn a_file_without_a_checksum_or_address_is_not_fetched() {
     }
 }
 
-#[test]
-fn an_encrypted_transfer_needs_a_trusted_certificate() {
-    let certificate = |bytes: &[u8]| rustls::pki_types::CertificateDer::from(bytes.to_vec());
-    let chain = vec![certificate(include_bytes!("testdata/server.der"))];
+/// The address of a server that gives this answer to every encrypted request.
+fn serve_encrypted(answer: Vec<u8>) -> String {
+    let chain = vec![rustls::pki_types::CertificateDer::from(include_bytes!("testdata/server.der").to_vec())];
     let key = rustls::pki_types::PrivateKeyDer::try_from(include_bytes!("testdata/server.key.der").to_vec())
         .unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -231,8 +234,6 @@ fn an_encrypted_transfer_needs_a_trusted_certificate() {
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://localhost:{}/w.pth", listener.local_addr().unwrap().port());
-    let data = data();
-    let body = data.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let stream: TcpStream = stream.unwrap();
@@ -240,19 +241,41 @@ fn an_encrypted_transfer_needs_a_trusted_certificate() {
             let mut stream = rustls::StreamOwned::new(connection, stream);
             let mut request = [0; 4096];
             if stream.read(&mut request).is_ok() {
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+                let _ = stream.write_all(&answer);
                 stream.conn.send_close_notify();
                 let _ = stream.flush();
             }
         }
     });
-    let place = Place::new();
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate(include_bytes!("testdata/root.der"))).unwrap();
+    url
+}
+
+fn own_root() -> RootCerts {
+    let root = ureq::tls::Certificate::from_der(include_bytes!("testdata/root.der"));
+    RootCerts::Specific(Arc::new(vec![root.to_owned()]))
+}
+
+#[test]
+fn an_encrypted_transfer_needs_a_trusted_certificate() {
+    let (place, data) = (Place::new(), data());
+    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", data.len()).into_bytes();
+    answer.extend(&data);
+    let url = serve_encrypted(answer);
     let transfer = |roots| Transfer::new(&url, &sha256(&data), &place.out(), roots).unwrap();
-    let error = transfer(http::trust()).run(&mut |_, _| {}).unwrap_err();
+    let error = transfer(RootCerts::WebPki).run(&mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
-    transfer(roots).run(&mut |_, _| {}).unwrap();
+    transfer(own_root()).run(&mut |_, _| {}).unwrap();
     assert_eq!(fs::read(place.out()).unwrap(), data);
+}
+
+#[test]
+fn a_redirection_never_gives_up_encryption() {
+    let (place, data) = (Place::new(), data());
+    let plain = serve(vec![]);
+    let head = format!("HTTP/1.1 302 Found\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", plain.url);
+    let url = serve_encrypted(head.into_bytes());
+    let transfer = Transfer::new(&url, &sha256(&data), &place.out(), own_root()).unwrap();
+    let error = transfer.run(&mut |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("https only"), "{error}");
+    assert!(!place.out().exists());
 }

@@ -8,7 +8,8 @@ use burn::tensor::{DType, TensorData};
 use gallerist_retrieval::file::{open_regular, read_regular};
 use safetensors::{Dtype, SafeTensors};
 
-use super::{Weights, bad, pytorch};
+use super::pytorch;
+use super::tensors::{Weights, bad, floats};
 use crate::{Error, Result};
 use gallerist_tensor::params;
 
@@ -118,12 +119,4 @@ fn network_of_checkpoint(
             Ok((name.to_string(), data))
         })
         .collect()
-}
-
-/// Little-endian values of a floating-point type as f32.
-pub(super) fn floats(mut bytes: Vec<u8>, shape: Vec<usize>, dtype: DType) -> TensorData {
-    if cfg!(target_endian = "big") {
-        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
-    }
-    TensorData::from_bytes_vec(bytes, shape, dtype).convert_dtype(DType::F32)
 }

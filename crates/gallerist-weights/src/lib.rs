@@ -30,44 +30,35 @@ mod export;
 mod fetch;
 mod file;
 mod http;
+mod identify;
 mod names;
 mod onnx;
 mod pickle;
 mod preprocessing;
 mod pytorch;
 mod sources;
+mod tensors;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use burn::tensor::TensorData;
 
 pub use export::{save_safetensors, to_pytorch};
 pub use fetch::{Fetched, fetch};
 pub use file::{CHECKPOINT_FORMAT, read};
+pub use identify::layout_of;
 pub use names::Names;
 pub use onnx::{OnnxOptions, save_onnx};
-pub use preprocessing::{Preprocessing, layout_of};
+pub use preprocessing::Preprocessing;
 pub use sources::{BN_INCEPTION, Images, SOURCES, Source};
+pub use tensors::Weights;
 
 use gallerist_nn::graph::{Op, Slot};
 use gallerist_nn::{AnyEmbedder, Embedder, Network};
 use gallerist_tensor::params;
 
 pub use error::{Error, Result};
-
-/// The tensors of a file.
-#[derive(Clone, Debug, Default)]
-pub struct Weights {
-    /// Where they come from.
-    pub path: PathBuf,
-    /// Floating-point tensors by name, in f32.
-    pub tensors: BTreeMap<String, TensorData>,
-    /// Other tensors (counters): name, type and shape.
-    pub others: Vec<(String, String, Vec<usize>)>,
-    /// Whether they are of our own checkpoint, with our own names.
-    pub ours: bool,
-}
+use tensors::{bad, transposed, values};
 
 /// What became of the tensors of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,10 +96,6 @@ impl std::fmt::Display for Report {
         }
         Ok(())
     }
-}
-
-fn bad(path: &Path, reason: String, hint: Option<String>) -> Error {
-    Error::Weights { path: path.into(), reason, hint }
 }
 
 /// The network with the tensors of a file.
@@ -224,7 +211,7 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, Report)> {
             _ if 2 * absent.len() < slots.len() => {
                 "the others are there: the file is incomplete, or of a variant of this network".into()
             }
-            _ if let Some((whose, network)) = preprocessing::identify(&keys) => {
+            _ if let Some((whose, network)) = identify::identify(&keys) => {
                 format!("its names are {whose}: use the [network] {network}")
             }
             Some(key) => {
@@ -261,17 +248,6 @@ fn fit(data: TensorData, slot: &Slot<'_>, naming: Names) -> Option<TensorData> {
     // Old PyTorch files have `[1, c]` for the vectors of a batch norm.
     let squeezed = shape.len() == 2 && shape[0] == 1 && slot.shape == shape[1..];
     (shape == slot.shape || squeezed).then(|| TensorData::new(values(&data).to_vec(), slot.shape.clone()))
-}
-
-pub(crate) fn values(data: &TensorData) -> &[f32] {
-    data.as_slice::<f32>().expect("weights are f32")
-}
-
-/// `[rows, columns]` to `[columns, rows]`.
-pub(crate) fn transposed(data: &TensorData, rows: usize, columns: usize) -> TensorData {
-    let from = values(data);
-    let to: Vec<f32> = (0..rows * columns).map(|i| from[i % rows * columns + i / rows]).collect();
-    TensorData::new(to, [columns, rows])
 }
 
 /// Folds the biases that the file has and the network lacks: `(x + b) - m = x - (m - b)`.

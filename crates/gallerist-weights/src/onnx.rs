@@ -9,7 +9,7 @@ use std::path::Path;
 use burn::tensor::TensorData;
 use gallerist_retrieval::file::write_atomically;
 
-use super::values;
+use super::tensors::values;
 use gallerist_nn::graph::{FixedKind, Op};
 use gallerist_nn::layers::{Activation, Gem, Pool};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};

@@ -1,13 +1,6 @@
-//! What a file of weights says of itself: the network it is of, and how its images were prepared.
-
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
+//! How images are prepared for a network.
 
 use gallerist_data::{ImageConfig, Size};
-
-use super::SOURCES;
-use gallerist_nn::Layout;
 
 /// How the images were prepared that weights were trained on. In the words of a run file's `[image]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,28 +33,6 @@ impl Preprocessing {
             bgr: false,
             invert: false,
         }
-    }
-
-    /// What the file of weights says of itself, else what all published weights of that `[network] kind` want;
-    /// `None` where neither is known.
-    ///
-    /// Our own checkpoints and exports say it in their metadata.
-    ///
-    /// ```
-    /// use std::path::Path;
-    /// use gallerist_weights::Preprocessing;
-    ///
-    /// let of = |kind| Preprocessing::of_weights(Path::new("a file that says nothing.pth"), kind);
-    /// assert_eq!(of("resnet").unwrap().mean, [0.485, 0.456, 0.406]);
-    /// assert!(of("bn_inception").unwrap().bgr);
-    /// assert!(of("conv_blocks").is_none());
-    /// ```
-    pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
-        of_file(path).or_else(|| {
-            let wanted = format!("kind = \"{kind}\"");
-            let source = SOURCES.iter().find(|source| source.network.starts_with(&wanted))?;
-            Some(source.images.into())
-        })
     }
 
     /// Whether images prepared as `image` says have other values.
@@ -124,112 +95,5 @@ impl std::fmt::Display for Preprocessing {
             write!(f, ", inverted")?;
         }
         Ok(())
-    }
-}
-
-/// The largest header of a safetensors file that is looked into.
-const MAX_HEADER: u64 = 64 << 20;
-
-/// The header of a safetensors file: tensors and metadata by name.
-fn header(path: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
-    let mut file = gallerist_retrieval::file::open_regular(path).ok()?;
-    let mut length = [0; 8];
-    file.read_exact(&mut length).ok()?;
-    let length = u64::from_le_bytes(length);
-    if length > MAX_HEADER {
-        return None;
-    }
-    let mut text = Vec::new();
-    file.take(length).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
-}
-
-/// What one of our files says in its metadata.
-fn of_file(path: &Path) -> Option<Preprocessing> {
-    let header = header(path)?;
-    let metadata: BTreeMap<String, String> =
-        serde_json::from_value(header.get("__metadata__")?.clone()).ok()?;
-    if let Some(image) = metadata.get("image") {
-        return Some((&serde_json::from_str::<ImageConfig>(image).ok()?).into());
-    }
-    let checkpoint: serde_json::Value = serde_json::from_str(metadata.get("gallerist")?).ok()?;
-    // The run file of a checkpoint is resolved: `[image]` has every key.
-    let config: toml::Table = checkpoint.get("config")?.as_str()?.parse().ok()?;
-    let image: ImageConfig = config.get("image")?.clone().try_into().ok()?;
-    Some((&image).into())
-}
-
-/// The layout of MobileNetV2 that a file's tensors are named by, where they are named by one.
-pub fn layout_of(path: &Path) -> Option<Layout> {
-    let keys: Vec<String> = match header(path) {
-        Some(header) => header.into_iter().map(|(name, _)| name).collect(),
-        None => super::read(path).ok()?.tensors.into_keys().collect(),
-    };
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    match identify(&keys)?.0 {
-        "MXNet's" => Some(Layout::MxNet),
-        "torchvision's MobileNetV2" => Some(Layout::Torchvision),
-        _ => None,
-    }
-}
-
-/// Whose names these are, and the `[network]` that has them.
-pub(super) fn identify(keys: &[&str]) -> Option<(&'static str, &'static str)> {
-    let has = |part: &str| keys.iter().any(|key| key.contains(part));
-    Some(if has("linearbottleneck0_conv0") {
-        ("MXNet's", "kind = \"mobilenet_v2\", layout = \"mxnet\"")
-    } else if has("features.1.conv.0.0.weight") {
-        ("torchvision's MobileNetV2", "kind = \"mobilenet_v2\", layout = \"torchvision\"")
-    } else if has("inception_3a_1x1") {
-        ("those of BN-Inception", "kind = \"bn_inception\"")
-    } else if has("inception3a.branch1") {
-        ("torchvision's GoogLeNet", "kind = \"googlenet\"")
-    } else if has("layer1.0.conv3.weight") && has("layer3.5.conv1.weight") && !has("layer3.6.conv1.weight") {
-        ("torchvision's ResNet-50", "kind = \"resnet\", depth = 50")
-    } else if has("layer1.0.conv3.weight") {
-        return None;
-    } else if has("layer3.5.conv1.weight") {
-        ("torchvision's ResNet-34", "kind = \"resnet\", depth = 34")
-    } else if has("layer1.1.conv1.weight") {
-        ("torchvision's ResNet-18", "kind = \"resnet\", depth = 18")
-    } else {
-        return None;
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_tell_the_network() {
-        let of = |keys: &[&str]| identify(keys).map(|(_, network)| network);
-        assert_eq!(
-            of(&["mobilenetv20_features_linearbottleneck0_conv0_weight"]).unwrap(),
-            "kind = \"mobilenet_v2\", layout = \"mxnet\""
-        );
-        assert_eq!(of(&["module.layer1.1.conv1.weight"]).unwrap(), "kind = \"resnet\", depth = 18");
-        assert_eq!(
-            of(&["layer1.1.conv1.weight", "layer3.5.conv1.weight"]).unwrap(),
-            "kind = \"resnet\", depth = 34"
-        );
-        assert_eq!(of(&["classifier.weight"]), None);
-    }
-
-    #[test]
-    fn a_file_says_how_its_images_were_prepared() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("w.safetensors");
-        let mut image = ImageConfig::new(64, 1);
-        (image.mean, image.invert) = (vec![0.25], true);
-        let metadata = BTreeMap::from([("image".to_string(), serde_json::to_string(&image).unwrap())]);
-        gallerist_tensor::params::write_with(&path, &BTreeMap::new(), Some(metadata.into_iter().collect()))
-            .unwrap();
-        let found = Preprocessing::of_weights(&path, "resnet").unwrap();
-        assert_eq!(found, (&image).into());
-        assert_eq!(found.to_string(), "grey 64, mean 0.25, inverted");
-        // A file cut short, and one of another format, say nothing.
-        std::fs::write(&path, [0xff; 12]).unwrap();
-        assert_eq!(Preprocessing::of_weights(&path, "conv_blocks"), None);
     }
 }

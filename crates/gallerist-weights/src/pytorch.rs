@@ -9,9 +9,8 @@ use std::path::Path;
 use burn::tensor::DType;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::file::floats;
 use super::pickle::{Fault, Pickle, StorageOf, TensorOf, Value};
-use super::{Weights, bad};
+use super::tensors::{Weights, bad, floats};
 use crate::{Error, Result};
 
 /// Nesting of dictionaries that are looked into (`checkpoint["model"]["state_dict"]`).

@@ -1,6 +1,6 @@
 //! Public weights.
 
-use super::Preprocessing;
+use super::preprocessing::Preprocessing;
 
 /// A file of weights in public.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,8 @@ use gallerist_report::figure::{self, Cluster, Figure};
 use gallerist_retrieval::cluster::{KMeans, kmeans};
 use gallerist_train::Result;
 
-use super::{Points, Source, fault};
+use super::source::{Points, Source};
+use super::text::fault;
 
 /// Side of a picture in pixels: two per unit of the drawing.
 const PICTURE: usize = 104;

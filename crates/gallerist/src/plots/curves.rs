@@ -9,7 +9,7 @@ use gallerist_train::RunDirectory;
 use gallerist_train::log::{self, Record};
 
 use super::charts::charts;
-use super::{fault, name_of};
+use super::text::{fault, name_of};
 
 /// The training curves of one run, or of several runs in the same charts.
 ///

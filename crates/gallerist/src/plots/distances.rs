@@ -5,7 +5,8 @@ use gallerist_report::figure::{self, Distances, Figure};
 use gallerist_retrieval::eval::Verdict;
 use gallerist_train::Result;
 
-use super::{Source, fault, joined, measure};
+use super::source::Source;
+use super::text::{fault, joined, measure};
 
 /// Size of the sample of each kind of pairs.
 const PAIRS: usize = 1_000_000;

@@ -6,8 +6,9 @@ use gallerist_report::Atlas;
 use gallerist_report::figure::{self, Figure, MapFigure};
 use gallerist_train::{Error, Result};
 
+use super::source::{Point, Points, Source};
 use super::sprite::sprite;
-use super::{Point, Points, Source, fault};
+use super::text::fault;
 
 /// Side of a thumbnail in pixels: two per unit of the drawing.
 const THUMBNAIL: usize = 60;

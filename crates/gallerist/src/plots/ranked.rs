@@ -3,7 +3,8 @@
 use gallerist_report::figure::{self, Figure};
 use gallerist_train::Result;
 
-use super::{Source, fault};
+use super::source::Source;
+use super::text::fault;
 use crate::ranking::Ranking;
 
 /// Side of a picture in pixels: two per unit of the drawing.

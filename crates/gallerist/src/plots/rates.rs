@@ -4,7 +4,8 @@ use gallerist_report::figure::{self, Cmc, Figure, PrecisionRecall};
 use gallerist_retrieval::eval::{self, Evaluation, Measure};
 use gallerist_train::Result;
 
-use super::{Source, joined};
+use super::source::Source;
+use super::text::joined;
 
 /// Steps of the recall axis, in percent.
 const STEP: usize = 2;

@@ -14,7 +14,7 @@ use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
 use gallerist_train::{Error, Result};
 use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test};
 
-use super::fault;
+use super::text::{fault, name_of};
 use crate::measured::Measured;
 use crate::pictures::Pictures;
 
@@ -111,7 +111,7 @@ impl Source {
         };
         // Pictures are optional: a run whose images were moved is plotted without them.
         let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten();
-        Self::new(super::name_of(path), measured, images)
+        Self::new(name_of(path), measured, images)
     }
 
     /// The embeddings of a file, each row compared with all others; the file names the location of the images.
@@ -120,7 +120,7 @@ impl Source {
     ///
     /// When a file cannot be read, when there is not one label per row, and for a protocol that needs a gallery.
     pub fn of_file(file: File, evaluation: &EvaluationConfig) -> Result<Self> {
-        let name = super::name_of(file.embeddings);
+        let name = name_of(file.embeddings);
         Self::new(name, Measured::new(file.load()?, None, evaluation)?, None)
     }
 
@@ -131,7 +131,7 @@ impl Source {
     /// When a file cannot be read, when there is not one label (and camera) per row, and for a protocol that is
     /// unknown or compares one set.
     pub fn of_files(queries: File, gallery: File, evaluation: &EvaluationConfig) -> Result<Self> {
-        let name = |file: File| super::name_of(file.embeddings);
+        let name = |file: File| name_of(file.embeddings);
         let name = format!("{} against {}", name(queries), name(gallery));
         Self::new(name, Measured::new(queries.load()?, Some(gallery.load()?), evaluation)?, None)
     }

@@ -1,0 +1,45 @@
+//! Tensors of a file by name.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{DType, TensorData};
+
+use crate::error::Error;
+
+/// The tensors of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Weights {
+    /// Where they come from.
+    pub path: PathBuf,
+    /// Floating-point tensors by name, in f32.
+    pub tensors: BTreeMap<String, TensorData>,
+    /// Other tensors (counters): name, type and shape.
+    pub others: Vec<(String, String, Vec<usize>)>,
+    /// Whether they are of our own checkpoint, with our own names.
+    pub ours: bool,
+}
+
+pub(crate) fn bad(path: &Path, reason: String, hint: Option<String>) -> Error {
+    Error::Weights { path: path.into(), reason, hint }
+}
+
+/// The values of a tensor of weights.
+pub(crate) fn values(data: &TensorData) -> &[f32] {
+    data.as_slice::<f32>().expect("weights are f32")
+}
+
+/// `[rows, columns]` to `[columns, rows]`.
+pub(crate) fn transposed(data: &TensorData, rows: usize, columns: usize) -> TensorData {
+    let from = values(data);
+    let to: Vec<f32> = (0..rows * columns).map(|i| from[i % rows * columns + i / rows]).collect();
+    TensorData::new(to, [columns, rows])
+}
+
+/// Little-endian values of a floating-point type as f32.
+pub(super) fn floats(mut bytes: Vec<u8>, shape: Vec<usize>, dtype: DType) -> TensorData {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    TensorData::from_bytes_vec(bytes, shape, dtype).convert_dtype(DType::F32)
+}
