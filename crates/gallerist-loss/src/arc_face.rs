@@ -24,6 +24,8 @@
 //! - An embedding or a weight of zeros counts as perpendicular to everything and gets no gradient.
 //!
 //! Memory and time: `O(n classes)` and `O(n classes d)`.
+//!
+//! Tensor code, not a list loss: its gallery is the class weights, which get a gradient of their own.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};

@@ -24,6 +24,8 @@
 //! - In a collapsed batch all distances are at the first node: the gradient is 0.
 //!
 //! Time and memory: `O(n^2 (d + bins))`.
+//!
+//! Tensor code. It is a function of one query's list and can become a list loss.
 
 use burn::module::Module;
 use burn::tensor::Device;

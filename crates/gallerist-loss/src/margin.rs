@@ -25,6 +25,9 @@
 //! - `boundary = "per_class"` needs one class per sample.
 //!
 //! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//!
+//! Tensor code, not a list loss: its mean is over the active pairs of all queries, which are known only after all lists
+//! were read, and its boundary is learnt.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};

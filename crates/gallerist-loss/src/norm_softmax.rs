@@ -18,6 +18,8 @@
 //! As for [`Softmax`](super::Softmax). A weight of zeros has the similarity 0 and gets no gradient.
 //!
 //! Memory and time: `O(n classes)` and `O(n classes d)`.
+//!
+//! Tensor code, not a list loss: its gallery is the proxies, which get a gradient of their own.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};

@@ -23,6 +23,8 @@
 //! - A sample with a set of labels is pulled by all its proxies and pushed by the others.
 //!
 //! Memory and time: `O(n classes)` and `O(n classes d)`.
+//!
+//! Tensor code, not a list loss: its gallery is the proxies, which get a gradient of their own.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Device, Tensor, activation};

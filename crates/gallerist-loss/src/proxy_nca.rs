@@ -25,6 +25,8 @@
 //! - A sample with a set of labels has the mean over them; none of the set is among the others.
 //!
 //! Memory and time: `O(n classes)` and `O(n classes d)`.
+//!
+//! Tensor code, not a list loss: its gallery is the proxies, which get a gradient of their own.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};

@@ -24,6 +24,8 @@
 //! - Where no negative is within reach of the sigmoid the gradient is 0: in f32 about 90 temperatures.
 //!
 //! Memory: `O(n^2)`. Time: `O(n^2 d + n m)` with `m` the number of ordered positive pairs.
+//!
+//! Tensor code, not a list loss: its ranking of the positives includes the query's similarity to itself.
 
 use burn::module::Module;
 use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};

@@ -25,6 +25,8 @@
 //! - A sample with a set of labels has the mean over them; none of the set is among the others.
 //!
 //! Memory and time: `O(n C K + C K^2)` and `O(n C K d + C K^2 d)`.
+//!
+//! Tensor code, not a list loss: its gallery is the centres, which get a gradient of their own.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData, activation};

@@ -19,6 +19,8 @@
 //!   sum.
 //!
 //! Memory and time: `O(n classes)` and `O(n classes d)`.
+//!
+//! Tensor code, not a list loss: its gallery is the class weights, which get a gradient of their own.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};

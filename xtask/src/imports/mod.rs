@@ -16,7 +16,7 @@ use graph::Graph;
 use known::KNOWN;
 
 /// The crates of the workspace, lowest layer first. A crate depends on crates of lower layers only.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 8] = [
     &["gallerist-util", "workspace-hack"],
     &["gallerist-jpeg"],
     &["gallerist-data", "gallerist-kernels", "gallerist-report", "gallerist-retrieval"],
@@ -24,9 +24,7 @@ const LAYERS: [&[&str]; 10] = [
     &["gallerist-loss", "gallerist-nn", "gallerist-serve"],
     &["gallerist-weights"],
     &["gallerist-train"],
-    &["gallerist-learn"],
     &["gallerist"],
-    &["gallerist-cli"],
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.
