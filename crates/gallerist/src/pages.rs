@@ -6,7 +6,8 @@
 //! # Example
 //!
 //! ```no_run
-//! //! use gallerist::train::RunDirectory;
+//! use std::path::Path;
+//! use gallerist::train::RunDirectory;
 //!
 //! let run = RunDirectory::open(Path::new("runs/omniglot"))?;
 //! gallerist::pages::run_report(&run)?.write(run.report())?;
@@ -94,7 +95,8 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
 /// The lists show pictures if the images are available, else paths, else row numbers.
 ///
 /// ```no_run
-/// /// use gallerist::plots::{File, Source};
+/// use std::path::Path;
+/// use gallerist::plots::{File, Source};
 /// use gallerist::train::{EvaluationConfig, ReportConfig};
 ///
 /// let file = |name| File { embeddings: Path::new(name), labels: None, cameras: None };

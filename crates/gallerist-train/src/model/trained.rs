@@ -75,7 +75,8 @@ impl Model {
     ///
     /// ```no_run
     /// use std::path::Path;
-    /// use gallerist_train::{device::DeviceChoice, model::Model};
+    /// use gallerist_tensor::device::DeviceChoice;
+    /// use gallerist_train::model::Model;
     ///
     /// let device = DeviceChoice::Auto.open()?;
     /// let model = Model::load(Path::new("runs/omniglot/checkpoints/best.safetensors"))?.on(device.device());
