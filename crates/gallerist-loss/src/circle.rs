@@ -27,7 +27,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -131,9 +131,9 @@ impl ListLoss for CircleConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let (margin, gamma) = (F::of(self.margin), F::of(self.gamma));
         let positives = log_sum_exp(list.positives, list.by_positives, |v| {
@@ -150,11 +150,11 @@ impl ListLoss for CircleConfig {
         lanes::scale(list.by_negatives, slope);
         let loss = lanes::softplus(lead);
         let mined = |all: usize| if loss > 0.0 { all as u32 } else { 0 };
-        Seen {
+        ListValue {
             loss,
             mined_positives: mined(list.positives.len()),
             mined_negatives: mined(list.negative_count),
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

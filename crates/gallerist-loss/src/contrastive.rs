@@ -25,7 +25,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -115,7 +115,7 @@ impl ListLoss for ContrastiveConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         let (margin, two) = (F::of(self.margin), F::of(2.0));
         let pull = lanes::map_sum(list.positives, list.by_positives, |d| (two * d, d * d));
         let push = |d: F| {
@@ -134,12 +134,12 @@ impl ListLoss for ContrastiveConfig {
         };
         // A query's own loss is the mean over its pairs.
         let pairs = list.pairs().max(1) as f64;
-        Seen {
+        ListValue {
             loss: (pull.wide() + push.wide()) / pairs,
             weight: pairs,
             mined_positives: lanes::count(list.positives, |d| d > F::ZERO),
             mined_negatives: lanes::count(list.negatives, |d| d < margin),
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

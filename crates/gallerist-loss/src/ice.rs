@@ -44,7 +44,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, Sides, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, Sides, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -134,9 +134,9 @@ impl ListLoss for IceConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let scale = F::of(self.scale);
         let nearest = if self.scale >= 0.0 {
@@ -170,11 +170,11 @@ impl ListLoss for IceConfig {
             *by = F::of(-by_positive * (log_not(gap(v)) - largest).exp());
         }
         lanes::scale(list.by_negatives, F::of(by_negative / total.wide()));
-        Seen {
+        ListValue {
             loss,
             mined_positives: list.positives.len() as u32,
             mined_negatives: list.negative_count as u32,
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

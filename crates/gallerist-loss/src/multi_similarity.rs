@@ -29,7 +29,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::miner::{MinerConfig, MultiSimilarityMinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -156,7 +156,7 @@ impl ListLoss for MultiSimilarityConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         let (least_negative, most_positive) = match self.own_miner() {
             Some(miner) => (
                 lanes::smallest(list.positives, |v| v) - F::of(miner.epsilon),
@@ -169,6 +169,6 @@ impl ListLoss for MultiSimilarityConfig {
         let (loss_n, mined_negatives) = part(list.negatives, list.by_negatives, self.beta, self.base, fits);
         let fits = |v: F| v < most_positive;
         let (loss_p, mined_positives) = part(list.positives, list.by_positives, -self.alpha, self.base, fits);
-        Seen { loss: loss_p + loss_n, mined_positives, mined_negatives, ..Seen::default() }
+        ListValue { loss: loss_p + loss_n, mined_positives, mined_negatives, ..ListValue::default() }
     }
 }

@@ -38,7 +38,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -131,9 +131,9 @@ impl ListLoss for NraConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let present = |v: F| if v < F::INFINITY { v } else { F::NEG_INFINITY };
         let farthest_positive = lanes::largest(list.positives, |v| v);
@@ -143,7 +143,7 @@ impl ListLoss for NraConfig {
         let largest = lanes::larger(farthest_positive, farthest_negative);
         let smallest = lanes::smaller(nearest_positive, nearest_negative);
         if largest <= smallest {
-            return Seen { terms: 2, dead_terms: 2, ..Seen::default() };
+            return ListValue { terms: 2, dead_terms: 2, ..ListValue::default() };
         }
         let wide = F::wide;
         let (top, bottom) = (wide(largest), wide(smallest));
@@ -176,13 +176,13 @@ impl ListLoss for NraConfig {
         }
         let mined_positives = u32::from(farthest_positive < largest);
         let mined_negatives = u32::from(nearest_negative > smallest);
-        Seen {
+        ListValue {
             loss: loss_p + loss_n,
             mined_positives,
             mined_negatives,
             terms: 2,
             dead_terms: 2 - mined_positives - mined_negatives,
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

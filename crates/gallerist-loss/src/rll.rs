@@ -35,7 +35,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, Sides, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, Sides, lanes};
 use crate::ranking::{AnyLoss, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -274,7 +274,7 @@ impl ListLoss for RllConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         let (inner, alpha) = (F::of(self.alpha() - self.margin), F::of(self.alpha()));
         let (part_p, part_n) = self.parts();
         let t_neg = self.t_neg_at(list.progress);
@@ -288,22 +288,22 @@ impl ListLoss for RllConfig {
         } else {
             largest + ((p - largest).exp() + (n - largest).exp()).ln()
         };
-        Seen {
+        ListValue {
             loss: positives.loss + negatives.loss,
             mined_positives: positives.mined,
             mined_negatives: negatives.mined,
             log_mass,
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 
-    fn shares(&self, seen: &[Seen]) -> Option<Vec<f64>> {
+    fn shares(&self, seen: &[ListValue]) -> Option<Vec<f64>> {
         (self.query_weighting == QueryWeighting::Mass).then(|| {
             let largest = seen.iter().fold(f64::NEG_INFINITY, |a, s| a.max(s.log_mass));
             if largest == f64::NEG_INFINITY {
                 return vec![0.0; seen.len()];
             }
-            let mass = |seen: &Seen| (seen.log_mass - largest).exp();
+            let mass = |seen: &ListValue| (seen.log_mass - largest).exp();
             let total: f64 = seen.iter().map(mass).sum();
             seen.iter().map(|seen| mass(seen) / total).collect()
         })

@@ -51,7 +51,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::ranking::{AnyLoss, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -220,15 +220,15 @@ impl ListLoss for SrtConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let (p, n) = (list.positives.len() as f64, list.negative_count as f64);
         let (weight_p, weight_n) = (self.balance / p, (1.0 - self.balance) / n);
         let (bound_p, bound_n) = (p + 1.0 - self.margin, p + 2.0 + self.margin);
         let present = |v: F| if v < F::INFINITY { v } else { F::NEG_INFINITY };
-        let mut seen = Seen::default();
+        let mut seen = ListValue::default();
 
         // The hard terms' samples, as distances.
         let nearest = lanes::smallest(list.negatives, |v| v);

@@ -31,7 +31,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -138,11 +138,11 @@ impl ListLoss for SupConConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         let number = list.positives.len() as f64;
         let nt_xent = self.form == SupConForm::NtXent;
         if list.positives.is_empty() || nt_xent && list.negative_count == 0 {
-            return Seen { weight: if nt_xent { number } else { 1.0 }, ..Seen::default() };
+            return ListValue { weight: if nt_xent { number } else { 1.0 }, ..ListValue::default() };
         }
         let inverse = F::of(1.0 / self.temperature);
         let largest_n = lanes::largest(list.negatives, |v| v);
@@ -179,12 +179,12 @@ impl ListLoss for SupConConfig {
             }
         };
         lanes::scale(list.by_negatives, F::of(push / total / self.temperature));
-        Seen {
+        ListValue {
             loss,
             weight: if nt_xent { number } else { 1.0 },
             mined_positives: lanes::count(list.by_positives, |by| by != F::ZERO),
             mined_negatives: lanes::count(list.by_negatives, |by| by != F::ZERO),
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

@@ -26,7 +26,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -127,9 +127,9 @@ impl ListLoss for TripletAdaptiveConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let far = soft_extreme(list.positives, list.by_positives, F::ONE);
         let near = soft_extreme(list.negatives, list.by_negatives, -F::ONE);
@@ -141,16 +141,16 @@ impl ListLoss for TripletAdaptiveConfig {
             for (by, &d) in list.by_negatives.iter_mut().zip(list.negatives) {
                 *by *= if d < F::INFINITY { d - near - F::ONE } else { F::ZERO };
             }
-            Seen {
+            ListValue {
                 loss: hinge,
                 mined_positives: list.positives.len() as u32,
                 mined_negatives: list.negative_count as u32,
-                ..Seen::default()
+                ..ListValue::default()
             }
         } else {
             list.by_positives.fill(F::ZERO);
             list.by_negatives.fill(F::ZERO);
-            Seen::default()
+            ListValue::default()
         }
     }
 }

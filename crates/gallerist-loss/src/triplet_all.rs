@@ -27,7 +27,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -117,12 +117,12 @@ impl ListLoss for TripletAllConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen { weight: 0.0, ..Seen::default() };
+            return ListValue { weight: 0.0, ..ListValue::default() };
         }
         let (margin, two) = (F::of(self.margin), F::of(2.0));
-        let mut seen = Seen::default();
+        let mut seen = ListValue::default();
         if let Some(partners) = list.partners {
             for ((&positive, by), &partner) in
                 list.positives.iter().zip(list.by_positives.iter_mut()).zip(partners)

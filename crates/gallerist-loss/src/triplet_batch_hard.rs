@@ -26,7 +26,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -117,9 +117,9 @@ impl ListLoss for TripletBatchHardConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let farthest = lanes::largest(list.positives, |v| v);
         let nearest = lanes::smallest(list.negatives, |v| v);
@@ -135,6 +135,6 @@ impl ListLoss for TripletBatchHardConfig {
             list.by_negatives[lanes::position(list.negatives, nearest)] = F::of(-slope);
         }
         let mined = u32::from(slope > 0.0);
-        Seen { loss, mined_positives: mined, mined_negatives: mined, ..Seen::default() }
+        ListValue { loss, mined_positives: mined, mined_negatives: mined, ..ListValue::default() }
     }
 }

@@ -24,7 +24,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -101,9 +101,9 @@ impl ListLoss for TripletHardNegativeConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let nearest = lanes::smallest(list.negatives, |v| v);
         let offset = F::of(self.margin - nearest.wide());
@@ -116,12 +116,12 @@ impl ListLoss for TripletHardNegativeConfig {
             list.by_negatives[lanes::position(list.negatives, nearest)] = F::of(-f64::from(mined));
         }
         let positives = list.positives.len() as f64;
-        Seen {
+        ListValue {
             loss: loss.wide() / positives,
             weight: positives,
             mined_positives: mined,
             mined_negatives: u32::from(mined > 0),
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

@@ -26,7 +26,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -104,13 +104,13 @@ impl ListLoss for TripletSemihardConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
-            return Seen::default();
+            return ListValue::default();
         }
         let present = |v: F| if v < F::INFINITY { v } else { F::NEG_INFINITY };
         let farthest = lanes::largest(list.negatives, present);
-        let mut seen = Seen::default();
+        let mut seen = ListValue::default();
         for (&positive, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
             let farther = lanes::smallest(list.negatives, |v| if v > positive { v } else { F::INFINITY });
             let negative = if farther < F::INFINITY { farther } else { farthest };

@@ -62,7 +62,7 @@ use tensors::{bad, transposed, values};
 
 /// What became of the tensors of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct LoadReport {
     /// Tensors of the network that have their values from the file: name in the network, name in the file.
     pub loaded: Vec<(String, String)>,
     /// Tensors of new layers that the file lacks; they keep their fresh values.
@@ -73,7 +73,7 @@ pub struct Report {
     pub folded: Vec<String>,
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for LoadReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} tensors loaded", self.loaded.len())?;
         if !self.folded.is_empty() {
@@ -110,7 +110,7 @@ impl std::fmt::Display for Report {
 ///
 /// [`Error::Weights`] where a tensor of the network's body is not in the file (weights of another network), or
 /// has another shape there, naming both.
-pub fn load(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, Report)> {
+pub fn load(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, LoadReport)> {
     match network.downcast::<Network>() {
         Ok(network) => load_graph(network, weights).map(|(network, report)| (network.boxed(), report)),
         Err(network) => load_by_name(network, weights),
@@ -118,9 +118,9 @@ pub fn load(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, Repo
 }
 
 /// [`load`] for a module whose layers are not known.
-fn load_by_name(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, Report)> {
+fn load_by_name(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, LoadReport)> {
     let Weights { path, mut tensors, .. } = weights;
-    let (mut report, mut found) = (Report::default(), BTreeMap::new());
+    let (mut report, mut found) = (LoadReport::default(), BTreeMap::new());
     for (name, fresh) in params::collect(&network) {
         let wanted = fresh.shape().to_vec();
         let shape = tensors.get(&name).map(|data| data.shape().to_vec());
@@ -162,11 +162,11 @@ fn load_by_name(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, 
     Ok((network, report))
 }
 
-fn load_graph(network: Network, weights: Weights) -> Result<(Network, Report)> {
+fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport)> {
     let Weights { path, mut tensors, ours, .. } = weights;
     let keys: BTreeSet<&str> = tensors.keys().map(String::as_str).collect();
     let (naming, names) = names::in_file(&network, &keys, ours);
-    let mut report = Report::default();
+    let mut report = LoadReport::default();
     let mut found: BTreeMap<String, TensorData> = BTreeMap::new();
     let mut absent: Vec<String> = Vec::new();
     let slots = network.slots();
@@ -257,7 +257,7 @@ fn fold_biases(
     names: &[String],
     tensors: &mut BTreeMap<String, TensorData>,
     found: &mut BTreeMap<String, TensorData>,
-    report: &mut Report,
+    report: &mut LoadReport,
 ) {
     for (slot, name) in slots.iter().zip(names) {
         let Op::Conv(conv) = &network.steps[slot.step].op else { continue };

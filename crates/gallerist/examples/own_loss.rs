@@ -6,7 +6,7 @@
 //! ```
 
 use gallerist::burn::tensor::Device;
-use gallerist::loss::engine::{Counts, List, Measure, Real, Seen, lanes};
+use gallerist::loss::engine::{Counts, List, ListValue, Measure, Real, lanes};
 use gallerist::loss::{AnyLoss, ListLoss, Listed, LossShape};
 use gallerist::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -38,19 +38,19 @@ impl ListLoss for HingeConfig {
     }
 
     #[inline(always)]
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         let margin = F::of(self.margin);
         let far = lanes::map_sum(list.positives, list.by_positives, |d| (F::ONE, d));
         let near = lanes::map_sum(list.negatives, list.by_negatives, |d| {
             if d < margin { (-F::ONE, margin - d) } else { (F::ZERO, F::ZERO) }
         });
         let pairs = list.pairs().max(1) as f64;
-        Seen {
+        ListValue {
             loss: (far.wide() + near.wide()) / pairs,
             weight: pairs,
             mined_positives: list.positives.len() as u32,
             mined_negatives: lanes::count(list.negatives, |d| d < margin),
-            ..Seen::default()
+            ..ListValue::default()
         }
     }
 }

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::lanes::{self, LANES};
-use super::list::{List, ListLoss, Measure, Seen, Sides};
+use super::list::{List, ListLoss, ListValue, Measure, Sides};
 use super::real::Real;
 use crate::miner::{Candidates, Choice, Miner};
 use crate::ranking::Progress;
@@ -31,7 +31,7 @@ pub(super) struct Job<'a, 'b, L, F> {
 /// The results of a list besides its derivatives.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RowSums<F> {
-    pub(super) seen: Seen,
+    pub(super) seen: ListValue,
     /// Sum of the weights of the pairs that give the query a gradient.
     pub(super) weight: F,
     /// Number of weights other than 0.

@@ -111,7 +111,7 @@ impl<F> List<'_, F> {
 
 /// What a list loss returns for one query, besides the derivatives that it writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct ListValue {
     /// The query's loss.
     pub loss: f64,
     /// How often it counts in the batch's value, times [`ListLoss::factor`]. The derivatives in the list are those of
@@ -129,9 +129,9 @@ pub struct Seen {
     pub log_mass: f64,
 }
 
-impl Default for Seen {
+impl Default for ListValue {
     fn default() -> Self {
-        Seen {
+        ListValue {
             loss: 0.0,
             weight: 1.0,
             mined_positives: 0,
@@ -153,7 +153,7 @@ impl Default for Seen {
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use gallerist_loss::engine::{Counts, List, ListLoss, Listed, Measure, Real, Seen, lanes};
+/// use gallerist_loss::engine::{Counts, List, ListLoss, Listed, Measure, Real, ListValue, lanes};
 /// use gallerist_loss::{Labels, Progress, RankingLoss};
 ///
 /// /// The mean distance to the positives, minus that to the negatives within a radius.
@@ -170,17 +170,17 @@ impl Default for Seen {
 ///     }
 ///
 ///     #[inline(always)]
-///     fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen {
+///     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
 ///         let radius = F::of(self.radius);
 ///         let pull = lanes::map_sum(list.positives, list.by_positives, |d| (F::ONE, d));
 ///         let push = lanes::map_sum(list.negatives, list.by_negatives, |d| {
 ///             if d < radius { (-F::ONE, radius - d) } else { (F::ZERO, F::ZERO) }
 ///         });
-///         Seen {
+///         ListValue {
 ///             loss: pull.wide() + push.wide(),
 ///             mined_positives: list.positives.len() as u32,
 ///             mined_negatives: lanes::count(list.negatives, |d| d < radius),
-///             ..Seen::default()
+///             ..ListValue::default()
 ///         }
 ///     }
 /// }
@@ -214,11 +214,11 @@ pub trait ListLoss: Sync {
     ///
     /// It is fast where it is `#[inline(always)]` and loops by the functions of [`lanes`](super::lanes): it is then
     /// compiled for the widest instruction set of the processor.
-    fn list<F: Real>(&self, list: &mut List<'_, F>) -> Seen;
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue;
 
     /// Weights of the queries that depend on the results of all queries; multiplied by the factor. Only for losses
     /// whose gradient goes to the query ([`Sides::Query`]).
-    fn shares(&self, _seen: &[Seen]) -> Option<Vec<f64>> {
+    fn shares(&self, _seen: &[ListValue]) -> Option<Vec<f64>> {
         None
     }
 }

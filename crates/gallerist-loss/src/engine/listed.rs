@@ -8,7 +8,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::attach;
 use super::batch::Batch;
-use super::list::{ListLoss, Seen};
+use super::list::{ListLoss, ListValue};
 use super::real::Real;
 use super::relatives::Relatives;
 use super::walk::{self, BLOCK_BYTES, Outcome};
@@ -66,7 +66,7 @@ fn forward<L: ListLoss, F: Real>(loss: &L, lists: &Lists<'_>, progress: Progress
     };
     let Outcome { value, seen, gradient } = outcome;
     let positives = relatives.counts().to_vec();
-    let collect = |f: fn(&Seen) -> u32| seen.iter().map(f).collect::<Vec<_>>();
+    let collect = |f: fn(&ListValue) -> u32| seen.iter().map(f).collect::<Vec<_>>();
     let queries = Queries {
         loss: seen.iter().map(|s| s.loss as f32).collect(),
         negatives: positives.iter().map(|p| g as u32 - 1 - p).collect(),

@@ -31,6 +31,6 @@ mod real;
 mod relatives;
 mod walk;
 
-pub use list::{Counts, List, ListLoss, Measure, Seen, Sides};
+pub use list::{Counts, List, ListLoss, ListValue, Measure, Sides};
 pub use listed::Listed;
 pub use real::Real;

@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::differentiate::{Job, RowSums, differentiate};
 use super::gradients::Weights;
 use super::lanes;
-use super::list::{Counts, ListLoss, Seen, Sides};
+use super::list::{Counts, ListLoss, ListValue, Sides};
 use super::product;
 use super::real::Real;
 use crate::ranking::Progress;
@@ -24,7 +24,7 @@ const SPARSE: usize = 10;
 /// The result of a batch.
 pub(super) struct Outcome<F> {
     pub(super) value: f64,
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<ListValue>,
     /// `n x d`, if wanted.
     pub(super) gradient: Option<Vec<F>>,
 }

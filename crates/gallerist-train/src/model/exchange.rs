@@ -11,7 +11,7 @@ use crate::checkpoint::{Checkpoint, Header};
 use crate::{CheckpointKind, RunConfig, RunDirectory};
 use gallerist_nn::InputShape;
 use gallerist_tensor::params;
-use gallerist_weights::{self as weights, OnnxOptions, Report, Weights};
+use gallerist_weights::{self as weights, LoadReport, OnnxOptions, Weights};
 
 use crate::Result;
 
@@ -22,7 +22,7 @@ impl Model {
     /// # Errors
     ///
     /// As for [`weights::load`], and where the run file does not fit its images' size.
-    pub fn from_weights(config: &RunConfig, weights: Weights) -> Result<(Self, Report)> {
+    pub fn from_weights(config: &RunConfig, weights: Weights) -> Result<(Self, LoadReport)> {
         let [channels, height, width] = Transform::evaluation(&config.image)?.shape();
         let input = InputShape { channels, height, width };
         let network = config.network.init(input, config.train.seed, &Device::flex())?;

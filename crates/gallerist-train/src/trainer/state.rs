@@ -100,7 +100,7 @@ pub(super) struct Warnings {
 /// What there is to say of the start of a run, or of its resumption.
 #[derive(Default)]
 pub(super) struct Started {
-    pub(super) pretrained: Option<weights::Report>,
+    pub(super) pretrained: Option<weights::LoadReport>,
     pub(super) test_notes: Vec<String>,
     pub(super) head_seconds: Option<f64>,
     pub(super) moved_from: Option<String>,
@@ -138,7 +138,7 @@ impl Trainer {
     }
 
     /// What became of the tensors of `network.weights`, where the run was started from them just now.
-    pub fn pretrained(&self) -> Option<&weights::Report> {
+    pub fn pretrained(&self) -> Option<&weights::LoadReport> {
         self.started.pretrained.as_ref()
     }
 

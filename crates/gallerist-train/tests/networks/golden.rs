@@ -10,7 +10,7 @@ use gallerist_nn::{
     AnyEmbedder, BnInceptionConfig, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
     MobileNetV2Config, NetworkConfig, ResNetConfig,
 };
-use gallerist_weights::{self as weights, Report, Weights};
+use gallerist_weights::{self as weights, LoadReport, Weights};
 use serde::Deserialize;
 
 use crate::formula;
@@ -38,7 +38,11 @@ impl Golden {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    pub(crate) fn network(&self, config: impl Into<NetworkConfig>, device: &Device) -> (AnyEmbedder, Report) {
+    pub(crate) fn network(
+        &self,
+        config: impl Into<NetworkConfig>,
+        device: &Device,
+    ) -> (AnyEmbedder, LoadReport) {
         let [_, channels, height, width] = self.input;
         let network = config.into().init(InputShape { channels, height, width }, 7, device).unwrap();
         let tensors = self.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));

@@ -28,7 +28,7 @@ fn file(network: &AnyEmbedder, prefix: &str) -> Weights {
     Weights { path: PathBuf::from("given.pth"), tensors, ..Default::default() }
 }
 
-fn message(outcome: weights::Result<(AnyEmbedder, weights::Report)>) -> String {
+fn message(outcome: weights::Result<(AnyEmbedder, weights::LoadReport)>) -> String {
     let error = outcome.map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::Weights { .. }));
     format!("{error}; {}", error.hint().unwrap_or_default())

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::model::Model;
 use crate::train::RunConfig;
-use crate::weights::{self, Fetched, Preprocessing, Report, SOURCES, Source, Weights};
+use crate::weights::{self, Fetched, LoadReport, Preprocessing, SOURCES, Source, Weights};
 use serde::Serialize;
 
 use crate::cli::args::{self, WeightsCommand};
@@ -132,8 +132,8 @@ struct Taken<'a> {
     refused: &'a [(String, Vec<usize>, &'static str)],
 }
 
-impl<'a> From<&'a Report> for Taken<'a> {
-    fn from(Report { loaded, missing, refused, folded }: &'a Report) -> Self {
+impl<'a> From<&'a LoadReport> for Taken<'a> {
+    fn from(LoadReport { loaded, missing, refused, folded }: &'a LoadReport) -> Self {
         Taken { loaded, missing, refused, folded }
     }
 }
@@ -178,7 +178,7 @@ fn shape(sides: &[usize]) -> String {
     }
 }
 
-fn taken(report: &Report) -> String {
+fn taken(report: &LoadReport) -> String {
     let mut table = Table::new(&["tensor", "shape", ""], &[false, false, false]);
     for (name, sides) in &report.missing {
         table.row(vec![name.clone(), shape(sides), "new, not in the file".into()]);
