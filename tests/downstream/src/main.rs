@@ -64,12 +64,12 @@ struct Contrast {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ContrastConfig {
-    weight: f64,
+    push: f64,
 }
 
 impl Default for ContrastConfig {
     fn default() -> Self {
-        ContrastConfig { weight: 1.0 }
+        ContrastConfig { push: 1.0 }
     }
 }
 
@@ -89,7 +89,7 @@ impl PairLoss for Contrast {
         let sign = |at: usize| match (at / m, at % m) {
             (i, j) if i == j => 0.0,
             (i, j) if lists.related(i, j) => 1.0,
-            _ => -self.config.weight as f32,
+            _ => -self.config.push as f32,
         };
         let signs = TensorData::new((0..n * m).map(sign).collect::<Vec<f32>>(), [n, m]);
         let signs = Tensor::<2>::from_data(signs, &lists.embeddings().device());

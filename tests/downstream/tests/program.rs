@@ -25,7 +25,7 @@ kind = "perceptron"
 hidden = 16
 [loss]
 name = "contrast"
-weight = 0.5
+push = 0.5
 [evaluation]
 metrics = ["recall@1", "last_rank"]
 "#;

@@ -109,6 +109,25 @@ impl<'de> Deserialize<'de> for LossTerms {
     }
 }
 
+/// The keys of `[loss]` that belong to the term, whatever its loss.
+const RESERVED: [&str; 2] = ["weight", "head"];
+
+/// Refuses a loss of a program whose own parameter has the name of a key of the term: the two could not be told apart.
+fn check_reserved(term: &LossTerm) -> Result<()> {
+    let parameters = toml::Table::try_from(&term.loss).expect("parameters are plain data");
+    match RESERVED.iter().find(|key| parameters.contains_key(**key)) {
+        None => Ok(()),
+        Some(key) => Err(gallerist_tensor::Error::Conflict {
+            message: format!(
+                "the loss `{}` has a parameter `{key}`, which is a key of every [loss]",
+                term.loss.name()
+            ),
+            hint: "give the parameter of the loss another name".into(),
+        }
+        .into()),
+    }
+}
+
 impl LossTerms {
     /// Checks weights, heads and the losses' parameters.
     ///
@@ -136,6 +155,7 @@ impl LossTerms {
                 place(head, heads, "loss.head")?;
             }
             term.loss.validate()?;
+            check_reserved(term)?;
         }
         if let Some(xbm) = xbm {
             let takes = self.0.iter().find(|term| term.loss.takes_memory());
