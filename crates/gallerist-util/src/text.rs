@@ -25,3 +25,12 @@ pub fn address(text: &str) -> Option<(&str, &str)> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
     (!scheme.is_empty() && scheme.chars().all(fits)).then_some((scheme, rest))
 }
+
+/// The path from the root of the file system, so that it means the same in every folder. An address such as
+/// `cells://plate-7` stays as it is.
+pub fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+    match path.to_str().and_then(address) {
+        Some(_) => path.to_path_buf(),
+        None => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+    }
+}

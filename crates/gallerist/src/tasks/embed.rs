@@ -64,8 +64,7 @@ pub fn embed(
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
     let model = with_cache(model, options.cache.as_deref())?;
     // The file contains the absolute path of the images, so it can be opened from any folder.
-    let places: Vec<_> =
-        images.iter().map(|path| std::path::absolute(path).unwrap_or(path.clone())).collect();
+    let places: Vec<_> = images.iter().map(|path| gallerist_util::text::absolute(path)).collect();
     let set =
         working(observer, "reading the images' names", || ImageSet::open_with(&places, &options.images))?;
     if options.source.is_some() {
