@@ -15,8 +15,8 @@
 //! query's own loss is the mean over its positives. With a memory, `p` and `n` are of the query's list, but not
 //! both of the memory: one side of such a triangle is a constant.
 //!
-//! With a miner (see [`crate::miner`]) the pairs `(a, p)` are those in force, and `n` is a negative of `a` in force
-//! that is a negative of `p`.
+//! With a miner (see [`crate::miner`]) the pairs `(a, p)` are the selected ones, and `n` is a selected
+//! negative of `a` that is a negative of `p`.
 //!
 //! **Held constant**: nothing.
 //!

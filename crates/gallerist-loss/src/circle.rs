@@ -18,7 +18,7 @@
 //! - Both sums are taken as logarithms, so that gamma 256 does not overflow.
 //! - Anchors without a positive or without a negative contribute 0 and are not counted in the mean.
 //! - Embeddings that are not of length 1 give finite values, but the margins mean nothing then.
-//! - With a miner (see [`crate::miner`]) positives and negatives are those in force.
+//! - With a miner (see [`crate::miner`]) positives and negatives are the selected ones.
 //!
 //! Memory and time: `O(n d)` and `O(n^2 d)`.
 

@@ -10,7 +10,7 @@
 //!
 //! **Held constant**: nothing. A query's own loss is the mean over its `n - 1` pairs, so that the loss is
 //! the mean over the queries. With a memory of `m` it has `n - 1 + m`. With a miner (see [`crate::miner`]) both
-//! means are over the pairs in force.
+//! means are over the selected pairs.
 //!
 //! # Corner cases
 //!

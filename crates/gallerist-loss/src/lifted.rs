@@ -15,8 +15,8 @@
 //! two lists), and the mean is over them; the negatives of a memory's row are the batch's.
 //!
 //! **Held constant**: nothing. A query's own loss is half the mean of `[J_ij]_+^2` (or `[J_ij]_+`) over its
-//! positives. With a miner (see [`crate::miner`]) `P` are the ordered pairs in force, twice `|P|` their number, and
-//! `N_i` the negatives in force.
+//! positives. With a miner (see [`crate::miner`]) `P` are the ordered selected pairs, twice `|P|` their number, and
+//! `N_i` the selected negatives.
 //!
 //! # Corner cases
 //!

@@ -136,7 +136,7 @@ impl RllConfig {
         Listed::new(self.clone())
     }
 
-    /// The boundary in force.
+    /// The effective boundary.
     pub fn alpha(&self) -> f64 {
         self.alpha.unwrap_or(1.0 + self.margin / 2.0)
     }

@@ -15,7 +15,7 @@
 //! other positives out of the denominator, as pytorch-metric-learning's `NTXentLoss` does. The paper
 //! prints sums over the batch; the authors' released losses take the mean, and so is it done here.
 //!
-//! **Held constant**: nothing. With a miner (see [`crate::miner`]) `P_i`, `N_i` and "all" are the pairs in force.
+//! **Held constant**: nothing. With a miner (see [`crate::miner`]) `P_i`, `N_i` and "all" are the selected pairs.
 //!
 //! # Corner cases
 //!

@@ -25,7 +25,7 @@ fn matrix(data: TensorData) -> Rows {
 }
 
 /// What a miner left, on the host.
-struct InForce {
+struct Selected {
     positives: Rows,
     negatives: Rows,
     partners: Option<Rows>,
@@ -37,11 +37,11 @@ fn miner(json: &Value) -> MinerConfig {
     miner
 }
 
-fn mine(json: &Value, rows: &Rows, labels: &[u32], step: usize) -> InForce {
+fn mine(json: &Value, rows: &Rows, labels: &[u32], step: usize) -> Selected {
     let progress = Progress { step, steps: 100 };
     let Mined { positives, negatives, partners } =
         miner(json).mine(&tensor(rows), Labels::Classes(labels), progress);
-    InForce {
+    Selected {
         positives: matrix(positives.into_data()),
         negatives: matrix(negatives.into_data()),
         partners: partners.map(|partners| matrix(partners.into_data())),
@@ -258,8 +258,8 @@ fn losses() -> Vec<Value> {
     ]
 }
 
-/// The value of a loss on the pairs in force, by loops.
-fn oracle(json: &Value, x: &Rows, labels: &[u32], mined: &InForce) -> f64 {
+/// The value of a loss on the selected pairs, by loops.
+fn oracle(json: &Value, x: &Rows, labels: &[u32], mined: &Selected) -> f64 {
     let n = x.len();
     let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
     let d = |i: usize, j: usize| dist(&x[i], &x[j]);

@@ -78,7 +78,7 @@ impl RunConfig {
 
 /// The path from the root of the file system, with symbolic links and `..` left in where the file is not there.
 fn absolute(path: &Path) -> PathBuf {
-    let plain = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let plain = gallerist_util::text::absolute(path);
     match plain.components().any(|part| part == Component::ParentDir) {
         true => plain.canonicalize().unwrap_or(plain),
         false => plain,

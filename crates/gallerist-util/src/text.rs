@@ -1,4 +1,6 @@
-//! Suggestions for misspelt names, and addresses.
+//! Suggestions for misspelt names; addresses and absolute paths.
+
+use std::path::{Path, PathBuf};
 
 /// The one of `known` that `word` was probably meant to be, if any is similar enough.
 ///
@@ -26,11 +28,28 @@ pub fn address(text: &str) -> Option<(&str, &str)> {
     (!scheme.is_empty() && scheme.chars().all(fits)).then_some((scheme, rest))
 }
 
-/// The path from the root of the file system, so that it means the same in every folder. An address such as
-/// `cells://plate-7` stays as it is.
-pub fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+/// The absolute form of a path, which means the same in every working directory. Symbolic links and `..` stay; so does a
+/// path that has no absolute form, which is the empty one.
+///
+/// ```
+/// use std::path::Path;
+/// assert!(gallerist_util::text::absolute(Path::new("photos")).ends_with("photos"));
+/// assert!(gallerist_util::text::absolute(Path::new("photos")).is_absolute());
+/// ```
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// [`absolute`] for a path; an address such as `cells://plate-7` stays as it is.
+///
+/// ```
+/// use std::path::Path;
+/// let address = Path::new("cells://plate-7");
+/// assert_eq!(gallerist_util::text::absolute_or_address(address), address);
+/// ```
+pub fn absolute_or_address(path: &Path) -> PathBuf {
     match path.to_str().and_then(address) {
         Some(_) => path.to_path_buf(),
-        None => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+        None => absolute(path),
     }
 }

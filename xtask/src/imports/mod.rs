@@ -5,15 +5,12 @@
 //! parsers would need other features of crates that the tensor engine needs too, and have the engine built again.
 
 mod graph;
-mod known;
 mod lex;
 mod parse;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use graph::Graph;
-use known::KNOWN;
 
 /// The crates of the workspace, lowest layer first. A crate depends on crates of lower layers only.
 const LAYERS: [&[&str]; 8] = [
@@ -53,7 +50,6 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         .collect();
     crates.push(root.join("xtask"));
     crates.sort();
-    let mut met = BTreeSet::new();
     for folder in &crates {
         let name = folder.file_name().expect("a crate has a name").to_string_lossy().into_owned();
         let manifest =
@@ -64,16 +60,8 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         for root in ["src/lib.rs", "src/main.rs"] {
             if folder.join(root).is_file() {
                 let graph = Graph::of_crate(&folder.join(root), &|path| std::fs::read_to_string(path).ok())?;
-                problems.extend(file_faults(&name, &folder.join("src"), &graph, &mut met));
+                problems.extend(file_faults(&name, &folder.join("src"), &graph));
             }
-        }
-    }
-    for (entry, (name, files)) in KNOWN.iter().enumerate() {
-        if !met.contains(&entry) {
-            problems.push(format!(
-                "{name}: the cycle of {} is gone; remove its entry from xtask/src/imports/known.rs",
-                files.join(", ")
-            ));
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
@@ -124,21 +112,14 @@ fn layer_faults(name: &str, dependencies: &[String]) -> Vec<String> {
     faults
 }
 
-/// Describes the cycles of one crate. `met` collects the entries of `KNOWN` that still apply.
-fn file_faults(name: &str, source: &Path, graph: &Graph, met: &mut BTreeSet<usize>) -> Vec<String> {
+/// Describes the cycles of one crate.
+fn file_faults(name: &str, source: &Path, graph: &Graph) -> Vec<String> {
     let label = |file: usize| -> String {
         let path = &graph.files[file];
         path.strip_prefix(source).unwrap_or(path).display().to_string()
     };
     let mut faults = Vec::new();
     for group in graph.cycles() {
-        let known = KNOWN.iter().position(|(of, files)| {
-            *of == name && group.iter().all(|&file| files.contains(&label(file).as_str()))
-        });
-        if let Some(entry) = known {
-            met.insert(entry);
-            continue;
-        }
         let mut text = format!("{name}: files that use each other");
         if group.len() > 2 {
             let all: Vec<String> = group.iter().map(|&file| label(file)).collect();
@@ -166,7 +147,6 @@ fn file_faults(name: &str, source: &Path, graph: &Graph, met: &mut BTreeSet<usiz
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::graph::Graph;
@@ -202,7 +182,7 @@ mod tests {
             Some(text.to_string())
         };
         let graph = Graph::of_crate(Path::new("src/lib.rs"), &read).unwrap();
-        let faults = file_faults("x", Path::new("src"), &graph, &mut BTreeSet::new());
+        let faults = file_faults("x", Path::new("src"), &graph);
         assert_eq!(faults.len(), 1);
         assert!(faults[0].starts_with(
             "x: files that use each other\n  - a.rs:2 uses b.rs (`crate::b::B`)\n    b.rs:1 uses a.rs (`crate::a::A`)\n  hint:"

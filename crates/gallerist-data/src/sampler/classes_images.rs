@@ -13,6 +13,9 @@ use crate::source::ImageSet;
 use crate::text::counted;
 use gallerist_util::random::Random;
 
+/// The settings whose product is the batch size.
+pub(super) const BATCH_SIZE_KEYS: &str = "sampler.classes_per_batch x sampler.images_per_class";
+
 /// Configuration of [`ClassesImages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +50,7 @@ impl SamplerFactory for ClassesImagesConfig {
     }
 
     fn batch_size_keys(&self) -> &'static str {
-        "sampler.classes_per_batch x sampler.images_per_class"
+        BATCH_SIZE_KEYS
     }
 
     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::batch_sampler::{BatchSampler, Refresh, SamplerFactory};
 use super::class_labels::{ClassLabels, SmallClasses};
 use super::class_means::ClassMeans;
-use super::classes_images::{ClassesImages, ClassesImagesConfig};
+use super::classes_images::{BATCH_SIZE_KEYS, ClassesImages, ClassesImagesConfig};
 use super::confusable::{base_of, eight, five_hundred, images, squared_distance};
 use crate::error::Error;
 use crate::source::ImageSet;
@@ -65,7 +65,7 @@ impl SamplerFactory for HardClassesConfig {
     }
 
     fn batch_size_keys(&self) -> &'static str {
-        "sampler.classes_per_batch x sampler.images_per_class"
+        BATCH_SIZE_KEYS
     }
 
     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {

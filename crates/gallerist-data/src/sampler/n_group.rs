@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch_sampler::{BatchSampler, SamplerFactory};
 use super::class_labels::{ClassLabels, at_least_one};
+use super::classes_images::BATCH_SIZE_KEYS;
 use super::draw::draw;
 use crate::error::Error;
 use crate::source::ImageSet;
@@ -40,7 +41,7 @@ impl SamplerFactory for NGroupConfig {
     }
 
     fn batch_size_keys(&self) -> &'static str {
-        "sampler.classes_per_batch x sampler.images_per_class"
+        BATCH_SIZE_KEYS
     }
 
     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {

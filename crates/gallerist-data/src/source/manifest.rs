@@ -109,7 +109,7 @@ pub(super) fn tidy(path: &str, exists: impl Fn(&str) -> bool) -> String {
 pub(super) fn absolute(folder: &Path, path: &str) -> PathBuf {
     let joined = folder.join(path);
     let mut plain = PathBuf::new();
-    for part in std::path::absolute(&joined).unwrap_or(joined).components() {
+    for part in gallerist_util::text::absolute(&joined).components() {
         match part {
             Component::ParentDir => drop(plain.pop()),
             part => plain.push(part),

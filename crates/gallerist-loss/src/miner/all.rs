@@ -1,4 +1,4 @@
-//! Every pair is in force: no mining.
+//! Selects every pair: no mining.
 
 use super::rule::{Candidates, Choice, Miner};
 use gallerist_util::registry::Named;

@@ -13,8 +13,8 @@
 //!
 //! The draw of a query is a function of (`seed`, the step, the query's row), so that a run repeats bit
 //! for bit whatever the number of threads. The densities are compared as logarithms: in 512 dimensions
-//! they span hundreds of orders of magnitude. A query without a positive or without a negative has no pair
-//! in force. Made for embeddings of length 1.
+//! they span hundreds of orders of magnitude. A query without a positive or without a negative has no
+//! selected pair. Made for embeddings of length 1.
 
 use gallerist_util::random::Random;
 use gallerist_util::registry::Named;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Among equals the one with the lower index. A query without a positive or without a negative has no
-//! pair in force.
+//! selected pair.
 
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};

@@ -11,20 +11,20 @@ use crate::lists::Lists;
 use crate::ranking::Progress;
 use crate::toolbox::Pairs;
 
-/// What a miner left in force.
+/// What a miner selected.
 #[derive(Clone, Debug)]
 pub struct Mined {
-    /// `[n, m]`: how often each pair of a query and one of its positives is in force; 0 or 1.
+    /// `[n, m]`: how often each pair of a query and one of its positives is selected; 0 or 1.
     pub positives: Tensor<2>,
-    /// `[n, m]`: how often each pair of a query and one of its negatives is in force.
+    /// `[n, m]`: how often each pair of a query and one of its negatives is selected.
     pub negatives: Tensor<2>,
-    /// `[n, m]`: at a positive in force the negative that makes a triplet with it, 0 elsewhere. Absent:
+    /// `[n, m]`: at a selected positive the negative that makes a triplet with it, 0 elsewhere. Absent:
     /// each positive of a query makes one with each negative.
     pub partners: Option<Tensor<2, Int>>,
 }
 
 impl Mined {
-    /// The pairs in force, each once.
+    /// The selected pairs, each once.
     pub(crate) fn pairs(&self) -> Pairs {
         Pairs { positives: self.positives.clone(), negatives: self.negatives.clone().clamp_max(1.0) }
     }
@@ -98,7 +98,7 @@ fn run(miner: &dyn Miner, pairs: &Pairs, lists: &Lists<'_>, progress: Progress) 
 }
 
 impl MinerConfig {
-    /// The pairs of a batch that are in force.
+    /// The selected pairs of a batch.
     ///
     /// # Shapes
     ///

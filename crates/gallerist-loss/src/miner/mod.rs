@@ -1,11 +1,11 @@
 //! Miners: which pairs of a batch a pair loss looks at. One file each, chosen by name in the run
 //! file's `[loss.miner]`.
 //!
-//! A miner reads the distances and the labels of a batch and says which positives and which
-//! negatives of every query are in force ([`Mined`]); the loss is computed on those alone. No
+//! A miner reads the distances and the labels of a batch and selects positives and negatives
+//! of every query ([`Mined`]); the loss is computed on those alone. No
 //! gradient flows through the choice.
 //!
-//! | name | in force | source |
+//! | name | selects | source |
 //! | --- | --- | --- |
 //! | `all` | every pair | |
 //! | `semi_hard` | every positive, with its nearest negative farther than itself and within a margin | Schroff et al. 2015, Eq. 4 |
@@ -15,15 +15,15 @@
 //!
 //! How a loss counts what was mined:
 //!
-//! - Means (`contrastive`, `margin`) are taken over the pairs in force; a negative that was mined
+//! - Means (`contrastive`, `margin`) are taken over the selected pairs; a negative that was mined
 //!   for several positives of a query counts as often.
 //! - `triplet_all` is the mean over the mined triplets: where the miner gives each positive a
 //!   negative of its own, those; else each mined positive of a query with each of its mined negatives.
 //! - Sums of exponentials (`multi_similarity`, `lifted`, `circle`, `angular`, `sup_con`) run over the
-//!   pairs in force, each once.
+//!   selected pairs, each once.
 //!
-//! [`Queries`](crate::Queries) counts, as ever, the pairs that contribute to the gradient; with
-//! a miner these are among those in force.
+//! [`Queries`](crate::Queries) counts the pairs that contribute to the gradient; with
+//! a miner these are among the selected pairs.
 //!
 //! # Example
 //!

@@ -4,8 +4,8 @@
 //! Learning", CVPR 2019 (Eq. 10 and 11). With the similarity `S_ij = x_i.x_j`:
 //!
 //! ```text
-//! negatives in force: S_an > min over positives of S_ap - epsilon
-//! positives in force: S_ap < max over negatives of S_an + epsilon
+//! selected negatives: S_an > min over positives of S_ap - epsilon
+//! selected positives: S_ap < max over negatives of S_an + epsilon
 //! ```
 //!
 //! A query without a positive or without a negative has nothing to be compared with and no pair in

@@ -9,7 +9,7 @@
 //!
 //! The paper allows any negative of that shell; here it is the hardest of them, the lower index among
 //! equals, so that a batch always gives the same triplets. A positive without such a negative is not
-//! in force, nor is its pair.
+//! selected.
 
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};

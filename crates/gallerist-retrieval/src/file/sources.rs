@@ -44,9 +44,8 @@ impl Source {
         }
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let resolved = path.canonicalize().unwrap_or_else(|_| {
-            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             let mut plain = PathBuf::new();
-            for part in absolute.components() {
+            for part in gallerist_util::text::absolute(path).components() {
                 match part {
                     Component::ParentDir => drop(plain.pop()),
                     Component::CurDir => {}

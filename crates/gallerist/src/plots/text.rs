@@ -23,8 +23,9 @@ pub(super) fn joined(notes: &[(String, String)]) -> String {
 
 /// The last part of a path, which is the name of a run in figures.
 pub fn name_of(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    path.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
+    gallerist_util::text::absolute(path)
+        .file_name()
+        .map_or("run".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The error that `what` cannot be drawn.

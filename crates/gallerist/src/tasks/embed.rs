@@ -8,6 +8,7 @@ use gallerist_retrieval::file::{Source, load_labels};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::CheckpointKind;
 use gallerist_train::model::{Embedded, Model};
+use gallerist_util::text::{absolute, absolute_or_address};
 
 use super::model::{on_device, set_threads};
 use crate::observer::working;
@@ -64,7 +65,7 @@ pub fn embed(
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
     let model = with_cache(model, options.cache.as_deref())?;
     // The file contains the absolute path of the images, so it can be opened from any folder.
-    let places: Vec<_> = images.iter().map(|path| gallerist_util::text::absolute(path)).collect();
+    let places: Vec<_> = images.iter().map(|path| absolute_or_address(path)).collect();
     let set =
         working(observer, "reading the images' names", || ImageSet::open_with(&places, &options.images))?;
     if options.source.is_some() {
@@ -74,8 +75,7 @@ pub fn embed(
     if let Some(name) = &options.source {
         embedded.set.name_source(name.clone());
     }
-    let run = std::path::absolute(run).unwrap_or(run.into());
-    embedded.set.run = Some(run.to_string_lossy().into_owned());
+    embedded.set.run = Some(absolute(run).to_string_lossy().into_owned());
     Ok(embedded)
 }
 

@@ -93,7 +93,7 @@ pub(super) fn of_gallery(
 /// Where the run of a gallery may be, the likeliest first: the gallery's own folder, the place its file names, and that
 /// place under each folder above the gallery, in case both were moved together.
 fn places_of_run(gallery: &Path, named: Option<&Path>) -> Vec<PathBuf> {
-    let gallery = std::path::absolute(gallery).unwrap_or_else(|_| gallery.into());
+    let gallery = gallerist_util::text::absolute(gallery);
     let mut places: Vec<PathBuf> = gallery.parent().map(Path::to_path_buf).into_iter().collect();
     if let Some(named) = named {
         places.push(named.into());

@@ -94,7 +94,7 @@ pub fn search(
     let (mut gallery, names) = opened.candidates(&queries.embeddings, options.k)?;
     if let Some(images) = &options.images {
         gallery.sources = None;
-        gallery.source = Some(gallerist_util::text::absolute(images).display().to_string());
+        gallery.source = Some(gallerist_util::text::absolute_or_address(images).display().to_string());
     }
     let lists = nearest(&queries, &gallery, metric, options.k)?;
     if let Some(path) = &options.page {

@@ -6,6 +6,7 @@ use gallerist_data::ImageSet;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_train::model::Model;
 use gallerist_train::{EvaluationConfig, TestImages};
+use gallerist_util::text::absolute;
 
 use super::embed::embed_set;
 use crate::measured::Measured;
@@ -20,7 +21,7 @@ pub(super) fn embed_test(
     run: Option<&Path>,
     observer: &mut dyn Observer,
 ) -> Result<(Measured, usize)> {
-    let run = run.map(|run| std::path::absolute(run).unwrap_or(run.into()).to_string_lossy().into_owned());
+    let run = run.map(|run| absolute(run).to_string_lossy().into_owned());
     let mut broken = 0;
     let mut embed = |images: ImageSet, what: &str| -> Result<EmbeddingSet> {
         let mut embedded = embed_set(model, images, what, observer)?;

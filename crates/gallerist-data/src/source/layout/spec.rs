@@ -23,7 +23,7 @@ pub(in crate::source) struct Spec {
     pub(super) check_files: fn(&Tree, &mut ImageListing) -> Result<(), Error>,
     /// The names of its own splits.
     pub(super) splits: &'static [&'static str],
-    /// Further names: each stands for several splits.
+    /// Further names: each names several splits.
     pub(super) unions: &'static [(&'static str, &'static [&'static str])],
     /// The published protocol, by its name in `gallerist-retrieval`.
     pub(super) protocol: Option<&'static str>,
