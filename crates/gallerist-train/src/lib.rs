@@ -43,8 +43,8 @@ mod trainer;
 mod validation;
 
 pub use config::{
-    CheckpointKind, DEFAULTS, DataConfig, EvaluationConfig, LogConfig, LossTerm, LossTerms, ReportConfig,
-    RunConfig, TrainConfig, ValidationConfig,
+    CheckpointKind, DEFAULTS, DataConfig, EvaluationConfig, Fold, LogConfig, LossTerm, LossTerms,
+    ReportConfig, RunConfig, TrainConfig, ValidationConfig,
 };
 pub use directory::{RunDirectory, State};
 pub use error::{Error, Result};

@@ -48,6 +48,19 @@ fn every_key_is_documented_and_every_documented_key_exists() {
 }
 
 #[test]
+fn a_fold_is_one_of_two_or_more() {
+    let of = |fold: &str| parse(&format!("[validation]\nfold = {fold}")).and_then(|config| config.validate());
+    of("{ number = 4, of = 4 }").unwrap();
+    for (fold, wanted) in [
+        ("{ number = 5, of = 4 }", "`validation.fold.number` must be from 1 to 4, not 5"),
+        ("{ number = 0, of = 4 }", "`validation.fold.number` must be from 1 to 4, not 0"),
+        ("{ number = 1, of = 1 }", "`validation.fold.of` must be 2 or more, not 1"),
+    ] {
+        assert_eq!(of(fold).unwrap_err().to_string(), wanted);
+    }
+}
+
+#[test]
 fn a_resolved_run_file_is_read_back_as_it_was() {
     let config = parse("[train]\nsteps = 7\n[network]\nkind = \"conv_blocks\"\nchannels = [8]\n[loss]\nname = \"rll\"\nlambda = 0.25").unwrap();
     assert_eq!(parse(&config.to_toml()).unwrap(), config);

@@ -1,11 +1,19 @@
 //! Parts of a set, and its turned copies.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::set::{ImageSet, Item};
 use crate::error::Error;
 use gallerist_util::random::Random;
+
+/// What a split by classes keeps together.
+struct Classes<'a> {
+    /// For each image its class, or with several labels its group.
+    groups: Cow<'a, [u32]>,
+    count: usize,
+}
 
 impl ImageSet {
     /// The images at `indices`, in that order. Classes are numbered anew, so
@@ -60,39 +68,82 @@ impl ImageSet {
                 found: fraction.to_string(),
             });
         }
+        let classes = self.classes_to_split(2)?;
+        let held_out = ((classes.count as f64 * fraction).round() as usize).clamp(1, classes.count - 1);
+        let order = Random::new(seed, "split classes", 0, 0).permutation(classes.count);
+        Ok(self.hold_out(&classes, &order[..held_out]))
+    }
+
+    /// Divides the classes into `folds` parts without a common class, and returns the images of all parts but one, and
+    /// those of part `fold`, which counts from 0.
+    ///
+    /// The parts have the same number of classes, or one more. They are a function of the seed and the number of
+    /// classes. Otherwise as [`split_classes`](Self::split_classes).
+    ///
+    /// # Errors
+    ///
+    /// Without labels, with fewer classes than folds, with fewer than 2 folds, and where `fold` is not below `folds`.
+    pub fn class_fold(&self, fold: usize, folds: usize, seed: u64) -> Result<(ImageSet, ImageSet), Error> {
+        if folds < 2 || fold >= folds {
+            return Err(Error::Config {
+                field: "fold",
+                wanted: "one of 2 or more folds",
+                found: format!("fold {} of {folds}", fold + 1),
+            });
+        }
+        let classes = self.classes_to_split(folds)?;
+        let order = Random::new(seed, "class folds", 0, 0).permutation(classes.count);
+        let start = |fold: usize| fold * classes.count / folds;
+        Ok(self.hold_out(&classes, &order[start(fold)..start(fold + 1)]))
+    }
+
+    /// The class of each image, where there are at least `least`.
+    fn classes_to_split(&self, least: usize) -> Result<Classes<'_>, Error> {
         let labels = self.labels().ok_or_else(|| self.no_labels("a split by classes"))?;
-        let groups = self.label_sets.as_ref().map(|l| l.groups());
-        let (groups, count) = match &groups {
-            None => (labels, self.class_names.len()),
-            Some(groups) => (groups.as_slice(), groups.iter().collect::<HashSet<_>>().len()),
+        let (groups, count) = match self.label_sets.as_ref().map(|l| l.groups()) {
+            None => (Cow::Borrowed(labels), self.class_names.len()),
+            Some(groups) => {
+                let count = groups.iter().collect::<HashSet<_>>().len();
+                (Cow::Owned(groups), count)
+            }
         };
-        if count < 2 || self.turned {
+        if count < least || self.turned {
             return Err(Error::Selection {
                 path: self.name.to_string(),
                 problem: if self.turned {
                     "rotation classes cannot be split".to_owned()
                 } else if self.label_sets.is_some() {
-                    "a split by classes needs images that share no label, and all are linked by labels \
-                     they share"
-                        .to_owned()
+                    match count {
+                        1 => "a split by classes needs images that share no label, and all are linked by labels \
+                              they share"
+                            .to_owned(),
+                        _ => format!(
+                            "a split by classes needs {least} groups of images that share no label, and there are \
+                             {count}"
+                        ),
+                    }
                 } else {
-                    format!("a split by classes needs 2 classes, and there is {count}")
+                    let are = if count == 1 { "is" } else { "are" };
+                    format!("a split by classes needs {least} classes, and there {are} {count}")
                 },
                 hint: self.turned.then(|| "split first, then add the rotation classes".to_owned()),
             });
         }
-        let held_out = ((count as f64 * fraction).round() as usize).clamp(1, count - 1);
-        let order = Random::new(seed, "split classes", 0, 0).permutation(count);
+        Ok(Classes { groups, count })
+    }
+
+    /// The images of the other classes, and those of the classes with the given ranks.
+    fn hold_out(&self, classes: &Classes<'_>, ranks: &[u32]) -> (ImageSet, ImageSet) {
         // Groups of linked labels are numbered by gaps; a rank closes them.
-        let mut present: Vec<u32> = groups.to_vec();
+        let mut present: Vec<u32> = classes.groups.to_vec();
         present.sort_unstable();
         present.dedup();
-        let held_out: HashSet<u32> = order[..held_out].iter().map(|&rank| present[rank as usize]).collect();
+        let held_out: HashSet<u32> = ranks.iter().map(|&rank| present[rank as usize]).collect();
         let (mut rest, mut held) = (Vec::new(), Vec::new());
-        for (i, group) in groups.iter().enumerate() {
+        for (i, group) in classes.groups.iter().enumerate() {
             if held_out.contains(group) { &mut held } else { &mut rest }.push(i as u32);
         }
-        Ok((self.subset(&rest), self.subset(&held)))
+        (self.subset(&rest), self.subset(&held))
     }
 
     /// The set four times over: as it is, and turned by 90, 180 and 270 degrees

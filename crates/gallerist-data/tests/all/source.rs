@@ -289,6 +289,42 @@ fn a_split_by_classes_shares_no_class_and_loses_no_image() {
 }
 
 #[test]
+fn class_folds_share_no_class_and_together_have_every_image_once() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(10, 2));
+    let set = ImageSet::open(folder.path()).unwrap();
+    for folds in [2, 4, 10] {
+        let mut all = Vec::new();
+        for fold in 0..folds {
+            let (rest, held) = set.class_fold(fold, folds, 7).unwrap();
+            let classes = held.class_names().len();
+            assert!(
+                (10 / folds..=10usize.div_ceil(folds)).contains(&classes),
+                "{classes} in {fold} of {folds}"
+            );
+            assert!(held.class_names().iter().all(|class| !rest.class_names().contains(class)));
+            assert_eq!(rest.len() + held.len(), 20);
+            assert_eq!(set.class_fold(fold, folds, 7).unwrap().1.class_names(), held.class_names());
+            all.extend(paths(&held).into_iter().map(str::to_owned));
+        }
+        all.sort();
+        assert_eq!(all, paths(&set), "{folds} folds");
+    }
+    assert_ne!(
+        set.class_fold(0, 2, 7).unwrap().1.class_names(),
+        set.class_fold(0, 2, 8).unwrap().1.class_names()
+    );
+    let message = |fold, folds| set.class_fold(fold, folds, 7).unwrap_err().to_string();
+    assert!(
+        message(0, 11).ends_with("a split by classes needs 11 classes, and there are 10"),
+        "{}",
+        message(0, 11)
+    );
+    assert_eq!(message(4, 4), "`fold` must be one of 2 or more folds, not fold 5 of 4");
+    assert_eq!(message(0, 1), "`fold` must be one of 2 or more folds, not fold 1 of 1");
+}
+
+#[test]
 fn rotation_classes_turn_images_and_count_as_classes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     write_tree(folder.path(), &class_folders(2, 2));

@@ -282,6 +282,9 @@ pub struct ValidationConfig {
     /// Share of the training classes that is held out for validation; 0: no validation, the last
     /// checkpoint is the best.
     pub fraction: f64,
+    /// Held out in place of `fraction`: one of several equal parts of the training classes; absent: `fraction`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<Fold>,
     /// Seed of the choice of classes.
     pub seed: u64,
     /// Validation every so many steps, and at the last.
@@ -292,8 +295,18 @@ pub struct ValidationConfig {
 
 impl Default for ValidationConfig {
     fn default() -> Self {
-        ValidationConfig { fraction: 0.1, seed: 0, every: 200, metric: "map@r".into() }
+        ValidationConfig { fraction: 0.1, fold: None, seed: 0, every: 200, metric: "map@r".into() }
     }
+}
+
+/// `validation.fold`: one of the class-disjoint parts that the training classes are divided into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fold {
+    /// Which one, from 1.
+    pub number: usize,
+    /// Number of folds, 2 or more.
+    pub of: usize,
 }
 
 /// Default memory for the feature maps of a batch that is embedded, in MiB per compute thread. A higher value is slower:

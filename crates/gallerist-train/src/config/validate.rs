@@ -37,6 +37,18 @@ impl RunConfig {
         if !(0.0..1.0).contains(&self.validation.fraction) {
             return error("validation.fraction", "from 0 to below 1", self.validation.fraction.to_string());
         }
+        if let Some(fold) = self.validation.fold {
+            if fold.of < 2 {
+                return error("validation.fold.of", "2 or more", fold.of.to_string());
+            }
+            if !(1..=fold.of).contains(&fold.number) {
+                return error(
+                    "validation.fold.number",
+                    &format!("from 1 to {}", fold.of),
+                    fold.number.to_string(),
+                );
+            }
+        }
         if self.validation.every == 0 {
             return error("validation.every", "1 or more", "0".into());
         }

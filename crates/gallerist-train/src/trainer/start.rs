@@ -388,9 +388,12 @@ impl TrainingImages {
             .into());
         }
         let set = ImageSet::open_with(&config.data.train, &config.data.train_options())?;
-        let (train, validation) = if config.validation.fraction > 0.0 {
-            let (train, validation) =
-                set.split_classes(config.validation.fraction, config.validation.seed)?;
+        let of = &config.validation;
+        let (train, validation) = if let Some(fold) = of.fold {
+            let (train, validation) = set.class_fold(fold.number - 1, fold.of, of.seed)?;
+            (train, Some(validation))
+        } else if of.fraction > 0.0 {
+            let (train, validation) = set.split_classes(of.fraction, of.seed)?;
             (train, Some(validation))
         } else {
             (set, None)
