@@ -9,6 +9,7 @@
 //! | train from a run file, measure, write the report | [`train`](train()), [`resume`] |
 //! | embed images with a trained network | [`embed`], [`model::Model`] |
 //! | search a gallery with images | [`search`] |
+//! | train many runs in parallel | [`jobs`] |
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
@@ -50,6 +51,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod error;
+pub mod jobs;
 pub mod measured;
 mod observer;
 pub mod pages;

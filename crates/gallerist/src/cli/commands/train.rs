@@ -9,14 +9,12 @@ use serde::Serialize;
 
 use crate::cli::args::Train;
 use crate::cli::failure::{Failure, Outcome};
+use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::metrics_table::{table, warn_of_notes};
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::terminal::Terminal;
 use crate::train::RunConfig;
 use crate::{Error, Observer, Result, RunMetrics, Trained, TrainingEnd};
-
-/// The exit code of a run that was stopped by Ctrl-C.
-const INTERRUPTED: u8 = 130;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -32,7 +30,11 @@ struct Summary<'a> {
 
 pub(super) fn run(args: Train) -> Outcome {
     let (stop, stepping) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    watch_for_interrupts(stop.clone(), stepping.clone());
+    let steps = stepping.clone();
+    interrupts::watch(stop.clone(), move || match steps.load(Ordering::Relaxed) {
+        true => "\nstopping after this step; Ctrl-C again stops at once",
+        false => "\nstopping; Ctrl-C again stops at once",
+    });
     let trained = train(&args, &mut Terminal::stepping(stepping), &stop);
     let trained = match trained {
         Ok(trained) => trained,
@@ -98,23 +100,6 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
         printer::json(&Summary { run, finished, steps, report, metrics: trained.metrics.as_ref() })?;
     }
     Ok(())
-}
-
-/// Ctrl-C (or a termination signal) sets the flag; a second one ends the program immediately.
-fn watch_for_interrupts(stop: Arc<AtomicBool>, stepping: Arc<AtomicBool>) {
-    let handler = move || {
-        if stop.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED.into());
-        }
-        printer::note(match stepping.load(Ordering::Relaxed) {
-            true => &"\nstopping after this step; Ctrl-C again stops at once",
-            false => &"\nstopping; Ctrl-C again stops at once",
-        });
-    };
-    // Without the handler, an interrupt only loses the steps since the last checkpoint.
-    if let Err(e) = ctrlc::set_handler(handler) {
-        printer::warning(&format!("Ctrl-C will stop without a checkpoint: {e}"));
-    }
 }
 
 /// `runs/NAME` of the run file, numbered if that exists.

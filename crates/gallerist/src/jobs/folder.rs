@@ -1,0 +1,218 @@
+//! The folder of a job: what is in it, and whether the job is done.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use gallerist_train::log::{self, Record};
+use gallerist_train::{RunConfig, RunDirectory};
+use gallerist_util::files;
+use serde::{Deserialize, Serialize};
+
+use super::job::{Job, key, located};
+use crate::{Error, Result, RunMetrics};
+
+/// What a finished run measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Metrics of the test images by name: `recall@1`, `map@r`, `map`, `cmc@1`, with `evaluation.cluster` also `nmi`.
+    /// Shares from 0 to 1. Empty without test images.
+    pub metrics: BTreeMap<String, f64>,
+    /// Metrics of the last validation. Empty without validation.
+    pub last_validation: BTreeMap<String, f64>,
+    /// Metrics of the best validation by `validation.metric`.
+    pub best_validation: BTreeMap<String, f64>,
+    /// Steps taken.
+    pub steps: usize,
+    /// Seconds of a step: the median of all steps.
+    pub seconds_per_step: Option<f64>,
+    /// Largest resident memory of the process in MiB, where the system tells it (Linux).
+    pub peak_memory_mib: Option<f64>,
+    /// Compute threads that the run had; 0: one per core.
+    pub threads: usize,
+}
+
+/// What a process used, over all starts of the job.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Usage {
+    pub(super) peak_memory_mib: Option<f64>,
+}
+
+/// The folder of a job.
+#[derive(Clone, Debug)]
+pub struct JobFolder {
+    path: PathBuf,
+    key: String,
+}
+
+impl JobFolder {
+    /// The folder of a job in a store; it need not exist.
+    pub fn of(store: &Path, job: &Job) -> Self {
+        let key = job.key();
+        JobFolder { path: store.join(&key), key }
+    }
+
+    /// The run directory.
+    pub fn run(&self) -> PathBuf {
+        self.path.join("run")
+    }
+
+    /// The run file that starts the job.
+    pub(super) fn run_file(&self) -> PathBuf {
+        self.path.join("job.toml")
+    }
+
+    /// What the process prints.
+    pub(super) fn stderr(&self) -> PathBuf {
+        self.path.join("stderr.txt")
+    }
+
+    fn usage_file(&self) -> PathBuf {
+        self.path.join("usage.json")
+    }
+
+    fn failure_file(&self) -> PathBuf {
+        self.path.join("failure.txt")
+    }
+
+    /// The log of the run.
+    pub(super) fn log(&self) -> PathBuf {
+        self.run().join("log.jsonl")
+    }
+
+    /// The numbers of the job if it is done: its run directory has metrics and report, and its run file has the key
+    /// of the job.
+    ///
+    /// # Errors
+    ///
+    /// When a file that is there cannot be read.
+    pub fn numbers(&self) -> Result<Option<Numbers>> {
+        let run = self.run();
+        if !run.join("config.toml").is_file() || !run.join("report.html").is_file() {
+            return Ok(None);
+        }
+        let directory = RunDirectory::open(&run)?;
+        let config = RunConfig::load(&directory.config(), &[])?;
+        let tested = !config.data.test.is_empty() || !config.data.query.is_empty();
+        if key(&config) != self.key || (tested && !directory.metrics().is_file()) {
+            return Ok(None);
+        }
+        let mut numbers = Numbers { threads: config.train.threads, ..Numbers::default() };
+        if tested {
+            let measured = RunMetrics::load(&directory.metrics())?;
+            let named = measured.evaluation.metrics.iter();
+            numbers.metrics.extend(named.map(|(name, value)| (name.to_string(), value)));
+            for (name, row) in measured.further.rows() {
+                let of_row =
+                    row.evaluation.metrics.iter().map(|(metric, value)| (format!("{name} {metric}"), value));
+                numbers.metrics.extend(of_row);
+            }
+            if let Some(clusters) = measured.further.clustering {
+                numbers.metrics.insert("nmi".into(), clusters.nmi);
+            }
+        }
+        numbers.take_log(&log::read(&directory.log())?, &config.validation.metric);
+        numbers.peak_memory_mib = self.usage().peak_memory_mib;
+        // A run can be raised to more steps by hand; such a run has another key.
+        Ok((numbers.steps >= config.train.steps).then_some(numbers))
+    }
+
+    /// Why the job failed the last time, if it did.
+    pub fn failure(&self) -> Option<String> {
+        fs::read_to_string(self.failure_file()).ok()
+    }
+
+    pub(super) fn set_failure(&self, reason: Option<&str>) -> Result<()> {
+        let path = self.failure_file();
+        match reason {
+            Some(reason) => files::write(&path, |file| file.write_all(reason.as_bytes())),
+            None => match fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+                _ => Ok(()),
+            },
+        }
+        .map_err(|e| io("write", &path, e))
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let text = fs::read_to_string(self.usage_file()).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    pub(super) fn add_usage(&self, peak_memory_mib: Option<f64>) -> Result<()> {
+        let before = self.usage().peak_memory_mib;
+        let peak_memory_mib = match (before, peak_memory_mib) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+        let path = self.usage_file();
+        files::write(&path, |file| Ok(serde_json::to_writer(file, &Usage { peak_memory_mib })?))
+            .map_err(|e| io("write", &path, e))
+    }
+
+    /// Makes the folder and locks it; `None` if another process has the lock or trains into the run directory.
+    pub(super) fn lock(&self) -> Result<Option<File>> {
+        fs::create_dir_all(&self.path).map_err(|e| io("create", &self.path, e))?;
+        let path = self.path.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| io("create", &path, e))?;
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(None);
+        }
+        // The training process of a killed program goes on and holds its run directory.
+        let trained =
+            File::open(self.run()).is_ok_and(|run| matches!(run.try_lock(), Err(TryLockError::WouldBlock)));
+        Ok((!trained).then_some(file))
+    }
+
+    /// Writes the run file of the job with absolute paths and its number of threads.
+    pub(super) fn write_run_file(&self, job: &Job, threads: usize) -> Result<()> {
+        let mut config = job.config.clone();
+        (config.train.threads, config.train.loader_threads) = (threads, threads);
+        let data = &mut config.data;
+        let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
+        let single = config.network.weights.iter_mut().chain(data.cache_folder.iter_mut());
+        for path in lists.into_iter().flatten().chain(single) {
+            *path = located(path);
+        }
+        let path = self.run_file();
+        let text = config.to_toml();
+        files::write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| io("write", &path, e))
+    }
+}
+
+impl Numbers {
+    /// Takes steps, their time and the validations from the records of a log.
+    fn take_log(&mut self, records: &[Record], metric: &str) {
+        let mut seconds = Vec::new();
+        let mut best = f64::NEG_INFINITY;
+        for record in records {
+            match record {
+                Record::Step(step) => {
+                    self.steps = self.steps.max(step.step);
+                    seconds.push(step.seconds);
+                }
+                Record::Validation { metrics, .. } => {
+                    self.last_validation.clone_from(metrics);
+                    let value = metrics.get(metric).copied().unwrap_or(f64::NEG_INFINITY);
+                    if value > best {
+                        best = value;
+                        self.best_validation.clone_from(metrics);
+                    }
+                }
+                Record::Warning { .. } | Record::Resumed { .. } => {}
+            }
+        }
+        seconds.sort_by(f64::total_cmp);
+        self.seconds_per_step = seconds.get(seconds.len() / 2).copied();
+    }
+}
+
+/// An error about a file or folder of the store.
+pub(super) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Train(gallerist_train::Error::Io { action, path: path.into(), source })
+}

@@ -1,0 +1,71 @@
+//! A run by its name and its run file.
+
+use std::path::{Path, PathBuf};
+
+use gallerist_train::{LogConfig, ReportConfig, RunConfig};
+use gallerist_util::{hex, text};
+
+/// A run: a name for people, and the run file.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What it is called in messages.
+    pub name: String,
+    /// The complete run file; its seed is `train.seed`.
+    pub config: RunConfig,
+}
+
+impl Job {
+    /// A job.
+    pub fn new(name: impl Into<String>, config: RunConfig) -> Self {
+        Job { name: name.into(), config }
+    }
+
+    /// 16 hexadecimal digits: a hash of every key of the run file that decides the result, and of the program's version.
+    ///
+    /// Threads, caches, logs, the report and the steps between checkpoints are left out. Paths are absolute.
+    ///
+    /// ```
+    /// use gallerist::{jobs::Job, train::RunConfig};
+    /// let job = |seed, threads| {
+    ///     let mut config = RunConfig::default();
+    ///     (config.train.seed, config.train.threads) = (seed, threads);
+    ///     Job::new("example", config)
+    /// };
+    /// assert_eq!(job(1, 1).key(), job(1, 2).key());
+    /// assert_ne!(job(1, 1).key(), job(2, 1).key());
+    /// ```
+    pub fn key(&self) -> String {
+        key(&self.config)
+    }
+}
+
+/// See [`Job::key`].
+pub(super) fn key(config: &RunConfig) -> String {
+    let mut config = config.clone();
+    let defaults = RunConfig::default();
+    let train = &mut config.train;
+    (train.threads, train.loader_threads) = (0, 0);
+    train.prefetch = defaults.train.prefetch;
+    train.checkpoint_every = defaults.train.checkpoint_every;
+    let evaluation = &mut config.evaluation;
+    (evaluation.batch_size, evaluation.memory_mib) = (0, 0);
+    config.report = ReportConfig::default();
+    config.log = LogConfig::default();
+    let data = &mut config.data;
+    (data.run_directory, data.cache_folder) = (None, None);
+    data.cache_mib = defaults.data.cache_mib;
+    let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
+    for path in lists.into_iter().flatten().chain(config.network.weights.iter_mut()) {
+        *path = located(path);
+    }
+    let decisive = format!("gallerist {}\n{}", env!("CARGO_PKG_VERSION"), config.to_toml());
+    hex::short(&hex::sha256(decisive.as_bytes())).to_owned()
+}
+
+/// One path for each file, however it is named; the address of an image source stays.
+pub(super) fn located(path: &Path) -> PathBuf {
+    match path.to_str().and_then(text::address) {
+        Some(_) => path.to_path_buf(),
+        None => path.canonicalize().unwrap_or_else(|_| text::absolute(path)),
+    }
+}
