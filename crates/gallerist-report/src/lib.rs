@@ -7,8 +7,8 @@
 //! [`figure`] draws the same content as single pictures, SVG or PNG.
 //!
 //! The caller fills plain structs: [`Report`] for a training or evaluation run,
-//! [`SearchPage`] for the results of a search. The same input gives the same
-//! bytes.
+//! [`SearchPage`] for the results of a search, [`StudyPage`] for an experiment of many runs. The same input gives the
+//! same bytes.
 //!
 //! ```
 //! use gallerist_report::{Chart, Evaluation, Metric, Report, Series};
@@ -45,6 +45,7 @@ mod picture;
 mod ranked;
 mod report;
 mod search;
+mod study;
 mod write;
 
 pub use atlas::{Atlas, Sprite};
@@ -56,3 +57,4 @@ pub use picture::Picture;
 pub use ranked::{Hit, Item, RankedList, RankedSection};
 pub use report::{Evaluation, Report};
 pub use search::SearchPage;
+pub use study::{StudyPage, StudySection, StudyTable};

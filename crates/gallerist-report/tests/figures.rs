@@ -1,6 +1,8 @@
 //! Figures as SVG and PNG.
 
-use gallerist_report::figure::{self, Cluster, Cmc, Distances, Figure, MapFigure, PrecisionRecall, Theme};
+use gallerist_report::figure::{
+    self, Bar, Cluster, Cmc, Distances, Figure, MapFigure, Mark, MarkKind, PrecisionRecall, Scatter, Theme,
+};
 use gallerist_report::{Chart, Hit, Item, Metric, Picture, RankedList, RankedSection, Scale, Series};
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
@@ -55,8 +57,26 @@ fn every_kind(text: &str) -> Vec<(&'static str, Figure)> {
         note: text.into(),
         pictures: vec![(Some(picture()), Some(true)), (None, Some(false)), (None, None)],
     };
+    let mark = |i: usize| Mark {
+        x: i as f64 % 3.0,
+        y: 0.01 * i as f64,
+        kind: [MarkKind::Full, MarkKind::Partial, MarkKind::Best][i % 3],
+    };
+    let panel = |choices: usize| Scatter {
+        name: text.into(),
+        log: choices == 0,
+        choices: vec![text.into(); choices],
+        marks: (1..20).map(mark).collect(),
+        line: vec![(1.0, 0.1), (2.0, 0.2)],
+    };
+    let bar = |i: usize| Bar { name: text.into(), value: 0.2 * i as f64, mark: (i > 0).then_some(0.3) };
     let curve = PrecisionRecall { name: text.into(), points: vec![(0.1, 0.9), (1.0, 0.2)] };
     vec![
+        ("bars", figure::bars(text, text, text, &[bar(0), bar(1), bar(3)])),
+        (
+            "scatter",
+            figure::scatter(text, text, &[(MarkKind::Best, text.into())], &[panel(0), panel(3), panel(1)]),
+        ),
         ("curves", figure::curves(text, &[chart(Scale::Linear), chart(Scale::Log), chart(Scale::Share)])),
         ("ranked", figure::ranked(text, Some(text), &sections)),
         ("map", figure::map(&map, &mut |_| Some(picture()))),

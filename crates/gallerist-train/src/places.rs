@@ -30,11 +30,17 @@ impl RunConfig {
 
     /// The run file as the run in `directory` keeps it: with absolute paths.
     pub(crate) fn located_from(&self, directory: &Path) -> RunConfig {
+        let mut config = self.with_absolute_paths();
+        config.data.run_directory = Some(absolute(directory));
+        config
+    }
+
+    /// The same run file with absolute paths, for a place of its own.
+    pub fn with_absolute_paths(&self) -> RunConfig {
         let mut config = self.clone();
         for (_, path) in config.files() {
             *path = absolute(path);
         }
-        config.data.run_directory = Some(absolute(directory));
         config
     }
 

@@ -10,6 +10,7 @@
 //! | embed images with a trained network | [`embed`], [`model::Model`] |
 //! | search a gallery with images | [`search`] |
 //! | train many runs in parallel | [`jobs`] |
+//! | search for the best values of a run file | [`tune`](tune()), [`mod@tune`] |
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
@@ -64,6 +65,7 @@ mod registry;
 mod run_metrics;
 mod tasks;
 mod text;
+pub mod tune;
 
 pub use error::{Error, Result};
 pub use gallerist_data as data;
@@ -89,3 +91,4 @@ pub use tasks::{
     FoundList, ImagePart, ImageSearchOptions, ServeOptions, Trained, TrainingEnd, complete, embed, evaluate,
     report, resume, search, serve, set_threads, train,
 };
+pub use tune::tune;

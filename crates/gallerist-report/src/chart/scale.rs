@@ -179,6 +179,13 @@ impl Axis {
         axis
     }
 
+    /// An axis from 0 to the number of names, with each name in the middle of its unit.
+    pub(crate) fn of_names(names: &[String]) -> Self {
+        let count = names.len() as f64;
+        let tick = |(i, name): (usize, &String)| Tick { at: (i as f64 + 0.5) / count, text: name.clone() };
+        Self { low: 0.0, high: count, log: false, ticks: names.iter().enumerate().map(tick).collect() }
+    }
+
     /// An axis from `low` to `high` without marks.
     pub(crate) fn plain(low: f64, high: f64) -> Self {
         Self { low, high, log: false, ticks: Vec::new() }

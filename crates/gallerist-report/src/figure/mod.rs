@@ -5,6 +5,7 @@
 //! not in an SVG.
 
 mod axes;
+mod bars;
 mod clusters;
 mod cmc;
 mod curves;
@@ -15,6 +16,7 @@ mod map;
 mod pr;
 mod ranked;
 mod raster;
+mod scatter;
 mod scene;
 
 use std::path::Path;
@@ -25,6 +27,7 @@ use maud::{Markup, html};
 
 use crate::ReportError;
 use crate::write::write_whole;
+pub use bars::{Bar, bars};
 pub use clusters::{Cluster, clusters};
 pub use cmc::{Cmc, cmc};
 pub use curves::curves;
@@ -32,6 +35,7 @@ pub use distances::{Distances, distances};
 pub use map::{MapFigure, map};
 pub use pr::{PrecisionRecall, pr};
 pub use ranked::ranked;
+pub use scatter::{Mark, MarkKind, Scatter, scatter};
 pub use scene::Theme;
 use scene::{Anchor, At, Scene, Tone};
 

@@ -13,6 +13,7 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!("help", text(&gallerist(&["--help"]).stdout));
     for command in [
         "train",
+        "tune",
         "embed",
         "convert",
         "evaluate",

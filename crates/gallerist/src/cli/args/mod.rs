@@ -15,6 +15,7 @@ mod search;
 mod serve;
 mod shared;
 mod train;
+mod tune;
 mod weights;
 
 use clap::{Parser, Subcommand};
@@ -30,6 +31,7 @@ pub(crate) use search::Search;
 pub(crate) use serve::Serve;
 pub(crate) use shared::Precision;
 pub(crate) use train::Train;
+pub(crate) use tune::Tune;
 pub(crate) use weights::{
     Weights, WeightsCommand, WeightsExport, WeightsFetch, WeightsImport, WeightsInspect, WeightsList,
 };
@@ -47,6 +49,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Train(Train),
+    Tune(Tune),
     Embed(Embed),
     Convert(Convert),
     Evaluate(Box<Evaluate>),

@@ -12,6 +12,7 @@ mod plot;
 mod search;
 mod serve;
 mod train;
+mod tune;
 mod weights;
 
 use super::args::Command;
@@ -20,6 +21,7 @@ use super::failure::Outcome;
 pub(crate) fn run(command: Command) -> Outcome {
     match command {
         Command::Train(args) => train::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Evaluate(args) => evaluate::run(*args),

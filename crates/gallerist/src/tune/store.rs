@@ -1,0 +1,108 @@
+//! The folder of a search: its run file, its space file and its trials.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use gallerist_util::files;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::space::Space;
+use super::study::Trial;
+use crate::{Error, Result};
+
+/// The files of a search.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    _lock: Option<File>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Trials {
+    #[serde(default)]
+    trial: Vec<Trial>,
+}
+
+impl Store {
+    /// Makes the folder, or opens it if it has a search of the same run file and space.
+    pub(super) fn open(path: &Path, run_file: &str, space: &Space) -> Result<Self> {
+        let another = |reason: String, hint: &str| {
+            let message = format!("cannot tune in `{}`\n  {reason}", path.display());
+            Err(Error::new(message, Some(hint)))
+        };
+        let there = path.join("space.toml").exists() || path.join("run.toml").exists();
+        if !there && path.is_dir() && fs::read_dir(path).map_err(|e| io("read", path, e))?.next().is_some() {
+            return another("the folder has other files".into(), "give another --out");
+        }
+        if path.exists() && !path.is_dir() {
+            return another("it is a file".into(), "give another --out");
+        }
+        fs::create_dir_all(path).map_err(|e| io("create", path, e))?;
+        // Where the system cannot lock folders nothing is held.
+        let lock = File::open(path).ok();
+        if lock.as_ref().is_some_and(|folder| matches!(folder.try_lock(), Err(TryLockError::WouldBlock))) {
+            return another("another process works on it".into(), "wait for it, or give another --out");
+        }
+        let store = Store { path: path.into(), _lock: lock };
+        for (file, text) in [("run.toml", run_file.to_owned()), ("space.toml", space.to_toml())] {
+            let file = store.path.join(file);
+            if !file.exists() {
+                write(&file, &text)?;
+                continue;
+            }
+            let before = files::read_regular_to_string(&file).map_err(|e| io("read", &file, e))?;
+            if before != text {
+                let key = first_difference(&before, &text);
+                let reason = format!(
+                    "its search has another {}: {key}",
+                    if file.ends_with("run.toml") { "run file" } else { "space file" }
+                );
+                return another(reason, "give another --out, or undo the change to continue that search");
+            }
+        }
+        Ok(store)
+    }
+
+    /// The trials so far.
+    pub(super) fn trials(&self) -> Result<Vec<Trial>> {
+        let path = self.path.join("trials.toml");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        Ok(read::<Trials>(&path)?.trial)
+    }
+
+    pub(super) fn save(&self, trials: &[Trial]) -> Result<()> {
+        let trials = Trials { trial: trials.to_vec() };
+        write(&self.path.join("trials.toml"), &toml::to_string(&trials).expect("trials are plain data"))
+    }
+}
+
+/// The first line of two texts that differs, in both forms.
+fn first_difference(before: &str, now: &str) -> String {
+    let (mut before, mut now) = (before.lines(), now.lines());
+    loop {
+        match (before.next(), now.next()) {
+            (Some(a), Some(b)) if a == b => {}
+            (a, b) => return format!("`{}` before, `{}` now", a.unwrap_or_default(), b.unwrap_or_default()),
+        }
+    }
+}
+
+/// Reads a TOML file that the program has written.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = files::read_regular_to_string(path).map_err(|e| io("read", path, e))?;
+    toml::from_str(&text).map_err(|e| {
+        let message = format!("cannot read `{}`\n  {}", path.display(), e.message());
+        Error::new(message, Some("the file was changed by hand; restore it, or give another --out"))
+    })
+}
+
+/// Writes a file of the search.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+    files::write(path, |file| file.write_all(text.as_bytes())).map_err(|e| io("write", path, e))
+}
+
+fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Train(gallerist_train::Error::Io { action, path: path.into(), source })
+}
