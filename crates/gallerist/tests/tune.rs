@@ -109,7 +109,7 @@ fn a_search_uses_the_folds_of_the_training_classes_only_and_its_best_run_file_tr
     let output = program(&root(), &args);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let page = std::fs::read_to_string(out.join("tune.html")).unwrap();
-    assert!(page.contains("Slices") && page.contains("loss.margin"));
+    assert!(page.contains("Tuning of smoke") && page.contains("Slices") && page.contains("loss.margin"));
     for file in ["trials.md", "trials.csv", "result.json"] {
         assert!(out.join(file).is_file(), "{file}");
     }

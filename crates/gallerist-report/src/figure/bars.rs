@@ -45,7 +45,9 @@ pub fn bars(title: &str, note: &str, axis: &str, all: &[Bar]) -> Figure {
         let (start, _) = frame.place(0.0, 0.0);
         let (end, _) = frame.place(bar.value.max(0.0), 0.0);
         scene.fill(rectangle((start, middle - 8.0), (end - start, 16.0)), Tone::Series(0), 0.75);
-        let far = bar.mark.map_or(end, |mark| frame.place(mark, 0.0).0.max(end));
+        // The text is after the bar, or after the mark where that is in its way.
+        let near = |at: &f64| (end - 8.0..end + 48.0).contains(at);
+        let far = bar.mark.map(|mark| frame.place(mark, 0.0).0).filter(near).map_or(end, |at| at.max(end));
         if let Some(mark) = bar.mark {
             let (at, _) = frame.place(mark, 0.0);
             let line = vec![Segment::Move((at, middle - 11.0)), Segment::Line((at, middle + 11.0))];

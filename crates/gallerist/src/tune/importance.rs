@@ -2,7 +2,8 @@
 //!
 //! The measure is the correlation ratio: the trials are divided by the value of one parameter, and the variance of the
 //! means of the parts is divided by the variance of all trials. It is 0 where the parameter does not matter and 1 where it
-//! decides alone. Numbers are divided into up to four parts of equal size in their order, choices by the choice.
+//! decides alone. Choices, and numbers of up to four different values, are divided by their value; other numbers into up
+//! to four parts of equal size in their order.
 //!
 //! A few trials have a correlation ratio above 0 by chance. `chance` is the value that 95 % of 1,000 random orders of
 //! the results stay below; a parameter matters if its share is clearly above that. Trials that follow the results are
@@ -39,9 +40,18 @@ pub(super) fn parts(coordinates: &[f64], is_choice: bool) -> Option<Vec<usize>> 
     let parts: Vec<usize> = if is_choice {
         coordinates.iter().map(|&choice| choice as usize).collect()
     } else {
+        let mut different = sorted.clone();
+        different.dedup();
         let count = (coordinates.len() / PART).min(PARTS);
-        // Equal values are in one part.
-        let place = |value: f64| sorted.partition_point(|&other| other < value) * count / sorted.len();
+        // Equal values are in one part, by the middle of their ranks.
+        let place = |value: f64| match different.len() <= PARTS {
+            true => different.partition_point(|&other| other < value),
+            false => {
+                let ranks =
+                    [sorted.partition_point(|&other| other < value), sorted.partition_point(|&o| o <= value)];
+                (ranks[0] + ranks[1] - 1) * count / (2 * sorted.len())
+            }
+        };
         coordinates.iter().map(|&value| place(value)).collect()
     };
     (parts.iter().any(|part| *part != parts[0])).then_some(parts)
@@ -119,5 +129,9 @@ mod tests {
             sizes
         });
         assert_eq!(sizes, [5; 4]);
+        let few: Vec<f64> = [0.1, 0.3, 0.3, 0.3, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9].into();
+        assert_eq!(parts(&few, false).unwrap(), [0, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
+        let ties: Vec<f64> = [0.1, 0.2, 0.3, 0.4, 0.5, 0.9, 0.9, 0.9, 0.9, 0.9].into();
+        assert_eq!(parts(&ties, false).unwrap(), [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
     }
 }

@@ -6,7 +6,7 @@ use gallerist_report::figure::{Bar, Figure, Mark, MarkKind, Scatter, bars, scatt
 use gallerist_report::{StudyPage, StudySection, StudyTable};
 use gallerist_train::RunConfig;
 
-use super::space::{Values, as_number, inline};
+use super::space::{Values, as_number, inline, plain};
 use super::store::write;
 use super::study::{Study, Trial};
 use crate::Result;
@@ -89,7 +89,7 @@ pub fn page(study: &Study) -> StudyPage {
         files.insert(0, (format!("values of the best trial, {}", best.number), values.collect()));
     }
     StudyPage {
-        title: format!("Tuning of {}", study.space.space.keys().cloned().collect::<Vec<_>>().join(", ")),
+        title: format!("Tuning of {}", study.name),
         summary: Some(summary),
         notices: failures.take(5).collect(),
         facts: vec![
@@ -183,10 +183,7 @@ fn slices(study: &Study) -> Figure {
 fn label(choice: &toml::Value) -> String {
     let named = |key: &str| choice.get(key).and_then(toml::Value::as_str);
     match choice {
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Table(_) => {
-            named("name").or(named("kind")).map_or_else(|| inline(choice), str::to_owned)
-        }
-        other => inline(other),
+        toml::Value::Table(_) => named("name").or(named("kind")).map_or_else(|| plain(choice), str::to_owned),
+        other => plain(other),
     }
 }

@@ -105,6 +105,7 @@ pub(super) fn search(
     let run_file = base.with_absolute_paths().to_toml();
     let store = Store::open(&options.directory, &run_file, space)?;
     let mut study = Study {
+        name: options.run_file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         directory: options.directory.clone(),
         space: space.clone(),
         trials: store.trials()?,

@@ -257,6 +257,11 @@ pub(super) fn inline(value: &Value) -> String {
     value.to_string()
 }
 
+/// A value in a table: text without quotes.
+pub(super) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| inline(value), str::to_owned)
+}
+
 /// What `--set` would take.
 pub(super) fn setting(key: &str, value: &Value) -> String {
     format!("{key}={}", inline(value))

@@ -54,6 +54,8 @@ impl Trial {
 /// A search: its space, its trials.
 #[derive(Clone, Debug)]
 pub struct Study {
+    /// The name of the run file.
+    pub name: String,
     /// The folder with its files.
     pub directory: PathBuf,
     /// The space file.
@@ -188,6 +190,7 @@ mod tests {
             ..Trial::default()
         };
         Study {
+            name: "test".into(),
             directory: PathBuf::new(),
             space,
             trials: folds.iter().enumerate().map(trial).collect(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use toml::Value;
 
 use super::importance::Importance;
-use super::space::inline;
+use super::space::plain;
 use super::study::{Study, Trial};
 
 /// The content of `result.json`.
@@ -115,7 +115,7 @@ impl Study {
             trial.deviation().map_or("–".into(), |deviation| format!("{deviation:.4}")),
             folds,
         ];
-        let value = |key: &String| trial.values.get(key).map_or("–".into(), inline);
+        let value = |key: &String| trial.values.get(key).map_or("–".into(), plain);
         cells.extend(self.space.space.keys().map(value));
         cells
     }
@@ -151,12 +151,7 @@ impl Study {
             let mut cells = vec![trial.number.to_string(), state, number(trial.mean()), number(estimate)];
             cells.extend((0..self.space.folds).map(|fold| number(trial.folds.get(fold).copied())));
             cells.push(format!("{:.1}", trial.seconds));
-            let value = |key: &String| {
-                trial.values.get(key).map_or(String::new(), |value| match value {
-                    Value::String(text) => text.clone(),
-                    other => inline(other),
-                })
-            };
+            let value = |key: &String| trial.values.get(key).map_or(String::new(), plain);
             cells.extend(self.space.space.keys().map(value));
             text += &line(cells);
         }
