@@ -9,11 +9,7 @@ replaces the table between the marks of that file. Exit code 1 if a loss that sh
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import tempfile
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--program", default="target/release/gallerist")
@@ -23,56 +19,12 @@ arguments = parser.parse_args()
 import numpy as np
 import torch
 from pytorch_metric_learning import distances, losses, miners, reducers
-from safetensors.numpy import load_file
 
 import peers
+from compare import EVEN, PAIRS, SQUARE, UNEVEN, compare
 
 # Otherwise MarginLoss, HistogramLoss and SmoothAPLoss compute parts in f32.
 torch.set_default_dtype(torch.float64)
-
-# The distances of f64 embeddings are accurate to about 1e-12; the product form of cdist is less accurate.
-TOLERANCE = 1e-9
-
-# (classes, samples of each class, dimensions).
-EVEN = [(6, [4] * 6, 16), (10, [2] * 10, 8), (12, [5] * 12, 64)]
-UNEVEN = [(5, [2, 3, 4, 6, 5], 16), (8, [2, 2, 7, 3, 2, 4, 2, 3], 32)]
-SQUARE = [(4, [4] * 4, 16), (6, [6] * 6, 32)]
-PAIRS = [(6, [2] * 6, 16), (20, [2] * 20, 32)]
-
-
-def batch(classes, sizes, dimensions, seed):
-    """Rows around one centre per class, of lengths around 1.3."""
-    random = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(classes), sizes)
-    x = random.normal(size=(classes, dimensions))[labels] + 1.2 * random.normal(size=(len(labels), dimensions))
-    return x * (1.3 / np.sqrt(2.4 * dimensions)), labels
-
-
-def ours(name, settings, x, labels, normalize):
-    """Value, gradient and learnt parameters of our loss."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = lambda file: os.path.join(folder, file)
-        np.save(path("x.npy"), x)
-        np.save(path("y.npy"), labels.astype(np.int64))
-        command = [arguments.program, "loss", "--loss", name, "--json", "--embeddings", path("x.npy")]
-        command += ["--labels", path("y.npy"), "--gradient", path("g.npy"), "--save-parameters", path("p.safetensors")]
-        command += ["--normalize"] * normalize
-        for setting in settings:
-            command += ["--set", setting]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{name}: {done.stderr}")
-        parameters = {key: torch.from_numpy(p).double() for key, p in load_file(path("p.safetensors")).items()}
-        return json.loads(done.stdout)["value"], np.load(path("g.npy")), parameters
-
-
-def theirs(peer, x, labels, parameters):
-    """Value and gradient of a peer."""
-    leaf = torch.from_numpy(x).clone().requires_grad_()
-    value = peer(leaf, torch.from_numpy(labels), parameters)
-    value.backward()
-    return value.item(), leaf.grad.numpy()
-
 
 # -- peers --------------------------------------------------------------------------------------------------------
 
@@ -195,29 +147,6 @@ CASES = [
     ("cos_face", ["scale=16"], True, f"{P}: CosFaceLoss", with_parameters(lambda c, d: losses.CosFaceLoss(c, d, margin=0.35, scale=16), "W", "weight", True), EVEN + UNEVEN, True),
 ]
 
-lines = ["| loss | settings | peer | batches | value | gradient |", "| --- | --- | --- | ---: | ---: | ---: |"]
-failed = False
-for name, settings, normalize, what, peer, batches, agrees in CASES:
-    of_value, of_gradient = 0.0, 0.0
-    for seed, (classes, sizes, dimensions) in enumerate(batches):
-        x, labels = batch(classes, sizes, dimensions, seed)
-        value, gradient, parameters = ours(name, settings, x, labels, normalize)
-        peer_value, peer_gradient = theirs(peer, x, labels, parameters)
-        of_value = max(of_value, abs(value - peer_value) / max(abs(peer_value), 1e-12))
-        of_gradient = max(of_gradient, np.abs(gradient - peer_gradient).max() / max(np.abs(peer_gradient).max(), 1e-12))
-    wrong = agrees and max(of_value, of_gradient) > TOLERANCE
-    failed |= wrong
-    text = ", ".join(settings) or "–"
-    differs = "" if agrees else " (another definition)"
-    lines.append(f"| `{name}` | {text} | {what}{differs} | {len(batches)} | {of_value:.0e} | {of_gradient:.0e} |")
-    print(name, text, what, f"{of_value:.1e} {of_gradient:.1e}", "DISAGREES" if wrong else "", file=sys.stderr, flush=True)
-
-table = "\n".join(lines) + "\n"
-print(table)
-if arguments.write:
-    begin, end = "<!-- table: agree.py -->\n", "<!-- end -->"
-    text = open(arguments.write).read()
-    before, rest = text.split(begin)
-    with open(arguments.write, "w") as file:
-        file.write(before + begin + "\n" + table + "\n" + end + rest.split(end)[1])
-sys.exit(1 if failed else 0)
+# The distances of f64 embeddings are accurate to about 1e-12; the product form of cdist is less accurate.
+TOLERANCE = 1e-9
+sys.exit(compare(CASES, arguments.program, TOLERANCE, arguments.write, "agree.py"))

@@ -73,6 +73,17 @@ impl Targets {
         }
     }
 
+    /// The classes that a sample belongs to, ascending.
+    pub(crate) fn present(&self) -> Tensor<1, Int> {
+        let mut present = vec![false; self.total];
+        let classes = self.classes.clone().into_data().convert::<i64>();
+        classes.iter::<i64>().for_each(|class| present[class as usize] = true);
+        let present: Vec<i64> =
+            (0..self.total).filter(|&class| present[class]).map(|class| class as i64).collect();
+        let count = present.len();
+        Tensor::from_data(TensorData::new(present, [count]), &self.classes.device())
+    }
+
     /// Whether no sample belongs to a class.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()

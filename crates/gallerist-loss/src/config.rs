@@ -9,7 +9,9 @@ use crate::circle::CircleConfig;
 use crate::contrastive::ContrastiveConfig;
 use crate::cos_face::CosFaceConfig;
 use crate::fast_ap::FastApConfig;
+use crate::hist::HistConfig;
 use crate::histogram::HistogramConfig;
+use crate::hyperbolic::HyperbolicConfig;
 use crate::ice::IceConfig;
 use crate::lifted::LiftedConfig;
 use crate::margin::MarginConfig;
@@ -17,10 +19,13 @@ use crate::multi_similarity::MultiSimilarityConfig;
 use crate::n_pair::NPairConfig;
 use crate::norm_softmax::NormSoftmaxConfig;
 use crate::nra::NraConfig;
+use crate::potential_field::PotentialFieldConfig;
 use crate::proxy_anchor::ProxyAnchorConfig;
 use crate::proxy_nca::ProxyNcaConfig;
 use crate::ranking::AnyLoss;
+use crate::recall_at_k::RecallAtKConfig;
 use crate::rll::RllConfig;
+use crate::roadmap::RoadmapConfig;
 use crate::smooth_ap::SmoothApConfig;
 use crate::soft_triple::SoftTripleConfig;
 use crate::softmax::SoftmaxConfig;
@@ -49,6 +54,11 @@ gallerist_util::kind! {
     CosFaceConfig,
     SupConConfig,
     SmoothApConfig,
+    RecallAtKConfig,
+    RoadmapConfig,
+    PotentialFieldConfig,
+    HyperbolicConfig,
+    HistConfig,
     StructClustConfig,
     SpectralClustConfig,
     NraConfig,

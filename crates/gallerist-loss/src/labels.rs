@@ -39,6 +39,31 @@ impl<'a> Labels<'a> {
     }
 }
 
+/// Labels of one's own, for batches that a loss extends.
+#[derive(Clone, Debug)]
+pub(crate) enum OwnedLabels {
+    Classes(Vec<u32>),
+    Sets(Vec<Vec<u32>>),
+}
+
+impl OwnedLabels {
+    pub(crate) fn borrowed(&self) -> Labels<'_> {
+        match self {
+            OwnedLabels::Classes(classes) => Labels::Classes(classes),
+            OwnedLabels::Sets(sets) => Labels::Sets(sets),
+        }
+    }
+}
+
+impl From<Labels<'_>> for OwnedLabels {
+    fn from(labels: Labels<'_>) -> Self {
+        match labels {
+            Labels::Classes(classes) => OwnedLabels::Classes(classes.to_vec()),
+            Labels::Sets(sets) => OwnedLabels::Sets(sets.to_vec()),
+        }
+    }
+}
+
 pub(crate) fn share_a_label(a: &[u32], b: &[u32]) -> bool {
     a.iter().any(|label| b.contains(label))
 }

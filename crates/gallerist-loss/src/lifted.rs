@@ -78,7 +78,7 @@ impl Default for LiftedConfig {
 
 impl LiftedConfig {
     /// The mean distance between rows at which training begins well
-    /// ([`LossConfig::initial_distance`](super::LossConfig::initial_distance)).
+    /// ([`LossSpec::initial_distance`](crate::LossSpec::initial_distance)).
     pub const INITIAL_DISTANCE: f64 = 10.0;
 
     /// The loss.

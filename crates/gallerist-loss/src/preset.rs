@@ -46,6 +46,44 @@ pub const PRESETS: &[Preset] = &[
         "Yang et al. 2020, SRT-F; give hard_from_step, the step from which the hard terms count",
     ),
     preset("ice-sop", "name = \"ice\"\nscale = 64.0", "Wang et al. 2019, Stanford Online Products"),
+    preset(
+        "recall-at-k",
+        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0",
+        "Patel et al., CVPR 2022",
+    ),
+    preset(
+        "recall-at-k-simix",
+        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\nsimix = true",
+        "Patel et al., CVPR 2022, with similarity mixup",
+    ),
+    preset("roadmap", "name = \"roadmap\"\nlambda = 0.5", "Ramzi et al., NeurIPS 2021"),
+    preset(
+        "roadmap-released",
+        "name = \"roadmap\"\noffset = 1.44\ncalibration = \"violating\"\ninclude_query = true",
+        "Ramzi et al., NeurIPS 2021, released code, at half its value",
+    ),
+    preset(
+        "potential-field",
+        "name = \"potential_field\"\nproxies = 15",
+        "Bhatnagar, Ahuja, CVPR 2025, CUB-200-2011 and Cars-196; alpha and delta from the ranges it names",
+    ),
+    preset(
+        "potential-field-sop",
+        "name = \"potential_field\"\nproxies = 2",
+        "Bhatnagar, Ahuja, CVPR 2025, Stanford Online Products; alpha and delta from the ranges it names",
+    ),
+    preset(
+        "hyperbolic",
+        "name = \"hyperbolic\"\ncurvature = 0.1\ntemperature = 0.2\nclip = 2.3",
+        "Ermolov et al., CVPR 2022",
+    ),
+    preset("hist-cub", "name = \"hist\"\ntau = 32.0\nalpha = 1.1", "Lim et al., CVPR 2022, CUB-200-2011"),
+    preset("hist-cars", "name = \"hist\"\ntau = 32.0\nalpha = 0.9", "Lim et al., CVPR 2022, Cars-196"),
+    preset(
+        "hist-sop",
+        "name = \"hist\"\ntau = 16.0\nalpha = 2.0",
+        "Lim et al., CVPR 2022, Stanford Online Products",
+    ),
     preset("triplet-facenet", "name = \"triplet_semihard\"\nmargin = 0.2", "Schroff et al. 2015"),
     preset(
         "triplet-nra",

@@ -45,6 +45,21 @@ pub struct Queries {
 }
 
 impl Queries {
+    /// Keeps the first `n` queries.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.loss.truncate(n);
+        for counts in [
+            &mut self.positives,
+            &mut self.negatives,
+            &mut self.mined_positives,
+            &mut self.mined_negatives,
+            &mut self.terms,
+            &mut self.dead_terms,
+        ] {
+            counts.truncate(n);
+        }
+    }
+
     /// Share of all positive pairs that are non-trivial; 0 where there is none.
     pub fn positive_share(&self) -> f32 {
         share(&self.mined_positives, &self.positives)

@@ -25,6 +25,13 @@ fn losses() -> Vec<Value> {
         json!({"name": "sup_con", "temperature": 0.7}),
         json!({"name": "sup_con", "temperature": 0.7, "form": "nt_xent"}),
         json!({"name": "smooth_ap", "temperature": 0.7}),
+        json!({"name": "recall_at_k", "temperature": 0.7, "rank_temperature": 1.1, "include_query": true}),
+        json!({"name": "recall_at_k", "temperature": 0.7, "simix": true, "mix": 0.3}),
+        json!({"name": "roadmap", "temperature": 0.7, "delta": 50.0, "start": 0.3, "lambda": 0.3, "positive_margin": 9.0, "negative_margin": -9.0}),
+        json!({"name": "potential_field", "alpha": 1.1, "delta": 4.1, "proxies": 0}),
+        json!({"name": "potential_field", "alpha": 1.1, "delta": 0.1, "closest": 0.1, "proxies": 2}),
+        json!({"name": "hyperbolic", "curvature": 0.3, "temperature": 0.7, "clip": 0.9}),
+        json!({"name": "hyperbolic", "curvature": 0.3, "temperature": 0.7, "clip": 0.0}),
         json!({"name": "spectral_clust", "gradient": "autodiff"}),
         json!({"name": "proxy_nca", "scale": 1.1}),
         json!({"name": "softmax"}),
@@ -33,6 +40,7 @@ fn losses() -> Vec<Value> {
         json!({"name": "proxy_anchor", "alpha": 3.3, "delta": 0.1}),
         json!({"name": "arc_face", "scale": 3.3}),
         json!({"name": "cos_face", "scale": 3.3}),
+        json!({"name": "hist", "tau": 2.3, "alpha": 0.7, "lambda": 0.9, "hidden": 6}),
     ]
 }
 

@@ -73,6 +73,13 @@ fn further_specs() -> Vec<Value> {
         json!({"name": "lifted", "alpha": 30.0}),
         json!({"name": "angular", "angle": 80.0}),
         json!({"name": "nra", "alpha": 30.0}),
+        json!({"name": "recall_at_k"}),
+        json!({"name": "recall_at_k", "simix": true, "include_query": true}),
+        json!({"name": "roadmap"}),
+        json!({"name": "potential_field", "proxies": 2}),
+        json!({"name": "potential_field", "proxies": 0, "alpha": 6.0, "closest": 0.001}),
+        json!({"name": "hyperbolic", "clip": 0.0, "curvature": 1.0}),
+        json!({"name": "hyperbolic", "temperature": 0.01, "negatives": "columns", "epsilon": 1e-5}),
     ]
 }
 
@@ -198,6 +205,15 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
         (json!({"name": "histogram"}), 1.0),
         (json!({"name": "fast_ap"}), 6.0 / 7.0),
         (json!({"name": "circle"}), 224.0 + 6f64.ln()),
+        // Every rank is 1 + 6 / 2.
+        (
+            json!({"name": "recall_at_k", "k": [1, 16]}),
+            1.0 - 0.5 / (1.0 + 3f64.exp()) - 0.5 / (1.0 + (-12f64).exp()),
+        ),
+        // AP is 1 / (1 + 6 / 2), and the negatives exceed their margin by 0.4.
+        (json!({"name": "roadmap"}), 0.5 * 0.75 + 0.5 * 0.4),
+        (json!({"name": "potential_field", "proxies": 0}), 6.0 * 5e8 - 625.0),
+        (json!({"name": "hyperbolic"}), 7f64.ln()),
         (json!({"name": "multi_similarity"}), 0.5 * (1.0 + (-1f64).exp()).ln() + 0.02 * (25.0 + 6f64.ln())),
     ];
     for (json, wanted) in cases {
@@ -205,7 +221,16 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
             let found = run_at(&json, &rows, Labels::Classes(&labels), dtype, 0);
             assert!(close(found.value, wanted, tolerance), "{json}: {} {wanted}", found.value);
             assert!(found.gradient.iter().all(|g| g.is_finite()), "{json}");
-            let angles = ["ice", "n_pair", "angular", "histogram", "circle", "multi_similarity"];
+            let angles = [
+                "ice",
+                "n_pair",
+                "angular",
+                "histogram",
+                "circle",
+                "multi_similarity",
+                "recall_at_k",
+                "roadmap",
+            ];
             if !angles.contains(&json["name"].as_str().unwrap()) {
                 assert!(found.gradient.iter().all(|&g| g == 0.0), "{json}: no pair has a direction");
             }

@@ -31,6 +31,11 @@ fn configs() -> Vec<LossConfig> {
         json!({"name": "multi_similarity", "miner": {"name": "all"}}),
         json!({"name": "circle"}),
         json!({"name": "circle", "gamma": 256.0}),
+        json!({"name": "recall_at_k", "temperature": 0.2, "rank_temperature": 10.0}),
+        json!({"name": "recall_at_k", "temperature": 0.3, "rank_temperature": 5.0, "k": [1, 3], "include_query": true}),
+        json!({"name": "roadmap", "temperature": 0.2, "delta": 0.3}),
+        json!({"name": "roadmap", "temperature": 0.2, "calibration": "violating"}),
+        json!({"name": "potential_field", "proxies": 0, "delta": 0.9, "closest": 0.1}),
     ]
     .map(|config: Value| serde_json::from_value(config).expect("a loss of this crate"))
     .into()

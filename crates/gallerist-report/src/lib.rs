@@ -36,7 +36,6 @@
 
 mod atlas;
 mod chart;
-mod comparison;
 mod error;
 pub mod figure;
 mod metric;
@@ -51,7 +50,6 @@ mod write;
 
 pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
-pub use comparison::{Comparison, ComparisonCell, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
 pub use error::ReportError;
 pub use metric::{Metric, Unit};
 pub use number::count as grouped;

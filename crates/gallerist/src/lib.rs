@@ -11,7 +11,6 @@
 //! | search a gallery with images | [`search`] |
 //! | train many runs in parallel | [`jobs`] |
 //! | search for the best values of a run file | [`tune`](tune()), [`mod@tune`] |
-//! | repeat the tables of the papers, compare settings | [`experiments`] |
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
@@ -53,7 +52,6 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod error;
-pub mod experiments;
 pub mod jobs;
 pub mod measured;
 mod observer;

@@ -2,7 +2,7 @@
 //!
 //! A block of query rows is multiplied with the gallery. Each row of distances (or similarities) is read once while it
 //! is in the cache, and turned into the query's loss and its derivatives. Two more products turn a block of derivatives
-//! into gradients, and the block is reused. The gradient is known when the forward pass ends; [`attach`] hands it to
+//! into gradients, and the block is reused. The gradient is known when the forward pass ends; `attach.rs` hands it to
 //! the backward pass of the tensor engine.
 //!
 //! The result depends on the input alone, not on the number of threads: the size of a block follows from the batch's,

@@ -341,7 +341,7 @@ fn losses_that_compare_no_pairs_say_so_and_name_those_that_do() {
     for json in specs().into_iter().chain(further_specs()) {
         assert!(with.contains(&json["name"].as_str().unwrap()), "{json}");
     }
-    assert_eq!(with.len(), 19);
+    assert_eq!(with.len(), 23);
     let softmax: LossConfig = serde_json::from_value(json!({"name": "softmax"})).unwrap();
     let error = softmax.require_memory().unwrap_err();
     assert!(error.to_string().contains("`softmax`"), "{error}");

@@ -301,6 +301,123 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             });
             mean(&per.collect::<Vec<_>>())
         }
+        "recall_at_k" => {
+            let (temperature, rank_temperature) =
+                (number("temperature", 0.01), number("rank_temperature", 1.0));
+            let ks: Vec<f64> = json.get("k").map_or(vec![1.0, 2.0, 4.0, 8.0, 16.0], |k| {
+                k.as_array().unwrap().iter().map(|k| k.as_f64().unwrap()).collect()
+            });
+            let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
+            // A query precedes its list as a row of length 1 does.
+            let s = |q: usize, j: usize| if q == j { 1.0 } else { s(q, j) };
+            let per = (0..n).filter(|&q| !positives(q).is_empty()).map(|q| {
+                let (p, itself) = (positives(q), flag("include_query", false));
+                let rank = |i: usize| {
+                    let others = (0..g).filter(|&j| j != i && (j != q || itself));
+                    1.0 + others.map(|j| sigmoid((s(q, j) - s(q, i)) / temperature)).sum::<f64>()
+                };
+                let recall = ks.iter().map(|&k| {
+                    let found: f64 = p.iter().map(|&i| sigmoid((k - rank(i)) / rank_temperature)).sum();
+                    found.min(k) / k.min(p.len() as f64)
+                });
+                1.0 - mean(&recall.collect::<Vec<_>>())
+            });
+            mean(&per.collect::<Vec<_>>())
+        }
+        "roadmap" => {
+            let (temperature, rho, delta) =
+                (number("temperature", 0.01), number("rho", 100.0), number("delta", 0.05));
+            let (start, lambda) = (number("start", 0.5), number("lambda", 0.5));
+            let sigmoid = |z: f64| 1.0 / (1.0 + (-z / temperature).exp());
+            let offset = number("offset", sigmoid(delta) + start);
+            let step = |z: f64| match z {
+                z if z <= 0.0 => sigmoid(z),
+                z if z <= delta => sigmoid(z) + start,
+                z => rho * (z - delta) + offset,
+            };
+            let s = |q: usize, j: usize| if q == j { 1.0 } else { s(q, j) };
+            let (high, low) = (number("positive_margin", 0.9), number("negative_margin", 0.6));
+            let violating = json.get("calibration").is_some_and(|v| v == "violating");
+            let queries: Vec<usize> = (0..n).filter(|&q| !positives(q).is_empty()).collect();
+            let of_query = |&q: &usize| {
+                let own = match flag("include_query", false) {
+                    true => [&[q], &positives(q)[..]].concat(),
+                    false => positives(q),
+                };
+                let precision = |&i: &usize| {
+                    let above = own.iter().filter(|&&j| j != i && s(q, j) >= s(q, i)).count() as f64 + 1.0;
+                    let below: f64 = negatives(q).iter().map(|&j| step(s(q, j) - s(q, i))).sum();
+                    above / (above + below)
+                };
+                let sup_ap = 1.0 - mean(&own.iter().map(precision).collect::<Vec<_>>());
+                let pull: Vec<f64> = positives(q).iter().map(|&j| plus(high - s(q, j))).collect();
+                let push: Vec<f64> = negatives(q).iter().map(|&j| plus(s(q, j) - low)).collect();
+                let calibration = if violating { 0.0 } else { mean(&pull) + mean(&push) };
+                (1.0 - lambda) * sup_ap + lambda * calibration
+            };
+            let of_batch =
+                |costs: Vec<f64>| mean(&costs.into_iter().filter(|&c| c > 0.0).collect::<Vec<_>>());
+            let pairs = |of: &dyn Fn(usize) -> Vec<usize>, cost: &dyn Fn(f64) -> f64| {
+                (0..n).flat_map(|q| of(q).into_iter().map(|j| cost(s(q, j))).collect::<Vec<_>>()).collect()
+            };
+            let calibration = match violating {
+                true => {
+                    of_batch(pairs(&positives, &|v| plus(high - v)))
+                        + of_batch(pairs(&negatives, &|v| plus(v - low)))
+                }
+                false => 0.0,
+            };
+            mean(&queries.iter().map(of_query).collect::<Vec<_>>()) + lambda * calibration
+        }
+        "potential_field" => {
+            let (alpha, delta, closest) =
+                (number("alpha", 4.0), number("delta", 0.2), number("closest", 0.01));
+            let decay = |d: f64| d.powf(-alpha);
+            let repel = |d: f64| match d {
+                d if d >= delta => decay(delta),
+                d if d >= closest => decay(d),
+                d => decay(closest) + alpha * closest.powf(-alpha - 1.0) * (closest - d),
+            };
+            let potential = |i: usize| {
+                let pull: f64 = positives(i).into_iter().map(|j| -decay(d(i, j).max(delta))).sum();
+                pull + negatives(i).into_iter().map(|j| repel(d(i, j))).sum::<f64>()
+            };
+            let sum: f64 = (0..n).map(potential).sum();
+            if json.get("reduction").is_some_and(|v| v == "sum") { sum } else { sum / n as f64 }
+        }
+        "hyperbolic" => {
+            let (c, clip) = (number("curvature", 0.1), number("clip", 2.3));
+            let temperature = number("temperature", 0.2);
+            let ball = |row: &Vec<f64>| -> Vec<f64> {
+                let length = dot(row, row).sqrt();
+                if length == 0.0 {
+                    return row.clone();
+                }
+                let clipped = if clip > 0.0 { length.min(clip) } else { length };
+                let radius = (c.sqrt() * clipped).tanh().min(1.0 - 1e-3) / c.sqrt();
+                row.iter().map(|v| v / length * radius).collect()
+            };
+            let points: Rows = x.iter().map(ball).collect();
+            // The Moebius addition (-a) + b, coordinate by coordinate.
+            let distance = |i: usize, j: usize| {
+                let (a, b) = (&points[i], &points[j]);
+                let (ab, aa, bb) = (dot(a, b), dot(a, a), dot(b, b));
+                let denominator = 1.0 - 2.0 * c * ab + c * c * aa * bb;
+                let sum: Vec<f64> = (a.iter().zip(b))
+                    .map(|(a, b)| ((1.0 - c * aa) * b - (1.0 - 2.0 * c * ab + c * bb) * a) / denominator)
+                    .collect();
+                2.0 / c.sqrt() * (c.sqrt() * dot(&sum, &sum).sqrt()).atanh()
+            };
+            let mut costs = Vec::new();
+            for a in 0..n {
+                let logit = |j: usize| -distance(a, j) / temperature;
+                let others: Vec<f64> = negatives(a).into_iter().map(logit).collect();
+                for p in positives(a) {
+                    costs.push(log_sum_exp(&[&others[..], &[logit(p)]].concat()) - logit(p));
+                }
+            }
+            mean(&costs)
+        }
         other => panic!("no oracle for {other}"),
     }
 }
@@ -399,6 +516,14 @@ pub(crate) fn specs() -> Vec<Value> {
         json!({"name": "fast_ap", "bins": 3}),
         json!({"name": "circle"}),
         json!({"name": "circle", "gamma": 30.0, "margin": 0.4}),
+        json!({"name": "recall_at_k", "temperature": 0.1}),
+        json!({"name": "recall_at_k", "temperature": 0.3, "rank_temperature": 0.5, "k": [1, 3], "include_query": true}),
+        json!({"name": "roadmap", "temperature": 0.1, "delta": 0.2, "rho": 7.0}),
+        json!({"name": "roadmap", "lambda": 0.3, "temperature": 0.2, "include_query": true, "calibration": "violating", "offset": 1.44}),
+        json!({"name": "potential_field", "proxies": 0}),
+        json!({"name": "potential_field", "proxies": 0, "alpha": 2.5, "delta": 0.9, "reduction": "sum", "closest": 0.1}),
+        json!({"name": "hyperbolic"}),
+        json!({"name": "hyperbolic", "curvature": 1.5, "clip": 0.8, "temperature": 0.7}),
     ]
 }
 

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod failure;
 mod interrupts;
+#[allow(dead_code, reason = "for the commands that run many jobs")]
 mod jobs;
 mod metrics_table;
 mod output;

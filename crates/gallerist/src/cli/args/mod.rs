@@ -6,7 +6,6 @@ mod convert;
 mod data;
 mod embed;
 mod evaluate;
-pub(crate) mod experiment;
 pub(crate) mod index;
 mod limits;
 mod loss;
@@ -51,7 +50,6 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Train(Train),
     Tune(Tune),
-    Experiment(experiment::ExperimentArgs),
     Embed(Embed),
     Convert(Convert),
     Evaluate(Box<Evaluate>),
