@@ -36,6 +36,7 @@
 
 mod atlas;
 mod chart;
+mod comparison;
 mod error;
 pub mod figure;
 mod metric;
@@ -50,6 +51,7 @@ mod write;
 
 pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
+pub use comparison::{Comparison, ComparisonCell, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
 pub use error::ReportError;
 pub use metric::{Metric, Unit};
 pub use number::count as grouped;

@@ -11,6 +11,7 @@
 //! | search a gallery with images | [`search`] |
 //! | train many runs in parallel | [`jobs`] |
 //! | search for the best values of a run file | [`tune`](tune()), [`mod@tune`] |
+//! | repeat the tables of the papers, compare settings | [`experiments`] |
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
@@ -52,6 +53,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod error;
+pub mod experiments;
 pub mod jobs;
 pub mod measured;
 mod observer;

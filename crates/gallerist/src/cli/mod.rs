@@ -4,7 +4,6 @@ mod args;
 mod commands;
 mod failure;
 mod interrupts;
-#[allow(dead_code, reason = "for the commands that run many jobs")]
 mod jobs;
 mod metrics_table;
 mod output;

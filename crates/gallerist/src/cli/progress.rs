@@ -32,9 +32,7 @@ pub(crate) struct Doing {
 /// The steps of a run; what does not fit is cut off the message.
 pub(crate) const STEPS: &str = "{bar:12} {pos}/{len} {eta} left  {wide_msg}";
 /// One of several jobs, and all of them.
-#[allow(dead_code, reason = "for the commands that run many jobs")]
 pub(crate) const JOB: &str = "{bar:12} {pos}/{len} {msg:.dim}  {prefix}";
-#[allow(dead_code, reason = "for the commands that run many jobs")]
 pub(crate) const SUMMARY: &str = "{bar:12} {wide_msg}";
 pub(crate) const EMBEDDING: &str = "{msg} {wide_bar} {pos}/{len} images, {eta} left";
 pub(crate) const DECODING: &str = "decoding {wide_bar} {pos}/{len} images, {eta} left";

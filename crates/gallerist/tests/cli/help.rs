@@ -14,6 +14,7 @@ fn help_says_what_there_is() {
     for command in [
         "train",
         "tune",
+        "experiment",
         "embed",
         "convert",
         "evaluate",
@@ -27,6 +28,10 @@ fn help_says_what_there_is() {
         insta::assert_snapshot!(format!("help_{command}"), text(&gallerist(&[command, "--help"]).stdout));
     }
     insta::assert_snapshot!("help_data_info", text(&gallerist(&["data", "info", "--help"]).stdout));
+    for command in ["list", "show", "run", "table"] {
+        let help = text(&gallerist(&["experiment", command, "--help"]).stdout);
+        insta::assert_snapshot!(format!("help_experiment_{command}"), help);
+    }
     for command in ["list", "fetch", "inspect", "import", "export"] {
         let help = text(&gallerist(&["weights", command, "--help"]).stdout);
         insta::assert_snapshot!(format!("help_weights_{command}"), help);

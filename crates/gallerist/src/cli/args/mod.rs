@@ -6,6 +6,7 @@ mod convert;
 mod data;
 mod embed;
 mod evaluate;
+pub(crate) mod experiment;
 pub(crate) mod index;
 mod limits;
 mod loss;
@@ -50,6 +51,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Train(Train),
     Tune(Tune),
+    Experiment(experiment::ExperimentArgs),
     Embed(Embed),
     Convert(Convert),
     Evaluate(Box<Evaluate>),

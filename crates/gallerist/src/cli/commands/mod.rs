@@ -6,6 +6,7 @@ mod convert;
 mod data;
 mod embed;
 mod evaluate;
+mod experiment;
 mod index;
 mod loss;
 mod plot;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: Command) -> Outcome {
     match command {
         Command::Train(args) => train::run(args),
         Command::Tune(args) => tune::run(args),
+        Command::Experiment(args) => experiment::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Evaluate(args) => evaluate::run(*args),

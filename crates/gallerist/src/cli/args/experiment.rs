@@ -1,0 +1,140 @@
+//! `gallerist experiment`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::experiments;
+
+/// Run the experiments of the papers, or your own, and compare the results with the printed numbers.
+///
+/// An experiment is a table or a figure: rows (settings) on data sets, with the numbers that a paper prints. `list` shows
+/// all; docs/experiments.md explains the file of an experiment and how to write one.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentArgs {
+    #[command(subcommand)]
+    pub(crate) command: ExperimentCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExperimentCommand {
+    List(ExperimentList),
+    Show(ExperimentShow),
+    Run(ExperimentRun),
+    Table(ExperimentTable),
+}
+
+/// How large the runs are.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ScaleName {
+    /// The data, network and steps of the paper, for a machine with a GPU
+    Full,
+    /// Data and networks that two cores train in minutes: Omniglot, CUB-200 (2010), Market-1501
+    Small,
+    /// Seconds, to check that everything works
+    Smoke,
+}
+
+impl From<ScaleName> for experiments::Scale {
+    fn from(name: ScaleName) -> Self {
+        match name {
+            ScaleName::Full => experiments::Scale::Full,
+            ScaleName::Small => experiments::Scale::Small,
+            ScaleName::Smoke => experiments::Scale::Smoke,
+        }
+    }
+}
+
+/// List the experiments with their scales.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentList {
+    /// Print the list as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show an experiment: its rows, the data that it needs, and the run file of a row.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentShow {
+    /// Name of an experiment, or path of the file of one
+    pub(crate) name: String,
+    /// Scale of the runs
+    #[arg(long, value_enum, default_value_t = ScaleName::Small)]
+    pub(crate) scale: ScaleName,
+    /// Print the run files of this row instead
+    #[arg(long, value_name = "ROW")]
+    pub(crate) row: Option<String>,
+    /// Folder that contains images or weights (repeatable); what is in none of them is looked for in `data`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Vec<PathBuf>,
+}
+
+/// Train the rows of an experiment, and write its table.
+///
+/// Runs that are done are skipped, interrupted ones continue, and a row that fails leaves the others alone. Ctrl-C writes a
+/// checkpoint of each running row. Runs are stored by a hash of what decides their result, so that experiments share
+/// them.
+///
+/// Exit code 1: some runs failed.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentRun {
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    /// Runs at the same time; each gets its share of the cores
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) jobs: NonZeroUsize,
+    /// Print the table as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write the table of an experiment from the runs that are done: Markdown, CSV, JSON, and a page with plots.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentTable {
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    /// Print the table as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What of an experiment, and where.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionArgs {
+    /// Name of an experiment, or path of the file of one
+    pub(crate) name: String,
+    /// Folder that contains images or weights (repeatable); what is in none of them is looked for in `data`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Scale of the runs
+    #[arg(long, value_enum, default_value_t = ScaleName::Small)]
+    pub(crate) scale: ScaleName,
+    /// Number of seeds; the seeds are 1 to N
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) seeds: u64,
+    /// Only this row (repeatable)
+    #[arg(long, value_name = "ROW")]
+    pub(crate) only: Vec<String>,
+    /// Folder in which runs are stored
+    #[arg(long, value_name = "DIR", default_value = experiments::STORE)]
+    pub(crate) store: PathBuf,
+    /// Folder for the table [default: the folder tables of the store]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+impl SelectionArgs {
+    pub(crate) fn selection(&self) -> experiments::Selection {
+        experiments::Selection {
+            scale: self.scale.into(),
+            seeds: self.seeds,
+            only: self.only.clone(),
+            data: self.data.clone(),
+        }
+    }
+
+    pub(crate) fn out(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| self.store.join("tables"))
+    }
+}

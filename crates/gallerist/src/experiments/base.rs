@@ -1,0 +1,122 @@
+//! Bases: run files with what they need, that the rows of experiments change.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::built_in;
+use super::file::{Found, find};
+use crate::{Error, Result};
+
+/// The default folder for images.
+const DATA: &str = "data";
+
+/// The file of a base.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Base {
+    pub(super) base: About,
+    /// The run file, whose paths are `{NAME}` of `base.files`.
+    #[serde(flatten)]
+    pub(super) run: toml::Table,
+}
+
+/// `[base]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct About {
+    /// The data, network and steps, for the head of a table.
+    pub(super) about: String,
+    /// Files by the name that the run file uses: the places in the folder of the images where they may be.
+    pub(super) files: BTreeMap<String, Vec<String>>,
+    /// What to put there.
+    pub(super) needs: String,
+}
+
+impl Base {
+    /// A base of the program, or the one in a file.
+    pub(super) fn find(name: &str) -> Result<Base> {
+        let Found { text, origin } = find(name, built_in::BASES, Path::new(""), "base")?;
+        toml::from_str(&text).map_err(|e| {
+            let reason = e.to_string();
+            Error::new(
+                format!("the run file in {origin} is wrong\n  {}", reason.trim().replace('\n', "\n  ")),
+                Some("docs/experiments.md explains the file"),
+            )
+        })
+    }
+
+    /// The places of the files: in the given folders, else in `data`. A file that is nowhere is at its first place.
+    pub(super) fn places(&self, data: &[PathBuf]) -> BTreeMap<&str, PathBuf> {
+        let folders: Vec<&Path> = data.iter().map(PathBuf::as_path).chain([Path::new(DATA)]).collect();
+        let place = |places: &Vec<String>| {
+            let mut all =
+                folders.iter().flat_map(|folder| places.iter().map(move |place| folder.join(place)));
+            let first = all.clone().next().unwrap_or_default();
+            all.find(|path| path.exists()).unwrap_or(first)
+        };
+        self.base.files.iter().map(|(name, places)| (name.as_str(), place(places))).collect()
+    }
+
+    /// What to say if a file is missing; `None` if all are there.
+    pub(super) fn missing(&self, data: &[PathBuf]) -> Option<String> {
+        let places = self.places(data);
+        let (_, missing) = places.iter().find(|(_, path)| !path.exists())?;
+        Some(format!("`{}` does not exist; it needs {}", missing.display(), self.base.needs))
+    }
+}
+
+/// Replaces `{NAME}` in every text of a table by the place of that file.
+pub(super) fn fill_in(table: &mut toml::Table, places: &BTreeMap<&str, PathBuf>) {
+    fn fill(value: &mut toml::Value, places: &BTreeMap<&str, PathBuf>) {
+        match value {
+            toml::Value::String(text) => {
+                let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+                if let Some(place) = name.and_then(|name| places.get(name)) {
+                    *text = place.to_string_lossy().into_owned();
+                }
+            }
+            toml::Value::Array(items) => items.iter_mut().for_each(|item| fill(item, places)),
+            toml::Value::Table(inner) => inner.iter_mut().for_each(|(_, item)| fill(item, places)),
+            _ => {}
+        }
+    }
+    table.iter_mut().for_each(|(_, value)| fill(value, places));
+}
+
+/// Merges `over` into `table`. Where both have a table, it is merged key by key, unless `over` makes another choice
+/// (`name`, `kind`, `preset`): then it is replaced.
+pub(super) fn merge(table: &mut toml::Table, over: &toml::Table) {
+    for (key, value) in over {
+        match (table.get_mut(key), value) {
+            (Some(toml::Value::Table(before)), toml::Value::Table(after)) if !chooses_anew(before, after) => {
+                merge(before, after);
+            }
+            _ => {
+                table.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn chooses_anew(before: &toml::Table, after: &toml::Table) -> bool {
+    ["name", "kind", "preset"]
+        .into_iter()
+        .any(|key| after.contains_key(key) && before.get(key) != after.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_merged_and_replaced_where_another_choice_is_made() {
+        let mut table: toml::Table =
+            "[loss]\nname = \"rll\"\nmargin = 0.4\n[train]\nsteps = 5".parse().unwrap();
+        merge(&mut table, &"[loss]\nt_neg = 5.0\n[train]\nseed = 2".parse().unwrap());
+        let expected = "[loss]\nname = \"rll\"\nmargin = 0.4\nt_neg = 5.0\n[train]\nsteps = 5\nseed = 2";
+        assert_eq!(table, expected.parse().unwrap());
+        merge(&mut table, &"[loss]\nname = \"ice\"".parse().unwrap());
+        assert_eq!(table["loss"].to_string(), "{ name = \"ice\" }");
+    }
+}

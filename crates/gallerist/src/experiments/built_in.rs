@@ -1,0 +1,137 @@
+//! The experiments and bases of the program: one line for each file.
+
+/// Names and texts of files of a folder.
+macro_rules! files {
+    ($folder:literal: $($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../../experiments/", $folder, "/", $name, ".toml")))),*]
+    };
+}
+
+/// The experiments.
+pub(super) const EXPERIMENTS: &[(&str, &str)] = files! {
+    "papers":
+    "ice-figure-1"
+    "ice-figure-2"
+    "ice-figure-3"
+    "ice-figure-4"
+    "ice-table-1"
+    "ice-table-2"
+    "ice-table-3"
+    "ice-table-4"
+    "ice-table-5"
+    "ice-table-6"
+    "nra-figure-1"
+    "nra-figure-2"
+    "nra-figure-3-center"
+    "nra-figure-3-left"
+    "nra-figure-3-right"
+    "nra-figure-4"
+    "nra-table-1"
+    "nra-table-2"
+    "rll-cvpr-table-1"
+    "rll-cvpr-table-2"
+    "rll-cvpr-table-3"
+    "rll-cvpr-table-4"
+    "rll-cvpr-table-5"
+    "rll-cvpr-table-6"
+    "rll-cvpr-table-7"
+    "rll-journal-figure-5"
+    "rll-journal-figure-6"
+    "rll-journal-table-1"
+    "rll-journal-table-10"
+    "rll-journal-table-11"
+    "rll-journal-table-12"
+    "rll-journal-table-13"
+    "rll-journal-table-14"
+    "rll-journal-table-2"
+    "rll-journal-table-3"
+    "rll-journal-table-4"
+    "rll-journal-table-5"
+    "rll-journal-table-6"
+    "rll-journal-table-7"
+    "rll-journal-table-8"
+    "rll-journal-table-9"
+    "srt-figure-1"
+    "srt-figure-2"
+    "srt-figure-3a"
+    "srt-figure-3b"
+    "srt-figure-3c"
+    "srt-table-1"
+    "srt-table-2"
+};
+
+/// The bases.
+pub(super) const BASES: &[(&str, &str)] = files! {
+    "bases":
+    "cars196-ice"
+    "cars196-nra"
+    "cars196-rll-cvpr"
+    "cars196-rll-journal"
+    "consumer-to-shop-srt"
+    "cub200-2011-ice"
+    "cub200-2011-nra"
+    "cub200-2011-rll-cvpr"
+    "cub200-2011-rll-journal"
+    "cuhk03-np-detected-srt"
+    "cuhk03-np-labeled-srt"
+    "dukemtmc-srt"
+    "inshop-rll-journal"
+    "inshop-srt"
+    "market1501-srt"
+    "mnist-nra"
+    "small-cub200-2010"
+    "small-market1501"
+    "small-omniglot"
+    "small-omniglot-heads"
+    "smoke-omniglot"
+    "smoke-omniglot-heads"
+    "sop-ice"
+    "sop-nra"
+    "sop-rll-cvpr"
+    "sop-rll-journal"
+    "sop-rll-journal-ablation"
+};
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::experiments::file::{Experiment, Scale};
+    use crate::experiments::plan::{Plan, Selection};
+
+    #[test]
+    fn every_file_is_in_the_list() {
+        for (folder, list) in [("papers", EXPERIMENTS), ("bases", BASES)] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(folder);
+            let mut names: Vec<String> = std::fs::read_dir(path)
+                .unwrap()
+                .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+                .collect();
+            names.sort();
+            assert_eq!(names, list.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_valid_run_file_at_every_scale() {
+        let mut wrong = Vec::new();
+        for experiment in Experiment::all().unwrap_or_else(|error| panic!("{error}")) {
+            for scale in Scale::ALL {
+                if let Err(error) = Plan::new(&experiment, &Selection { scale, ..Selection::default() }) {
+                    wrong.push(error.to_string());
+                }
+            }
+            let runs = experiment.rows.iter().any(|row| row.reason(Scale::Full).is_none());
+            assert_eq!(experiment.about.drawing.is_none(), runs, "{}", experiment.about.name);
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn names_are_those_of_the_files() {
+        for (name, _) in EXPERIMENTS {
+            assert_eq!(Experiment::find(name).unwrap().about.name, *name);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! From an experiment to its jobs.
+
+use std::path::PathBuf;
+
+use gallerist_train::RunConfig;
+
+use super::base::{Base, fill_in, merge};
+use super::file::{Experiment, Part, Row, Scale};
+use crate::jobs::Job;
+use crate::{Error, Result};
+
+/// What of an experiment is run.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The scale.
+    pub scale: Scale,
+    /// The seeds are 1 to this number.
+    pub seeds: u64,
+    /// The names of the rows; empty: all.
+    pub only: Vec<String>,
+    /// The folders of the images and weights; what is in none of them is looked for in `data`.
+    pub data: Vec<PathBuf>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Selection { scale: Scale::Small, seeds: 1, only: Vec::new(), data: Vec::new() }
+    }
+}
+
+/// The runs of an experiment at a scale.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The selection.
+    pub selection: Selection,
+    /// The runs, row by row, part by part, seed by seed.
+    pub runs: Vec<PlannedRun>,
+    /// Of each part that is run: its name, and a sentence about data, network and steps.
+    pub conditions: Vec<(String, String)>,
+    /// Of each part that is run and whose images are missing: its name, what was looked for and what it needs.
+    pub missing: Vec<(String, String)>,
+}
+
+/// A run of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedRun {
+    /// The place of the row in the experiment.
+    pub row: usize,
+    /// The place of the part.
+    pub part: usize,
+    /// The seed.
+    pub seed: u64,
+    /// The job.
+    pub job: Job,
+}
+
+impl Plan {
+    /// The runs of an experiment.
+    ///
+    /// # Errors
+    ///
+    /// When a row of the selection does not exist, nothing is run at the scale, or a run file is wrong. Missing images
+    /// are no error here: see [`check`](Self::check).
+    pub fn new(experiment: &Experiment, selection: &Selection) -> Result<Plan> {
+        let scale = selection.scale;
+        for name in &selection.only {
+            let names: Vec<&str> = experiment.rows.iter().map(|row| row.name.as_str()).collect();
+            if !names.contains(&name.as_str()) {
+                let message = format!("`{}` has no row `{name}`", experiment.about.name);
+                return Err(Error::new(message, Some(&format!("its rows are: {}", names.join(", ")))));
+            }
+        }
+        let mut plan = Plan {
+            selection: selection.clone(),
+            runs: Vec::new(),
+            conditions: Vec::new(),
+            missing: Vec::new(),
+        };
+        for part in &experiment.parts {
+            let Some(scaled) = part.at(scale) else { continue };
+            let base = Base::find(&scaled.base)?;
+            plan.conditions.push((part.name.clone(), base.base.about.clone()));
+            let missing = base.missing(&selection.data);
+            plan.missing.extend(missing.map(|missing| (part.name.clone(), missing)));
+        }
+        for (r, row) in experiment.rows.iter().enumerate() {
+            let chosen = selection.only.is_empty() || selection.only.contains(&row.name);
+            if !chosen || row.reason(scale).is_some() {
+                continue;
+            }
+            for (p, part) in experiment.parts.iter().enumerate() {
+                let Some(config) = config(experiment, row, part, selection)? else { continue };
+                for seed in 1..=selection.seeds {
+                    let mut config = config.clone();
+                    config.train.seed = seed;
+                    let of_part =
+                        if experiment.parts.len() > 1 { format!(", {}", part.name) } else { String::new() };
+                    let job = Job::new(format!("{}{of_part}, seed {seed}", row.name), config);
+                    plan.runs.push(PlannedRun { row: r, part: p, seed, job });
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The jobs of the runs whose images are there.
+    pub fn jobs(&self, experiment: &Experiment) -> Vec<Job> {
+        let is_there = |run: &&PlannedRun| {
+            let part = &experiment.parts[run.part].name;
+            self.missing.iter().all(|(missing, _)| missing != part)
+        };
+        self.runs.iter().filter(is_there).map(|run| run.job.clone()).collect()
+    }
+
+    /// Refuses a plan that has nothing to run, or whose images are all missing.
+    ///
+    /// # Errors
+    ///
+    /// With what to put where.
+    pub fn check(&self, experiment: &Experiment) -> Result<()> {
+        let (name, scale) = (&experiment.about.name, self.selection.scale.name());
+        if self.runs.is_empty() {
+            let scales: Vec<&str> = experiment.scales().into_iter().map(Scale::name).collect();
+            let hint = match (&experiment.about.drawing, scales.as_slice()) {
+                (Some(drawing), _) => drawing.clone(),
+                (None, []) => {
+                    "it has only printed numbers: `gallerist experiment table NAME` shows them".into()
+                }
+                (None, scales) => format!("rows are run at the scales {}", scales.join(", ")),
+            };
+            let message = format!("`{name}` has nothing to run at the scale {scale}");
+            return Err(Error::new(message, Some(&hint)));
+        }
+        match self.missing.first() {
+            Some((part, missing)) if self.jobs(experiment).is_empty() => Err(Error::new(
+                format!("cannot run `{name}` on {part} at the scale {scale}\n  {missing}"),
+                Some("give the folder that contains it: --data DIR"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The run file of a row on a part; `None` if the part is not run at the scale.
+fn config(
+    experiment: &Experiment,
+    row: &Row,
+    part: &Part,
+    selection: &Selection,
+) -> Result<Option<RunConfig>> {
+    let Some(scaled) = part.at(selection.scale) else { return Ok(None) };
+    let base = Base::find(&scaled.base)?;
+    let mut table = base.run.clone();
+    for over in [&scaled.run, &row.run, row.at(selection.scale)] {
+        merge(&mut table, over);
+    }
+    fill_in(&mut table, &base.places(&selection.data));
+    let scale = selection.scale.name();
+    let origin = format!("the row `{}` of `{}` on {} ({scale})", row.name, experiment.about.name, part.name);
+    let config = RunConfig::parse(&table.to_string(), &origin, &[])?;
+    config.validate()?;
+    Ok(Some(config))
+}

@@ -1,0 +1,216 @@
+//! The results of an experiment: measured next to printed.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::file::{About, Experiment, Scale};
+use super::interval::Estimate;
+use super::plan::Plan;
+use crate::Result;
+use crate::jobs::{JobFolder, Numbers};
+
+/// The metric that every part has in addition to those that the paper prints.
+const FURTHER: &str = "map@r";
+
+/// The table of an experiment: what the paper prints, and what the runs that are done have measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// The experiment.
+    pub about: About,
+    /// The scale of the runs.
+    pub scale: Scale,
+    /// The seeds of each cell, if all runs are done.
+    pub seeds: u64,
+    /// Data, network and steps of each part, protocol, and how printed and measured numbers compare.
+    pub head: Vec<String>,
+    /// The columns.
+    pub columns: Vec<TableColumn>,
+    /// The rows.
+    pub rows: Vec<TableRow>,
+}
+
+/// A column: a metric on a part.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableColumn {
+    /// The data set of the paper.
+    pub part: String,
+    /// The name of the metric.
+    pub metric: String,
+}
+
+/// A row.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableRow {
+    /// Its name.
+    pub name: String,
+    /// Empty for the printed setting, else for example `released code`.
+    pub variant: String,
+    /// The curve it belongs to.
+    pub curve: String,
+    /// The value of the parameter on the axis.
+    pub x: Option<f64>,
+    /// Why it is only printed.
+    pub not_run: Option<String>,
+    /// Runs that are done.
+    pub done: usize,
+    /// Runs of the row.
+    pub runs: usize,
+    /// Why runs failed.
+    pub failures: Vec<String>,
+    /// Seconds of a step, the mean of the runs.
+    pub seconds_per_step: Option<f64>,
+    /// Largest resident memory of a run, MiB.
+    pub peak_memory_mib: Option<f64>,
+    /// One cell for each column.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell. Numbers are shares in per cent, as the papers print them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cell {
+    /// The printed number.
+    pub printed: Option<f64>,
+    /// The measured numbers.
+    pub measured: Option<Estimate>,
+}
+
+impl Table {
+    /// Collects the results of a plan from a store. Runs that are not done are left out and counted.
+    ///
+    /// # Errors
+    ///
+    /// When a file of a run cannot be read.
+    pub fn new(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Table> {
+        let scale = plan.selection.scale;
+        let mut results: Vec<(usize, usize, Numbers)> = Vec::new();
+        let mut rows: Vec<TableRow> = experiment
+            .rows
+            .iter()
+            .map(|row| TableRow {
+                name: row.name.clone(),
+                variant: row.variant.clone(),
+                curve: row.curve.clone(),
+                x: row.x,
+                not_run: row.reason(scale).map(str::to_owned),
+                done: 0,
+                runs: 0,
+                failures: Vec::new(),
+                seconds_per_step: None,
+                peak_memory_mib: None,
+                cells: Vec::new(),
+            })
+            .collect();
+        for run in &plan.runs {
+            let folder = JobFolder::of(store, &run.job);
+            let row = &mut rows[run.row];
+            row.runs += 1;
+            match folder.numbers()? {
+                Some(numbers) => {
+                    row.done += 1;
+                    results.push((run.row, run.part, numbers));
+                }
+                None => {
+                    row.failures.extend(folder.failure().map(|reason| format!("{}: {reason}", run.job.name)))
+                }
+            }
+        }
+        let mut columns = Vec::new();
+        for (p, part) in experiment.parts.iter().enumerate() {
+            let is_measured =
+                results.iter().any(|(_, of, numbers)| *of == p && numbers.metrics.contains_key(FURTHER));
+            let further =
+                (is_measured && !part.metrics.iter().any(|metric| metric == FURTHER)).then_some(FURTHER);
+            for (m, metric) in part.metrics.iter().map(String::as_str).chain(further).enumerate() {
+                columns.push(TableColumn { part: part.name.clone(), metric: metric.to_owned() });
+                for (r, row) in rows.iter_mut().enumerate() {
+                    let of_cell = results.iter().filter(|(row, part, _)| (*row, *part) == (r, p));
+                    let values: Vec<f64> = of_cell
+                        .filter_map(|(_, _, numbers)| Some(100.0 * numbers.metrics.get(metric)?))
+                        .collect();
+                    let printed = experiment.rows[r].printed(&part.name, m);
+                    row.cells.push(Cell { printed, measured: Estimate::of(&values) });
+                }
+            }
+        }
+        for (r, row) in rows.iter_mut().enumerate() {
+            let of_row = || results.iter().filter(|(of, _, _)| *of == r).map(|(_, _, numbers)| numbers);
+            let seconds: Vec<f64> = of_row().filter_map(|numbers| numbers.seconds_per_step).collect();
+            row.seconds_per_step = Estimate::of(&seconds).map(|estimate| estimate.mean);
+            row.peak_memory_mib = of_row().filter_map(|numbers| numbers.peak_memory_mib).reduce(f64::max);
+        }
+        let head = head(experiment, plan);
+        Ok(Table { about: experiment.about.clone(), scale, seeds: plan.selection.seeds, head, columns, rows })
+    }
+
+    /// Whether some run of the plan is not done.
+    pub fn is_incomplete(&self) -> bool {
+        self.rows.iter().any(|row| row.done < row.runs)
+    }
+
+    /// What stands for a row without numbers.
+    pub(super) fn status(row: &TableRow) -> String {
+        match (&row.not_run, row.failures.len()) {
+            (Some(reason), _) => format!("not run: {reason}"),
+            (None, 0) if row.runs == 0 => "not run at this scale".into(),
+            (None, 0) if row.done == 0 => "not run yet".into(),
+            (None, 0) if row.done < row.runs => format!("{} of {} runs done", row.done, row.runs),
+            (None, 0) => String::new(),
+            (None, failed) => format!("{failed} of {} runs failed", row.runs),
+        }
+    }
+}
+
+/// The sentences above the table.
+fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
+    let scale = plan.selection.scale;
+    let mut head = vec![match scale {
+        Scale::Full => "Scale full: the data, network and steps of the paper.".to_owned(),
+        Scale::Small => {
+            "Scale small: other data, another network and fewer steps than in the paper. The printed numbers \
+             are for another data set and network; compare the order and the shape, not the values."
+                .to_owned()
+        }
+        Scale::Smoke => {
+            "Scale smoke: a check that everything works. The measured numbers say nothing about the method."
+                .to_owned()
+        }
+    }];
+    // Parts with the same base are named together.
+    let mut conditions: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (part, about) in &plan.conditions {
+        match conditions.iter_mut().find(|(_, known)| known == about) {
+            Some((parts, _)) => parts.push(part),
+            None => conditions.push((vec![part], about)),
+        }
+    }
+    for (parts, about) in conditions {
+        head.push(format!("{}: {about}.", parts.join(", ")));
+    }
+    if let Some(run) = plan.runs.first() {
+        let (config, seeds) = (&run.job.config, plan.selection.seeds);
+        let protocol =
+            config.evaluation.protocol.clone().unwrap_or_else(|| "every query against the gallery".into());
+        head.push(format!(
+            "{} steps, batches of {} images, {}, protocol {protocol}, {}.",
+            gallerist_report::grouped(config.train.steps as u64),
+            config.sampler.batch_size(),
+            if seeds == 1 { "seed 1".into() } else { format!("seeds 1 to {seeds}") },
+            match seeds {
+                1 => "no interval",
+                _ => "mean ± half the 95 % interval (Student)",
+            }
+        ));
+        head.push("Steps and batches are those of the first row; `gallerist experiment show` has those of every row."
+            .to_owned());
+    }
+    let parts: Vec<&str> = (experiment.parts.iter())
+        .filter(|part| part.at(scale).is_none())
+        .map(|part| part.name.as_str())
+        .collect();
+    if !parts.is_empty() {
+        head.push(format!("Only printed at this scale: {}.", parts.join(", ")));
+    }
+    head.push("Numbers are in per cent.".into());
+    head
+}

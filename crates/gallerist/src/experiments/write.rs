@@ -1,0 +1,219 @@
+//! The table as Markdown, CSV, JSON and a page.
+
+use std::path::{Path, PathBuf};
+
+use gallerist_report::{Comparison, ComparisonCell, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
+use gallerist_util::files;
+
+use super::file::Kind;
+use super::interval::Estimate;
+use super::table::{Cell, Table, TableRow};
+use crate::{Error, Result};
+
+impl Table {
+    /// The table as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n\n{}\n\n", self.about.name, self.about.title);
+        for line in self.source().into_iter().chain(self.head.iter().cloned()) {
+            text += &format!("- {line}\n");
+        }
+        text += "\n| row |";
+        for column in &self.columns {
+            text += &format!(" {} {} printed | measured |", column.part, column.metric);
+        }
+        text += " s/step | MiB | runs | |\n| --- |";
+        text += &" ---: | ---: |".repeat(self.columns.len());
+        text += " ---: | ---: | ---: | --- |\n";
+        for row in &self.rows {
+            text += &format!("| {} |", row_name(row).replace('|', "\\|"));
+            for cell in &row.cells {
+                text += &format!(" {} | {} |", printed(cell), measured(cell));
+            }
+            text += &format!(
+                " {} | {} | {} | {} |\n",
+                row.seconds_per_step.map_or("–".into(), |seconds| format!("{seconds:.4}")),
+                row.peak_memory_mib.map_or("–".into(), |mib| format!("{mib:.0}")),
+                runs(row),
+                Table::status(row).replace('|', "\\|").replace('\n', " ")
+            );
+        }
+        for (title, lines) in [("The paper says", &self.about.claims), ("Notes", &self.about.notes)] {
+            if !lines.is_empty() {
+                text += &format!("\n{title}:\n\n");
+                lines.iter().for_each(|line| text += &format!("- {line}\n"));
+            }
+        }
+        if let Some(drawing) = &self.about.drawing {
+            text += &format!("\n{drawing}\n");
+        }
+        text
+    }
+
+    /// The table as CSV: one line for each cell, so that other programs need not know the columns.
+    pub fn csv(&self) -> String {
+        let mut text =
+            "experiment,scale,row,variant,curve,x,part,metric,printed,mean,half_width,runs\n".to_owned();
+        for row in &self.rows {
+            for (cell, column) in row.cells.iter().zip(&self.columns) {
+                let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+                let fields = [
+                    self.about.name.clone(),
+                    self.scale.name().into(),
+                    row.name.clone(),
+                    row.variant.clone(),
+                    row.curve.clone(),
+                    number(row.x),
+                    column.part.clone(),
+                    column.metric.clone(),
+                    number(cell.printed),
+                    number(cell.measured.map(|estimate| estimate.mean)),
+                    number(cell.measured.and_then(|estimate| estimate.half_width)),
+                    cell.measured.map_or(0, |estimate| estimate.runs).to_string(),
+                ];
+                text += &fields.map(quoted).join(",");
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// The table as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+    }
+
+    /// The table as a page with plots: curves over the parameter of an ablation, else bars.
+    pub fn page(&self) -> Comparison {
+        let column = |part: &str, metric: &str| match self.parts() {
+            1 => metric.to_owned(),
+            _ => format!("{part} {metric}"),
+        };
+        let rows = self.rows.iter().map(|row| ComparisonRow {
+            name: row_name(row),
+            cells: row
+                .cells
+                .iter()
+                .map(|cell| ComparisonCell { printed: printed(cell), measured: measured(cell) })
+                .collect(),
+            note: [runs(row), Table::status(row)]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
+        });
+        let lines = |title: &str, lines: &[String]| (title.to_owned(), lines.join(" "));
+        let mut facts = Vec::new();
+        if !self.about.claims.is_empty() {
+            facts.push(lines("the paper says", &self.about.claims));
+        }
+        if !self.about.notes.is_empty() {
+            facts.push(lines("notes", &self.about.notes));
+        }
+        let incomplete =
+            self.is_incomplete().then(|| "Some runs are not done; their numbers are missing.".to_owned());
+        let failures = self.rows.iter().flat_map(|row| &row.failures).cloned();
+        Comparison {
+            title: format!("{}: {}", self.about.name, self.about.title),
+            summary: self.source(),
+            notices: incomplete.into_iter().chain(failures).chain(self.about.drawing.clone()).collect(),
+            conditions: self.head.clone(),
+            facts,
+            columns: self.columns.iter().map(|of| column(&of.part, &of.metric)).collect(),
+            rows: rows.collect(),
+            plots: (0..self.columns.len())
+                .map(|i| self.plot(i, column(&self.columns[i].part, &self.columns[i].metric)))
+                .collect(),
+        }
+    }
+
+    /// Writes `NAME-SCALE.md`, `.csv`, `.json` and `.html` into a folder, and returns their paths.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let io = |path: &Path, source| {
+            Error::Train(gallerist_train::Error::Io { action: "write", path: path.into(), source })
+        };
+        std::fs::create_dir_all(folder).map_err(|e| io(folder, e))?;
+        let contents = [
+            ("md", self.markdown()),
+            ("csv", self.csv()),
+            ("json", self.json()),
+            ("html", self.page().to_html()),
+        ];
+        let mut written = Vec::new();
+        for (ending, content) in contents {
+            let path = folder.join(format!("{}-{}.{ending}", self.about.name, self.scale.name()));
+            files::write(&path, |file| file.write_all(content.as_bytes())).map_err(|e| io(&path, e))?;
+            written.push(path);
+        }
+        Ok(written)
+    }
+
+    fn parts(&self) -> usize {
+        let mut names: Vec<&str> = self.columns.iter().map(|column| column.part.as_str()).collect();
+        names.dedup();
+        names.len()
+    }
+
+    /// The paper, and which table of it.
+    fn source(&self) -> Option<String> {
+        let kind = match self.about.kind {
+            Kind::Table => "Table",
+            Kind::Figure => "Figure",
+        };
+        (!self.about.paper.is_empty()).then(|| format!("{}, {kind} {}", self.about.paper, self.about.number))
+    }
+
+    fn plot(&self, column: usize, title: String) -> ComparisonPlot {
+        let mut series: Vec<PlotSeries> = Vec::new();
+        for row in &self.rows {
+            let cell = &row.cells[column];
+            // A row without a place on the axis is a level, such as a variant that has no parameter.
+            let point = PlotPoint {
+                name: row_name(row),
+                x: row.x,
+                printed: cell.printed,
+                measured: cell.measured.map(|estimate| (estimate.mean, estimate.half_width)),
+            };
+            match series.iter_mut().find(|series| series.name == row.curve) {
+                Some(series) => series.points.push(point),
+                None => series.push(PlotSeries { name: row.curve.clone(), points: vec![point] }),
+            }
+        }
+        ComparisonPlot { title, axis: self.about.axis.clone(), series }
+    }
+}
+
+/// The name with the variant, where it does not say it.
+fn row_name(row: &TableRow) -> String {
+    match row.variant.as_str() {
+        variant if row.name.contains(variant) => row.name.clone(),
+        variant => format!("{} ({variant})", row.name),
+    }
+}
+
+fn printed(cell: &Cell) -> String {
+    cell.printed.map_or("–".into(), |value| format!("{value:.1}"))
+}
+
+fn measured(cell: &Cell) -> String {
+    match cell.measured {
+        None => "–".into(),
+        Some(Estimate { mean, half_width: Some(half), .. }) => format!("{mean:.2} ± {half:.2}"),
+        Some(Estimate { mean, half_width: None, .. }) => format!("{mean:.2}"),
+    }
+}
+
+fn runs(row: &TableRow) -> String {
+    if row.runs == 0 { "–".into() } else { format!("{}/{}", row.done, row.runs) }
+}
+
+/// A field of CSV.
+fn quoted(field: String) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    }
+}

@@ -1,0 +1,188 @@
+//! `gallerist experiment`: rows are run, skipped, continued; the table has what was measured, and nothing else.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{program, root, text};
+use serde_json::Value;
+
+/// Three rows on a tiny set, one of which cannot train; one more is only printed.
+const OWN: &str = r#"
+[experiment]
+name = "own"
+title = "Does the margin matter, <or> not?"
+kind = "table"
+axis = "margin"
+
+[[part]]
+name = "Omniglot"
+metrics = ["recall@1", "nmi"]
+smoke = { base = "smoke-omniglot", train = { steps = 6 } }
+
+[[row]]
+name = "m = 0.2"
+x = 0.2
+run = { loss = { name = "rll", margin = 0.2 } }
+printed = { Omniglot = [79.0, "-"] }
+
+[[row]]
+name = "m = 0.4"
+x = 0.4
+run = { loss = { name = "rll", margin = 0.4 } }
+printed = { Omniglot = [79.8, 60.1] }
+
+[[row]]
+name = "too many classes"
+x = 0.5
+run = { sampler = { classes_per_batch = 500 } }
+
+[[row]]
+name = "another program"
+x = 0.6
+not_run = "Gallerist does not have this method"
+printed = { Omniglot = [50.0, "-"] }
+"#;
+
+fn experiment(store: &Path, args: &[&str]) -> Output {
+    let store = store.to_str().unwrap();
+    let file = format!("{store}/own.toml");
+    let common = [&file, "--scale", "smoke", "--store", store];
+    program(&root(), &[&["experiment", args[0]], &common[..], &args[1..]].concat())
+}
+
+fn store() -> tempfile::TempDir {
+    let store = tempfile::tempdir().unwrap();
+    std::fs::write(store.path().join("own.toml"), OWN).unwrap();
+    store
+}
+
+fn json(out: &Output) -> Value {
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&out.stderr)))
+}
+
+#[test]
+fn rows_are_run_once_and_the_table_has_only_what_was_measured() {
+    let store = store();
+    let before = json(&experiment(store.path(), &["table", "--json"]));
+    assert!(before["rows"].as_array().unwrap().iter().all(|row| row["done"] == 0));
+    assert!(before["rows"][0]["cells"][0]["measured"].is_null());
+
+    let out = experiment(store.path(), &["run", "--seeds", "2", "--jobs", "2", "--json"]);
+    assert_eq!(out.status.code(), Some(1), "one row fails: {}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("cannot form batches of 500 classes"), "{}", text(&out.stderr));
+    let table = json(&out);
+    let row = |i: usize| &table["rows"][i];
+    let cell = &row(0)["cells"][0];
+    assert_eq!((&cell["printed"], &cell["measured"]["runs"]), (&79.0.into(), &2.into()));
+    assert!(cell["measured"]["half_width"].as_f64().is_some());
+    // The test has 10 classes: chance is a tenth.
+    assert!(cell["measured"]["mean"].as_f64().is_some_and(|mean| mean > 5.0 && mean <= 100.0));
+    assert!(
+        row(0)["cells"][1]["printed"].is_null() && row(0)["cells"][1]["measured"]["mean"].as_f64().is_some()
+    );
+    assert_eq!((&row(2)["done"], &row(2)["failures"].as_array().unwrap().len()), (&0.into(), &2));
+    assert_eq!((&row(3)["runs"], &row(3)["cells"][0]["printed"]), (&0.into(), &50.0.into()));
+    assert!(row(0)["seconds_per_step"].as_f64().unwrap() > 0.0);
+
+    // The same again trains nothing.
+    let again = experiment(store.path(), &["run", "--seeds", "2", "--only", "m = 0.2"]);
+    assert_eq!(again.status.code(), Some(0));
+    assert_eq!(text(&again.stderr).matches("was done: m = 0.2").count(), 2, "{}", text(&again.stderr));
+
+    let read = |ending: &str| {
+        std::fs::read_to_string(store.path().join(format!("tables/own-smoke.{ending}"))).unwrap()
+    };
+    let out = experiment(store.path(), &["table", "--seeds", "2"]);
+    assert_eq!(text(&out.stdout), read("md"));
+    assert!(read("md").contains("| another program | 50.0 | – |") && read("md").contains("Scale smoke"));
+    let csv = read("csv");
+    let mut lines = csv.lines();
+    let columns = lines.next().unwrap().split(',').count();
+    assert!(lines.clone().count() > 8 && lines.all(|line| line.split(',').count() == columns), "{csv}");
+    let page = read("html");
+    assert!(
+        page.contains("<polyline")
+            && page.contains("&lt;or&gt;")
+            && !page.contains("<or>")
+            && !page.contains("NaN")
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_command_continues() {
+    let store = store();
+    let long = OWN.replace("steps = 6", "steps = 300");
+    std::fs::write(store.path().join("own.toml"), long).unwrap();
+    let path = store.path().to_str().unwrap();
+    let args = [
+        "experiment",
+        "run",
+        &format!("{path}/own.toml"),
+        "--scale",
+        "smoke",
+        "--store",
+        path,
+        "--only",
+        "m = 0.2",
+    ];
+    let mut first = Command::new(env!("CARGO_BIN_EXE_gallerist"))
+        .args(args)
+        .current_dir(root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let logs = || {
+        let folders = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        folders.map(|folder| folder.join("run/log.jsonl")).find(|log| log.is_file())
+    };
+    while logs().is_none_or(|log| std::fs::read_to_string(log).unwrap().lines().count() < 4) {
+        assert!(first.try_wait().unwrap().is_none(), "the command ended early");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // SIGKILL: the training process goes on, and the next command waits for it.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let out = program(&root(), &args);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("| m = 0.2 |") && text(&out.stdout).contains("1/1"));
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let error = |args: &[&str]| {
+        let out = program(&root(), args);
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
+        text(&out.stderr)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_str().unwrap();
+    let typo = error(&["experiment", "run", "rll-cvpr-tabel-4", "--store", dir]);
+    assert!(typo.contains("did you mean `rll-cvpr-table-4`?"), "{typo}");
+    let missing = error(&["experiment", "run", "rll-cvpr-table-4", "--scale", "full", "--store", dir]);
+    assert!(missing.contains("Stanford_Online_Products") && missing.contains("--data DIR"), "{missing}");
+    let row = error(&["experiment", "run", "rll-cvpr-table-4", "--only", "m = 9", "--store", dir]);
+    assert!(row.contains("its rows are: m = 0, m = 0.2"), "{row}");
+    let drawing = error(&["experiment", "run", "nra-figure-1", "--store", dir]);
+    assert!(drawing.contains("nothing to run"), "{drawing}");
+}
+
+#[test]
+fn every_experiment_can_be_shown() {
+    let list = json(&program(&root(), &["experiment", "list", "--json"]));
+    assert!(list.as_array().unwrap().len() >= 48);
+    for name in ["rll-cvpr-table-4", "srt-table-1", "nra-figure-4", "ice-figure-1"] {
+        let out = program(&root(), &["experiment", "show", name]);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        // Whether images are there depends on the machine.
+        let shown = text(&out.stdout);
+        let shown: Vec<&str> = shown.lines().filter(|line| !line.contains(", missing: ")).collect();
+        insta::assert_snapshot!(format!("show_{name}"), shown.join("\n"));
+    }
+    let file = program(&root(), &["experiment", "show", "rll-cvpr-table-4", "--row", "m = 0.2"]);
+    assert!(text(&file.stdout).contains("margin = 0.2"));
+}
