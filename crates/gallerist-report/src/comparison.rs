@@ -46,9 +46,9 @@ pub struct Comparison {
     pub conditions: Vec<String>,
     /// Name and value pairs below the table, such as what a paper says.
     pub facts: Vec<(String, String)>,
-    /// The names of the metrics.
-    pub columns: Vec<String>,
-    /// The rows, each with a cell for every column.
+    /// The metrics, and the kinds of numbers of each: printed, measured.
+    pub columns: Vec<(String, Vec<&'static str>)>,
+    /// The rows, each with a cell for every kind of every column.
     pub rows: Vec<ComparisonRow>,
     /// One plot for each metric. Plots without values are left out.
     pub plots: Vec<ComparisonPlot>,
@@ -59,19 +59,10 @@ pub struct Comparison {
 pub struct ComparisonRow {
     /// Its name.
     pub name: String,
-    /// Its numbers.
-    pub cells: Vec<ComparisonCell>,
+    /// Its numbers as they are written, one for each kind of each column.
+    pub cells: Vec<String>,
     /// How many runs are done, or why there are none.
     pub note: String,
-}
-
-/// The numbers of a cell as they are written.
-#[derive(Clone, Debug, Default)]
-pub struct ComparisonCell {
-    /// The printed number.
-    pub printed: String,
-    /// The measured number with its interval.
-    pub measured: String,
 }
 
 /// A plot of one metric.
@@ -120,7 +111,7 @@ impl Comparison {
             main {
                 section id="numbers" {
                     h2 { "Numbers" }
-                    ul { @for line in &self.conditions { li { (line) } } }
+                    ul style="margin-bottom:1.25rem" { @for line in &self.conditions { li { (line) } } }
                     @if !self.rows.is_empty() { (self.table()) }
                     @if !self.facts.is_empty() { div style="margin-top:2rem" { (facts(&self.facts)) } }
                 }
@@ -151,12 +142,12 @@ impl Comparison {
                     thead {
                         tr {
                             th scope="col" { span.visually-hidden { "row" } }
-                            @for column in &self.columns { th scope="col" colspan="2" { (column) } }
+                            @for (column, kinds) in &self.columns { th scope="col" colspan=(kinds.len()) { (column) } }
                             th scope="col" { "runs" }
                         }
                         tr {
                             th scope="col" { span.visually-hidden { "row" } }
-                            @for _ in &self.columns { th scope="col" { "printed" } th scope="col" { "measured" } }
+                            @for kind in self.columns.iter().flat_map(|(_, kinds)| kinds) { th scope="col" { (kind) } }
                             th scope="col" { span.visually-hidden { "runs" } }
                         }
                     }
@@ -164,7 +155,7 @@ impl Comparison {
                         @for row in &self.rows {
                             tr {
                                 th scope="row" style="min-width:11rem" { (row.name) }
-                                @for cell in &row.cells { td { (cell.printed) } td { (cell.measured) } }
+                                @for cell in &row.cells { td { (cell) } }
                                 td.words { (row.note) }
                             }
                         }

@@ -51,7 +51,7 @@ mod write;
 
 pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
-pub use comparison::{Comparison, ComparisonCell, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
+pub use comparison::{Comparison, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
 pub use error::ReportError;
 pub use metric::{Metric, Unit};
 pub use number::count as grouped;

@@ -149,6 +149,9 @@ pub struct Row {
     /// The keys of the run file that make the row.
     #[serde(default)]
     pub run: toml::Table,
+    /// Further keys on a part, by its name.
+    #[serde(default)]
+    on: BTreeMap<String, toml::Table>,
     /// Further keys at this scale.
     #[serde(default)]
     full: toml::Table,
@@ -176,6 +179,11 @@ impl Row {
             Scale::Small => &self.small,
             Scale::Smoke => &self.smoke,
         }
+    }
+
+    /// The further keys on a part, if there are any.
+    pub fn on(&self, part: &str) -> Option<&toml::Table> {
+        self.on.get(part)
     }
 
     /// Why the row is not run at a scale; `None` if it is.
@@ -233,7 +241,7 @@ impl Experiment {
     /// # Ok::<(), gallerist::Error>(())
     /// ```
     pub fn find(name: &str) -> Result<Experiment> {
-        let Found { text, origin } = find(name, built_in::EXPERIMENTS, Path::new(""), "experiment")?;
+        let Found { text, origin } = find(name, &built_in::experiments(), Path::new(""), "experiment")?;
         Self::parse(&text, &origin)
     }
 
@@ -257,6 +265,11 @@ impl Experiment {
             if experiment.about.axis.is_some() && row.x.is_none() && row.curve.is_empty() {
                 return Err(wrong(format!("the row `{}` has no x, and experiment.axis is given", row.name)));
             }
+            if let Some(name) =
+                row.on.keys().find(|name| experiment.parts.iter().all(|part| part.name != **name))
+            {
+                return Err(wrong(format!("the row `{}` has keys for `{name}`, which is no part", row.name)));
+            }
             for (name, values) in &row.printed {
                 let Some(part) = experiment.parts.iter().find(|part| part.name == *name) else {
                     return Err(wrong(format!(
@@ -277,13 +290,13 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// All experiments of the program, in the order of their names.
+    /// All experiments of the program, the papers first.
     ///
     /// # Errors
     ///
     /// Never for the files of this version; they are tested.
     pub fn all() -> Result<Vec<Experiment>> {
-        built_in::EXPERIMENTS.iter().map(|(name, _)| Self::find(name)).collect()
+        built_in::experiments().into_iter().map(|(name, _)| Self::find(name)).collect()
     }
 
     /// The scales at which something is run.

@@ -27,8 +27,8 @@
 //! run = { loss = { margin = 0.4 } }
 //! ```
 //!
-//! The run file of a row is its base with the keys of the part, of the row, and of the row at this scale, in this
-//! order. A table of keys is merged into the one before; where `name`, `kind` or `preset` differs, it replaces it.
+//! The run file of a row is its base with the keys of the part, of the row, of the row on this part (`on`), and of the row
+//! at this scale, in this order. A table of keys is merged into the one before; where `name`, `kind` or `preset` differs, it replaces it.
 //!
 //! # Example
 //!

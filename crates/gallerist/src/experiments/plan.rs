@@ -151,9 +151,8 @@ fn config(
     let Some(scaled) = part.at(selection.scale) else { return Ok(None) };
     let base = Base::find(&scaled.base)?;
     let mut table = base.run.clone();
-    for over in [&scaled.run, &row.run, row.at(selection.scale)] {
-        merge(&mut table, over);
-    }
+    let overs = [Some(&scaled.run), Some(&row.run), row.on(&part.name), Some(row.at(selection.scale))];
+    overs.into_iter().flatten().for_each(|over| merge(&mut table, over));
     fill_in(&mut table, &base.places(&selection.data));
     let scale = selection.scale.name();
     let origin = format!("the row `{}` of `{}` on {} ({scale})", row.name, experiment.about.name, part.name);

@@ -148,6 +148,12 @@ impl Table {
         self.rows.iter().any(|row| row.done < row.runs)
     }
 
+    /// Whether a column has printed numbers, and whether it has measured ones.
+    pub(super) fn content(&self, column: usize) -> (bool, bool) {
+        let any = |of: fn(&Cell) -> bool| self.rows.iter().any(|row| of(&row.cells[column]));
+        (any(|cell| cell.printed.is_some()), any(|cell| cell.measured.is_some()))
+    }
+
     /// What stands for a row without numbers.
     pub(super) fn status(row: &TableRow) -> String {
         match (&row.not_run, row.failures.len()) {
@@ -189,8 +195,13 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
     }
     if let Some(run) = plan.runs.first() {
         let (config, seeds) = (&run.job.config, plan.selection.seeds);
-        let protocol =
-            config.evaluation.protocol.clone().unwrap_or_else(|| "every query against the gallery".into());
+        let protocol = match (&config.evaluation.protocol, config.data.query.is_empty()) {
+            (Some(protocol), _) => protocol,
+            (None, true) => {
+                "of the data set (queries against the gallery, or every image against the others)"
+            }
+            (None, false) => "queries against the gallery",
+        };
         head.push(format!(
             "{} steps, batches of {} images, {}, protocol {protocol}, {}.",
             gallerist_report::grouped(config.train.steps as u64),
@@ -209,7 +220,7 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
         .map(|part| part.name.as_str())
         .collect();
     if !parts.is_empty() {
-        head.push(format!("Only printed at this scale: {}.", parts.join(", ")));
+        head.push(format!("Not run at this scale: {}.", parts.join(", ")));
     }
     head.push("Numbers are in per cent.".into());
     head

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use gallerist_report::{Comparison, ComparisonCell, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
+use gallerist_report::{Comparison, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
 use gallerist_util::files;
 
 use super::file::Kind;
 use super::interval::Estimate;
-use super::table::{Cell, Table, TableRow};
+use super::table::{Cell, Table, TableColumn, TableRow};
 use crate::{Error, Result};
 
 impl Table {
@@ -18,17 +18,16 @@ impl Table {
             text += &format!("- {line}\n");
         }
         text += "\n| row |";
-        for column in &self.columns {
-            text += &format!(" {} {} printed | measured |", column.part, column.metric);
+        let shown = self.shown();
+        for (column, kinds) in &shown {
+            kinds.iter().for_each(|kind| text += &format!(" {} {kind} |", self.title(*column)));
         }
         text += " s/step | MiB | runs | |\n| --- |";
-        text += &" ---: | ---: |".repeat(self.columns.len());
+        text += &" ---: |".repeat(shown.iter().map(|(_, kinds)| kinds.len()).sum());
         text += " ---: | ---: | ---: | --- |\n";
         for row in &self.rows {
             text += &format!("| {} |", row_name(row).replace('|', "\\|"));
-            for cell in &row.cells {
-                text += &format!(" {} | {} |", printed(cell), measured(cell));
-            }
+            cells(row, &shown).iter().for_each(|cell| text += &format!(" {cell} |"));
             text += &format!(
                 " {} | {} | {} | {} |\n",
                 row.seconds_per_step.map_or("–".into(), |seconds| format!("{seconds:.4}")),
@@ -84,18 +83,11 @@ impl Table {
 
     /// The table as a page with plots: curves over the parameter of an ablation, else bars.
     pub fn page(&self) -> Comparison {
-        let column = |part: &str, metric: &str| match self.parts() {
-            1 => metric.to_owned(),
-            _ => format!("{part} {metric}"),
-        };
+        let shown = self.shown();
         let rows = self.rows.iter().map(|row| ComparisonRow {
             name: row_name(row),
-            cells: row
-                .cells
-                .iter()
-                .map(|cell| ComparisonCell { printed: printed(cell), measured: measured(cell) })
-                .collect(),
-            note: [runs(row), Table::status(row)]
+            cells: cells(row, &shown),
+            note: [runs(row), cost(row), Table::status(row)]
                 .into_iter()
                 .filter(|text| !text.is_empty())
                 .collect::<Vec<_>>()
@@ -118,11 +110,9 @@ impl Table {
             notices: incomplete.into_iter().chain(failures).chain(self.about.drawing.clone()).collect(),
             conditions: self.head.clone(),
             facts,
-            columns: self.columns.iter().map(|of| column(&of.part, &of.metric)).collect(),
+            columns: shown.iter().map(|(column, kinds)| (self.title(*column), kinds.clone())).collect(),
             rows: rows.collect(),
-            plots: (0..self.columns.len())
-                .map(|i| self.plot(i, column(&self.columns[i].part, &self.columns[i].metric)))
-                .collect(),
+            plots: (0..self.columns.len()).map(|i| self.plot(i, self.title(i))).collect(),
         }
     }
 
@@ -149,6 +139,22 @@ impl Table {
             written.push(path);
         }
         Ok(written)
+    }
+
+    /// The columns that have numbers, and which: `printed`, `measured`.
+    fn shown(&self) -> Shown {
+        let kinds = |column| {
+            let (printed, measured) = self.content(column);
+            printed.then_some(PRINTED).into_iter().chain(measured.then_some(MEASURED)).collect::<Vec<_>>()
+        };
+        let all = (0..self.columns.len()).map(|column| (column, kinds(column)));
+        all.filter(|(_, kinds)| !kinds.is_empty()).collect()
+    }
+
+    /// The name of a column: the metric, with the part if there are several.
+    fn title(&self, column: usize) -> String {
+        let TableColumn { part, metric } = &self.columns[column];
+        if self.parts() > 1 { format!("{part} {metric}") } else { metric.clone() }
     }
 
     fn parts(&self) -> usize {
@@ -186,6 +192,21 @@ impl Table {
     }
 }
 
+/// Columns by their places, with the kinds of their numbers.
+type Shown = Vec<(usize, Vec<&'static str>)>;
+const PRINTED: &str = "printed";
+const MEASURED: &str = "measured";
+
+/// The numbers of a row as they are written.
+fn cells(row: &TableRow, shown: &Shown) -> Vec<String> {
+    let of_column = |(column, kinds): &(usize, Vec<&'static str>)| {
+        let cell = &row.cells[*column];
+        let write = |kind: &&str| if *kind == PRINTED { printed(cell) } else { measured(cell) };
+        kinds.iter().map(write).collect::<Vec<_>>()
+    };
+    shown.iter().flat_map(of_column).collect()
+}
+
 /// The name with the variant, where it does not say it.
 fn row_name(row: &TableRow) -> String {
     match row.variant.as_str() {
@@ -208,6 +229,13 @@ fn measured(cell: &Cell) -> String {
 
 fn runs(row: &TableRow) -> String {
     if row.runs == 0 { "–".into() } else { format!("{}/{}", row.done, row.runs) }
+}
+
+/// Seconds of a step and memory, where they are known.
+fn cost(row: &TableRow) -> String {
+    let seconds = row.seconds_per_step.map(|seconds| format!("{seconds:.4} s/step"));
+    let memory = row.peak_memory_mib.map(|mib| format!("{mib:.0} MiB"));
+    seconds.into_iter().chain(memory).collect::<Vec<_>>().join("; ")
 }
 
 /// A field of CSV.
