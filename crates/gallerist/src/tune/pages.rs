@@ -148,7 +148,7 @@ fn history(study: &Study) -> Figure {
     let title = format!("{}, mean over the folds, %", study.space.metric);
     let note = format!(
         "The line is the best complete trial so far. The first {} trials {}; later ones follow the results.",
-        study.space.startup,
+        study.space.random_trials(),
         if study.has_baseline { "are the run file itself and random ones" } else { "are random" }
     );
     scatter(&title, &note, &kinds(), &[panel])

@@ -265,7 +265,7 @@ fn choose(study: &mut Study, round: std::ops::Range<usize>, baseline: Option<&Tr
         }
         let mut random = Random::new(study.space.seed, "tune", 0, i as u64);
         let mut candidates = Vec::new();
-        if round.start >= study.space.startup.max(1) {
+        if round.start >= study.space.random_trials() {
             candidates = suggest(&dimensions, &told, &mut random);
         }
         let Some(values) = first_new(study, candidates, &mut random) else { return };

@@ -43,7 +43,7 @@ pub struct Space {
     /// Seed of the folds and of the choice of trials. Default: 1.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Trials that are drawn at random before trials follow the results. Default: 10.
+    /// Trials that are drawn at random before trials follow the results, rounded up to whole rounds. Default: 10.
     #[serde(default = "default_startup")]
     pub startup: usize,
     /// Trials that are chosen at once. The trials do not depend on the number of jobs, but with more jobs than trials of a
@@ -190,6 +190,11 @@ impl Space {
             })?;
         }
         Ok(())
+    }
+
+    /// Trials that do not follow results: the rounds that begin before `startup` trials.
+    pub(super) fn random_trials(&self) -> usize {
+        self.startup.max(1).div_ceil(self.round) * self.round
     }
 
     /// The tuned keys with their values, in the order of the keys: a section comes before its keys.
