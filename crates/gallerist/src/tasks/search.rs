@@ -15,7 +15,7 @@ use crate::observer::working;
 use crate::text::count;
 use crate::{Error, Observer, Result, pages};
 
-/// Options of [`search`]. The default finds the 10 nearest items with the network that embedded the gallery.
+/// Options of [`search()`]. The default finds the 10 nearest items with the network that embedded the gallery.
 #[derive(Clone, Debug)]
 pub struct ImageSearchOptions {
     /// Items per query, at least 1.
@@ -38,7 +38,7 @@ impl Default for ImageSearchOptions {
     }
 }
 
-/// What [`search`] finds.
+/// What [`search()`] finds.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// One ranked list per query image that could be read.
