@@ -126,9 +126,7 @@ impl ListLoss for ContrastiveConfig {
             None => lanes::map_sum(list.negatives, list.by_negatives, push),
             Some(repeats) => {
                 lanes::map_sum(list.negatives, list.by_negatives, push);
-                for (by, &repeats) in list.by_negatives.iter_mut().zip(repeats) {
-                    *by *= repeats;
-                }
+                lanes::update(list.by_negatives, repeats, |by, repeats| by * repeats);
                 lanes::weighted_sum(repeats, list.negatives, |d| push(d).1)
             }
         };

@@ -23,21 +23,17 @@
 //!   FastAP 1 up to the ties that the histogram makes.
 //! - In a collapsed batch all distances are at the first node: the gradient is 0.
 //!
-//! Time and memory: `O(n^2 (d + bins))`.
-//!
-//! Tensor code. It is a function of one query's list and can become a list loss.
+//! Memory and time: `O(n (d + bins))` and `O(n^2 d + n bins)`.
 
-use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
+use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
-use crate::toolbox::{Pairs, column, hinge, mean_among};
 
 /// Parameters of [`FastAp`].
 ///
@@ -71,7 +67,7 @@ impl Default for FastApConfig {
 impl FastApConfig {
     /// The loss.
     pub fn init(&self) -> FastAp {
-        FastAp { config: self.clone() }
+        Listed::new(self.clone())
     }
 }
 
@@ -98,44 +94,97 @@ impl LossSpec for FastApConfig {
 }
 
 /// FastAP; see [`FastApConfig`] for its parameters.
-#[derive(Module, Debug)]
-pub struct FastAp {
-    #[module(skip)]
-    config: FastApConfig,
+pub type FastAp = Listed<FastApConfig>;
+
+impl ListLoss for FastApConfig {
+    const MEASURE: Measure = Measure::Distance;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.with_positives.max(1) as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        if list.positives.is_empty() {
+            return ListValue::default();
+        }
+        let (steps, bins) = (F::of(self.bins as f64 / 4.0), F::of(self.bins as f64 + 1.0));
+        // The node below a squared distance, and how far it is on the way to the next; `None` beyond the last tent.
+        let place = |distance: F| {
+            let squared = distance * distance * steps;
+            (squared < bins).then(|| {
+                let node = squared.wide() as usize;
+                (node, squared.wide() - node as f64)
+            })
+        };
+        // One place more than nodes: what is beyond the last node is not retrieved.
+        let histogram = |values: &[F]| {
+            let mut histogram = vec![0.0; self.bins + 2];
+            for (node, part) in values.iter().filter_map(|&distance| place(distance)) {
+                histogram[node] += 1.0 - part;
+                histogram[node + 1] += part;
+            }
+            histogram
+        };
+        let positives = histogram(list.positives);
+        let mut all = histogram(list.negatives);
+        all.iter_mut().zip(&positives).for_each(|(all, positives)| *all += positives);
+        let Smoothed { precision, by_positives, by_negatives } = smoothed(&positives[..=self.bins], &all);
+
+        let number = list.positives.len() as f64;
+        // The derivative by a distance between two nodes, from those by the nodes: `d^2 / D` has the derivative `2 d / D`.
+        let slope = |distance: F, by: &[f64]| match place(distance) {
+            Some((node, part)) if part > 0.0 => {
+                F::of((by[node + 1] - by[node]) * -2.0 / number) * distance * steps
+            }
+            _ => F::ZERO,
+        };
+        for (by, &distance) in list.by_positives.iter_mut().zip(list.positives) {
+            *by = slope(distance, &by_positives);
+        }
+        for (by, &distance) in list.by_negatives.iter_mut().zip(list.negatives) {
+            *by = slope(distance, &by_negatives);
+        }
+        ListValue {
+            loss: 1.0 - precision / number,
+            mined_positives: lanes::count(list.by_positives, |by| by != F::ZERO),
+            mined_negatives: lanes::count(list.by_negatives, |by| by != F::ZERO),
+            ..ListValue::default()
+        }
+    }
 }
 
-impl PairLoss for FastAp {
-    fn forward_lists(&self, lists: &Lists<'_>, _progress: Progress) -> LossOutput {
-        let pairs = Pairs::new(lists);
-        let squared = lists.distances().square();
-        let step = 4.0 / self.config.bins as f64;
-        let others = pairs.positives.clone() + pairs.negatives.clone();
+/// The sum over the nodes of `h+ H+ / H`, and its derivatives by the values at the nodes: of a positive, which is in `h+`
+/// and in `h`, and of a negative.
+struct Smoothed {
+    precision: f64,
+    by_positives: Vec<f64>,
+    by_negatives: Vec<f64>,
+}
 
-        let number = pairs.positives.clone().sum_dim(1);
-        let mut precision = number.zeros_like();
-        let (mut ahead, mut ahead_p) = (number.zeros_like(), number.zeros_like());
-        for node in 0..=self.config.bins {
-            let from = squared.clone().sub_scalar(node as f64 * step).abs().mul_scalar(1.0 / step);
-            let tent = hinge(from.neg().add_scalar(1.0));
-            let here_p = (tent.clone() * pairs.positives.clone()).sum_dim(1);
-            ahead = ahead + (tent * others.clone()).sum_dim(1);
-            ahead_p = ahead_p + here_p.clone();
-            let none = ahead.clone().equal_scalar(0.0);
-            precision = precision + here_p * ahead_p.clone() / ahead.clone().mask_fill(none, 1.0);
-        }
-        let any = pairs.positives.clone().max_dim(1);
-        let per_query = (precision / number.clamp_min(1.0)).neg().add_scalar(1.0) * any.clone();
-        let counts = pairs.queries();
-        let mined = |all: &[u32]| {
-            let used = all.iter().zip(counts.positives.iter().zip(&counts.negatives));
-            used.map(|(&all, (&p, &n))| if p > 0 && n > 0 { all } else { 0 }).collect()
-        };
-        let queries = Queries {
-            loss: column(&per_query),
-            mined_positives: mined(&counts.positives),
-            mined_negatives: mined(&counts.negatives),
-            ..counts
-        };
-        LossOutput { value: mean_among(&per_query, &any), queries }
+/// Of the histograms of the positives, up to the last node, and of the whole list, with one place more.
+fn smoothed(positives: &[f64], all: &[f64]) -> Smoothed {
+    let (mut precision, mut by_positives, mut by_negatives) =
+        (0.0, vec![0.0; all.len()], vec![0.0; all.len()]);
+    let (mut ahead, mut ahead_p) = (0.0, 0.0);
+    let cumulated: Vec<_> = positives
+        .iter()
+        .zip(all)
+        .map(|(here_p, here)| {
+            ahead += here;
+            ahead_p += here_p;
+            let inverse = if ahead > 0.0 { 1.0 / ahead } else { 0.0 };
+            (ahead_p, inverse)
+        })
+        .collect();
+    // A histogram's value counts at its own node and at every later one.
+    let (mut later_p, mut later) = (0.0, 0.0);
+    for (node, (&here_p, &(ahead_p, inverse))) in positives.iter().zip(&cumulated).enumerate().rev() {
+        precision += here_p * ahead_p * inverse;
+        later_p += here_p * inverse;
+        later -= here_p * ahead_p * inverse * inverse;
+        by_positives[node] = ahead_p * inverse + later_p + later;
+        by_negatives[node] = later;
     }
+    Smoothed { precision, by_positives, by_negatives }
 }

@@ -112,10 +112,16 @@ pub type MultiSimilarity = Listed<MultiSimilarityConfig>;
 /// `log(1 + sum exp(slope * (value - base))) / |slope|` over the values that `fits`, its derivatives,
 /// and how many fit.
 #[inline(always)]
-fn part<F: Real>(values: &[F], to: &mut [F], slope: f64, base: f64, fits: impl Fn(F) -> bool) -> (f64, u32) {
+fn part<F: Real>(
+    values: &[F],
+    to: &mut [F],
+    slope: f64,
+    base: f64,
+    fits: impl Fn(F) -> bool + Copy,
+) -> (f64, u32) {
     let (slope_, base_) = (F::of(slope), F::of(base));
     let exponent = |value: F| slope_ * (value - base_);
-    let mined = lanes::count(values, &fits);
+    let mined = lanes::count(values, fits);
     if mined == 0 {
         return (0.0, 0);
     }

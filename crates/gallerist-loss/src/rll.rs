@@ -227,7 +227,7 @@ fn part<F: Real>(
     temperature: f64,
     weight: f64,
     slope: F,
-    hinge: impl Fn(F) -> F,
+    hinge: impl Fn(F) -> F + Copy,
 ) -> Part {
     let temperature = F::of(temperature);
     let mined = lanes::count(values, |value| hinge(value) > F::ZERO);
@@ -236,7 +236,7 @@ fn part<F: Real>(
     }
     // The largest exponent belongs to the largest loss, or to the smallest above 0.
     let extreme = if temperature >= F::ZERO {
-        lanes::largest(values, &hinge)
+        lanes::largest(values, hinge)
     } else {
         lanes::smallest(values, |value| {
             let hinge = hinge(value);

@@ -135,12 +135,10 @@ impl ListLoss for TripletAdaptiveConfig {
         let near = soft_extreme(list.negatives, list.by_negatives, -F::ONE);
         let hinge = self.margin + far.wide() - near.wide();
         if hinge > 0.0 {
-            for (by, &d) in list.by_positives.iter_mut().zip(list.positives) {
-                *by *= F::ONE + d - far;
-            }
-            for (by, &d) in list.by_negatives.iter_mut().zip(list.negatives) {
-                *by *= if d < F::INFINITY { d - near - F::ONE } else { F::ZERO };
-            }
+            lanes::update(list.by_positives, list.positives, |by, d| by * (F::ONE + d - far));
+            lanes::update(list.by_negatives, list.negatives, |by, d| {
+                if d < F::INFINITY { by * (d - near - F::ONE) } else { F::ZERO }
+            });
             ListValue {
                 loss: hinge,
                 mined_positives: list.positives.len() as u32,

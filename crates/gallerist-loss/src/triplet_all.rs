@@ -152,9 +152,13 @@ impl ListLoss for TripletAllConfig {
             seen.weight = list.positives.len() as f64 * list.negative_count as f64;
         }
         seen.mined_negatives = lanes::count(list.by_negatives, |by| by > F::ZERO);
-        for (by, &d) in list.by_negatives.iter_mut().zip(list.negatives) {
-            *by = if *by > F::ZERO { *by * -two * d } else { F::ZERO };
-        }
+        lanes::update(
+            list.by_negatives,
+            list.negatives,
+            |by, d| {
+                if by > F::ZERO { by * -two * d } else { F::ZERO }
+            },
+        );
         seen.loss /= seen.weight;
         seen
     }

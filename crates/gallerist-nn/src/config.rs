@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::Device;
-use gallerist_util::registry::Named;
+use gallerist_util::registry::{Named, reserved_parameter};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use gallerist_tensor::{Error, Result};
@@ -72,6 +72,9 @@ gallerist_util::kind! {
     MobileNetV2Config,
 }
 
+/// The keys of `[network]` that all networks have.
+const RESERVED: [&str; 4] = ["weights", "freeze_batch_norm", "head_init", "head_distance"];
+
 impl<C: NetworkSpec + Named> From<C> for NetworkConfig {
     fn from(config: C) -> Self {
         Architecture::from(config).into()
@@ -89,8 +92,18 @@ impl NetworkConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] where a number is not finite or out of its range.
+    /// [`Error::Value`] where a number is not finite or out of its range; [`Error::Conflict`] for a network with a parameter
+    /// that has the name of such a key.
     pub fn validate(&self) -> Result<()> {
+        if let Some(key) = reserved_parameter(&self.architecture, &RESERVED) {
+            return Err(Error::Conflict {
+                message: format!(
+                    "the network `{}` has a parameter `{key}`, which is a key of every [network]",
+                    self.name()
+                ),
+                hint: "give the parameter of the network another name".into(),
+            });
+        }
         match self.head_distance {
             Some(distance) => {
                 Error::require("network.head_distance".into(), distance, distance > 0.0, "above 0")

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::ImageSet;
+use gallerist_loss::{AnyLoss, LossConfig, LossShape, LossSpec};
 use gallerist_nn::{AnyEmbedder, Architecture, Embedder, Head, NetworkSpec, Setting};
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
-use gallerist_train::{CheckpointKind, Observer, RunConfig, RunEnd, Trainer, TrainerBuilder};
+use gallerist_train::{CheckpointKind, LossTerms, Observer, RunConfig, RunEnd, Trainer, TrainerBuilder};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
@@ -190,4 +191,48 @@ fn a_run_of_parts_given_as_values_is_resumed_with_them_given_again() {
     let fingerprints = [&whole, &halved]
         .map(|run| Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap().header.fingerprint);
     assert_eq!(fingerprints[0], fingerprints[1]);
+}
+
+/// A configuration with parameters that every `[network]` and every `[loss]` has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct ClashingConfig {
+    head_init: usize,
+    weight: f64,
+}
+
+impl Named for ClashingConfig {
+    const NAME: &'static str = "clashing";
+}
+
+impl NetworkSpec for ClashingConfig {
+    fn heads(&self) -> Vec<Head> {
+        Vec::new()
+    }
+
+    fn build(&self, _: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
+        unreachable!("refused before it is built")
+    }
+}
+
+impl LossSpec for ClashingConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        unreachable!("refused before it is built")
+    }
+}
+
+#[test]
+fn a_parameter_with_the_name_of_a_common_key_is_refused() {
+    let mut own = RunConfig::default();
+    own.network = ClashingConfig::default().into();
+    assert_eq!(
+        own.validate().unwrap_err().to_string(),
+        "the network `clashing` has a parameter `head_init`, which is a key of every [network]"
+    );
+    let mut own = RunConfig::default();
+    own.loss = LossTerms(vec![LossConfig::from(ClashingConfig::default()).into()]);
+    assert_eq!(
+        own.validate().unwrap_err().to_string(),
+        "the loss `clashing` has a parameter `weight`, which is a key of every [loss]"
+    );
 }

@@ -43,11 +43,13 @@ impl<'a, F: Real> Batch<'a, F> {
     }
 
     /// Places of a row of values.
+    #[inline]
     pub(super) fn step(&self) -> usize {
         self.norms.len()
     }
 
     /// A sample of the gallery.
+    #[inline]
     pub(super) fn vector(&self, j: usize) -> &'a [F] {
         match j.checked_sub(self.n) {
             Some(j) => &self.memory[j * self.d..][..self.d],

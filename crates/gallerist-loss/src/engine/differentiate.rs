@@ -136,11 +136,12 @@ fn differentiate_row<L: ListLoss, F: Real>(
     positives.clear();
     match choice {
         None => {
-            positives.extend(list.iter().map(|&j| values[j as usize]));
-            values[i] = absent;
-            values[batch.g..].fill(absent);
             for &j in list.iter() {
-                values[j as usize] = absent;
+                positives.push(std::mem::replace(&mut values[j as usize], absent));
+            }
+            values[i] = absent;
+            for value in &mut values[batch.g..] {
+                *value = absent;
             }
             kept[1] = (batch.g - 1 - list.len()) as u32;
         }
@@ -182,6 +183,7 @@ fn differentiate_row<L: ListLoss, F: Real>(
         positives,
         negatives: values,
         negative_count: kept[1] as usize,
+        own: if L::MEASURE == Measure::Distance { F::ZERO } else { batch.norms[i] },
         repeats: job.miner.map(|_| &repeats[..]),
         partners: has_partners.then_some(&partners[..]),
         by_positives,
@@ -196,16 +198,14 @@ fn differentiate_row<L: ListLoss, F: Real>(
         if distance > F::ZERO { factor * derivative / distance } else { F::ZERO }
     };
     if L::MEASURE == Measure::Distance {
-        for (weight, &distance) in row.iter_mut().zip(values.iter()) {
-            *weight = over(*weight, distance);
-        }
-        for ((&j, &by), &distance) in list.iter().zip(by_positives.iter()).zip(positives.iter()) {
-            row[j as usize] = over(by, distance);
+        lanes::update(row, values, over);
+        for at in 0..list.len() {
+            row[list[at] as usize] = over(by_positives[at], positives[at]);
         }
     } else {
         lanes::scale(row, factor);
-        for (&j, &by) in list.iter().zip(by_positives.iter()) {
-            row[j as usize] = factor * by;
+        for at in 0..list.len() {
+            row[list[at] as usize] = factor * by_positives[at];
         }
     }
     // The pairs that give the query a gradient.
@@ -255,13 +255,15 @@ fn distances<F: Real>(batch: &Batch<'_, F>, i: usize, products: &[F], to: &mut [
     let norm = batch.norms[i];
     let (two, nearby) = (F::of(2.0), F::of(NEAR));
     let squared = |product: F, both: F| both - two * product;
-    for ((to, &product), &other) in to.iter_mut().zip(products).zip(&batch.norms) {
-        *to = lanes::larger(squared(product, norm + other), F::ZERO).sqrt();
+    assert!(to.len() == products.len() && to.len() == batch.norms.len(), "rows of different lengths");
+    for j in 0..to.len() {
+        to[j] = lanes::larger(squared(products[j], norm + batch.norms[j]), F::ZERO).sqrt();
     }
     let is_near = |product: F, both: F| squared(product, both) <= nearby * both;
     let (chunks, _) = products.as_chunks::<LANES>();
     let (norms, _) = batch.norms.as_chunks::<LANES>();
-    for (chunk, (products, norms)) in chunks.iter().zip(norms).enumerate() {
+    for chunk in 0..chunks.len() {
+        let (products, norms) = (&chunks[chunk], &norms[chunk]);
         let mut near = false;
         for lane in 0..LANES {
             near |= is_near(products[lane], norm + norms[lane]);
@@ -286,13 +288,13 @@ fn exact_distance<F: Real>(a: &[F], b: &[F]) -> F {
         *sum += difference * difference;
     };
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDE>(), b.as_chunks::<WIDE>());
-    for (a, b) in a.iter().zip(b) {
+    for i in 0..a.len() {
         for lane in 0..WIDE {
-            add(&mut sums[lane], a[lane], b[lane]);
+            add(&mut sums[lane], a[i][lane], b[i][lane]);
         }
     }
-    for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
-        add(&mut sums[lane], *a, *b);
+    for lane in 0..a_rest.len() {
+        add(&mut sums[lane], a_rest[lane], b_rest[lane]);
     }
-    F::of(sums.iter().sum::<f64>().sqrt())
+    F::of(lanes::total(sums).sqrt())
 }

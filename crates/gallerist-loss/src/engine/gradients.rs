@@ -113,8 +113,9 @@ impl<F: Real> Work for AddPairs<'_, '_, F> {
             let other = self.batch.vector(other as usize);
             match self.measure {
                 Measure::Distance => {
-                    for ((to, own), other) in self.to.iter_mut().zip(self.own).zip(other) {
-                        *to += weight * (*own - *other);
+                    assert!(self.own.len() == other.len() && self.to.len() == other.len());
+                    for k in 0..other.len() {
+                        self.to[k] += weight * (self.own[k] - other[k]);
                     }
                 }
                 Measure::Similarity => lanes::add_scaled(self.to, weight, other),
@@ -168,13 +169,15 @@ impl<F: Real> Work for ColumnSums<'_, F> {
     #[inline(always)]
     fn run(self) {
         let mut sums = [0f64; COLUMNS];
+        let columns = COLUMNS.min(self.step - self.first);
         for row in self.values.chunks_exact(self.step) {
-            for (sum, &value) in sums.iter_mut().zip(&row[self.first..]) {
-                *sum += value.wide();
+            let row = &row[self.first..][..columns];
+            for k in 0..columns {
+                sums[k] += row[k].wide();
             }
         }
-        for (to, sum) in self.to.iter_mut().zip(sums) {
-            *to += sum;
+        for k in 0..self.to.len() {
+            self.to[k] += sums[k];
         }
     }
 }

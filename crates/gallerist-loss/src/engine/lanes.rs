@@ -6,7 +6,10 @@
 //! used outside the matrix products, for the same reason.
 //!
 //! The functions are inlined into what [`gallerist_util::simd::vectorize`] runs, and compiled there for the widest
-//! instruction set of the processor.
+//! instruction set of the processor. They loop by index and call only what is inlined even where the compiler divides a
+//! crate into several units: `Iterator::sum`, `Iterator::zip` and a closure that is passed by reference are not.
+
+use std::ops::AddAssign;
 
 use crate::engine::real::Real;
 
@@ -41,10 +44,24 @@ fn reduce<F: Real>(values: &[F], start: F, join: impl Fn(F, F) -> F, f: impl Fn(
             lanes[lane] = join(lanes[lane], f(chunk[lane]));
         }
     }
-    for (lane, value) in rest.iter().enumerate() {
-        lanes[lane] = join(lanes[lane], f(*value));
+    for lane in 0..rest.len() {
+        lanes[lane] = join(lanes[lane], f(rest[lane]));
     }
-    lanes.iter().fold(start, |a, &b| join(a, b))
+    let mut all = start;
+    for lane in lanes {
+        all = join(all, lane);
+    }
+    all
+}
+
+/// The sum of the partial results.
+#[inline(always)]
+pub(super) fn total<T: Copy + AddAssign, const N: usize>(lanes: [T; N]) -> T {
+    let mut total = lanes[0];
+    for lane in 1..N {
+        total += lanes[lane];
+    }
+    total
 }
 
 /// Sum of `f` over the values.
@@ -75,10 +92,10 @@ pub fn count<F: Real>(values: &[F], fits: impl Fn(F) -> bool) -> u32 {
             lanes[lane] = lanes[lane].wrapping_add(u32::from(fits(chunk[lane])));
         }
     }
-    for (lane, value) in rest.iter().enumerate() {
-        lanes[lane] = lanes[lane].wrapping_add(u32::from(fits(*value)));
+    for lane in 0..rest.len() {
+        lanes[lane] = lanes[lane].wrapping_add(u32::from(fits(rest[lane])));
     }
-    lanes.iter().copied().sum()
+    total(lanes)
 }
 
 /// Writes `f(value)` (a pair: what is written, what is summed) for every value; returns the sum.
@@ -88,19 +105,20 @@ pub fn map_sum<F: Real>(values: &[F], to: &mut [F], f: impl Fn(F) -> (F, F)) -> 
     let mut lanes = [F::ZERO; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     let (to_chunks, to_rest) = to.as_chunks_mut::<LANES>();
-    for (chunk, to) in chunks.iter().zip(to_chunks) {
+    for i in 0..chunks.len() {
+        let (chunk, to) = (&chunks[i], &mut to_chunks[i]);
         for lane in 0..LANES {
             let (written, summed) = f(chunk[lane]);
             to[lane] = written;
             lanes[lane] += summed;
         }
     }
-    for (lane, (value, to)) in rest.iter().zip(to_rest).enumerate() {
-        let (written, summed) = f(*value);
-        *to = written;
+    for lane in 0..rest.len() {
+        let (written, summed) = f(rest[lane]);
+        to_rest[lane] = written;
         lanes[lane] += summed;
     }
-    lanes.iter().copied().sum()
+    total(lanes)
 }
 
 /// Adds the first part of `f(value)` to every place of `to`; returns the sum of the second.
@@ -110,19 +128,20 @@ pub fn add_map_sum<F: Real>(values: &[F], to: &mut [F], f: impl Fn(F) -> (F, F))
     let mut lanes = [F::ZERO; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     let (to_chunks, to_rest) = to.as_chunks_mut::<LANES>();
-    for (chunk, to) in chunks.iter().zip(to_chunks) {
+    for i in 0..chunks.len() {
+        let (chunk, to) = (&chunks[i], &mut to_chunks[i]);
         for lane in 0..LANES {
             let (added, summed) = f(chunk[lane]);
             to[lane] += added;
             lanes[lane] += summed;
         }
     }
-    for (lane, (value, to)) in rest.iter().zip(to_rest).enumerate() {
-        let (added, summed) = f(*value);
-        *to += added;
+    for lane in 0..rest.len() {
+        let (added, summed) = f(rest[lane]);
+        to_rest[lane] += added;
         lanes[lane] += summed;
     }
-    lanes.iter().copied().sum()
+    total(lanes)
 }
 
 /// Sum of `weight * f(value)`.
@@ -132,15 +151,16 @@ pub fn weighted_sum<F: Real>(weights: &[F], values: &[F], f: impl Fn(F) -> F) ->
     let mut lanes = [F::ZERO; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     let (weight_chunks, weight_rest) = weights.as_chunks::<LANES>();
-    for (chunk, weights) in chunks.iter().zip(weight_chunks) {
+    for i in 0..chunks.len() {
+        let (chunk, weights) = (&chunks[i], &weight_chunks[i]);
         for lane in 0..LANES {
             lanes[lane] += weights[lane] * f(chunk[lane]);
         }
     }
-    for (lane, (value, weight)) in rest.iter().zip(weight_rest).enumerate() {
-        lanes[lane] += *weight * f(*value);
+    for lane in 0..rest.len() {
+        lanes[lane] += weight_rest[lane] * f(rest[lane]);
     }
-    lanes.iter().copied().sum()
+    total(lanes)
 }
 
 /// Multiplies every value.
@@ -172,8 +192,15 @@ pub fn position<F: Real>(values: &[F], wanted: F) -> usize {
 /// Adds `factor * from` to `to`.
 #[inline(always)]
 pub fn add_scaled<F: Real>(to: &mut [F], factor: F, from: &[F]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to += factor * *from;
+    update(to, from, |to, from| to + factor * from);
+}
+
+/// Replaces every place of `to` by `f` of its value and the value at the same place of `from`.
+#[inline(always)]
+pub fn update<F: Real>(to: &mut [F], from: &[F], f: impl Fn(F, F) -> F) {
+    assert_eq!(from.len(), to.len(), "a row of {} values and {} places", from.len(), to.len());
+    for i in 0..from.len() {
+        to[i] = f(to[i], from[i]);
     }
 }
 

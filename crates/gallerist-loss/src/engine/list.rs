@@ -15,6 +15,7 @@ pub enum Measure {
 
 impl Measure {
     /// The value at the places of a list that hold no negative: farther than any negative.
+    #[inline]
     pub(crate) fn absent_negative<F: Real>(self) -> F {
         match self {
             Measure::Distance => F::INFINITY,
@@ -79,6 +80,8 @@ pub struct List<'a, F> {
     pub negatives: &'a [F],
     /// Number of negatives.
     pub negative_count: usize,
+    /// The value of the query and itself: 0 for a distance, its squared norm for a similarity.
+    pub own: F,
     /// How often each place of `negatives` counts, where a miner may choose a negative several times; `None`: once.
     pub repeats: Option<&'a [F]>,
     /// For each positive the place in `negatives` of the negative that makes a triplet with it, where a miner gives
@@ -95,11 +98,13 @@ pub struct List<'a, F> {
 
 impl<F> List<'_, F> {
     /// Whether the query has a positive and a negative.
+    #[inline]
     pub fn has_both(&self) -> bool {
         !self.positives.is_empty() && self.negative_count > 0
     }
 
     /// Number of pairs, repeated negatives counted as often.
+    #[inline]
     pub fn pairs(&self) -> usize
     where
         F: Real,
@@ -114,6 +119,8 @@ impl<F> List<'_, F> {
 pub struct ListValue {
     /// The query's loss.
     pub loss: f64,
+    /// The derivative of the loss times its weight by [`List::own`]; only for [`Measure::Similarity`].
+    pub by_own: f64,
     /// How often it counts in the batch's value, times [`ListLoss::factor`]. The derivatives in the list are those of
     /// the loss times this weight.
     pub weight: f64,
@@ -133,6 +140,7 @@ impl Default for ListValue {
     fn default() -> Self {
         ListValue {
             loss: 0.0,
+            by_own: 0.0,
             weight: 1.0,
             mined_positives: 0,
             mined_negatives: 0,

@@ -82,8 +82,7 @@ fn forward<L: ListLoss, F: Real>(loss: &L, lists: &Lists<'_>, progress: Progress
     let value = match gradient {
         // The operation with a known gradient is for f32 on the CPU.
         Some(gradient) if exact && dtype == DType::F32 && device == Device::flex() => {
-            let gradient: Vec<f32> = gradient.into_iter().map(|value| value.wide() as f32).collect();
-            attach::attach(embeddings.clone(), value, gradient)
+            attach::attach(embeddings.clone(), value, F::narrowed(gradient))
         }
         Some(gradient) => {
             let gradient = Tensor::from_data(TensorData::new(gradient, [n, d]), (&device, dtype));

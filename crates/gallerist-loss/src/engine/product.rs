@@ -74,6 +74,7 @@ impl<'a, F: Real> Places<'a, F> {
     /// # Safety
     ///
     /// No other thread writes them meanwhile.
+    #[inline]
     unsafe fn read<const N: usize>(self, first: usize) -> [F; N] {
         assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
         // SAFETY: inside the slice by the assertion; an array is aligned as its values are.
@@ -85,6 +86,7 @@ impl<'a, F: Real> Places<'a, F> {
     /// # Safety
     ///
     /// No other thread reads or writes them meanwhile.
+    #[inline]
     unsafe fn write<const N: usize>(self, first: usize, values: [F; N]) {
         assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
         // SAFETY: as for `read`.
@@ -278,7 +280,11 @@ pub(super) fn add_transposed<F: Real>(to: &mut [F], step: usize, n: usize) {
             for_mirrored(first..end, n, both, |i, j| {
                 let mut sum = read_tile(places, step, i, j);
                 let above = transposed(read_tile(places, step, j, i));
-                sum.as_flattened_mut().iter_mut().zip(above.as_flattened()).for_each(|(a, &b)| *a += b);
+                for row in 0..TILE {
+                    for column in 0..TILE {
+                        sum[row][column] += above[row][column];
+                    }
+                }
                 write_tile(places, step, i, j, sum);
                 write_tile(places, step, j, i, transposed(sum));
             });
@@ -293,6 +299,7 @@ type Tile<F> = [[F; TILE]; TILE];
 
 /// Visits the places `(i, j)` below the diagonal block of `columns`, in whole tiles where they are,
 /// the rest one by one.
+#[inline]
 fn for_mirrored(
     columns: std::ops::Range<usize>,
     n: usize,
@@ -313,23 +320,36 @@ fn for_mirrored(
 /// # Safety
 ///
 /// No other thread writes the tile at `(i, j)` meanwhile.
+#[inline]
 unsafe fn read_tile<F: Real>(places: Places<'_, F>, step: usize, i: usize, j: usize) -> Tile<F> {
-    // SAFETY: by the caller's promise.
-    std::array::from_fn(|row| unsafe { places.read((i + row) * step + j) })
+    let mut tile = [[F::ZERO; TILE]; TILE];
+    for row in 0..TILE {
+        // SAFETY: by the caller's promise.
+        tile[row] = unsafe { places.read((i + row) * step + j) };
+    }
+    tile
 }
 
 /// # Safety
 ///
 /// No other thread reads or writes the tile at `(i, j)` meanwhile.
+#[inline]
 unsafe fn write_tile<F: Real>(places: Places<'_, F>, step: usize, i: usize, j: usize, tile: Tile<F>) {
-    for (row, values) in tile.into_iter().enumerate() {
+    for row in 0..TILE {
         // SAFETY: by the caller's promise.
-        unsafe { places.write((i + row) * step + j, values) }
+        unsafe { places.write((i + row) * step + j, tile[row]) }
     }
 }
 
+#[inline]
 fn transposed<F: Real>(tile: Tile<F>) -> Tile<F> {
-    std::array::from_fn(|i| std::array::from_fn(|j| tile[j][i]))
+    let mut turned = [[F::ZERO; TILE]; TILE];
+    for i in 0..TILE {
+        for j in 0..TILE {
+            turned[i][j] = tile[j][i];
+        }
+    }
+    turned
 }
 
 #[cfg(test)]

@@ -50,6 +50,10 @@ pub trait Real:
     /// The value in double precision.
     fn wide(self) -> f64;
 
+    /// The values in single precision.
+    #[doc(hidden)]
+    fn narrowed(values: Vec<Self>) -> Vec<f32>;
+
     /// `e^x`, for values that are not NaN.
     fn exp(self) -> Self;
 
@@ -103,6 +107,10 @@ impl Real for f32 {
         f64::from(self)
     }
 
+    fn narrowed(values: Vec<f32>) -> Vec<f32> {
+        values
+    }
+
     #[inline(always)]
     fn exp(self) -> f32 {
         exp(self)
@@ -150,6 +158,10 @@ impl Real for f64 {
     #[inline(always)]
     fn wide(self) -> f64 {
         self
+    }
+
+    fn narrowed(values: Vec<f64>) -> Vec<f32> {
+        values.into_iter().map(|value| value as f32).collect()
     }
 
     #[inline(always)]

@@ -89,6 +89,10 @@ fn in_blocks<L: ListLoss, F: Real>(
             }
         }
         if let Some(gradient) = &mut gradient {
+            // The derivative of a squared norm is twice the row.
+            for (own, sums) in own_weights[first..].iter_mut().zip(&sums) {
+                *own += 2.0 * sums.seen.by_own * job.factor.map_or(0.0, F::wide);
+            }
             let pairs = sums.iter().map(|sums| sums.weights as usize).sum::<usize>();
             let weights =
                 Weights { measure: L::MEASURE, sides: loss.sides(), first, count, step, values, sums };

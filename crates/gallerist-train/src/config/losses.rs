@@ -3,6 +3,7 @@
 use gallerist_loss::LossConfig;
 use gallerist_loss::cross_batch::XbmConfig;
 use gallerist_nn::{Head, place};
+use gallerist_util::registry::reserved_parameter;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -112,10 +113,9 @@ impl<'de> Deserialize<'de> for LossTerms {
 /// The keys of `[loss]` that belong to the term, whatever its loss.
 const RESERVED: [&str; 2] = ["weight", "head"];
 
-/// Refuses a loss of a program whose own parameter has the name of a key of the term: the two could not be told apart.
+/// Refuses a loss of a program with a parameter that has the name of a key of the term.
 fn check_reserved(term: &LossTerm) -> Result<()> {
-    let parameters = toml::Table::try_from(&term.loss).expect("parameters are plain data");
-    match RESERVED.iter().find(|key| parameters.contains_key(**key)) {
+    match reserved_parameter(&term.loss, &RESERVED) {
         None => Ok(()),
         Some(key) => Err(gallerist_tensor::Error::Conflict {
             message: format!(
