@@ -85,7 +85,7 @@ if arguments.recall_at_k:
     CASES += [
         ("recall_at_k", ["include_query=true"], True, what, recall_at_k(0.01), EVEN, True),
         ("recall_at_k", ["include_query=true", "temperature=0.1"], True, what, recall_at_k(0.1), EVEN, True),
-        ("recall_at_k", ["include_query=true", "simix=true", "mix=0.3"], True, f"{what}, its random coefficients replaced by 0.3", recall_at_k(0.01, 0.3), mixable, False),
+        ("recall_at_k", ["include_query=true", "simix=true", "mix=0.3"], True, f"{what}, its random coefficients replaced by 0.3", recall_at_k(0.01, 0.3), mixable, True),
     ]
 
 # -- ROADMAP ------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@
 //! or less for every `k`.
 //!
 //! The query is not in its own ranked list. The authors' released code counts it there, as a negative that precedes
-//! every positive: `include_query`. Its similarity to itself is then 1, as of rows of length 1; virtual samples are
-//! shorter, and have 1 all the same.
+//! every positive: `include_query`.
 //!
 //! **Similarity mixup** (`simix`): each two samples of a class give a virtual sample, `a x_i + (1 - a) x_j` with `a`
 //! uniform in 0..1, not normalised again. Virtual samples are queries and members of the lists like all others; the
@@ -171,14 +170,15 @@ impl RecallAtKConfig {
         let inverse = F::of(1.0 / self.temperature);
         let sigmoid = |other: F| F::ONE / (F::ONE + ((s - other) * inverse).exp());
         let others = lanes::sum(list.negatives, sigmoid) + lanes::sum(list.positives, sigmoid);
-        let own = if self.include_query { sigmoid(F::ONE).wide() } else { 0.0 };
+        let own = if self.include_query { sigmoid(list.own).wide() } else { 0.0 };
         // The positive itself is among them, with one half.
         0.5 + others.wide() + own
     }
 
-    /// Adds the derivatives of `slope * rank(i)`, `i` being the positive `at`.
+    /// Adds the derivatives of `slope * rank(i)`, `i` being the positive `at`; returns that by the query's similarity to
+    /// itself.
     #[inline(always)]
-    fn differentiate<F: Real>(&self, list: &mut List<'_, F>, at: usize, slope: f64) {
+    fn differentiate<F: Real>(&self, list: &mut List<'_, F>, at: usize, slope: f64) -> f64 {
         let s = list.positives[at];
         let inverse = F::of(1.0 / self.temperature);
         let slope = F::of(slope) * inverse;
@@ -190,10 +190,10 @@ impl RecallAtKConfig {
         let both = |other: F| (derivative(other), derivative(other));
         let mut by_others = lanes::add_map_sum(list.negatives, list.by_negatives, both)
             + lanes::add_map_sum(list.positives, list.by_positives, both);
-        if self.include_query {
-            by_others += derivative(F::ONE);
-        }
+        let by_own = if self.include_query { derivative(list.own) } else { F::ZERO };
+        by_others += by_own;
         list.by_positives[at] -= by_others;
+        by_own.wide()
     }
 }
 
@@ -227,15 +227,16 @@ impl ListLoss for RecallAtKConfig {
                 }
             }
         }
-        let mut mined_positives = 0;
+        let (mut mined_positives, mut by_own) = (0, 0.0);
         for (at, &slope) in slopes.iter().enumerate() {
             if slope > 0.0 {
                 mined_positives += 1;
-                self.differentiate(list, at, slope);
+                by_own += self.differentiate(list, at, slope);
             }
         }
         ListValue {
             loss: 1.0 - recall,
+            by_own,
             mined_positives,
             mined_negatives: lanes::count(list.by_negatives, |by| by != F::ZERO),
             ..ListValue::default()

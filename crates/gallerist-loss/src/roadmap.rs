@@ -18,7 +18,7 @@
 //! `offset` is `sigmoid(delta / temperature) + start` unless given, so that `H` has no step at `delta`. `lambda = 0` is
 //! SupAP alone.
 //!
-//! The authors' released code differs: the query is a positive in its own list, with the similarity 1 (`include_query`), the two means of the
+//! The authors' released code differs: the query is a positive in its own list (`include_query`), the two means of the
 //! calibration term are over all pairs of the batch with a term above 0 (`calibration = "violating"`), `offset` is 1.44,
 //! and the two terms have the weight 1 each, which is twice this value with `lambda = 0.5`. The preset
 //! `roadmap-released` has the first three.
@@ -295,22 +295,24 @@ impl ListLoss for Terms<'_> {
         if positives == 0 && self.weights.is_none() {
             return ListValue::default();
         }
-        let mut loss = 0.0;
+        let (mut loss, mut by_own) = (0.0, 0.0);
         if positives > 0 && lambda < 1.0 {
             let own = u32::from(include_query);
             let weight = (1.0 - lambda) / (positives as f64 + f64::from(own));
             for at in 0..positives {
                 let s = list.positives[at];
                 let mut ahead = lanes::count(list.positives, |other| other >= s);
-                ahead += u32::from(include_query && F::ONE >= s);
+                ahead += u32::from(include_query && list.own >= s);
                 let (part, by) = self.sup_ap(list, s, ahead, weight);
                 loss += part;
                 list.by_positives[at] += by;
             }
             if include_query {
-                let s = F::ONE;
+                let s = list.own;
                 let ahead = 1 + lanes::count(list.positives, |other| other >= s);
-                loss += self.sup_ap(list, s, ahead, weight).0;
+                let (part, by) = self.sup_ap(list, s, ahead, weight);
+                loss += part;
+                by_own += by.wide();
             }
         }
         if lambda > 0.0 {
@@ -331,6 +333,7 @@ impl ListLoss for Terms<'_> {
         }
         ListValue {
             loss,
+            by_own,
             mined_positives: lanes::count(list.by_positives, |by| by != F::ZERO),
             mined_negatives: lanes::count(list.by_negatives, |by| by != F::ZERO),
             ..ListValue::default()

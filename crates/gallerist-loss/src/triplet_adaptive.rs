@@ -60,7 +60,7 @@ impl Default for TripletAdaptiveConfig {
 
 impl TripletAdaptiveConfig {
     /// The mean distance between rows at which training begins well
-    /// ([`LossConfig::initial_distance`](super::LossConfig::initial_distance)).
+    /// ([`LossSpec::initial_distance`](crate::LossSpec::initial_distance)).
     pub const INITIAL_DISTANCE: f64 = 5.0;
 
     /// The loss.

@@ -308,8 +308,6 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
                 k.as_array().unwrap().iter().map(|k| k.as_f64().unwrap()).collect()
             });
             let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
-            // A query precedes its list as a row of length 1 does.
-            let s = |q: usize, j: usize| if q == j { 1.0 } else { s(q, j) };
             let per = (0..n).filter(|&q| !positives(q).is_empty()).map(|q| {
                 let (p, itself) = (positives(q), flag("include_query", false));
                 let rank = |i: usize| {
@@ -335,7 +333,6 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
                 z if z <= delta => sigmoid(z) + start,
                 z => rho * (z - delta) + offset,
             };
-            let s = |q: usize, j: usize| if q == j { 1.0 } else { s(q, j) };
             let (high, low) = (number("positive_margin", 0.9), number("negative_margin", 0.6));
             let violating = json.get("calibration").is_some_and(|v| v == "violating");
             let queries: Vec<usize> = (0..n).filter(|&q| !positives(q).is_empty()).collect();
