@@ -31,7 +31,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -147,8 +147,8 @@ impl ListLoss for FastApConfig {
         }
         ListValue {
             loss: 1.0 - precision / number,
-            mined_positives: lanes::count(list.by_positives, |by| by != F::ZERO),
-            mined_negatives: lanes::count(list.by_negatives, |by| by != F::ZERO),
+            mined_positives: if list.has_both() { list.positives.len() as u32 } else { 0 },
+            mined_negatives: list.negative_count as u32,
             ..ListValue::default()
         }
     }

@@ -141,7 +141,7 @@ impl ListLoss for SmoothApConfig {
             }
             let by_value = by_negative + by_listed;
             if at < list.positives.len() {
-                list.by_positives[at] = list.by_positives[at] - by_value;
+                list.by_positives[at] -= by_value;
             } else {
                 seen.by_own -= by_value.wide();
             }

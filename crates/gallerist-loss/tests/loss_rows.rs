@@ -31,6 +31,17 @@ fn configs() -> Vec<LossConfig> {
         json!({"name": "multi_similarity", "miner": {"name": "all"}}),
         json!({"name": "circle"}),
         json!({"name": "circle", "gamma": 256.0}),
+        json!({"name": "sup_con", "temperature": 0.5}),
+        json!({"name": "sup_con", "temperature": 0.5, "form": "nt_xent"}),
+        json!({"name": "fast_ap", "bins": 5}),
+        json!({"name": "smooth_ap", "temperature": 0.2}),
+        json!({"name": "smooth_ap", "temperature": 0.2, "include_query": true}),
+        json!({"name": "contrastive", "miner": {"name": "semi_hard", "margin": 0.3}}),
+        json!({"name": "contrastive", "miner": {"name": "distance_weighted"}}),
+        json!({"name": "triplet_all", "miner": {"name": "hard"}}),
+        json!({"name": "multi_similarity", "miner": {"name": "multi_similarity"}}),
+        json!({"name": "circle", "miner": {"name": "multi_similarity"}}),
+        json!({"name": "sup_con", "temperature": 0.5, "miner": {"name": "hard"}}),
         json!({"name": "recall_at_k", "temperature": 0.2, "rank_temperature": 10.0}),
         json!({"name": "recall_at_k", "temperature": 0.3, "rank_temperature": 5.0, "k": [1, 3], "include_query": true}),
         json!({"name": "roadmap", "temperature": 0.2, "delta": 0.3}),
@@ -309,6 +320,36 @@ fn bits_do_not_depend_on_the_number_of_threads() {
             let other = with(threads, &config, m);
             assert_eq!(one.value.to_bits(), other.value.to_bits(), "{config:?}: {threads} threads");
             assert_eq!(one.gradient, other.gradient, "{config:?}: {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn rows_whose_norms_overflow_f32_are_computed_in_f64() {
+    // Squared norms of about 5e39; distances and the losses' values fit.
+    let rows: Vec<f32> = rows(24, 16, 5, false).iter().map(|value| value * 3e19).collect();
+    let labels: Vec<u32> = (0..24).map(|i| i / 4).collect();
+    for config in [
+        json!({"name": "triplet_batch_hard"}),
+        json!({"name": "triplet_hard_negative"}),
+        json!({"name": "nra"}),
+        json!({"name": "contrastive"}),
+    ] {
+        let name = config["name"].clone();
+        let config: LossConfig = serde_json::from_value(config).unwrap();
+        let [single, double] = [DType::F32, DType::F64]
+            .map(|dtype| run_typed(&config, &rows, Labels::Classes(&labels), 0, dtype));
+        if name == "contrastive" {
+            // The mean squared distance itself is above the largest f32.
+            assert!(double.value > f64::from(f32::MAX), "{name}: {}", double.value);
+            assert!(!single.value.is_finite(), "{name}");
+        } else {
+            assert!((single.value - double.value).abs() <= 1e-6 * double.value.abs(), "{name}");
+        }
+        let largest = double.gradient.iter().fold(0f64, |a, g| a.max(g.abs()));
+        assert!(largest.is_finite() && largest > 0.0, "{name}");
+        for (single, double) in single.gradient.iter().zip(&double.gradient) {
+            assert!((single - double).abs() <= 1e-6 * largest, "{name}: {single} {double}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The page of an experiment: tables and figures in sections.
+//! The page of a study of many runs: tables and figures in sections.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub struct StudySection {
     pub table: Option<StudyTable>,
 }
 
-/// The content of the page of an experiment of many runs. Empty parts are left out.
+/// The content of the page of a study of many runs, such as a search for parameters. Empty parts are left out.
 ///
 /// ```
 /// use gallerist_report::{StudyPage, StudySection, StudyTable};
