@@ -223,14 +223,13 @@ impl LossSpec for ClashingConfig {
 
 #[test]
 fn a_parameter_with_the_name_of_a_common_key_is_refused() {
-    let mut own = RunConfig::default();
-    own.network = ClashingConfig::default().into();
+    let own = RunConfig { network: ClashingConfig::default().into(), ..RunConfig::default() };
     assert_eq!(
         own.validate().unwrap_err().to_string(),
         "the network `clashing` has a parameter `head_init`, which is a key of every [network]"
     );
-    let mut own = RunConfig::default();
-    own.loss = LossTerms(vec![LossConfig::from(ClashingConfig::default()).into()]);
+    let loss = LossTerms(vec![LossConfig::from(ClashingConfig::default()).into()]);
+    let own = RunConfig { loss, ..RunConfig::default() };
     assert_eq!(
         own.validate().unwrap_err().to_string(),
         "the loss `clashing` has a parameter `weight`, which is a key of every [loss]"
