@@ -21,8 +21,8 @@
 //! The authors have not released code, and the paper does not name the values of `alpha` and `delta` for each data set:
 //! they searched 0 to 6 and 0.1 to 0.3. The defaults are from these ranges.
 //!
-//! Nearer than `closest` the repulsion goes on linearly, with the slope that it has there; the equation has no bound
-//! at 0.
+//! Below the distance `closest` the repulsion is continued linearly, with its slope at `closest`, because the equation
+//! is unbounded at 0.
 //!
 //! **Held constant**: nothing; samples and proxies get a gradient from every pair.
 //!
@@ -95,7 +95,7 @@ pub struct PotentialFieldConfig {
     pub proxies: usize,
     /// What the energy is divided by.
     pub reduction: PotentialReduction,
-    /// Distance below which the repulsion goes on linearly. Not in the paper; 0.01.
+    /// Distance below which the repulsion is continued linearly. Not in the paper; 0.01.
     pub closest: f64,
 }
 

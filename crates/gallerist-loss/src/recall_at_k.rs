@@ -168,7 +168,7 @@ impl RecallAtKConfig {
     #[inline(always)]
     fn rank<F: Real>(&self, list: &List<'_, F>, s: F) -> f64 {
         let inverse = F::of(1.0 / self.temperature);
-        let sigmoid = |other: F| F::ONE / (F::ONE + ((s - other) * inverse).exp());
+        let sigmoid = |other: F| lanes::sigmoid((other - s) * inverse);
         let others = lanes::sum(list.negatives, sigmoid) + lanes::sum(list.positives, sigmoid);
         let own = if self.include_query { sigmoid(list.own).wide() } else { 0.0 };
         // The positive itself is among them, with one half.
@@ -182,11 +182,7 @@ impl RecallAtKConfig {
         let s = list.positives[at];
         let inverse = F::of(1.0 / self.temperature);
         let slope = F::of(slope) * inverse;
-        let derivative = |other: F| {
-            let small = (-((other - s) * inverse).abs()).exp();
-            let whole = F::ONE + small;
-            slope * small / (whole * whole)
-        };
+        let derivative = |other: F| lanes::sigmoid_slope(slope, (other - s) * inverse);
         let both = |other: F| (derivative(other), derivative(other));
         let mut by_others = lanes::add_map_sum(list.negatives, list.by_negatives, both)
             + lanes::add_map_sum(list.positives, list.by_positives, both);

@@ -1,5 +1,5 @@
-//! ROADMAP: a smooth upper bound of `1 - AP` (SupAP) and a calibration term that keeps the bound tight when the batch
-//! stands for the whole data set.
+//! ROADMAP: a smooth upper bound of `1 - AP` (SupAP) and a calibration term that brings the mean over batches closer
+//! to the value on the whole data set.
 //!
 //! Ramzi, Thome, Rambour, Audebert, Bitot, "Robust and Decomposable Average Precision for Image Retrieval", NeurIPS
 //! 2021. Normalised embeddings. With `s_qj = x_q.x_j`, for a query `q` and one of its positives `i`:
@@ -244,7 +244,7 @@ impl<F: Real> Step<F> {
 
     #[inline(always)]
     fn value(&self, z: F) -> F {
-        let sigmoid = F::ONE / (F::ONE + (-(z * self.inverse)).exp());
+        let sigmoid = lanes::sigmoid(z * self.inverse);
         if z > self.delta {
             self.rho * (z - self.delta) + self.offset
         } else if z > F::ZERO {
@@ -256,9 +256,8 @@ impl<F: Real> Step<F> {
 
     #[inline(always)]
     fn slope(&self, z: F) -> F {
-        let small = (-((z * self.inverse).abs())).exp();
-        let whole = F::ONE + small;
-        if z > self.delta { self.rho } else { self.inverse * small / (whole * whole) }
+        let slope = lanes::sigmoid_slope(self.inverse, z * self.inverse);
+        if z > self.delta { self.rho } else { slope }
     }
 }
 

@@ -114,7 +114,7 @@ impl ListLoss for SmoothApConfig {
         let mut seen = ListValue::default();
         for at in 0..list.positives.len() + usize::from(self.include_query) {
             let value = if at < list.positives.len() { list.positives[at] } else { list.own };
-            let above = |other: F| F::ONE / (F::ONE + ((value - other) * inverse).exp());
+            let above = |other: F| lanes::sigmoid((other - value) * inverse);
             // The positive itself counts G(0) = 1/2 among the listed.
             let rank_listed = 0.5 + (lanes::sum(list.positives, above) + own.map_or(F::ZERO, above)).wide();
             let outranked = lanes::sum(list.negatives, above).wide();
@@ -126,9 +126,7 @@ impl ListLoss for SmoothApConfig {
             let by = |factor: f64| {
                 let factor = F::of(factor * scale);
                 move |other: F| {
-                    let small = (-((other - value) * inverse).abs()).exp();
-                    let whole = F::ONE + small;
-                    let derivative = factor * small / (whole * whole);
+                    let derivative = lanes::sigmoid_slope(factor, (other - value) * inverse);
                     (derivative, derivative)
                 }
             };

@@ -187,7 +187,7 @@ impl SrtConfig {
     #[inline(always)]
     fn rank<F: Real>(&self, list: &List<'_, F>, d: F) -> f64 {
         let inverse = F::of(1.0 / self.temperature);
-        let sigmoid = |other: F| F::ONE / (F::ONE + ((other - d) * inverse).exp());
+        let sigmoid = |other: F| lanes::sigmoid((d - other) * inverse);
         let others = lanes::sum(list.negatives, sigmoid) + lanes::sum(list.positives, sigmoid);
         others.wide() + (sigmoid(F::ZERO)).wide()
     }
@@ -197,11 +197,7 @@ impl SrtConfig {
     fn differentiate<F: Real>(&self, list: &mut List<'_, F>, d: F, slope: f64) -> F {
         let inverse = F::of(1.0 / self.temperature);
         let slope = F::of(slope) * inverse;
-        let derivative = |other: F| {
-            let small = (-((other - d) * inverse).abs()).exp();
-            let whole = F::ONE + small;
-            slope * small / (whole * whole)
-        };
+        let derivative = |other: F| lanes::sigmoid_slope(slope, (other - d) * inverse);
         let both = |other: F| {
             let derivative = derivative(other);
             (-derivative, derivative)

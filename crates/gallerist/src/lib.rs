@@ -54,6 +54,7 @@
 pub mod cli;
 mod error;
 pub mod experiments;
+mod file;
 pub mod jobs;
 pub mod measured;
 mod observer;

@@ -1,4 +1,4 @@
-//! Numbers in messages.
+//! Numbers in messages, and lines of CSV.
 
 /// `1 image`, `13,180 images`.
 pub(crate) fn count(n: usize, one: &str) -> String {
@@ -13,6 +13,15 @@ pub(crate) fn count(n: usize, one: &str) -> String {
 /// `13,180`.
 pub(crate) fn grouped(n: usize) -> String {
     gallerist_report::grouped(n as u64)
+}
+
+/// A line of CSV (RFC 4180), with its end.
+pub(crate) fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
+    let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    };
+    fields.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
 }
 
 #[cfg(test)]

@@ -22,6 +22,20 @@ pub fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+pub fn sigmoid<F: Real>(x: F) -> F {
+    F::ONE / (F::ONE + (-x).exp())
+}
+
+/// `factor` times the derivative of [`sigmoid`], without cancellation where that is near 0.
+#[inline(always)]
+pub fn sigmoid_slope<F: Real>(factor: F, x: F) -> F {
+    let small = (-x.abs()).exp();
+    let whole = F::ONE + small;
+    factor * small / (whole * whole)
+}
+
 /// The larger value.
 #[inline(always)]
 pub fn larger<F: Real>(a: F, b: F) -> F {

@@ -119,8 +119,8 @@ impl<C: Named> Part for C {
 
 /// The first of the `reserved` keys that is also a parameter of `part`.
 ///
-/// A table of a run file holds the keys that all parts of a kind have beside the parameters of the one part. A parameter with
-/// the name of such a key could not be told from it.
+/// The same table of a run file holds the keys that all parts of a kind share and the parameters of one part, so their names
+/// must differ.
 pub fn reserved_parameter<'a>(part: &impl Serialize, reserved: &[&'a str]) -> Option<&'a str> {
     let parameters = toml::Table::try_from(part).ok()?;
     reserved.iter().copied().find(|key| parameters.contains_key(*key))

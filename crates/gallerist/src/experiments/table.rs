@@ -154,7 +154,7 @@ impl Table {
         (any(|cell| cell.printed.is_some()), any(|cell| cell.measured.is_some()))
     }
 
-    /// What stands for a row without numbers.
+    /// Why a row has no numbers, or not all of them; empty if it has.
     pub(super) fn status(row: &TableRow) -> String {
         match (&row.not_run, row.failures.len()) {
             (Some(reason), _) => format!("not run: {reason}"),

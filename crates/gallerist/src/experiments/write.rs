@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_report::{Comparison, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
-use gallerist_util::files;
 
 use super::file::Kind;
 use super::interval::Estimate;
 use super::table::{Cell, Table, TableColumn, TableRow};
-use crate::{Error, Result};
+use crate::Result;
+use crate::file::{io, write_text};
+use crate::text::csv_line;
 
 impl Table {
     /// The table as Markdown.
@@ -69,8 +70,7 @@ impl Table {
                     number(cell.measured.and_then(|estimate| estimate.half_width)),
                     cell.measured.map_or(0, |estimate| estimate.runs).to_string(),
                 ];
-                text += &fields.map(quoted).join(",");
-                text.push('\n');
+                text += &csv_line(fields);
             }
         }
         text
@@ -122,10 +122,7 @@ impl Table {
     ///
     /// When a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
-        let io = |path: &Path, source| {
-            Error::Train(gallerist_train::Error::Io { action: "write", path: path.into(), source })
-        };
-        std::fs::create_dir_all(folder).map_err(|e| io(folder, e))?;
+        std::fs::create_dir_all(folder).map_err(|e| io("write", folder, e))?;
         let contents = [
             ("md", self.markdown()),
             ("csv", self.csv()),
@@ -135,7 +132,7 @@ impl Table {
         let mut written = Vec::new();
         for (ending, content) in contents {
             let path = folder.join(format!("{}-{}.{ending}", self.about.name, self.scale.name()));
-            files::write(&path, |file| file.write_all(content.as_bytes())).map_err(|e| io(&path, e))?;
+            write_text(&path, &content)?;
             written.push(path);
         }
         Ok(written)
@@ -236,12 +233,4 @@ fn cost(row: &TableRow) -> String {
     let seconds = row.seconds_per_step.map(|seconds| format!("{seconds:.4} s/step"));
     let memory = row.peak_memory_mib.map(|mib| format!("{mib:.0} MiB"));
     seconds.into_iter().chain(memory).collect::<Vec<_>>().join("; ")
-}
-
-/// A field of CSV.
-fn quoted(field: String) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field,
-    }
 }

@@ -10,7 +10,8 @@ use gallerist_util::files;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, key, located};
-use crate::{Error, Result, RunMetrics};
+use crate::file::{io, write_text};
+use crate::{Result, RunMetrics};
 
 /// What a finished run measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -125,13 +126,12 @@ impl JobFolder {
     pub(super) fn set_failure(&self, reason: Option<&str>) -> Result<()> {
         let path = self.failure_file();
         match reason {
-            Some(reason) => files::write(&path, |file| file.write_all(reason.as_bytes())),
+            Some(reason) => write_text(&path, reason),
             None => match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(io("write", &path, e)),
                 _ => Ok(()),
             },
         }
-        .map_err(|e| io("write", &path, e))
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -179,9 +179,7 @@ impl JobFolder {
         for path in lists.into_iter().flatten().chain(single) {
             *path = located(path);
         }
-        let path = self.run_file();
-        let text = config.to_toml();
-        files::write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| io("write", &path, e))
+        write_text(&self.run_file(), &config.to_toml())
     }
 }
 
@@ -210,9 +208,4 @@ impl Numbers {
         seconds.sort_by(f64::total_cmp);
         self.seconds_per_step = seconds.get(seconds.len() / 2).copied();
     }
-}
-
-/// An error about a file or folder of the store.
-pub(super) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-    Error::Train(gallerist_train::Error::Io { action, path: path.into(), source })
 }

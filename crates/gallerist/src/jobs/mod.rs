@@ -124,11 +124,11 @@ pub fn run(
             std::thread::sleep(PAUSE);
         }
     }
-    let outcome = |(job, end): (&Job, Option<End>)| Outcome {
+    let outcome = |((job, key), end): ((&Job, &String), Option<End>)| Outcome {
         name: job.name.clone(),
-        key: job.key(),
+        key: key.clone(),
         directory: JobFolder::of(&options.store, job).run(),
         end: end.unwrap_or(End::Stopped),
     };
-    Ok(jobs.iter().zip(ends).map(outcome).collect())
+    Ok(jobs.iter().zip(&keys).zip(ends).map(outcome).collect())
 }

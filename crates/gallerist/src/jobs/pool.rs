@@ -6,11 +6,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use gallerist_train::State as Directory;
 
-use super::folder::{JobFolder, io};
+use super::folder::JobFolder;
 use super::job::Job;
 use super::options::Options;
 use super::outcome::End;
 use super::progress::{Progress, State};
+use crate::file::io;
 use crate::{Error, Result};
 
 /// The exit code of `gallerist train` after an interrupt.

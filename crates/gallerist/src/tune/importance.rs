@@ -12,7 +12,7 @@
 use gallerist_util::random::Random;
 use serde::Serialize;
 
-/// Trials below which nothing is said.
+/// The fewest trials from which importance is computed.
 const LEAST: usize = 8;
 /// Trials of one part at least.
 const PART: usize = 4;

@@ -7,9 +7,9 @@ use gallerist_report::{StudyPage, StudySection, StudyTable};
 use gallerist_train::RunConfig;
 
 use super::space::{Values, as_number, inline, plain};
-use super::store::write;
 use super::study::{Study, Trial};
 use crate::Result;
+use crate::file::write_text;
 
 /// The run file with the values of a trial.
 pub(super) fn best_run_file(study: &Study, trial: &Trial, config: &RunConfig) -> String {
@@ -30,10 +30,10 @@ pub(super) fn best_run_file(study: &Study, trial: &Trial, config: &RunConfig) ->
 /// Writes the tables and the page; returns the path of the page.
 pub(super) fn write_all(study: &Study) -> Result<PathBuf> {
     let file = |name: &str| study.directory.join(name);
-    write(&file("trials.md"), &study.to_markdown())?;
-    write(&file("trials.csv"), &study.to_csv())?;
+    write_text(&file("trials.md"), &study.to_markdown())?;
+    write_text(&file("trials.csv"), &study.to_csv())?;
     let json = serde_json::to_string_pretty(&study.summary()).expect("plain data");
-    write(&file("result.json"), &(json + "\n"))?;
+    write_text(&file("result.json"), &(json + "\n"))?;
     let path = file("tune.html");
     page(study).write(&path)?;
     Ok(path)
@@ -43,7 +43,6 @@ pub(super) fn write_all(study: &Study) -> Result<PathBuf> {
 pub fn page(study: &Study) -> StudyPage {
     let metric = &study.space.metric;
     let count = |state: &str| study.trials.iter().filter(|trial| study.state(trial) == state).count();
-    let baseline = study.trials.first().filter(|trial| study.has_baseline && study.is_complete(trial));
     let mut summary = match study.best() {
         Some(best) => format!(
             "Best: trial {} with a mean {metric} of {:.4} over {} folds of the training classes.",
@@ -53,7 +52,7 @@ pub fn page(study: &Study) -> StudyPage {
         ),
         None => "No trial has all folds yet.".to_owned(),
     };
-    if let Some(mean) = baseline.and_then(Trial::mean) {
+    if let Some(mean) = study.baseline().and_then(Trial::mean) {
         summary += &format!(" The run file itself: {mean:.4}.");
     }
     let failures = study.trials.iter().filter_map(|trial| {

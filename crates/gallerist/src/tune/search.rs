@@ -10,8 +10,9 @@ use gallerist_util::random::Random;
 use super::pages;
 use super::sampler::{Point, suggest, uniform};
 use super::space::{Space, setting};
-use super::store::{Store, write};
+use super::store::Store;
 use super::study::{Study, Trial, rungs};
+use crate::file::write_text;
 use crate::jobs::{self, End, Job, Numbers, Outcome};
 use crate::{Error, Result};
 
@@ -145,7 +146,7 @@ fn finish(study: Study, finished: bool, load: &dyn Fn(&[String]) -> Result<RunCo
         Some(trial) => {
             let config = load(&settings(trial))?.with_absolute_paths();
             let path = study.directory.join("best.toml");
-            write(&path, &pages::best_run_file(&study, trial, &config))?;
+            write_text(&path, &pages::best_run_file(&study, trial, &config))?;
             Some(path)
         }
         None => None,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::space::Space;
 use super::study::Trial;
+use crate::file::{io, write_text};
 use crate::{Error, Result};
 
 /// The files of a search.
@@ -47,7 +48,7 @@ impl Store {
         for (file, text) in [("run.toml", run_file.to_owned()), ("space.toml", space.to_toml())] {
             let file = store.path.join(file);
             if !file.exists() {
-                write(&file, &text)?;
+                write_text(&file, &text)?;
                 continue;
             }
             let before = files::read_regular_to_string(&file).map_err(|e| io("read", &file, e))?;
@@ -74,7 +75,7 @@ impl Store {
 
     pub(super) fn save(&self, trials: &[Trial]) -> Result<()> {
         let trials = Trials { trial: trials.to_vec() };
-        write(&self.path.join("trials.toml"), &toml::to_string(&trials).expect("trials are plain data"))
+        write_text(&self.path.join("trials.toml"), &toml::to_string(&trials).expect("trials are plain data"))
     }
 }
 
@@ -96,13 +97,4 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
         let message = format!("cannot read `{}`\n  {}", path.display(), e.message());
         Error::new(message, Some("the file was changed by hand; restore it, or give another --out"))
     })
-}
-
-/// Writes a file of the search.
-pub(super) fn write(path: &Path, text: &str) -> Result<()> {
-    files::write(path, |file| file.write_all(text.as_bytes())).map_err(|e| io("write", path, e))
-}
-
-fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-    Error::Train(gallerist_train::Error::Io { action, path: path.into(), source })
 }

@@ -72,6 +72,11 @@ impl Study {
         trial.failure.is_none() && trial.folds.len() == self.space.folds
     }
 
+    /// The trial with the values of the run file, if it was measured on every fold.
+    pub fn baseline(&self) -> Option<&Trial> {
+        self.trials.first().filter(|trial| self.has_baseline && self.is_complete(trial))
+    }
+
     /// The trial with the highest mean over all folds; of equal ones the first.
     pub fn best(&self) -> Option<&Trial> {
         let complete = self.trials.iter().filter(|trial| self.is_complete(trial));
@@ -150,8 +155,8 @@ impl Study {
         self.space.parameters().iter().map(|(_, of)| of.dimension()).collect()
     }
 
-    /// The trials of a round that go on after `folds` folds: those among the best share of all trials so far that have
-    /// these folds. The first trial always goes on if it is the run file itself.
+    /// The trials of a round that continue after `folds` folds: those among the best share of all trials so far that have
+    /// these folds. The first trial always continues if it is the run file itself.
     pub(super) fn promoted(&self, round: std::ops::Range<usize>, folds: usize) -> Vec<usize> {
         let score = |trial: &Trial| {
             let measured = trial.failure.is_none() && trial.folds.len() >= folds;

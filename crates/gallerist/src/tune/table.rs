@@ -6,6 +6,7 @@ use toml::Value;
 use super::importance::Importance;
 use super::space::plain;
 use super::study::{Study, Trial};
+use crate::text::csv_line;
 
 /// The content of `result.json`.
 #[derive(Debug, Serialize)]
@@ -53,13 +54,12 @@ impl Study {
     pub fn summary(&self) -> TuneSummary<'_> {
         let estimates = self.estimates();
         let trials = self.trials.iter().zip(estimates);
-        let baseline = self.trials.first().filter(|trial| self.has_baseline && self.is_complete(trial));
         TuneSummary {
             metric: &self.space.metric,
             folds: self.space.folds,
             best: self.best().map(|trial| trial.number),
             best_mean: self.best().and_then(Trial::mean),
-            baseline_mean: baseline.and_then(Trial::mean),
+            baseline_mean: self.baseline().and_then(Trial::mean),
             importance: self.importance(),
             trials: trials.map(|(trial, estimate)| self.summary_of(trial, estimate)).collect(),
         }
@@ -134,17 +134,12 @@ impl Study {
 
     /// The table as CSV, with a column for each fold.
     pub fn to_csv(&self) -> String {
-        let quoted = |cell: String| match cell.contains([',', '"', '\n']) {
-            true => format!("\"{}\"", cell.replace('"', "\"\"")),
-            false => cell,
-        };
-        let line = |cells: Vec<String>| cells.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
         let folds = 1..=self.space.folds;
         let mut header = vec!["trial".into(), "state".into(), "mean".into(), "estimate".into()];
         header.extend(folds.map(|fold| format!("fold {fold}")));
         header.push("seconds".into());
         header.extend(self.space.space.keys().cloned());
-        let mut text = line(header);
+        let mut text = csv_line(header);
         for (trial, estimate) in self.trials.iter().zip(self.estimates()) {
             let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
             let state = self.state(trial).to_owned();
@@ -153,7 +148,7 @@ impl Study {
             cells.push(format!("{:.1}", trial.seconds));
             let value = |key: &String| trial.values.get(key).map_or(String::new(), plain);
             cells.extend(self.space.space.keys().map(value));
-            text += &line(cells);
+            text += &csv_line(cells);
         }
         text
     }
