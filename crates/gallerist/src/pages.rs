@@ -167,7 +167,9 @@ fn add_lists_and_map(
         section.title = said(section.title);
         report.ranked_lists.push(section);
     }
-    report.maps.push(plots::atlas(source, seed)?);
+    if options.map {
+        report.maps.push(plots::atlas(source, seed)?);
+    }
     Ok(())
 }
 
