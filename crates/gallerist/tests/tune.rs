@@ -207,3 +207,21 @@ fn a_search_whose_every_run_fails_ends_with_the_reason() {
         "{message}"
     );
 }
+
+#[test]
+fn the_section_set_holds_in_every_trial_and_the_command_line_has_precedence() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = "folds = 2\n[set]\nloss = { name = \"nra\" }\n\"train.steps\" = 2\n\"sampler.images_per_class\" = 3\n\
+        [space]\n\"loss.alpha\" = { low = 1.0, high = 8.0 }\n";
+    // TINY sets train.steps to 3.
+    let (out, output) = tune(dir.path(), space, &["--trials", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let best: toml::Table = std::fs::read_to_string(out.join("best.toml")).unwrap().parse().unwrap();
+    assert_eq!(best["loss"]["name"].as_str(), Some("nra"));
+    assert_eq!(best["sampler"]["images_per_class"].as_integer(), Some(3));
+    assert_eq!(best["train"]["steps"].as_integer(), Some(3));
+
+    let (_, output) = tune(dir.path(), &space.replace("train.steps", "train.stepps"), &["--trials", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("did you mean `steps`"), "{}", text(&output.stderr));
+}

@@ -87,7 +87,8 @@ pub(super) fn search(
     stop: &AtomicBool,
 ) -> Result<Tuned> {
     let load = |settings: &[String]| {
-        let all: Vec<String> = options.settings.iter().chain(settings).cloned().collect();
+        let all: Vec<String> =
+            space.settings().chain(options.settings.iter().chain(settings).cloned()).collect();
         Ok(RunConfig::load(&options.run_file, &all)?)
     };
     if options.trials == 0 {

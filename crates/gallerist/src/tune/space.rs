@@ -53,6 +53,9 @@ pub struct Space {
     /// Share of the trials that go on to further folds, above 0; 1: all are measured on every fold. Default: 0.5.
     #[serde(default = "default_keep")]
     pub keep: f64,
+    /// Keys of the run file with the values that they have in every trial, such as the loss that is tuned.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, Value>,
     /// The keys of the run file that are tuned, with their bounds.
     pub space: BTreeMap<String, Bounds>,
 }
@@ -190,6 +193,11 @@ impl Space {
             })?;
         }
         Ok(())
+    }
+
+    /// The settings of every trial, `key=value`.
+    pub(super) fn settings(&self) -> impl Iterator<Item = String> {
+        self.set.iter().map(|(key, value)| setting(key, value))
     }
 
     /// Trials that do not follow results: the rounds that begin before `startup` trials.
