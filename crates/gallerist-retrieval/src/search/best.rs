@@ -43,6 +43,12 @@ fn no_floor() -> u64 {
     rank_key(f32::MIN, u32::MAX)
 }
 
+/// Moves the best `k` keys to the front, and returns the last of them.
+#[inline(never)]
+fn kth_best(keys: &mut [u64], k: usize) -> u64 {
+    *keys.select_nth_unstable_by(k - 1, |a, b| b.cmp(a)).1
+}
+
 impl Best {
     pub(crate) fn new(rows: usize, k: usize) -> Self {
         let room = k + k / 2 + 16;
@@ -58,34 +64,43 @@ impl Best {
         unrank_key(self.rows[row].floor).0
     }
 
+    #[inline]
     pub(crate) fn admits(&self, row: usize, score: f32, index: u32) -> bool {
         rank_key(score, index) > self.rows[row].floor
     }
 
     /// Takes a candidate that [`admits`](Self::admits) let pass; true when the floor has risen.
+    #[inline]
     pub(crate) fn push(&mut self, row: usize, score: f32, index: u32) -> bool {
         self.push_key(row, rank_key(score, index))
     }
 
+    #[inline]
     fn push_key(&mut self, row: usize, key: u64) -> bool {
         let state = &mut self.rows[row];
-        let keys = &mut self.keys[row * self.room..(row + 1) * self.room];
-        keys[state.used] = key;
+        self.keys[row * self.room + state.used] = key;
         state.used += 1;
         let full = state.used == self.room;
         if full {
-            keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
-            state.floor = keys[self.k - 1];
-            state.used = self.k;
+            self.drop_all_but_k(row);
         }
         full
+    }
+
+    /// Makes room in a full row, and raises its floor.
+    #[cold]
+    #[inline(never)]
+    fn drop_all_but_k(&mut self, row: usize) {
+        let keys = &mut self.keys[row * self.room..(row + 1) * self.room];
+        let floor = kth_best(keys, self.k);
+        self.rows[row] = Row { used: self.k, floor };
     }
 
     /// The k-th best score of a row; nothing while there are fewer.
     pub(crate) fn worst(&mut self, row: usize) -> Option<f32> {
         let used = self.rows[row].used;
         let keys = &mut self.keys[row * self.room..][..used];
-        (used >= self.k).then(|| score_of(*keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a)).1))
+        (used >= self.k).then(|| score_of(kth_best(keys, self.k)))
     }
 
     /// Lets only what reaches `score` pass from now on.
@@ -121,7 +136,7 @@ impl Best {
         for (keys, row) in self.keys.chunks_mut(self.room).zip(&mut self.rows) {
             let keys = &mut keys[..row.used];
             if row.used > self.k {
-                keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
+                kth_best(keys, self.k);
                 row.used = self.k;
             }
             keys[..row.used].sort_unstable_by(|a, b| b.cmp(a));
