@@ -113,7 +113,7 @@ pub use proxy_anchor::{ProxyAnchor, ProxyAnchorConfig};
 pub use proxy_nca::{ProxyNca, ProxyNcaConfig};
 pub use ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 pub use recall_at_k::{RecallAtK, RecallAtKConfig};
-pub use rll::{QueryWeighting, Rll, RllConfig, RllForm};
+pub use rll::{QueryWeighting, Rll, RllConfig, RllForm, RllGradient};
 pub use roadmap::{Roadmap, RoadmapCalibration, RoadmapConfig};
 pub use smooth_ap::{SmoothAp, SmoothApConfig};
 pub use soft_triple::{SoftTriple, SoftTripleConfig};

@@ -16,8 +16,10 @@
 //! L   = mean of L_i over all queries    (uniform, Eq. 14)
 //! ```
 //!
-//! **Held constant**: every gallery embedding and every weight. Only the query's embedding gets
-//! a gradient; every sample is a query once.
+//! **Held constant** (`gradient = "query"`, the papers'): every gallery embedding and every weight. Only the query's
+//! embedding gets a gradient; every sample is a query once. For comparison, `gradient = "both"` holds the weights constant
+//! and gives both samples of a pair a gradient, and `gradient = "autodiff"` is the true derivative of the value: a pair's
+//! derivative by its distance is `w / sum w (1 + t (loss - L_P))` on `P*`, and likewise on `N*`.
 //!
 //! # Corner cases
 //!
@@ -34,10 +36,10 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
 use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, Sides, lanes};
 use crate::ranking::{AnyLoss, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::{Error, Result};
 
 /// How L_P and L_N are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,19 @@ pub enum QueryWeighting {
     /// A query counts by the sum of its un-normalised weights over that sum for all queries, as in
     /// the authors' released layer.
     Mass,
+}
+
+/// What gets a gradient in [`Rll`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RllGradient {
+    /// The papers': the query; its list and the weights are held constant.
+    #[default]
+    Query,
+    /// Both samples of a pair; the weights are held constant.
+    Both,
+    /// The true derivative of the value, by the weights, too.
+    Autodiff,
 }
 
 /// Parameters of [`Rll`]. The default is RLL-Simpler for Stanford Online Products.
@@ -103,6 +118,8 @@ pub struct RllConfig {
     pub lambda: Option<f64>,
     /// How queries are weighted.
     pub query_weighting: QueryWeighting,
+    /// What gets a gradient. Only `query` goes with queries weighted by mass.
+    pub gradient: RllGradient,
 }
 
 impl Default for RllConfig {
@@ -123,6 +140,7 @@ impl RllConfig {
             form: RllForm::Journal,
             lambda: None,
             query_weighting: QueryWeighting::Uniform,
+            gradient: RllGradient::Query,
         }
     }
 
@@ -201,6 +219,13 @@ impl LossSpec for RllConfig {
         in_range("t_pos", self.t_pos, true, "a finite number")?;
         in_range("t_neg", self.t_neg, true, "a finite number")?;
         in_range("t_neg_end", self.t_neg_end.unwrap_or(0.0), true, "a finite number")?;
+        if self.query_weighting == QueryWeighting::Mass && self.gradient != RllGradient::Query {
+            return Err(Error::Conflict {
+                message: "the loss rll has query_weighting = \"mass\", which needs gradient = \"query\""
+                    .into(),
+                hint: "set query_weighting = \"uniform\", or leave out gradient".into(),
+            });
+        }
         let lambda = self.lambda.unwrap_or(0.5);
         let fits = lambda >= 0.0 && (lambda <= 1.0 || self.form == RllForm::Cvpr);
         in_range("lambda", lambda, fits, "from 0 to 1 (0 or more with form = \"cvpr\")")
@@ -219,7 +244,8 @@ struct Part {
     exponent: f64,
 }
 
-/// `hinge` is the pair's loss if that is above 0; its derivative by the distance is `slope`.
+/// `hinge` is the pair's loss if that is above 0; its derivative by the distance is `slope`. The derivatives hold the
+/// weights constant, except with `autodiff`.
 #[inline(always)]
 fn part<F: Real>(
     values: &[F],
@@ -227,6 +253,7 @@ fn part<F: Real>(
     temperature: f64,
     weight: f64,
     slope: F,
+    autodiff: bool,
     hinge: impl Fn(F) -> F + Copy,
 ) -> Part {
     let temperature = F::of(temperature);
@@ -254,6 +281,13 @@ fn part<F: Real>(
     let scale = slope * F::of(weight) / total;
     let sum = lanes::weighted_sum(to, values, |value| lanes::larger(hinge(value), F::ZERO));
     lanes::scale(to, scale);
+    if autodiff {
+        let mean = sum / total;
+        lanes::update(to, values, |slope, value| {
+            let hinge = hinge(value);
+            if hinge > F::ZERO { slope * (F::ONE + temperature * (hinge - mean)) } else { F::ZERO }
+        });
+    }
     Part {
         loss: weight * sum.wide() / total.wide(),
         mined,
@@ -266,7 +300,7 @@ impl ListLoss for RllConfig {
     const MEASURE: Measure = Measure::Distance;
 
     fn sides(&self) -> Sides {
-        Sides::Query
+        if self.gradient == RllGradient::Query { Sides::Query } else { Sides::Both }
     }
 
     fn factor(&self, counts: &Counts) -> f64 {
@@ -278,8 +312,11 @@ impl ListLoss for RllConfig {
         let (inner, alpha) = (F::of(self.alpha() - self.margin), F::of(self.alpha()));
         let (part_p, part_n) = self.parts();
         let t_neg = self.t_neg_at(list.progress);
-        let positives = part(list.positives, list.by_positives, self.t_pos, part_p, F::ONE, |d| d - inner);
-        let negatives = part(list.negatives, list.by_negatives, t_neg, part_n, -F::ONE, |d| alpha - d);
+        let autodiff = self.gradient == RllGradient::Autodiff;
+        let pull = |d: F| d - inner;
+        let push = |d: F| alpha - d;
+        let positives = part(list.positives, list.by_positives, self.t_pos, part_p, F::ONE, autodiff, pull);
+        let negatives = part(list.negatives, list.by_negatives, t_neg, part_n, -F::ONE, autodiff, push);
         let log_mass = |part: &Part| part.total.ln() + part.exponent;
         let (p, n) = (log_mass(&positives), log_mass(&negatives));
         let largest = p.max(n);

@@ -1,7 +1,9 @@
 //! Ranked list loss: an oracle in f64 written from the equations, and the corner cases.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossOutput, Progress, QueryWeighting, RankingLoss, RllConfig, RllForm};
+use gallerist_loss::{
+    Labels, LossOutput, LossSpec, Progress, QueryWeighting, RankingLoss, RllConfig, RllForm, RllGradient,
+};
 use gallerist_tensor::pairwise::l2_normalize;
 use proptest::prelude::*;
 
@@ -46,12 +48,20 @@ fn oracle(config: &RllConfig, t_neg: f64, rows: &[Vec<f64>], labels: &[u32]) -> 
             }
             let total: f64 = members.iter().map(|m| m.3).sum();
             masses[i] += total;
+            let mean = members.iter().map(|m| m.3 * m.2).sum::<f64>() / total;
             for (j, dist, hinge, weight) in members {
                 losses[i] += part * weight * hinge / total;
-                if dist > 0.0 {
-                    let sign = if same { 1.0 } else { -1.0 };
-                    for k in 0..d {
-                        directions[i][k] += part * weight / total * sign * (rows[i][k] - rows[j][k]) / dist;
+                let sign = if same { 1.0 } else { -1.0 };
+                let by_weights = match config.gradient {
+                    RllGradient::Autodiff => temperature * (hinge - mean),
+                    _ => 0.0,
+                };
+                let slope = part * weight / total * sign * (1.0 + by_weights);
+                for k in (0..d).filter(|_| dist > 0.0) {
+                    let by = slope * (rows[i][k] - rows[j][k]) / dist;
+                    directions[i][k] += by;
+                    if config.gradient != RllGradient::Query {
+                        directions[j][k] -= by;
                     }
                 }
             }
@@ -89,14 +99,18 @@ fn batches() -> impl Strategy<Value = (Vec<Vec<f64>>, Vec<u32>)> {
 fn configs() -> impl Strategy<Value = RllConfig> {
     let form = prop_oneof![Just(RllForm::Journal), Just(RllForm::Cvpr)];
     let weighting = prop_oneof![Just(QueryWeighting::Uniform), Just(QueryWeighting::Mass)];
-    (0.8..1.6f64, 0.0..0.8f64, -5.0..30.0f64, -5.0..30.0f64, form, weighting).prop_map(
-        |(alpha, margin, t_pos, t_neg, form, query_weighting)| RllConfig {
+    let gradient =
+        prop_oneof![Just(RllGradient::Query), Just(RllGradient::Both), Just(RllGradient::Autodiff)];
+    (0.8..1.6f64, 0.0..0.8f64, -5.0..30.0f64, -5.0..30.0f64, form, weighting, gradient).prop_map(
+        |(alpha, margin, t_pos, t_neg, form, query_weighting, gradient)| RllConfig {
             alpha: Some(alpha),
             margin,
             t_pos,
             t_neg,
             form,
             query_weighting,
+            // Queries weighted by mass have one gradient.
+            gradient: if query_weighting == QueryWeighting::Mass { RllGradient::Query } else { gradient },
             ..RllConfig::simpler()
         },
     )
@@ -111,6 +125,38 @@ fn near_a_hinge(config: &RllConfig, rows: &[Vec<f64>]) -> bool {
             (dist - alpha).abs() < 1e-4 || (dist - alpha + config.margin).abs() < 1e-4
         })
     })
+}
+
+#[test]
+fn the_true_derivative_is_that_of_central_differences() {
+    let row = |i: usize| (0..5).map(|k| ((i * 5 + k) as f64 * 1.7).sin()).collect::<Vec<_>>();
+    let rows = unit((0..9).map(row).collect());
+    let labels = [0, 0, 0, 1, 1, 1, 2, 2, 2];
+    let config = RllConfig { t_pos: 3.0, gradient: RllGradient::Autodiff, ..RllConfig::simpler() };
+    let (_, gradient) = run(&config, &rows, &labels, Progress::default());
+    for i in 0..rows.len() {
+        for k in 0..rows[0].len() {
+            let at = |step: f64| {
+                let mut moved = rows.clone();
+                moved[i][k] += step;
+                oracle(&config, config.t_neg, &moved, &labels).0
+            };
+            let slope = (at(1e-6) - at(-1e-6)) / 2e-6;
+            let found = gradient[i * rows[0].len() + k];
+            assert!((found - slope).abs() < 1e-4, "row {i}, column {k}: {found} instead of {slope}");
+        }
+    }
+}
+
+#[test]
+fn queries_weighted_by_mass_have_the_papers_gradient_only() {
+    let config = RllConfig {
+        query_weighting: QueryWeighting::Mass,
+        gradient: RllGradient::Both,
+        ..RllConfig::simpler()
+    };
+    let error = config.validate().unwrap_err().to_string();
+    assert!(error.contains("query_weighting") && error.contains("gradient"), "{error}");
 }
 
 proptest! {
