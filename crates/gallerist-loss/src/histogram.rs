@@ -138,9 +138,11 @@ impl PairLoss for Histogram {
             mined_negatives: vec![0; n],
             ..Queries::default()
         };
+        let mut relations = vec![false; g];
         for i in 0..n {
+            lists.relate(i, &mut relations);
             for j in partners(i) {
-                let related = lists.related(i, j);
+                let related = relations[j];
                 let place = self.place(values[i * g + j]);
                 let side = usize::from(!related);
                 histograms[side][place.lower] += weight(j) * (1.0 - place.upper_share);
@@ -172,9 +174,10 @@ impl PairLoss for Histogram {
         let mut loss = vec![0.0f64; n];
         let inverse_step = 0.5 * (bins - 1) as f64;
         for i in 0..n {
+            lists.relate(i, &mut relations);
             for j in partners(i).filter(|_| some) {
                 let place = self.place(values[i * g + j]);
-                let related = lists.related(i, j);
+                let related = relations[j];
                 let slope = if related { -negative[place.lower] } else { positive[place.lower + 1] };
                 if slope != 0.0 && place.moves {
                     // Entry (i, j) alone stands for the unordered pair.

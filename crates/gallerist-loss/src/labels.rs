@@ -23,7 +23,30 @@ impl Labels<'_> {
         self.len() == 0
     }
 
+    /// Whether each sample shares one of `labels`. One call for a row of pairs is much faster than [`related`](Self::related)
+    /// for each of them.
+    ///
+    /// # Panics
+    ///
+    /// If `related` does not have a place for each sample.
+    pub(crate) fn relate(&self, labels: &[u32], related: &mut [bool]) {
+        assert_eq!(self.len(), related.len(), "{} samples and {} places", self.len(), related.len());
+        match (self, labels) {
+            (Labels::Classes(classes), &[label]) => {
+                for j in 0..related.len() {
+                    related[j] = classes[j] == label;
+                }
+            }
+            _ => {
+                for j in 0..related.len() {
+                    related[j] = share_a_label(labels, self.of(j));
+                }
+            }
+        }
+    }
+
     /// Whether samples `i` and `j` share a class or a label.
+    #[inline]
     pub fn related(&self, i: usize, j: usize) -> bool {
         share_a_label(self.of(i), self.of(j))
     }
@@ -31,6 +54,7 @@ impl Labels<'_> {
 
 impl<'a> Labels<'a> {
     /// The labels of sample `i`.
+    #[inline]
     pub fn of(self, i: usize) -> &'a [u32] {
         match self {
             Labels::Classes(classes) => &classes[i..=i],
@@ -64,6 +88,10 @@ impl From<Labels<'_>> for OwnedLabels {
     }
 }
 
+#[inline]
 pub(crate) fn share_a_label(a: &[u32], b: &[u32]) -> bool {
-    a.iter().any(|label| b.contains(label))
+    match (a, b) {
+        ([a], [b]) => a == b,
+        _ => a.iter().any(|label| b.contains(label)),
+    }
 }

@@ -102,6 +102,15 @@ impl<'a> Lists<'a> {
         }
     }
 
+    /// Whether each sample of the gallery belongs together with query `i`, which belongs to itself.
+    pub(crate) fn relate(&self, i: usize, related: &mut [bool]) {
+        let (batch, memory) = related.split_at_mut(self.labels.len());
+        self.labels.relate(self.labels.of(i), batch);
+        if let Some(of) = &self.memory {
+            of.labels.relate(self.labels.of(i), memory);
+        }
+    }
+
     /// Whether query `i` and sample `j` of the gallery belong together.
     pub fn related(&self, i: usize, j: usize) -> bool {
         share_a_label(self.labels.of(i), self.labels_of(j))

@@ -38,10 +38,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::labels::Labels;
-use crate::lists::Lists;
-use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
+use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
-use crate::toolbox::{Pairs, column, counts, log_one_plus_sum_exp};
+use crate::toolbox::{column, log_one_plus_sum_exp};
 
 /// Parameters of [`NPair`].
 ///
@@ -118,7 +117,7 @@ impl RankingLoss for NPair {
         let groups = groups(labels);
         let unused = !self.config.rounds && groups.iter().any(|group| group.len() > 2);
         let rounds = rounds(&groups, labels.len(), self.config.rounds);
-        let mut queries = Pairs::new(&Lists::new(embeddings.clone().detach(), labels, None)).queries();
+        let mut queries = counted(labels);
         if unused {
             queries.note =
                 Some("n_pair uses the first two images of each class; `rounds = true` pairs all of them");
@@ -147,6 +146,28 @@ impl NPair {
     }
 }
 
+/// The numbers of positives and negatives of each query; no losses and nothing mined.
+fn counted(labels: Labels<'_>) -> Queries {
+    let n = labels.len();
+    let mut related = vec![false; n];
+    let mut positives = vec![0; n];
+    for i in 0..n {
+        labels.relate(labels.of(i), &mut related);
+        related[i] = false;
+        for &related in &related {
+            positives[i] += u32::from(related);
+        }
+    }
+    Queries {
+        loss: vec![0.0; n],
+        negatives: positives.iter().map(|positives| n as u32 - 1 - positives).collect(),
+        positives,
+        mined_positives: vec![0; n],
+        mined_negatives: vec![0; n],
+        ..Queries::default()
+    }
+}
+
 /// The cost of each pair of a round, `[c, 1]`, and its number of negatives.
 fn round(embeddings: &Tensor<2>, labels: Labels<'_>, pairs: &[(usize, usize)]) -> (Tensor<2>, Vec<u32>) {
     let c = pairs.len();
@@ -154,13 +175,18 @@ fn round(embeddings: &Tensor<2>, labels: Labels<'_>, pairs: &[(usize, usize)]) -
     let positives = rows(embeddings, pairs.iter().map(|pair| pair.1));
     let own = (anchors.clone() * positives.clone()).sum_dim(1);
     let lead = anchors.matmul(positives.transpose()) - own;
-    let apart = |i: usize, j: usize| i != j && !labels.related(pairs[i].0, pairs[j].1);
-    let mask = (0..c * c).map(|at| f32::from(u8::from(apart(at / c, at % c)))).collect();
-    let mask = Tensor::from_data(
-        TensorData::new::<f32, _>(mask, [c, c]),
-        (&embeddings.device(), embeddings.dtype()),
-    );
-    (log_one_plus_sum_exp(&lead, &mask), counts(&mask))
+    let mut mask = vec![0f32; c * c];
+    let mut counts = vec![0; c];
+    let mut related = vec![false; labels.len()];
+    for i in 0..c {
+        labels.relate(labels.of(pairs[i].0), &mut related);
+        for j in (0..c).filter(|&j| j != i && !related[pairs[j].1]) {
+            mask[i * c + j] = 1.0;
+            counts[i] += 1;
+        }
+    }
+    let mask = Tensor::from_data(TensorData::new(mask, [c, c]), (&embeddings.device(), embeddings.dtype()));
+    (log_one_plus_sum_exp(&lead, &mask), counts)
 }
 
 fn rows(embeddings: &Tensor<2>, indices: impl Iterator<Item = usize>) -> Tensor<2> {

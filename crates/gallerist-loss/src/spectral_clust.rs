@@ -127,21 +127,31 @@ impl Columns {
     }
 }
 
-/// Sum of products, in eight strands the compiler can keep in vector registers.
+/// Sum of products, in eight strands that the compiler keeps in vector registers.
+#[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut strands = [0.0; 8];
-    let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f64 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in a8.zip(b8) {
+    let (a8, b8) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for at in 0..a8.0.len().min(b8.0.len()) {
         for k in 0..8 {
-            strands[k] += x[k] * y[k];
+            strands[k] += a8.0[at][k] * b8.0[at][k];
         }
     }
-    strands.iter().sum::<f64>() + rest
+    let mut sum = 0.0;
+    for k in 0..a8.1.len().min(b8.1.len()) {
+        sum += a8.1[k] * b8.1[k];
+    }
+    for strand in strands {
+        sum += strand;
+    }
+    sum
 }
 
+#[inline(always)]
 fn add_scaled(target: &mut [f64], scale: f64, source: &[f64]) {
-    target.iter_mut().zip(source).for_each(|(t, s)| *t += scale * s);
+    for i in 0..target.len().min(source.len()) {
+        target[i] += scale * source[i];
+    }
 }
 
 /// `A P = Q R` by Householder reflections with column pivoting, cut off at the numerical rank.

@@ -47,11 +47,16 @@ impl Pairs {
         let [n, g] = lists.dims();
         let mut positives = vec![0f32; n * g];
         let mut negatives = vec![0f32; n * g];
+        let mut related = vec![false; g];
         for i in 0..n {
-            for j in (0..g).filter(|&j| j != i) {
-                let mask = if lists.related(i, j) { &mut positives } else { &mut negatives };
-                mask[i * g + j] = 1.0;
+            lists.relate(i, &mut related);
+            let (positives, negatives) = (&mut positives[i * g..][..g], &mut negatives[i * g..][..g]);
+            for j in 0..g {
+                let related = f32::from(u8::from(related[j]));
+                positives[j] = related;
+                negatives[j] = 1.0 - related;
             }
+            (positives[i], negatives[i]) = (0.0, 0.0);
         }
         let like = lists.embeddings();
         let tensor =
