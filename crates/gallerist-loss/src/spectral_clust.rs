@@ -121,10 +121,6 @@ impl Columns {
     fn column_mut(&mut self, j: usize) -> &mut [f64] {
         &mut self.values[j * self.rows..][..self.rows]
     }
-
-    fn at(&self, i: usize, j: usize) -> f64 {
-        self.values[j * self.rows + i]
-    }
 }
 
 /// Sum of products, in eight strands that the compiler keeps in vector registers.
@@ -218,7 +214,12 @@ impl PivotedQr {
 
     /// `Q x` of a vector with `rank` entries, padded with zeros to `rows`.
     fn apply(&self, x: &mut [f64]) {
-        for k in (0..self.rank).rev() {
+        self.apply_first(self.rank, x);
+    }
+
+    /// [`apply`](Self::apply) of a vector whose entries from `count` on are 0: later reflections leave it unchanged.
+    fn apply_first(&self, count: usize, x: &mut [f64]) {
+        for k in (0..count).rev() {
             let v = &self.reflections.column(k)[k..];
             let product = dot(v, &x[k..]);
             add_scaled(&mut x[k..], -product, v);
@@ -249,7 +250,7 @@ impl Decomposition {
         let mut transposed = Columns::zeros(columns, outer.rank);
         for j in 0..columns {
             for i in 0..outer.rank {
-                transposed.column_mut(i)[j] = outer.r.at(i, j);
+                transposed.column_mut(i)[j] = outer.r.column(j)[i];
             }
         }
         // R has full row rank by construction; nothing may be cut off again.
@@ -267,8 +268,8 @@ impl Decomposition {
         // R^T P' = Q' T means P'^T R = T^T Q'^T, so R z = b is T^T (Q'^T z) = P'^T b.
         let mut w = vec![0.0; self.columns];
         for i in 0..rank {
-            let known: f64 = (0..i).map(|k| t.at(k, i) * w[k]).sum();
-            w[i] = (projected[self.inner.pivots[i]] - known) / t.at(i, i);
+            let column = t.column(i);
+            w[i] = (projected[self.inner.pivots[i]] - dot(&column[..i], &w[..i])) / column[i];
         }
         self.inner.apply(&mut w);
         let mut solution = vec![0.0; self.columns];
@@ -329,7 +330,7 @@ fn spectrum(
     for k in 0..rank {
         let mut q = vec![0.0; n];
         q[k] = 1.0;
-        decomposition.outer.apply(&mut q);
+        decomposition.outer.apply_first(k + 1, &mut q);
         lengths.iter_mut().zip(q).for_each(|(length, q)| *length += q * q);
     }
     let row = |i: usize| (1.0 / sizes[classes[i]] + lengths[i] - 2.0 * own[i]).max(0.0);
@@ -362,8 +363,9 @@ impl RankingLoss for SpectralClust {
         let gradient = Tensor::<2>::from_data(TensorData::new(gradient, [n, d]), (&options.0, options.1));
         let value = Tensor::<1>::from_data([value].as_slice(), (&options.0, options.1));
         let value = with_gradient(value, &embeddings, gradient);
-        let related = |i: usize| (0..n).filter(|&j| j != i && classes[i] == classes[j]).count() as u32;
-        let positives: Vec<u32> = (0..n).map(related).collect();
+        let mut sizes = vec![0; class_count];
+        classes.iter().for_each(|&class| sizes[class] += 1);
+        let positives: Vec<u32> = classes.iter().map(|&class| sizes[class] - 1).collect();
         let negatives: Vec<u32> = positives.iter().map(|&count| n as u32 - 1 - count).collect();
         let mined = |counts: &[u32]| {
             counts.iter().zip(&moved).map(|(&c, &moved)| if moved { c } else { 0 }).collect()
