@@ -1,7 +1,7 @@
 //! Seconds for one pass of the loader over a folder: `images_bench FOLDER STORED SIZE THREADS BATCH [CACHE]`.
 //!
 //! Decode, fit to STORED, crop as the ranked list loss does (journal version), scale to SIZE, flip,
-//! normalise; nothing is kept in memory, and on disk only where a folder CACHE is named. `bench/images/run.py` runs it beside its peers.
+//! normalise; nothing is kept in memory, and on disk only where a folder CACHE is named. `bench/images/run.py` compares it with other libraries.
 
 use std::sync::Arc;
 use std::time::Instant;

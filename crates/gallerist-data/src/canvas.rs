@@ -14,12 +14,12 @@ pub(crate) struct Piece {
 
 struct Buffer(Box<[UnsafeCell<f32>]>);
 
-// SAFETY: the values are only reached through `Piece::values`, which gives no two threads the same ones.
+// SAFETY: the values are only accessed through `Piece::values`, and the pieces of a buffer do not overlap.
 unsafe impl Sync for Buffer {}
 
 /// A buffer of zeros in pieces of these lengths, one after the other.
 pub(crate) fn cut(lengths: impl Iterator<Item = usize> + Clone) -> Vec<Piece> {
-    // Zeroed by the system, and not written yet.
+    // Zeroed by the system: no page has been written yet.
     let mut zeros = vec![0.0f32; lengths.clone().sum()];
     prefer_large_pages(&mut zeros);
     let zeros = zeros.into_boxed_slice();
@@ -44,15 +44,15 @@ pub(crate) fn join(pieces: Vec<Piece>) -> Vec<f32> {
     let Some(buffer) = pieces.first().map(|piece| piece.buffer.clone()) else { return Vec::new() };
     drop(pieces);
     let buffer = Arc::into_inner(buffer).expect("all pieces are given back");
-    // SAFETY: as above.
+    // SAFETY: `UnsafeCell<f32>` has the layout of `f32`, and `into_inner` has shown that the box has no other owner.
     unsafe { Box::from_raw(Box::into_raw(buffer.0) as *mut [f32]) }.into_vec()
 }
 
 impl Piece {
     pub(crate) fn values(&mut self) -> &mut [f32] {
         let cells = &self.buffer.0[self.range.clone()];
-        // SAFETY: the ranges of a buffer's pieces are disjoint, a piece cannot be cloned, and it is
-        // borrowed for as long as the values are. What joins the pieces consumes them.
+        // SAFETY: the ranges of a buffer's pieces are disjoint, a piece cannot be cloned, and it is borrowed mutably for
+        // as long as the values are. `join` takes the pieces, so no values are borrowed then.
         unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(cells.as_ptr()), cells.len()) }
     }
 }

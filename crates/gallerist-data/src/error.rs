@@ -79,12 +79,12 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
-    /// A layout that is not known by this name.
+    /// An unknown name of a layout.
     #[error("there is no layout `{name}`; there are {known}")]
     UnknownLayout {
-        /// What was asked for.
+        /// The request.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
     /// An archive that cannot be used.
@@ -114,7 +114,7 @@ pub enum Error {
     /// Something needs class labels, and the set has none.
     #[error("{purpose} needs class labels, and `{path}` has none")]
     NoLabels {
-        /// What was asked for.
+        /// The request.
         purpose: &'static str,
         /// The set.
         path: String,

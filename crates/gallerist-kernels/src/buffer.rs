@@ -210,11 +210,11 @@ fn zeros(lines: usize) -> Vec<Line> {
 
 /// `len` floats of initialised memory with unspecified values.
 pub(crate) struct Buffer {
-    memory: Memory,
+    memory: Allocation,
     len: usize,
 }
 
-enum Memory {
+enum Allocation {
     /// Too small to be reused.
     Own(Vec<Line>),
     /// Returned to the store when the buffer is dropped.
@@ -229,8 +229,8 @@ impl Buffer {
         let count = len.div_ceil(LINE);
         let small = count * size_of::<Line>() < SMALLEST_KEPT;
         let memory = match small {
-            true => Memory::Own(vec![Line([0.0; LINE]); count]),
-            false => Memory::Kept(segment(count)),
+            true => Allocation::Own(vec![Line([0.0; LINE]); count]),
+            false => Allocation::Kept(segment(count)),
         };
         Self { memory, len }
     }
@@ -252,7 +252,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Memory::Kept(segment) = std::mem::replace(&mut self.memory, Memory::Gone) {
+        if let Allocation::Kept(segment) = std::mem::replace(&mut self.memory, Allocation::Gone) {
             store().put(segment);
         }
     }
@@ -263,11 +263,11 @@ impl Deref for Buffer {
 
     fn deref(&self) -> &[f32] {
         let lines: &[Line] = match &self.memory {
-            Memory::Own(lines) => lines,
+            Allocation::Own(lines) => lines,
             // SAFETY: a block's lines are initialised when it is allocated; the segment is inside its block, belongs to this
             // buffer alone, and lives until the buffer is dropped.
-            Memory::Kept(of) => unsafe { std::slice::from_raw_parts(of.memory.as_ptr(), of.lines) },
-            Memory::Gone => &[],
+            Allocation::Kept(of) => unsafe { std::slice::from_raw_parts(of.memory.as_ptr(), of.lines) },
+            Allocation::Gone => &[],
         };
         &floats(lines)[..self.len]
     }
@@ -276,10 +276,10 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
         let lines: &mut [Line] = match &mut self.memory {
-            Memory::Own(lines) => lines,
+            Allocation::Own(lines) => lines,
             // SAFETY: as in `deref`, and the buffer is borrowed mutably.
-            Memory::Kept(of) => unsafe { std::slice::from_raw_parts_mut(of.memory.as_ptr(), of.lines) },
-            Memory::Gone => &mut [],
+            Allocation::Kept(of) => unsafe { std::slice::from_raw_parts_mut(of.memory.as_ptr(), of.lines) },
+            Allocation::Gone => &mut [],
         };
         &mut floats_mut(lines)[..self.len]
     }

@@ -15,7 +15,7 @@ pub(crate) struct Disjoint<'a> {
 // demand of their caller that no other thread accesses the same elements meanwhile, and an `f32` may be accessed by any
 // thread.
 unsafe impl Send for Disjoint<'_> {}
-// SAFETY: as above; a shared reference can do no more than a copy.
+// SAFETY: a shared reference allows what a copy allows, and copies may be sent to other threads, as shown above.
 unsafe impl Sync for Disjoint<'_> {}
 
 impl<'a> Disjoint<'a> {

@@ -9,8 +9,8 @@
 //!  "repeat": 5, "gradient": "g.f32"}
 //! ```
 //!
-//! with the value, the seconds of each repetition and, if asked for, the gradient in a file. Files are
-//! raw little-endian values. Scripts beside other libraries ask through it.
+//! with the value, the seconds of each repetition and, if requested, the gradient in a file. Files are
+//! raw little-endian values. The scripts that compare with other libraries use it.
 
 use std::hint::black_box;
 use std::io::{BufRead, Write};

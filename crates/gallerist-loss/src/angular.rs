@@ -12,8 +12,8 @@
 //!
 //! where `n` runs over the samples that are negatives of both `a` and `p`. With two images a class this is
 //! the paper's mean over the batch. The paper's combination with N-pair is a weighted sum of two losses. A
-//! query's own loss is the mean over its positives. With a memory, `p` and `n` are of the query's list, but not
-//! both of the memory: one side of such a triangle is a constant.
+//! query's own loss is the mean over its positives. With a memory, `p` and `n` are from the query's list, but not
+//! both from the memory: one side of that triangle would be constant.
 //!
 //! With a miner (see [`crate::miner`]) the pairs `(a, p)` are the selected ones, and `n` is a selected
 //! negative of `a` that is a negative of `p`.

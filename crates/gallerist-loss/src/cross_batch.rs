@@ -7,8 +7,8 @@
 //! the memory is kept from `start_step` on.
 //!
 //! The paper's batch is compared with itself by one loss and with the memory, which holds the batch already,
-//! by another. Here the memory stands behind the batch in one list ([`Memory`]), so the batch is put into it
-//! after its loss.
+//! by another. Here one list contains the batch and then the memory ([`CrossBatchRows`]), so the batch is stored
+//! after its loss is computed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::LossConfig;
 use crate::labels::Labels;
-use crate::lists::Memory;
+use crate::lists::CrossBatchRows;
 use crate::{Error, Result};
 
 /// Parameters of a [`CrossBatchMemory`].
@@ -79,7 +79,7 @@ pub struct CrossBatchMemory {
     /// `[len, dimensions]`, f32.
     rows: Option<Tensor<2>>,
     labels: Kept,
-    /// Where the next row goes: behind the last one, or in the place of the oldest.
+    /// The position of the next row: after the last one, or in place of the oldest.
     next: usize,
 }
 
@@ -179,13 +179,13 @@ impl CrossBatchMemory {
     }
 
     /// What lengthens the next batch's lists; nothing while it is empty.
-    pub fn gallery(&self) -> Option<Memory<'_>> {
+    pub fn gallery(&self) -> Option<CrossBatchRows<'_>> {
         let embeddings = self.rows.clone()?;
         let labels = match &self.labels {
             Kept::Classes(classes) => Labels::Classes(classes),
             Kept::Sets(sets) => Labels::Sets(sets),
         };
-        Some(Memory { embeddings, labels })
+        Some(CrossBatchRows { embeddings, labels })
     }
 
     /// The memory as f32 tensors by name, for a checkpoint; none while it is empty.

@@ -2,7 +2,7 @@
 //!
 //! Cakir, He, Xia, Kulis, Sclaroff, "Deep Metric Learning to Rank", CVPR 2019.
 //!
-//! For a query, squared Euclidean distances of embeddings of length 1 lie in `[0, 4]`. With the nodes `t_0 =
+//! For a query, squared Euclidean distances of embeddings of length 1 are in `[0, 4]`. With the nodes `t_0 =
 //! 0, ..., t_bins = 4` and the step `D = 4 / bins`:
 //!
 //! ```text

@@ -10,7 +10,7 @@
 //! L   = sum over r of h-_r sum over q <= r of h+_q
 //! ```
 //!
-//! Pairs are unordered; with the memory they count half as much as inside the batch, where a pair stands in
+//! Pairs are unordered; a pair with a row of the memory counts half as much as one inside the batch, which is in
 //! two lists. **Held constant**: nothing; the derivative is `-h-_r / D` over the number of positive
 //! pairs at a positive pair between the nodes `r` and `r + 1`, and `h+_{r+1} / D` over the number of negative
 //! pairs at a negative one.
@@ -125,7 +125,7 @@ impl PairLoss for Histogram {
         let similarity = lists.similarities();
         let values = host(&similarity);
 
-        // Each pair once: with a sample before, or with one of the memory, which stands in one list alone.
+        // Each pair once: with an earlier sample, or with a row of the memory, which is in one list only.
         let partners = |i: usize| (0..i).chain(n..g);
         let weight = |j: usize| if j < n { 1.0 } else { 0.5 };
         let mut histograms = [vec![0.0; bins], vec![0.0; bins]];
@@ -180,7 +180,7 @@ impl PairLoss for Histogram {
                 let related = relations[j];
                 let slope = if related { -negative[place.lower] } else { positive[place.lower + 1] };
                 if slope != 0.0 && place.moves {
-                    // Entry (i, j) alone stands for the unordered pair.
+                    // Only entry (i, j) has the derivative of the unordered pair.
                     gradient[i * g + j] = weight(j) * slope * inverse_step / pairs[usize::from(!related)];
                     let mined =
                         if related { &mut queries.mined_positives } else { &mut queries.mined_negatives };

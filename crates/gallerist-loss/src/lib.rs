@@ -102,7 +102,7 @@ pub use hyperbolic::{Hyperbolic, HyperbolicConfig, HyperbolicNegatives};
 pub use ice::{Ice, IceConfig, IceGradient};
 pub use labels::Labels;
 pub use lifted::{Lifted, LiftedConfig};
-pub use lists::{Lists, Memory};
+pub use lists::{CrossBatchRows, Lists};
 pub use margin::{Margin, MarginBoundary, MarginConfig};
 pub use multi_similarity::{MultiSimilarity, MultiSimilarityConfig};
 pub use n_pair::{NPair, NPairConfig};

@@ -11,7 +11,7 @@
 //!      = 1 / (2 |P|) sum over P of [J_ij]_+        (the form printed in the ranked list loss papers)
 //! ```
 //!
-//! With a memory, the pairs are those of a query and a positive in its list (a pair inside the batch stands in
+//! With a memory, the pairs are those of a query and a positive in its list (a pair inside the batch is in
 //! two lists), and the mean is over them; the negatives of a memory's row are the batch's.
 //!
 //! **Held constant**: nothing. A query's own loss is half the mean of `[J_ij]_+^2` (or `[J_ij]_+`) over its

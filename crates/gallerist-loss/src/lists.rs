@@ -1,5 +1,5 @@
-//! The ranked lists a loss looks at: every sample of the batch is a query, and its list is the batch, itself
-//! left out, and behind it the memory of earlier batches.
+//! The ranked lists of a loss: every sample of the batch is a query. Its list is the batch without the query,
+//! followed by the memory of earlier batches.
 
 use burn::tensor::Tensor;
 
@@ -10,16 +10,16 @@ use crate::labels::{Labels, share_a_label};
 /// Embeddings of earlier batches that lengthen the ranked list of every query: cross-batch memory (Wang,
 /// Zhang, Huang, Scott, "Cross-Batch Memory for Embedding Learning", CVPR 2020).
 ///
-/// The memory's rows are constants and no queries. A pair of two samples of the batch stands in two lists, a
-/// pair of a sample and the memory in one; means over pairs are over the lists' entries. The paper adds a
+/// The rows of the memory are constants; they are not queries. A pair of two samples of the batch is in two lists, a
+/// pair of a sample and a row of the memory in one; means over pairs are over the entries of the lists. The paper adds a
 /// second loss, of the batch against the memory alone; here there is one loss over one list, so that rankings,
 /// hardest pairs and normalised weights are those of the whole list.
 ///
-/// Where a loss's memory and time are said to grow with `n^2` or `n^3`, it is with `n (n + m)` and `n (n + m)^2`.
+/// With a memory, read `n^2` and `n^3` in the time and memory of a loss as `n (n + m)` and `n (n + m)^2`.
 ///
-/// [`crate::cross_batch::CrossBatchMemory`] keeps one in the course of training.
+/// [`crate::cross_batch::CrossBatchMemory`] collects them during training.
 #[derive(Clone, Debug)]
-pub struct Memory<'a> {
+pub struct CrossBatchRows<'a> {
     /// `[m, d]`, in the form in which the loss gets the batch's embeddings (normalised if they are).
     pub embeddings: Tensor<2>,
     /// Labels of the `m` rows.
@@ -33,7 +33,7 @@ pub struct Lists<'a> {
     embeddings: Tensor<2>,
     labels: Labels<'a>,
     /// Absent if empty, so that an empty memory changes no bit.
-    memory: Option<Memory<'a>>,
+    memory: Option<CrossBatchRows<'a>>,
 }
 
 impl<'a> Lists<'a> {
@@ -43,7 +43,7 @@ impl<'a> Lists<'a> {
     ///
     /// If embeddings and labels disagree about their number, or the memory's embeddings and the batch's about
     /// their dimensions.
-    pub fn new(embeddings: Tensor<2>, labels: Labels<'a>, memory: Option<Memory<'a>>) -> Self {
+    pub fn new(embeddings: Tensor<2>, labels: Labels<'a>, memory: Option<CrossBatchRows<'a>>) -> Self {
         let [n, d] = embeddings.dims();
         assert_eq!(n, labels.len(), "{n} embeddings and {} labels", labels.len());
         let memory = memory.filter(|memory| !memory.labels.is_empty()).map(|memory| {
@@ -51,7 +51,7 @@ impl<'a> Lists<'a> {
             assert_eq!(m, memory.labels.len(), "a memory of {m} rows and {} labels", memory.labels.len());
             assert_eq!(d, memory_d, "embeddings are {n} x {d}, the memory is {m} x {memory_d}");
             let rows = memory.embeddings.without_autodiff().cast(embeddings.dtype());
-            Memory { embeddings: rows, labels: memory.labels }
+            CrossBatchRows { embeddings: rows, labels: memory.labels }
         });
         Lists { embeddings, labels, memory }
     }
@@ -72,7 +72,7 @@ impl<'a> Lists<'a> {
     }
 
     /// The memory, if it holds anything; its embeddings are not tracked.
-    pub fn memory(&self) -> Option<&Memory<'a>> {
+    pub fn memory(&self) -> Option<&CrossBatchRows<'a>> {
         self.memory.as_ref()
     }
 

@@ -50,7 +50,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real};
 use crate::labels::{Labels, OwnedLabels};
-use crate::lists::{Lists, Memory};
+use crate::lists::{CrossBatchRows, Lists};
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, RankingLoss};
 use crate::spec::{Limit, LossShape, LossSpec, in_range};
 use crate::{Result, init};
@@ -172,7 +172,7 @@ impl RankingLoss for PotentialField {
         &self,
         embeddings: Tensor<2>,
         labels: Labels<'_>,
-        memory: Option<Memory<'_>>,
+        memory: Option<CrossBatchRows<'_>>,
         progress: Progress,
     ) -> LossOutput {
         let n = labels.len();

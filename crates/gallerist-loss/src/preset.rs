@@ -1,7 +1,7 @@
-//! Named settings of the losses: what a paper used on a data set.
+//! Named settings of the losses: the values that a paper used on a data set.
 //!
-//! `[loss] preset = "…"` in a run file, or `gallerist loss --preset …`; keys given beside the
-//! preset overrule it.
+//! `[loss] preset = "…"` in a run file, or `gallerist loss --preset …`; keys that are also given
+//! override the preset.
 
 /// A named setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

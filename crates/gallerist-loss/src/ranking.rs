@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use gallerist_tensor::dynamic::AnyModule;
 
 use crate::labels::Labels;
-use crate::lists::{Lists, Memory};
+use crate::lists::{CrossBatchRows, Lists};
 
 /// How far training has come; losses with a schedule read it.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ pub trait RankingLoss {
     /// If `embeddings` and `labels` disagree about `n`.
     fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput;
 
-    /// The loss of a batch whose ranked lists also contain a memory of earlier batches ([`Memory`]). Without a
+    /// The loss of a batch whose ranked lists also contain a memory of earlier batches ([`CrossBatchRows`]). Without a
     /// memory, or with an empty one, it is [`RankingLoss::forward`] to the last bit.
     ///
     /// # Panics
@@ -118,7 +118,7 @@ pub trait RankingLoss {
         &self,
         embeddings: Tensor<2>,
         labels: Labels<'_>,
-        memory: Option<Memory<'_>>,
+        memory: Option<CrossBatchRows<'_>>,
         progress: Progress,
     ) -> LossOutput {
         assert!(memory.is_none(), "a memory for a loss that compares no pairs");
@@ -138,7 +138,7 @@ pub trait RankingLoss {
 pub type AnyLoss = AnyModule<dyn RankingLoss>;
 
 /// A loss that compares samples with each other, written as tensor code over the lists of all queries; it takes a
-/// [`Memory`]. Every such loss is a [`RankingLoss`].
+/// [`CrossBatchRows`]. Every such loss is a [`RankingLoss`].
 ///
 /// # Example: a loss of one's own
 ///
@@ -173,7 +173,7 @@ impl<L: PairLoss> RankingLoss for L {
         &self,
         embeddings: Tensor<2>,
         labels: Labels<'_>,
-        memory: Option<Memory<'_>>,
+        memory: Option<CrossBatchRows<'_>>,
         progress: Progress,
     ) -> LossOutput {
         self.forward_lists(&Lists::new(embeddings, labels, memory), progress)

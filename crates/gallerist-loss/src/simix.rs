@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use gallerist_util::random::Random;
 
 use crate::labels::OwnedLabels;
-use crate::lists::{Lists, Memory};
+use crate::lists::{CrossBatchRows, Lists};
 
 /// A batch with its virtual samples after it.
 pub(crate) struct Mixed {
@@ -15,7 +15,7 @@ pub(crate) struct Mixed {
 
 impl Mixed {
     /// The lists of all, the virtual samples included.
-    pub(crate) fn lists<'a>(&'a self, memory: Option<&Memory<'a>>) -> Lists<'a> {
+    pub(crate) fn lists<'a>(&'a self, memory: Option<&CrossBatchRows<'a>>) -> Lists<'a> {
         Lists::new(self.rows.clone(), self.labels.borrowed(), memory.cloned())
     }
 }

@@ -30,7 +30,7 @@ pub enum Limit {
     },
     /// A tensor that must have a reasonable number of values.
     Tensor {
-        /// What it holds, in the plural: "the centres".
+        /// Its content, in the plural: "the centres".
         what: &'static str,
         /// Dotted key of the run file.
         key: &'static str,

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! `k` runs over the whole batch: `j` itself counts 1/2, the anchor (at distance 0) counts. With a memory of
-//! `m`, positives, negatives and `k` are of the whole list and `n + m` stands for `n`. SRT is plain,
+//! `m` rows, positives, negatives and `k` are from the whole list, and `n + m` replaces `n`. SRT is plain,
 //! SRT-M has a margin, SRT-SM is `soft` (softplus for the first two hinges), SRT-H has the hard terms, and
 //! SRT-F is soft with the hard terms switched on at step `hard_from_step`.
 //!

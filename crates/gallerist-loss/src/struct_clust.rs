@@ -289,7 +289,7 @@ impl<'a> Problem<'a> {
             for k in 0..set.len() {
                 let others = self.assign(set.iter().copied().filter(|&medoid| medoid != set[k]));
                 let members = (0..self.n).filter(|&i| clusters[i] == before[k] && !set.contains(&i));
-                // The present medoid stands first: it stays unless another is better.
+                // The present medoid is the first candidate: it stays unless another one is better.
                 let candidates: Vec<usize> = std::iter::once(set[k]).chain(members).collect();
                 if let Some((_, chosen)) = self.best(&others, &candidates) {
                     set[k] = chosen;

@@ -36,7 +36,7 @@ use crate::miner::{self, MinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
-/// What stands in the denominator.
+/// The terms of the denominator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SupConForm {
@@ -68,7 +68,7 @@ pub enum SupConForm {
 pub struct SupConConfig {
     /// Temperature of the similarities. 0.1 in the supervised contrastive paper, 0.5 and 0.1 in SimCLR's.
     pub temperature: f64,
-    /// What stands in the denominator.
+    /// The terms of the denominator.
     pub form: SupConForm,
     /// Which pairs take part; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]

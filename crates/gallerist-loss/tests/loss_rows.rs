@@ -2,7 +2,7 @@
 //! values, counts and gradients.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossOutput, LossShape, Memory, Progress};
+use gallerist_loss::{CrossBatchRows, Labels, LossConfig, LossOutput, LossShape, Progress};
 use serde_json::{Value, json};
 
 /// Every list loss, with parameters that reach each of its branches.
@@ -90,7 +90,7 @@ fn run_typed(config: &LossConfig, rows: &[f32], labels: Labels<'_>, m: usize, dt
     let (rows, behind) = rows.split_at(n * d);
     let x = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), [n, d]), (&device, dtype)).require_grad();
     let behind = Tensor::from_data(TensorData::new(behind.to_vec(), [m, d]), (&Device::flex(), dtype));
-    let memory = Memory { embeddings: behind, labels: of_memory };
+    let memory = CrossBatchRows { embeddings: behind, labels: of_memory };
     let output = loss.forward_against(x.clone(), labels, Some(memory), Progress { step: 1, steps: 2 });
     let host = |data: TensorData| data.convert::<f64>().try_into_vec::<f64>().unwrap();
     let gradient = x.grad(&output.value.backward()).map_or(vec![0.0; n * d], |g| host(g.into_data()));

@@ -85,10 +85,11 @@ fn parse(text: &str) -> std::result::Result<Address, &'static str> {
     let (host, port) = match server.strip_prefix('[') {
         Some(bracketed) => {
             let (host, after) = bracketed.split_once(']').ok_or("a bracket is not closed")?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| "between the brackets stands no IPv6 address")?;
+            host.parse::<std::net::Ipv6Addr>()
+                .map_err(|_| "the text between the brackets is no IPv6 address")?;
             let port = match after {
                 "" => None,
-                _ => Some(after.strip_prefix(':').ok_or("after the bracket stands no port")?),
+                _ => Some(after.strip_prefix(':').ok_or("wanted :PORT after the bracket")?),
             };
             (host, port)
         }

@@ -18,13 +18,13 @@ pub struct ConnectOptions {
     pub connect_timeout: Duration,
     /// How long to wait for the answer to one call. 60 s by default.
     pub timeout: Duration,
-    /// How long to go on calling a server that is not there, starting or overloaded. The first call
-    /// of all is not made again. 90 s by default: Milvus 2.3.5 serves a collection again 27 s after
+    /// How long to retry calls to a server that does not answer, is starting or is overloaded. The first call
+    /// of all is not repeated. 90 s by default: Milvus 2.3.5 serves a collection again 27 s after
     /// a crash.
     pub patience: Duration,
-    /// `USER:PASSWORD` for a server that asks for it. None by default. Without TLS they are sent unencrypted.
+    /// `USER:PASSWORD` for a server that requires it. None by default. Without TLS they are sent unencrypted.
     pub token: Option<String>,
-    /// Told why, before a call is made again.
+    /// Called with the reason before a call is repeated.
     pub on_wait: Option<OnWait>,
 }
 

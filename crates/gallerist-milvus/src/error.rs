@@ -35,7 +35,7 @@ pub enum Error {
     Version {
         /// `HOST:PORT`.
         server: String,
-        /// What it says it is.
+        /// Its version.
         found: String,
     },
     /// No such collection.
@@ -75,7 +75,7 @@ pub enum Error {
     Refused {
         /// `HOST:PORT`.
         server: String,
-        /// What was asked for.
+        /// The request.
         action: &'static str,
         /// Milvus' code of the error.
         code: i32,
@@ -113,7 +113,7 @@ impl Error {
                 format!("is the server running, and is this its port? wanted {SCHEME}HOST:PORT/COLLECTION")
             }
             Fault::ConnectTimeout { .. } => {
-                "check host and port, and what lies between: a firewall, a VPN".to_owned()
+                "check the host, the port, and the network between: a firewall, a VPN".to_owned()
             }
             Fault::NotGrpc { .. } | Fault::TooLarge => {
                 format!(
@@ -127,7 +127,7 @@ impl Error {
                 "set MILVUS_TOKEN to USER:PASSWORD".to_owned()
             }
             Fault::Timeout { .. } | Fault::Broken { .. } | Fault::Status { .. } => {
-                "see the server's log; what it acknowledged is kept, and the same command goes on from there"
+                "see the server's log; what it acknowledged is kept, and the same command continues from there"
                     .to_owned()
             }
         };

@@ -16,8 +16,8 @@ use crate::{Address, Error, Result, filter};
 
 /// A gallery in a collection of a Milvus server.
 ///
-/// A search sees what this value has written, and everything that was acknowledged before it was
-/// opened; changes of other programs become visible a fraction of a second later. Milvus logs what it
+/// A search reflects the changes by this value, and everything that was acknowledged before it was
+/// opened; changes by other programs become visible a fraction of a second later. Milvus logs what it
 /// acknowledges; it outlives a crash of the server.
 ///
 /// ```no_run
@@ -277,7 +277,7 @@ impl MilvusIndex {
         Ok(found)
     }
 
-    /// Asks for fields of the items that `expr` admits.
+    /// Requests fields of the items that match `expr`.
     fn query(&self, expr: String, fields: &[&str], params: &[KeyValuePair]) -> Result<wire::QueryResults> {
         let request = wire::QueryRequest {
             collection_name: self.client.collection(),
@@ -290,7 +290,7 @@ impl MilvusIndex {
         self.client.call("Query", &request, "look items up")
     }
 
-    /// Asks for fields of the items with these ids, some hundred at a time, and shows each answer
+    /// Requests fields of the items with these ids, some hundred at a time, and passes each answer
     /// to `take`; `None` from it means that a field is missing.
     pub(crate) fn look_up(
         &self,
@@ -307,7 +307,7 @@ impl MilvusIndex {
         Ok(())
     }
 
-    /// Rows that are sent or asked for in one call: a few MiB of them.
+    /// Rows that are sent or requested in one call: a few MiB of them.
     pub(crate) fn rows_per_call(&self) -> usize {
         const BYTES: usize = 4 << 20;
         const TEXTS: usize = 256;
@@ -323,7 +323,7 @@ impl MilvusIndex {
     }
 }
 
-/// Items asked for in one call when all are.
+/// Items per call when all items are requested.
 const SCANNED: usize = 8192;
 
 /// What Milvus calls the number of items.
@@ -425,7 +425,7 @@ impl Index for MilvusIndex {
         Ok(())
     }
 
-    /// Has Milvus write what it holds in memory to its storage; waits for it.
+    /// Makes Milvus write its memory to its storage, and waits for it.
     fn flush(&mut self) -> retrieval::Result<()> {
         let collection_name = self.client.collection();
         let request = wire::FlushRequest { collection_names: vec![collection_name.clone()] };

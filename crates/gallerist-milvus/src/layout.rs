@@ -38,7 +38,7 @@ pub(crate) fn item_fields(sources: bool) -> &'static [&'static str] {
     if sources { &[LABEL, PATH, CAMERA, SOURCE, EMBEDDING] } else { &[LABEL, PATH, CAMERA, EMBEDDING] }
 }
 
-/// Stands for "none": Milvus 2.3 has no null. A filter never names it, so that an item without a
+/// The value for "none": Milvus 2.3 has no null. A filter never names it, so that an item without a
 /// label is in no list of labels.
 pub(crate) const ABSENT: &str = "\0";
 

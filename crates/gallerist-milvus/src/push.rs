@@ -29,7 +29,7 @@ impl MilvusIndex {
     /// An item that would replace another, with the same id and another content, is refused before
     /// anything is sent, unless `replace`.
     ///
-    /// `progress` is told after every batch; the batch is acknowledged then.
+    /// `progress` is called after every acknowledged batch.
     ///
     /// # Errors
     /// What [`IndexInfo::check_items`](gallerist_retrieval::index::IndexInfo::check_items) refuses,
@@ -75,8 +75,8 @@ impl MilvusIndex {
         Ok(pushed)
     }
 
-    /// For each row that is there, under its id or, where its source was not kept, under that of its
-    /// path, whether it is the same. Only digests are asked for.
+    /// For each row that exists already, by its id or, if its source was not kept, by that of its
+    /// path: whether it is the same. Only digests are requested.
     fn there(&self, items: &Items) -> Result<HashMap<usize, There>> {
         let set = items.set();
         let mut there = HashMap::new();

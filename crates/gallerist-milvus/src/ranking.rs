@@ -1,11 +1,11 @@
 //! Search: Milvus returns candidates, exact scores rank them.
 //!
-//! Milvus' scores are sums in f32 whose last bits depend on the position of a row, and rows with equal
-//! scores come in no order. So more candidates are asked for than wanted, their embeddings are
+//! Milvus computes scores in f32. Their last bits depend on the position of a row, and rows with equal
+//! scores are returned in an unspecified order. So more candidates than results are requested, their embeddings are
 //! fetched (each once), and [`search`](gallerist_retrieval::search::search()) ranks them: scores and
-//! order are those of embedded exact search, to the last bit. Where a collection is searched
-//! exactly and the last candidate may still hide one that is as good as the k-th, twice as many are
-//! asked for.
+//! order are those of local exact search, to the last bit. If a collection is searched
+//! exactly and an item after the last candidate may be as good as the k-th, twice as many are
+//! requested.
 
 use std::collections::HashMap;
 

@@ -28,16 +28,17 @@ impl Head {
     }
 }
 
-/// How the outputs of several heads become one row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Combine {
-    /// The raw outputs one after the other, then scaled to length 1: a head with long rows counts
-    /// more (the authors of RLL do this).
-    #[default]
-    ConcatThenNormalize,
-    /// Each head scaled to length 1 first: every head counts the same.
-    NormalizeThenConcat,
+gallerist_util::named_values! {
+    /// How the outputs of several heads become one row.
+    #[derive(Default)]
+    pub enum Combine {
+        /// The outputs concatenated, then scaled to length 1: a head with long rows has more weight (the authors of
+        /// RLL do this).
+        #[default]
+        ConcatThenNormalize = "concat_then_normalize", "Concatenate the outputs, then scale to length 1";
+        /// Each output scaled to length 1, then concatenated: all heads have the same weight.
+        NormalizeThenConcat = "normalize_then_concat", "Scale each output to length 1, then concatenate";
+    }
 }
 
 /// Which heads make the embedding, and how.

@@ -46,14 +46,14 @@ fn full(value: f32, length: usize) -> TensorData {
     TensorData::new(vec![value; length], [length])
 }
 
-/// A parameter in the numbers of what it meets.
+/// A parameter in the dtype of `x`.
 fn as_in<const D: usize, const E: usize>(parameter: &Param<Tensor<D>>, x: &Tensor<E>) -> Tensor<D> {
-    in_numbers(parameter.val(), x.dtype())
+    in_dtype(parameter.val(), x.dtype())
 }
 
-/// The same values in other numbers; gradients are converted back.
-fn in_numbers<const D: usize>(x: Tensor<D>, numbers: DType) -> Tensor<D> {
-    if x.dtype() == numbers { x } else { x.cast(numbers) }
+/// The same values in another dtype; gradients are converted back.
+fn in_dtype<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+    if x.dtype() == dtype { x } else { x.cast(dtype) }
 }
 
 /// Casts bf16 and f16 to f32; other dtypes are unchanged.
@@ -74,11 +74,11 @@ pub struct Pool {
     /// Distance of two windows.
     /// Pixels between two windows.
     pub stride: usize,
-    /// Border on every side.
+    /// The padding.
     /// Rows and columns of zeros on each side.
     pub padding: usize,
-    /// Whether a last window that sticks out is kept (as Caffe does) or left out. What it lacks
-    /// counts for nothing, not even in the divisor of a mean.
+    /// Whether a last window that is only partly inside is kept (as Caffe does) or left out. The missing
+    /// positions do not count, not even in the divisor of a mean.
     pub ceil: bool,
 }
 
@@ -249,7 +249,7 @@ impl BatchNorm {
     /// `[n, c, h, w]` to the same shape.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let numbers = x.dtype();
-        in_numbers(self.forward_in_f32(at_least_f32(x)), numbers)
+        in_dtype(self.forward_in_f32(at_least_f32(x)), numbers)
     }
 
     fn forward_in_f32(&self, x: Tensor<4>) -> Tensor<4> {

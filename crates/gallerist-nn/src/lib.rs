@@ -47,7 +47,7 @@ pub use googlenet::GoogLeNetConfig;
 pub use graph::Network;
 pub use heads::{Combine, Head, HeadChoice, place};
 pub use limits::{MAX_PARAMETERS, numbers_in_words};
-pub use mobilenet_v2::{Layout, MobileNetV2Config};
+pub use mobilenet_v2::{MobileNetV2Config, MobileNetV2Variant};
 pub use resnet::{GlobalPool, ResNetConfig};
 pub use setting::{FreezeBatchNorm, InputShape, Setting};
 pub use spec::NetworkSpec;

@@ -27,8 +27,8 @@ use crate::spec::NetworkSpec;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MobileNetV2Config {
-    /// Whose weights fit: torchvision's or MXNet's.
-    pub layout: Layout,
+    /// The variant: the file of weights must belong to it.
+    pub layout: MobileNetV2Variant,
     /// How the last maps become one row.
     pub pool: GlobalPool,
     /// Length of an embedding; 0: the unchanged 1280 pooled features.
@@ -37,10 +37,11 @@ pub struct MobileNetV2Config {
     pub batch_norm_momentum: f64,
 }
 
-/// The two layouts of MobileNetV2 whose weights are in circulation.
+/// The two variants of MobileNetV2 with public weights. They differ in activation, in the blocks that halve the
+/// resolution, and in the names of their tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum MobileNetV2Variant {
     /// torchvision's `mobilenet_v2`.
     #[default]
     Torchvision,
@@ -51,7 +52,7 @@ pub enum Layout {
 impl Default for MobileNetV2Config {
     fn default() -> Self {
         MobileNetV2Config {
-            layout: Layout::Torchvision,
+            layout: MobileNetV2Variant::Torchvision,
             pool: GlobalPool::Average,
             dimensions: 128,
             batch_norm_momentum: 0.1,
@@ -63,40 +64,46 @@ impl Default for MobileNetV2Config {
 const GROUPS: [(usize, usize, usize); 7] =
     [(1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1)];
 
-impl Layout {
+impl MobileNetV2Variant {
     fn activation(self) -> Activation {
         match self {
-            Layout::Torchvision => Activation::Relu6,
-            Layout::MxNet => Activation::Relu,
+            MobileNetV2Variant::Torchvision => Activation::Relu6,
+            MobileNetV2Variant::MxNet => Activation::Relu,
         }
     }
 
     fn halves(self, block: usize) -> bool {
         match self {
-            Layout::Torchvision => [1, 3, 6, 13].contains(&block),
-            Layout::MxNet => [1, 3, 10, 13].contains(&block),
+            MobileNetV2Variant::Torchvision => [1, 3, 6, 13].contains(&block),
+            MobileNetV2Variant::MxNet => [1, 3, 10, 13].contains(&block),
         }
     }
 
     /// Names of the first or last convolution and its batch norm.
     fn outer(self, last: bool) -> [String; 2] {
         match self {
-            Layout::Torchvision => [0, 1].map(|i| format!("features.{}.{i}", if last { 18 } else { 0 })),
-            Layout::MxNet => ["conv", "batchnorm"].map(|kind| format!("{kind}{}", usize::from(last))),
+            MobileNetV2Variant::Torchvision => {
+                [0, 1].map(|i| format!("features.{}.{i}", if last { 18 } else { 0 }))
+            }
+            MobileNetV2Variant::MxNet => {
+                ["conv", "batchnorm"].map(|kind| format!("{kind}{}", usize::from(last)))
+            }
         }
     }
 
     /// Names of convolution `i` of `count` in a block and of its batch norm.
     fn inner(self, block: usize, i: usize, count: usize) -> [String; 2] {
         match self {
-            Layout::Torchvision => {
+            MobileNetV2Variant::Torchvision => {
                 let path = format!("features.{}.conv", block + 1);
                 match i + 1 == count {
                     false => [format!("{path}.{i}.0"), format!("{path}.{i}.1")],
                     true => [format!("{path}.{i}"), format!("{path}.{}", i + 1)],
                 }
             }
-            Layout::MxNet => ["conv", "batchnorm"].map(|kind| format!("linearbottleneck{block}.{kind}{i}")),
+            MobileNetV2Variant::MxNet => {
+                ["conv", "batchnorm"].map(|kind| format!("linearbottleneck{block}.{kind}{i}"))
+            }
         }
     }
 }
@@ -131,7 +138,7 @@ impl MobileNetV2Config {
                 (inside, Kernel::new(3).stride(stride).groups(inside), then),
                 (out, Kernel::new(1), Activation::None),
             ];
-            if expansion == 1 && layout == Layout::Torchvision {
+            if expansion == 1 && layout == MobileNetV2Variant::Torchvision {
                 kernels.remove(0);
             }
             let count = kernels.len();

@@ -166,7 +166,7 @@ impl Comparison {
     }
 }
 
-/// One value of a drawing: place, value, half an interval, and what it is called.
+/// One value of a drawing: its place, value, half interval and name.
 struct Mark<'a> {
     name: &'a str,
     x: Option<f64>,

@@ -7,23 +7,21 @@ use rayon::prelude::*;
 
 use crate::{Error, Matrix, MatrixView, Result};
 
-/// How the values of a [`CompactMatrix`] are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// The upper half of an f32, rounded to the nearest, ties to even: 8 bits of precision, the
-    /// range of f32. Values below the normal numbers become 0.
-    Bf16,
-    /// Whole numbers from -127 to 127 and one f32 per row, by which they are multiplied: the
-    /// largest magnitude of the row divided by 127.
-    Int8,
+gallerist_util::named_values! {
+    /// How the values of a [`CompactMatrix`] are stored.
+    pub enum Code {
+        /// The upper half of an f32, rounded to the nearest, ties to even: 8 bits of precision, the
+        /// range of f32. Subnormal values become 0.
+        Bf16 = "bf16", "2 bytes per value: 8 bits of precision (.safetensors only)";
+        /// Integers from -127 to 127 and one f32 per row, by which they are multiplied: the
+        /// largest magnitude of the row divided by 127.
+        Int8 = "int8", "1 byte per value: 255 steps between plus and minus the largest magnitude of the row (.safetensors only)";
+    }
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bf16 => "bf16",
-            Self::Int8 => "int8",
-        })
+        f.write_str(self.name())
     }
 }
 

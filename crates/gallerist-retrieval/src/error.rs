@@ -22,7 +22,7 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// A file that is not what it should be: another format, cut short, changed on disk.
+    /// A file with another format or wrong content: truncated, or changed on disk.
     #[error("cannot read `{}` as {format}: {problem}", path.display())]
     Format {
         /// The file.
@@ -45,9 +45,9 @@ pub enum Error {
     /// A number of values that does not fill rows x columns.
     #[error("a matrix of {rows} x {cols} needs {} values, {found} given", display_product(*rows, *cols))]
     Shape {
-        /// Rows asked for.
+        /// The number of rows.
         rows: usize,
-        /// Columns asked for.
+        /// The number of columns.
         cols: usize,
         /// Values given.
         found: usize,
@@ -123,17 +123,17 @@ pub enum Error {
         /// Its rows.
         rows: usize,
     },
-    /// An evaluation that asks for what the images do not have.
+    /// An evaluation that needs information that the images do not have.
     #[error("{what} {problem}")]
     Protocol {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// What it needs and what there is.
+        /// What it needs and what was found.
         problem: String,
         /// What to do about it.
         hint: Option<String>,
     },
-    /// Items of another width than the index they are meant for.
+    /// Items with another number of dimensions than the index.
     #[error("the items have {items} dimensions, the index has {index}")]
     ItemDimensions {
         /// Columns of the items.
@@ -174,7 +174,7 @@ pub enum Error {
     /// Something that an index of its kind, or in its place, cannot do.
     #[error("{index} has no support for {what}")]
     Unsupported {
-        /// What was asked for.
+        /// The request.
         what: &'static str,
         /// The kind or the place of the index.
         index: String,

@@ -13,8 +13,8 @@ const BYTES: usize = 32 << 20;
 pub(crate) enum Against {
     /// All.
     All,
-    /// Queries are the gallery, and each pair is wanted once: those after the query. What stands
-    /// at the others' places is not said.
+    /// The queries are the gallery, and each pair is needed once: the rows after the query. The scores of the
+    /// other rows are unspecified.
     Later,
 }
 

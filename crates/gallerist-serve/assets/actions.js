@@ -1,4 +1,4 @@
-// What can be done with an item, wherever it is shown.
+// Actions on an item, the same in every view.
 
 import { plural, toast } from "./dom.js";
 import * as session from "./session.js";
@@ -42,25 +42,25 @@ export const clear = () => {
 
 export const open = (item) => state.set({ open: item.id });
 
-// Images that were dropped, pasted or picked. Several make one query together; one more with a query there replaces
-// it, unless `together`.
+// Searches with images that were dropped, pasted or picked. Several images form one query. They replace the present
+// query, unless `together` is set: then they are added to it.
 export function upload(list, together = false) {
   const { gallery } = session;
   const images = [...list].filter((file) => file.type.startsWith("image/") || /\.(jpe?g|png|bmp|gif|webp|tiff?|pnm|ppm|pgm)$/i.test(file.name));
-  if (!images.length) return toast(list.length ? `${list[0].name || "What came"} is not an image.` : "There was no image in it.");
-  if (!gallery.upload) return toast("This gallery was opened without its network, so that images from outside cannot be compared with it.");
+  if (!images.length) return toast(list.length ? `${list[0].name || "The file"} is not an image.` : "It contained no image.");
+  if (!gallery.upload) return toast("This gallery was opened without its network, so it can be searched only with its own images.");
   const limit = gallery.limits?.upload_bytes ?? Infinity;
   const large = images.find((file) => file.size > limit);
-  if (large) return toast(`${large.name} has ${(large.size / 1e6).toFixed(1)} MB; the server takes ${(limit / 1e6).toFixed(1)} MB.`);
+  if (large) return toast(`${large.name} has ${(large.size / 1e6).toFixed(1)} MB; the server accepts at most ${(limit / 1e6).toFixed(1)} MB.`);
   const free = together ? room() : (gallery.limits?.queries ?? 3);
   if (free < 1) return toast("The query is full. Remove an image first.");
-  if (images.length > free) toast(`A query has at most ${gallery.limits?.queries ?? 3} images; the first ${free} were taken.`);
+  if (images.length > free) toast(`A query has at most ${gallery.limits?.queries ?? 3} images; the first ${free} were added.`);
   const added = images.slice(0, free).map((file) => ({ file, name: file.name || "pasted image", size: file.size, url: URL.createObjectURL(file) }));
   session.setFiles(together ? [...session.files, ...added] : added);
   uploaded({ ...searching(), ...(together ? {} : { ids: [] }) });
 }
 
-// Files are not in the address; the ranked list is told of them, too, when the address stays the same.
+// The address does not contain files, so it may stay the same; the ranked list is notified in any case.
 function uploaded(change) {
   state.set({ ...change, upload: session.files.map((file) => file.name).join(", ") });
   session.follow(state.get());

@@ -41,7 +41,7 @@ let details;
 
 function selected() {
   const facts = h("span", { class: "facts" });
-  const grid = new Grid("Selection", { render: (one) => tile.tile(one), update: (cell, one) => tile.update(cell, one), enter: tile.enter, key: tile.key, empty: () => notice("Nothing is selected", "Draw around a region of the map, choose a label of its legend, or press Space on an image.") });
+  const grid = new Grid("Selection", { render: (one) => tile.tile(one), update: (cell, one) => tile.update(cell, one), enter: tile.enter, key: tile.key, empty: () => notice("Nothing is selected", "Draw a region on the map, choose a label in its legend, or press Space on an image.") });
   const element = h("section", { class: "view", "aria-label": "Selection" }, h("div", { class: "bar" }, facts, button("Clear", selection.clear, { class: "quiet" })), grid.element);
   let shown = null;
   return {
@@ -59,7 +59,7 @@ function selected() {
   };
 }
 
-// ---- Which views there are, and which stands beside which
+// ---- The views, and which one the side pane shows
 
 const computed = (name) => name in ANALYSES || name === "compare";
 
@@ -77,7 +77,7 @@ function analysesOf() {
   return Object.entries(ANALYSES).filter(([name]) => (name === "leaks" ? g.training : name === "duplicates" ? true : g.labelled));
 }
 
-function beside(s) {
+function sideView(s) {
   if (actions.narrow.matches && s.view !== "map") return "none";
   const asked = { ranked: session.hasQuery(s), selection: true, map: session.gallery.map !== "none", none: true };
   if (s.side && s.side !== s.view && asked[s.side]) return s.side;
@@ -97,16 +97,16 @@ function drawSide(s, name) {
   const choices = [["ranked", "Ranked list", session.hasQuery(s)], ["selection", "Selection", selection.exists(s)], ["map", "Map", session.gallery.map !== "none"]];
   const buttons = choices.filter(([value, , there]) => there && value !== s.view).map(([value, text]) => button(text, () => state.set({ side: value }), { "aria-pressed": String(value === name) }));
   const close = h("button", { type: "button", class: "tool", title: "Close", "aria-label": "Close this pane", onclick: () => state.set({ side: "none" }) }, icon("cross"));
-  return [h("span", { class: "switch", role: "group", "aria-label": "Beside" }, buttons), close];
+  return [h("span", { class: "switch", role: "group", "aria-label": "Side pane" }, buttons), close];
 }
 
-// What a view that the server computes in the background says until then.
+// The text of a view while the server computes its content in the background.
 function waiting(name) {
   const { gallery: g } = session;
   if (!computed(name)) return null;
   if (g.failures === "ready" && (g.labelled || name === "duplicates" || name === "leaks")) return null;
-  if (g.failures === "computing") return notice("Every item is being searched for in the gallery", "The failures open when that is done.", null, "waiting");
-  return notice("There is nothing to show here", g.labelled ? "The gallery is larger than the server searches by itself." : "The gallery has no labels to tell right from wrong.");
+  if (g.failures === "computing") return notice("The server is searching the gallery with every item", "The results open when it is done.", null, "waiting");
+  return notice("There is nothing to show here", g.labelled ? "The gallery is too large for the server to analyse it automatically." : "The gallery has no labels, so results cannot be right or wrong.");
 }
 
 let placed = { view: null, side: null };
@@ -114,7 +114,7 @@ let placed = { view: null, side: null };
 function place(s) {
   const known = MAKERS[s.view] && s.view !== "selection" ? s.view : "gallery";
   const name = known === "failures" && !session.gallery.labelled ? "duplicates" : known;
-  const next = beside({ ...s, view: name });
+  const next = sideView({ ...s, view: name });
   const wait = waiting(name);
   const children = [];
   if (name in ANALYSES) {
@@ -141,7 +141,7 @@ function place(s) {
 }
 
 function show(s) {
-  // The back button may lead to a query that had no image from here.
+  // The back button may lead to a query without the uploaded image.
   if (session.files.length && !s.upload) session.setFiles([]);
   session.follow(s);
   drawTabs(s);
@@ -150,7 +150,7 @@ function show(s) {
   details.show(s);
 }
 
-// ---- Keys, files from outside
+// ---- Keys, dropped and pasted files
 
 const dropping = document.getElementById("drop");
 let depth = 0;
@@ -168,7 +168,7 @@ function listen() {
     else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
     else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) {
       state.set({ view: names[event.key - 1], sort: "" });
-      // The focus leaves the tabs, so that Enter is for what the arrows reach.
+      // The focus leaves the tabs, so that Enter acts on the item that the arrow keys select.
       main.focus();
       view(placed.view).focus?.();
     } else if (/^Arrow/.test(event.key) && grid && !event.target.closest("[role=grid], [role=application], [role=toolbar], .legend")) grid.focus();
@@ -201,19 +201,19 @@ function listen() {
   });
 }
 
-// The embeddings of a run are called by the run's name.
+// The embeddings of a run are shown under the name of the run.
 function title() {
   const { name, run } = session.gallery;
   return run && name.endsWith("embeddings.safetensors") ? short(run) : short(name);
 }
 
 async function share() {
-  if (session.files.length) toast("The link has all but the image you dropped: that stays on this computer.");
+  if (session.files.length) toast("Link copied, without the image you dropped: it stays on this computer.");
   try {
     await navigator.clipboard.writeText(location.href);
     if (!session.files.length) toast("Link copied.");
   } catch {
-    toast("The address of this page is the link.");
+    toast("The link is the address of this page.");
   }
 }
 
@@ -240,7 +240,7 @@ async function start() {
   const again = () => show(state.get());
   actions.narrow.addEventListener("change", again);
   document.addEventListener("selection-known", again);
-  // The side may show the ranked list only once there is one.
+  // The side pane can show the ranked list only if there is one.
   show(state.get());
   session.watch(again);
 }

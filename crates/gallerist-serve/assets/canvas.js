@@ -1,30 +1,30 @@
-// Draws the map: the points by WebGL 2 in one call, the few that stand out above them in 2D.
+// Draws the map: all points by WebGL 2 in one call, and the highlighted points above them in 2D.
 
-// Okabe and Ito's colours, which stay apart for colour-blind eyes, with a darker yellow and a violet for black. There
-// are more classes than colours, so they repeat.
+// The colours of Okabe and Ito, which colour-blind people can distinguish, with a darker yellow, and violet instead of
+// black. There are more classes than colours, so the colours repeat.
 export const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b59f00", "#7a6fd0"];
 
-// What stands out, by shape and colour.
+// Shapes and colours of the highlighted points.
 export const QUERY = "query";
 export const RIGHT = "right";
 export const WRONG = "wrong";
 export const RESULT = "result";
 export const HOVER = "hover";
 
-// A machine that needs longer than this for the points (one without a graphics processor, or with very many points)
-// moves the picture of them, which reaches beyond the edges by this share, and draws anew when it comes to rest.
+// If drawing the points takes longer than this (without a GPU, or with very many points), the page moves the picture of
+// the points and draws it again when the movement ends. The picture exceeds the stage by this share on each side.
 const SLOW_MS = 14;
 const BEYOND = 0.3;
 
-// Between the edges and the points that are in sight, in pixels.
+// The margin between the edges and the points, in pixels.
 const MARGIN = 24;
 
-// From this multiple of the scale of everything on, some point stays within this share of the stage to each side of its
-// centre.
+// From this multiple of the scale at which all points are visible, some point is always within this share of the stage
+// from its centre.
 const CLOSE = 1.5;
 const MIDDLE = 0.3;
 
-// How much closer than everything in sight at once one can look, at half its scale.
+// The largest scale, as a multiple of half the scale at which all points are visible.
 const FURTHEST_IN = 20_000;
 
 const VERTEX = `#version 300 es
@@ -86,13 +86,13 @@ export class Canvas {
   #fence = null;
   #drawn = { x: 0, y: 0, scale: 1, at: 0 };
 
-  // `below` takes the points, `above` what stands out; both fill `stage`. `moved` is called in every frame, so that
-  // what else lies above the points moves with them.
+  // `below` shows the points and `above` the highlighted ones; both fill `stage`. `moved` is called in every frame, so that
+  // other elements above the points move with them.
   constructor(stage, below, above, points, moved) {
     Object.assign(this, { stage, below, above, moved, centre: { x: 0, y: 0 }, scale: 1, width: 0, height: 0 });
     this.#points = points;
     this.#gl = below.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: true });
-    if (!this.#gl) throw new Error("this browser draws no WebGL 2");
+    if (!this.#gl) throw new Error("this browser does not support WebGL 2");
     this.#layer = above.getContext("2d");
     this.#upload();
     below.addEventListener("webglcontextlost", (event) => event.preventDefault());
@@ -125,20 +125,20 @@ export class Canvas {
     this.choose(null);
   }
 
-  // The points that stay coloured while the others fade, as a byte each; null for all.
+  // One byte per point: whether it keeps its colour while the others fade. Null: all keep it.
   choose(mask) {
     if (mask || this.#anyChosen || this.#stale) this.#fill("chosen", mask ?? new Uint8Array(this.#points.count));
     this.#anyChosen = mask !== null;
     this.redraw();
   }
 
-  // `[{ index, kind }]`, the last on top.
+  // The highlighted points, `[{ index, kind }]`; the last is on top.
   mark(marks) {
     this.#marks = marks;
     this.#ask();
   }
 
-  // The scale at which everything is in sight.
+  // The scale at which all points are visible.
   fitting() {
     const { x0, x1, y0, y1 } = this.#points.bounds;
     return Math.max(1e-9, Math.min((this.width - 2 * MARGIN) / (x1 - x0), (this.height - 2 * MARGIN) / (y1 - y0)));
@@ -147,7 +147,7 @@ export class Canvas {
     const { x0, x1, y0, y1 } = this.#points.bounds;
     this.look({ x: (x0 + x1) / 2, y: (y0 + y1) / 2 }, this.fitting());
   }
-  // Shows this place at this scale, moved so far that some point is in sight.
+  // Shows this place at this scale, moved if necessary so that some point is visible.
   look(centre, scale) {
     if (this.width) {
       const least = this.fitting() / 2;
@@ -158,7 +158,7 @@ export class Canvas {
     this.#ask();
   }
   #kept({ x, y }) {
-    // Close up it is in the middle part, where neither tools nor legend cover it.
+    // At a large scale that point is in the middle, where neither tools nor the legend cover it.
     const close = this.scale > CLOSE * this.fitting();
     const reach = (pixels) => (close ? MIDDLE * pixels : Math.max(0, pixels / 2 - MARGIN)) / this.scale;
     const [w, h] = [reach(this.width), reach(this.height)];
@@ -180,7 +180,7 @@ export class Canvas {
     this.look({ x: this.centre.x - dx / this.scale, y: this.centre.y + dy / this.scale }, this.scale);
   }
 
-  // Pixels of the stage to places of the map, and back.
+  // Converts pixels of the stage to places of the map, and back.
   world({ x, y }) {
     return { x: this.centre.x + (x - this.width / 2) / this.scale, y: this.centre.y - (y - this.height / 2) / this.scale };
   }
@@ -233,7 +233,7 @@ export class Canvas {
     this.moved();
   }
 
-  // Moves the picture that was drawn to where it belongs now; true when it no longer covers the stage.
+  // Moves the drawn picture to its present position. Returns true if it no longer covers the stage.
   #slide() {
     const { x, y, scale } = this.#drawn;
     const grown = this.scale / scale;
@@ -281,7 +281,7 @@ export class Canvas {
     this.#time(began);
   }
 
-  // How long the points took, which are drawn while this program goes on.
+  // Measures how long the GPU takes for the points; it draws them while this program continues.
   #time(began) {
     if (this.#fence) return;
     const gl = this.#gl;
@@ -334,7 +334,7 @@ function disc(layer, radius) {
   layer.arc(0, 0, radius, 0, 2 * Math.PI);
 }
 
-// Each is drawn twice: wider in the page's colour, then itself.
+// Each shape is drawn twice: first wider, in the colour of the page, then in its own colour.
 const SHAPES = {
   [RESULT](layer, extra) {
     disc(layer, 4.5 + extra / 2);

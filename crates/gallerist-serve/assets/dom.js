@@ -1,4 +1,4 @@
-// Elements are made here and nowhere else: text enters as text, never as markup.
+// Creates elements. This is the only place that does: text is inserted as text, never as markup.
 
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -39,12 +39,12 @@ export function icon(name) {
 
 export const button = (text, onclick, properties = {}) => h("button", { type: "button", onclick, ...properties }, text);
 
-// A button that shows only a picture; its words are its name and its tooltip.
+// A button with an icon. Its words are its accessible name and its tooltip.
 export const tool = (shape, words, onclick, properties = {}) =>
   h("button", { type: "button", class: "tool", title: words, "aria-label": words, onclick, ...properties }, icon(shape));
 
-// A text of one line whose beginning is left out where it is too long: what tells two labels or paths apart is at
-// their ends. The whole of it shows when the pointer rests on it.
+// A text of one line. If it is too long, its beginning is cut, because labels and paths differ at their ends. The tooltip
+// has the whole text.
 export const cut = (text, properties = {}) => h("span", { title: text, ...properties, class: `cut ${properties.class ?? ""}`.trim() }, h("bdi", {}, text));
 
 export const number = (value) => Number(value).toLocaleString("en");
@@ -52,7 +52,7 @@ export const fraction = (value, digits = 3) => (Number.isFinite(value) ? value.t
 export const change = (value) => `${value > 0 ? "▲ +" : value < 0 ? "▼ −" : "= "}${fraction(Math.abs(value))}`;
 export const plural = (count, one, many = one + "s") => `${number(count)} ${count === 1 ? one : many}`;
 
-// A path by the name that tells it from others: a run's embeddings all have the same file name.
+// A short name for a path: the file name, or the folder if the file name is the same for every run.
 export function short(path) {
   const parts = (path ?? "").split("/").filter(Boolean);
   return (parts.at(-1) === "embeddings.safetensors" && parts.at(-2)) || parts.at(-1) || "";
@@ -63,7 +63,7 @@ export function milliseconds(ms) {
   return ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-// New children for an element; the button that had the focus keeps it, by its words.
+// Replaces the children of an element. If a button had the focus, the new button with the same words gets it.
 export function replace(parent, ...children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   const words = focused && (focused.getAttribute("aria-label") ?? focused.textContent);
@@ -71,12 +71,12 @@ export function replace(parent, ...children) {
   if (words) [...parent.querySelectorAll("button")].find((one) => (one.getAttribute("aria-label") ?? one.textContent) === words)?.focus();
 }
 
-// What a view shows when it has nothing to show: a sentence, what may be done about it, perhaps a button.
+// The content of an empty view: a sentence, a hint, and optionally a button.
 export function notice(title, text, action, kind = "empty") {
   return h("div", { class: `notice ${kind}`, role: kind === "error" ? "alert" : null }, h("p", { class: "title" }, title), text && h("p", {}, text), action);
 }
 
-// Whether the last thing a person touched was a key: then the focus follows what they asked for.
+// Whether the last input came from the keyboard: then the focus moves to the result of the action.
 export let byKeyboard = false;
 addEventListener("keydown", () => (byKeyboard = true), true);
 addEventListener("pointerdown", () => (byKeyboard = false), true);

@@ -3,15 +3,16 @@ import { announce, button, h, notice } from "./dom.js";
 const PAGE = 120;
 const GAP = 12;
 const SPARE_ROWS = 2;
-// Browsers clip elements of more than some 17 million pixels, which a million tiles exceed. Above this height the
-// scroll bar is to scale, and scrolling by wheel or finger still moves by pixels.
+// Browsers limit the height of elements to about 17 million pixels, which a million tiles exceed. Above this height, the
+// scroll bar is scaled; scrolling by wheel or finger still moves by pixels.
 const TALLEST = 8_000_000;
 
 // A source is `{ load(offset, limit, signal) -> { items, total } }`.
 export const listed = (items) => ({ load: async (offset, limit) => ({ items: items.slice(offset, offset + limit), total: items.length }) });
 
-// A grid of which only the rows in sight exist. `render(item, index)` makes what is inside a cell, `update(cell, item,
-// index)` brings its marks up to date. Arrow keys move, Enter calls `enter(item, event)`, other keys `key(event, item, index)`.
+// A virtual grid: only the visible rows exist as elements. `render(item, index)` creates the content of a cell,
+// `update(cell, item, index)` updates its marks. Arrow keys move, Enter calls `enter(item, event)`, other keys call
+// `key(event, item, index)`.
 export class Grid {
   #source = null;
   #pages = new Map();
@@ -21,7 +22,7 @@ export class Grid {
   #abort = new AbortController();
   #shift = 0;
   #lastTop = 0;
-  // Where in the grid the first row in sight begins: a browser forgets it when the grid leaves the page.
+  // The scroll position. The browser does not keep it when the grid is removed from the page.
   #top = 0;
   #settle = 0;
   #columns = 1;
@@ -75,7 +76,7 @@ export class Grid {
   }
 
   focus(index = this.#active) {
-    // What is not there yet has the focus when it comes.
+    // A cell that is still being loaded gets the focus when it exists.
     if (this.element.hasAttribute("aria-busy")) return void (this.#wanted = true);
     index = Math.max(0, Math.min(this.#total - 1, index));
     const row = Math.floor(index / this.#columns);
@@ -100,7 +101,7 @@ export class Grid {
         this.element.removeAttribute("aria-busy");
         this.#total = total;
         if (total === 0) this.space.replaceChildren(this.#options.empty());
-        // A page that came short (the source did not know its end) is asked for again when more is in sight.
+        // A page with fewer items than expected (the source did not know its end) is loaded again when it is visible.
         if (items.length < PAGE && number * PAGE + items.length < total) this.#pages.delete(number);
         if (first) this.#measure();
         else this.#arrived(number, items);
@@ -166,7 +167,7 @@ export class Grid {
     return Math.min(TALLEST, this.#height());
   }
 
-  // Puts the scroll bar where it belongs for this place in the grid, without moving what is seen.
+  // Sets the scroll bar to this position of the grid without moving the visible rows.
   #scrollTo(virtual) {
     const view = this.element.clientHeight;
     const furthest = Math.max(0, this.#height() - view);
@@ -237,7 +238,7 @@ export class Grid {
     }
     this.#placeRow(row, element);
     this.#rows.set(row, element);
-    // Rows stand in the document in their order, for readers that go by it.
+    // The rows are in order in the document, for screen readers.
     const next = [...this.#rows.keys()].filter((other) => other > row).sort((a, b) => a - b)[0];
     this.space.insertBefore(element, next === undefined ? null : this.#rows.get(next));
   }
@@ -269,7 +270,7 @@ export class Grid {
     const item = this.item(this.#active);
     if (step !== undefined) {
       const to = this.#active + step;
-      // A step down or up that would leave the grid stays in its column.
+      // A step up or down that would leave the grid stays in its column.
       if (Math.abs(step) !== 1 && Number.isFinite(step) && (to < 0 || to >= this.#total) && Math.abs(step) === this.#columns) return event.preventDefault();
       this.focus(Number.isFinite(to) ? to : to < 0 ? 0 : this.#total - 1);
     } else if (event.key === "Enter" && item) {

@@ -1,4 +1,4 @@
-// A person's verdicts on results, kept by the browser (they never leave it but as the CSV file that is asked for).
+// The user's verdicts on results. The browser stores them; they leave it only as a CSV file that the user downloads.
 
 let name = "";
 let marks = new Map();
@@ -19,10 +19,10 @@ export const subscribe = (listener) => listeners.add(listener);
 export const count = () => marks.size;
 export const of = (query, id) => (query ? marks.get(key(query, id))?.mark : undefined);
 
-// Whether a result is right: as it was marked, or else as the labels say.
+// Whether a result is right: by its mark, or without one by the labels.
 export const verdict = (query, result) => (of(query, result.id) ? of(query, result.id) === "right" : result.right);
 
-// The same mark twice takes it back. `query` is `{ key, ids, name, label }`.
+// Sets a mark; setting the same mark again removes it. `query` is `{ key, ids, name, label }`.
 export function toggle(query, result, mark) {
   const at = key(query, result.id);
   if (marks.get(at)?.mark === mark) {
@@ -53,7 +53,7 @@ function save() {
   try {
     localStorage.setItem(name, JSON.stringify(Object.fromEntries(marks)));
   } catch {
-    // Private windows may refuse to store; the marks live as long as the page then.
+    // A private window may not store anything; then the marks exist until the page is closed.
   }
   listeners.forEach((listener) => listener());
 }

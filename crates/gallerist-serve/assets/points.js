@@ -1,4 +1,4 @@
-// The points of the map: read, found by place, found by id.
+// The points of the map: reading them, finding them by place and by id.
 
 export class Points {
   constructor(bytes, labels) {
@@ -44,7 +44,7 @@ export class Points {
     return -1;
   }
 
-  // The points are filed into square cells, so that only the cells near a place are looked at.
+  // The points are stored by square cells, so that a search visits only the cells near a place.
   #file() {
     const { count, x, y } = this;
     const side = (this.#side = Math.max(1, Math.ceil(Math.sqrt(count / 4))));
@@ -69,7 +69,7 @@ export class Points {
     return this.#line(y) * this.#side + this.#column(x);
   }
 
-  // Calls `visit` for the points of a rectangle until it answers false.
+  // Calls `visit` for the points of a rectangle until it returns false.
   within(x0, y0, x1, y1, visit) {
     const { x, y } = this;
     for (let line = this.#line(y0); line <= this.#line(y1); line++) {
@@ -93,7 +93,7 @@ export class Points {
     return best;
   }
 
-  // The point nearest to a place, however far it is.
+  // The point nearest to a place, at any distance.
   closest(x, y) {
     const { x0, x1, y0, y1 } = this.bounds;
     const outside = Math.hypot(Math.max(x0 - x, 0, x - x1), Math.max(y0 - y, 0, y - y1));

@@ -1,4 +1,4 @@
-// What is asked: the query's images, how many results, which labels.
+// The query: its images, the number of results, the filters.
 
 import * as actions from "./actions.js";
 import * as api from "./api.js";
@@ -41,8 +41,8 @@ export function make() {
         return one(shown, known?.label ?? `item ${id}`, () => actions.remove(id));
       }),
     ];
-    // A link that was made with an image from a computer comes without it.
-    if (s.upload && !session.files.length) list.unshift(h("span", { class: "gone" }, `${s.upload} is not in the link`, h("button", { type: "button", title: "Go on without it", "aria-label": `Go on without ${s.upload}`, onclick: () => state.set({ upload: "" }) }, icon("cross"))));
+    // A link does not contain an uploaded image.
+    if (s.upload && !session.files.length) list.unshift(h("span", { class: "gone" }, `${s.upload} is not in the link`, h("button", { type: "button", title: "Continue without it", "aria-label": `Continue without ${s.upload}`, onclick: () => state.set({ upload: "" }) }, icon("cross"))));
     const free = (gallery.limits?.queries ?? 3) - list.length;
     const full = list.length > 0;
     const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, touched.matches ? "Pick an image" : "Drop, paste or pick an image")) : null;
@@ -70,12 +70,12 @@ export function make() {
   };
 }
 
-// Labels that are offered at once, and the most that one choice takes together.
+// The number of labels in the list, and the most labels that one choice adds.
 const OFFERED = 1000;
 const TOGETHER = 100;
 
-// A combobox over the labels that contain what was typed: Enter keeps one, Shift+Enter leaves it out. The first row
-// takes all of them.
+// A combobox of the labels that contain the typed text. Enter includes a label, Shift+Enter excludes it. The first row
+// selects all of them.
 function labelFilter() {
   const list = h("ul", { role: "listbox", id: "labels", hidden: true, "aria-label": "Labels" });
   const input = h("input", { type: "text", role: "combobox", "aria-expanded": "false", "aria-controls": "labels", "aria-autocomplete": "list", "aria-label": "Filter by label", placeholder: "Filter by label", autocomplete: "off", spellcheck: false });
@@ -113,16 +113,16 @@ function labelFilter() {
     try {
       const typed = input.value.trim();
       const { total, labels } = await api.labels(typed, OFFERED, abort.signal);
-      // Enter takes what was typed where that is a label, and else the first.
+      // Enter selects the typed label if it exists, else the first of the list.
       const exact = labels.findIndex(({ label }) => label.toLowerCase() === typed.toLowerCase());
       options = labels.map(({ label, count }) => ({ labels: [label], text: label, count }));
       const together = typed && total > 1 && total <= Math.min(TOGETHER, labels.length);
       if (together) options.unshift({ labels: labels.map(({ label }) => label), text: `all ${number(total)} labels that contain “${typed}”`, count: labels.reduce((sum, { count }) => sum + count, 0), all: true });
       const rows = options.map(({ labels, text, count, all }, i) =>
-        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false", class: all ? "all" : null }, (all ? h("span", { class: "label", onclick: () => keep("label", labels) }, text) : cut(text, { class: "label", onclick: () => keep("label", labels) })), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", labels), { tabIndex: -1, class: "quiet", title: `Leave ${text} out` })),
+        h("li", { role: "option", id: `label-${i}`, "aria-selected": "false", class: all ? "all" : null }, (all ? h("span", { class: "label", onclick: () => keep("label", labels) }, text) : cut(text, { class: "label", onclick: () => keep("label", labels) })), h("span", { class: "soft" }, number(count)), button("not", () => keep("not_label", labels), { tabIndex: -1, class: "quiet", title: `Exclude ${text}` })),
       );
       if (!labels.length) rows.push(h("li", { class: "soft" }, "no label contains this"));
-      else if (total > labels.length) rows.push(h("li", { class: "soft" }, `and ${number(total - labels.length)} more: type more of the label`));
+      else if (total > labels.length) rows.push(h("li", { class: "soft" }, `and ${number(total - labels.length)} more: type more characters`));
       list.replaceChildren(...rows);
       list.hidden = false;
       input.setAttribute("aria-expanded", "true");
@@ -132,7 +132,7 @@ function labelFilter() {
     }
   }
 
-  // Enter means what was typed, though the list may still be on its way.
+  // Enter applies to the typed text, even if its list has not arrived yet.
   let looking = null;
   const choose = async (name) => {
     await looking;

@@ -1,5 +1,5 @@
-// The selection that all views show: some items, some classes, or a region of the map. It is a part of the address;
-// a region is kept as its polygon, so that a link to ten thousand items stays short.
+// The selection, which all views show: items, classes, or a region of the map. It is part of the address. A region is
+// stored as its polygon, so that a link to ten thousand items stays short.
 
 import * as api from "./api.js";
 import { plural } from "./dom.js";
@@ -16,7 +16,7 @@ const shorten = (value) => String(Number(value.toPrecision(5)));
 
 let known = { key: "" };
 
-// The map's points of the region, or null while the points are not read.
+// The points of the map in the region, or null if the points are not loaded yet.
 export function region(s) {
   if (!s.lasso || !session.points) return null;
   if (known.key !== s.lasso) {

@@ -1,4 +1,5 @@
-// What the views share beside the address: the gallery's facts, the query's images, the ranked list, the map's points.
+// State that the views share and that is not in the address: the gallery's facts, the uploaded images, the ranked list,
+// the points of the map.
 
 import * as api from "./api.js";
 import { Points } from "./points.js";
@@ -6,10 +7,10 @@ import * as state from "./state.js";
 
 export let gallery = null;
 
-// Whether there are pictures at all: an item that has none shows its name.
+// Whether there are pictures at all. An item without a picture shows its name.
 export const anyPictures = () => Boolean(gallery.images || gallery.queries?.images || gallery.training_images);
 
-// Whether there are pictures of the set that the item belongs to: the gallery, the queries, the training images.
+// Whether the set of the item (the gallery, the queries, or the training images) has pictures.
 export const pictured = (item) => (item.set === "query" ? gallery.queries?.images : item.set === "training" ? gallery.training_images : gallery.images);
 
 export async function open() {
@@ -17,7 +18,7 @@ export async function open() {
   return gallery;
 }
 
-// Asks again while the server computes; `changed` is called when something became ready.
+// Polls while the server computes; `changed` is called when a result is ready.
 export function watch(changed) {
   if (![gallery.map, gallery.failures].includes("computing")) return;
   setTimeout(async () => {
@@ -27,13 +28,13 @@ export function watch(changed) {
       gallery = now;
       if (news) changed();
     } catch {
-      // Asked again below.
+      // The request is repeated below.
     }
     watch(changed);
   }, 1500);
 }
 
-// ---- The query: items by id (in the address), and images that were dropped (only here).
+// ---- The query: items by id (in the address), and uploaded images (only here).
 
 export let files = [];
 
@@ -44,7 +45,7 @@ export function setFiles(list) {
 
 export const hasQuery = (s = state.get()) => s.ids.length + files.length > 0;
 
-// ---- The ranked list of the query, and of the other model where two are compared.
+// ---- The ranked list of the query; if two models are compared, also the list of the other model.
 
 let generation = 0;
 let key = "";
@@ -72,7 +73,7 @@ export function follow(s) {
   rank(s);
 }
 
-// Settles when no search is under way and its results are drawn: what takes long waits for it.
+// Resolves when no search is running and its results are drawn. Long computations wait for it.
 export async function calm() {
   while (ranking.status === "loading") {
     await new Promise((resolve) => {
@@ -106,7 +107,7 @@ async function rank(s) {
   }
 }
 
-// ---- The map's points, read when a view first needs them.
+// ---- The points of the map, loaded when a view first needs them.
 
 let reading = null;
 export let points = null;

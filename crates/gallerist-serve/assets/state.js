@@ -1,5 +1,5 @@
-// The state of the page is its address: everything that a link should bring back stands in the hash, and every view
-// reads the one object that it is parsed into.
+// The state of the page is its address: the hash contains everything that a link restores. It is parsed into one object,
+// which every view reads.
 
 const LISTS = ["ids", "label", "not_label", "camera", "sel", "class"];
 const WORDS = ["view", "set", "side", "k", "all", "lasso", "open", "model", "sort", "upload", "at"];
@@ -49,7 +49,7 @@ function become(next) {
   listeners.forEach((listener) => listener(current));
 }
 
-// A change that the back button undoes; `quiet` ones (the map's position) replace the address instead.
+// Changes the state. The back button undoes the change, unless it is `quiet` (the position of the map).
 export function set(change, { quiet = false } = {}) {
   const next = { ...current, ...change };
   const address = format(next);

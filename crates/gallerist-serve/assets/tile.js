@@ -10,7 +10,7 @@ export const nameOf = (item) => item.path?.split("/").pop() ?? `item ${item.id}`
 
 export const describe = (item) => [item.label, nameOf(item)].filter(Boolean).join(", ");
 
-// A screen of fine pixels gets the larger thumbnail.
+// A screen of high resolution gets the larger thumbnail.
 const SIZE = devicePixelRatio > 1.3 ? 320 : 160;
 
 export function picture(item, size = SIZE) {
@@ -25,7 +25,7 @@ export function picture(item, size = SIZE) {
   return frame;
 }
 
-// Two shapes beside the two colours. A person's mark stands above what the labels say, and has a ring.
+// Verdicts differ in shape and colour. The user's mark takes precedence over the labels and has a ring.
 export function verdict(right, marked = false, labels = right) {
   const byLabel = labels === true ? "same label as the query" : labels === false ? "another label than the query's" : "";
   const title = marked ? [`you marked it ${right ? "right" : "wrong"}`, byLabel].filter(Boolean).join("; ") : byLabel;
@@ -33,7 +33,7 @@ export function verdict(right, marked = false, labels = right) {
 }
 
 // Why a result does not count under the protocol of the gallery.
-const LEFT_OUT = { junk: "does not count: an image that the protocol leaves out", same_camera: "does not count: the query's label, from the query's own camera" };
+const LEFT_OUT = { junk: "does not count: the protocol excludes the image", same_camera: "does not count: the query's label, from the query's own camera" };
 const leftOut = (reason) => h("span", { class: "verdict none", title: LEFT_OUT[reason], role: "img", "aria-label": "does not count" }, icon("minus"));
 
 function badge(item, mark) {
@@ -46,7 +46,7 @@ export function hover(id) {
   document.dispatchEvent(new CustomEvent("hover-item", { detail: id }));
 }
 
-// An item in a grid. With `query` it is a result: it has a distance, a verdict and can be marked.
+// An item in a grid. With `query` it is a result: it has a distance and a verdict, and can be marked.
 export function tile(item, query = null) {
   const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey ? selection.toggle(item) : actions.search(item));
   const shown = picture(item);
@@ -80,7 +80,7 @@ export function update(cell, item, query = null) {
   cell.setAttribute("aria-label", said.filter(Boolean).join(", "));
 }
 
-// The keys of a tile; true when one was meant.
+// Handles the keys of a tile. Returns whether the key was one of them.
 export function key(event, item, query = null) {
   if (event.key === "a") actions.add(item);
   else if (event.key === "o") actions.open(item);

@@ -161,7 +161,7 @@ impl Rules {
     }
 }
 
-/// The protocol of a query set and a gallery: the one that is asked for, else the one that both files name.
+/// The protocol of a query set and a gallery: the requested one, else the one that both files name.
 fn common_protocol(
     asked: Option<&str>,
     gallery: &Gallery,

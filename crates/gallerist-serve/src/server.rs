@@ -102,7 +102,7 @@ impl Server {
     /// Answers until the process receives Ctrl-C, SIGTERM or SIGHUP, then stops as [`Stop::now`] does.
     ///
     /// The handler of these signals belongs to the whole process. Where the program has installed one already, that one
-    /// stays, and [`Options::note`] is told so.
+    /// stays, and [`Options::note`] is called.
     ///
     /// # Errors
     /// As [`run`](Self::run).

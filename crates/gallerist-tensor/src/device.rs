@@ -220,7 +220,7 @@ fn that_computes(device: Device) -> std::result::Result<Device, String> {
     match sum {
         Ok(4.0) => Ok(device),
         Ok(sum) => Err(format!("it adds 1.5 and 2.5 up to {sum}")),
-        Err(_) => Err("the engine could not start on it; its message stands above".into()),
+        Err(_) => Err("the engine could not start on it; its message is printed above".into()),
     }
 }
 

@@ -29,9 +29,9 @@ use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use pass::{Numbers, Off, Pass, host, rounding, uniform, when_moved};
 use serde_json::{Value, json};
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type CheckResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Outcome {
+fn main() -> CheckResult {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let [device, command, rest @ ..] = arguments.as_slice() else {
@@ -61,7 +61,7 @@ fn say(line: Value) {
     println!("{line}");
 }
 
-fn sides(text: &str) -> Outcome<[usize; 4]> {
+fn sides(text: &str) -> CheckResult<[usize; 4]> {
     let sides: Vec<usize> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
     sides.try_into().map_err(|_| "a shape is four numbers".into())
 }
@@ -139,7 +139,7 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
 
 /// Compares a pass in `numbers` with one in f32 on the processor. It may be as far off as that goes when images and
 /// weights are moved by `bound`.
-fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> Outcome {
+fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> CheckResult {
     let wanted = |name: &str| names.is_empty() || names.contains(&name);
     for (name, config, shape) in small_networks().into_iter().filter(|(name, ..)| wanted(name)) {
         for freeze in ["none", "statistics"] {
@@ -169,7 +169,7 @@ fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> Outco
     Ok(())
 }
 
-fn networks(device: &OpenDevice, names: &[&str]) -> Outcome {
+fn networks(device: &OpenDevice, names: &[&str]) -> CheckResult {
     // Sums of many terms round many times, and single values that cross 0 are rare and weigh much.
     let f32_rounding = 64.0 * rounding(DType::F32);
     // Products may be rounded to TF32, which is as fine as f16.
@@ -177,7 +177,7 @@ fn networks(device: &OpenDevice, names: &[&str]) -> Outcome {
     compare(device.device(), names, DType::F32, bound)
 }
 
-fn precision(device: &Device, names: &[&str]) -> Outcome {
+fn precision(device: &Device, names: &[&str]) -> CheckResult {
     for numbers in [DType::BF16, DType::F16] {
         match device.supports_dtype(numbers) {
             true => compare(device, names, numbers, 6.0 * rounding(numbers))?,
@@ -188,7 +188,13 @@ fn precision(device: &Device, names: &[&str]) -> Outcome {
 }
 
 /// Steps of SGD on the mean square of all embeddings, as in `bench/train_step`; each is waited for.
-fn step(device: &Device, config: Value, shape: [usize; 4], precision: Precision, steps: usize) -> Outcome {
+fn step(
+    device: &Device,
+    config: Value,
+    shape: [usize; 4],
+    precision: Precision,
+    steps: usize,
+) -> CheckResult {
     let device = device.clone().autodiff();
     let [_, channels, height, width] = shape;
     let config: NetworkConfig = serde_json::from_value(config)?;
@@ -213,7 +219,7 @@ fn step(device: &Device, config: Value, shape: [usize; 4], precision: Precision,
     Ok(())
 }
 
-fn loss_step(device: &Device, name: &str, n: usize, d: usize) -> Outcome {
+fn loss_step(device: &Device, name: &str, n: usize, d: usize) -> CheckResult {
     let config: LossConfig = serde_json::from_value(json!({ "name": name }))?;
     let mut seconds = Vec::new();
     for _ in 0..3 {

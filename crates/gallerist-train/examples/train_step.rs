@@ -3,7 +3,7 @@
 //! The argument is one JSON object: the network as in a run file, the shape of the images, and a file to
 //! write the first weights to, with PyTorch's names; `kernels` is whether those of `gallerist-kernels` are used, `bf16`
 //! whether their products are rounded.
-//! With `profile` the last steps asked for are measured by kernel, and the longest are printed to the standard error:
+//! With `profile`, the last steps are measured by kernel, and the longest are printed to the standard error:
 //!
 //! ```text
 //! {"network": {"kind": "resnet", "depth": 18}, "shape": [8, 3, 224, 224], "weights": "w.safetensors",

@@ -8,13 +8,13 @@ use burn::tensor::TensorData;
 use gallerist_nn::AnyEmbedder;
 use gallerist_tensor::params;
 
-/// Prefix, among a checkpoint's state, of the weights that are trained while the average embeds.
+/// Prefix of the trained weights in the state of a checkpoint; its network has the average.
 const TRAINED: &str = "trained.";
 
 /// The average of the weights over the steps, running statistics of batch norm included.
 ///
 /// After step `s` (from 1) every number is `a average + (1 - a) weight`, with `a` the smaller of the
-/// decay and `(1 + s) / (10 + s)`, so that the first steps, which are far off, are soon forgotten.
+/// decay and `(1 + s) / (10 + s)`, so that the weights of the first steps soon lose their influence.
 #[derive(Debug)]
 pub(super) struct Average {
     decay: f64,
@@ -27,7 +27,7 @@ impl Average {
         Average { decay, weights: params::collect(network) }
     }
 
-    /// Takes in the weights after step `step`, counted from 1.
+    /// Updates the average with the weights after step `step`, counted from 1.
     pub(super) fn update(&mut self, step: usize, network: &AnyEmbedder) {
         let keep = self.decay.min((1.0 + step as f64) / (10.0 + step as f64)) as f32;
         for (name, now) in params::collect(network) {
@@ -41,7 +41,7 @@ impl Average {
         }
     }
 
-    /// `network` with the average in the place of its weights.
+    /// `network` with the average as its weights.
     pub(super) fn network(&self, network: &AnyEmbedder) -> AnyEmbedder {
         params::load(network.valid(), self.weights.clone()).0
     }

@@ -1,8 +1,8 @@
-//! Checkpoints: one safetensors file with everything a run needs to go on.
+//! Checkpoints: one safetensors file with everything that is needed to continue a run.
 //!
 //! Tensors: `network.NAME`, `loss.NAME` (parameters the loss learns), `optimizer.NAME` (momentum
-//! and moments), `state.NAME` (what else the training loop remembers). The file's metadata has one entry, `gallerist`, a JSON object ([`Header`]) with the step, the resolved
-//! run file, the model's fingerprint and what the training loop remembers. Random numbers need no
+//! and moments), `state.NAME` (other state of the training loop). The metadata has one entry, `gallerist`, a JSON object ([`Header`]) with the step, the resolved
+//! run file, the fingerprint of the model and further state of the training loop. Random numbers need no
 //! state: every draw is a function of (seed, purpose, epoch, index).
 //!
 //! Writing is atomic: a run killed at any moment leaves the old checkpoint or the new one.
@@ -50,10 +50,10 @@ pub struct Header {
     /// The kind of device that trained: `cpu`, `cuda`, `wgpu`; empty in files of earlier versions: `cpu`.
     #[serde(default)]
     pub device: String,
-    /// The scale of the loss, where the network computes in f16.
+    /// The loss scale, if the network computes in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// What decides whether a loss of dimensions is warned of; absent in files of earlier versions.
+    /// The state of the warning about lost dimensions; absent in files of earlier versions.
     #[serde(default)]
     pub rank_watch: RankWatch,
 }
@@ -80,12 +80,12 @@ pub struct Checkpoint {
     pub loss: BTreeMap<String, TensorData>,
     /// The optimiser's tensors by name.
     pub optimizer: BTreeMap<String, TensorData>,
-    /// What else the training loop remembers, by name: class means of the sampler, the memory.
+    /// Other state of the training loop, by name: class means of the sampler, the cross-batch memory.
     pub state: BTreeMap<String, TensorData>,
 }
 
 impl Checkpoint {
-    /// Writes the checkpoint, replacing an older one only when this one is whole on disk.
+    /// Writes the checkpoint. It replaces an older one only when it is completely on disk.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ fn bad(path: &Path, reason: String, hint: Option<&str>) -> Error {
 }
 
 /// SHA-256, in hexadecimal, of tensors (names, shapes and values in the order of their names) and a
-/// description of what happens to an image before and after them.
+/// description of the processing of an image before and after them.
 pub fn fingerprint(tensors: &BTreeMap<String, TensorData>, description: &str) -> String {
     let mut hasher = Sha256::new();
     for (name, data) in tensors {

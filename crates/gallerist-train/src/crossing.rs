@@ -37,7 +37,7 @@ impl Crossing {
         Crossing { outputs: outputs.iter().map(bring).collect(), of_network: outputs }
     }
 
-    /// What the objective sees: one `[n, d]` per head.
+    /// The input of the objective: one `[n, d]` per head.
     pub(super) fn outputs(&self) -> &[Tensor<2>] {
         &self.outputs
     }
@@ -61,7 +61,7 @@ impl Crossing {
         let of_objective = GradientsParams::from_module(&mut gradients, objective);
         let mut seed: Option<Tensor<1>> = None;
         for (output, seen) in self.of_network.into_iter().zip(&self.outputs) {
-            // A head that no loss looks at has none.
+            // A head without a loss has no gradient.
             let Some(gradient) = seen.grad(&gradients) else { continue };
             let gradient = Tensor::<2>::from_data(gradient.into_data(), &output.device().inner());
             // The derivative of the sum of output times constant is the constant.

@@ -1,4 +1,4 @@
-//! What a batch's embeddings look like from outside the loss.
+//! Statistics of the embeddings of a batch that do not depend on the loss.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use burn::tensor::{Tensor, TensorData};
 use gallerist_loss::Labels;
 use gallerist_tensor::pairwise::host;
 
-/// Rows that are looked at; a larger batch is judged by its first ones.
+/// The most rows that are used: the first ones of a larger batch.
 const ROWS: usize = 1024;
 
-/// What there is to see in a batch's embeddings.
+/// Statistics of the embeddings of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Diagnostics {
     /// Mean squared distance of the rows from their mean over their mean squared norm: 0 when all are the same
@@ -19,7 +19,7 @@ pub(super) struct Diagnostics {
     /// Participation ratio `(sum of eigenvalues)^2 / sum of squared eigenvalues` of the covariance:
     /// how many dimensions the embeddings fill, from 1 to d; 0 when all are the same point.
     pub(super) rank: f32,
-    /// The participation ratio of embeddings that leave nothing to learn, each class at one point of its own: the
+    /// The participation ratio of perfect embeddings, in which each class is one point: the
     /// number of classes less one, or the dimensions where these are fewer.
     pub(super) possible_rank: usize,
     /// Mean Euclidean distance of the positive pairs; 0 without one.

@@ -17,13 +17,13 @@ pub struct RunDirectory {
     _lock: Option<Arc<File>>,
 }
 
-/// What a directory holds, from the view of a run that wants to start or to resume there.
+/// The content of a directory in which a run is to start or to resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is nothing at the path, or an empty folder.
     Empty,
-    /// A run was started and stopped before its first checkpoint: nothing was learned yet. `configured` says whether
-    /// its run file is there.
+    /// A run was started and stopped before its first checkpoint: nothing was learned yet. `configured`: whether
+    /// its run file exists.
     Begun {
         /// Whether the run file is whole, so that the run can also be resumed.
         configured: bool,
@@ -37,7 +37,7 @@ pub enum State {
 }
 
 impl State {
-    /// Looks at `path`; changes nothing.
+    /// The state of `path`, which is not changed.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl RunDirectory {
             State::Empty | State::Begun { .. } => return Ok(()),
             State::Started => (
                 "it holds another run",
-                format!("give another --out, or go on with that run: --resume {}", path.display()),
+                format!("give another --out, or continue that run: --resume {}", path.display()),
             ),
             State::Incomplete => {
                 ("it holds another run, whose last checkpoint is gone", "give another --out".into())
@@ -179,7 +179,7 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Opens the directory of an earlier run to go on with it: [`open`](Self::open), and no other process writes into
+    /// Opens the directory of an earlier run to continue it: as [`open`](Self::open), and no other process writes into
     /// it as long as this value is alive. A run file that a killed start has written but not renamed is put in place.
     ///
     /// # Errors
@@ -196,16 +196,16 @@ impl RunDirectory {
         Self::open(path)?.locked()
     }
 
-    /// Why a run cannot be resumed whose last checkpoint is gone.
+    /// The error for a run that cannot be resumed because its last checkpoint is gone.
     pub(super) fn without_checkpoint(&self) -> Error {
         let best = self.checkpoint(CheckpointKind::Best);
         let hint = best
             .exists()
-            .then(|| format!("to go on from its best validation copy `{}` to that name", best.display()));
+            .then(|| format!("to continue from the best validation, copy `{}` to that name", best.display()));
         Error::Checkpoint { path: self.checkpoint(CheckpointKind::Last), reason: "no such file".into(), hint }
     }
 
-    /// Holds the directory against other writers. Where the system cannot lock folders nothing is held.
+    /// Locks the directory against other writers. On systems that cannot lock folders there is no lock.
     fn locked(self) -> Result<Self> {
         let Ok(folder) = File::open(&self.path) else { return Ok(self) };
         match folder.try_lock() {
@@ -268,7 +268,7 @@ impl RunDirectory {
         self.path.join("metrics.json")
     }
 
-    /// Where the time went ([`super::Profile`]), of the last call of the run.
+    /// The profile ([`super::Profile`]) of the last call of the run.
     pub fn profile(&self) -> PathBuf {
         self.path.join("profile.json")
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault the user can mend, with what was wanted, what was found and where.
+/// An error that the user can fix: what was wanted, what was found and where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,10 +19,10 @@ pub enum Error {
         /// What to do.
         hint: Option<String>,
     },
-    /// The run file does not say which images are compared with which.
+    /// The run file does not define which images are compared with which.
     #[error("cannot tell what the run is measured on\n  {problem}")]
     TestImages {
-        /// What contradicts what.
+        /// The contradiction.
         problem: String,
         /// What to do.
         hint: String,

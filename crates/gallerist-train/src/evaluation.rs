@@ -1,4 +1,4 @@
-//! What a run measures of its test images.
+//! The evaluation of the test images of a run.
 
 use gallerist_data::DatasetLayout;
 use gallerist_retrieval::eval::{EvalOptions, Measure, PROTOCOLS, Plan, Protocol, Setting};
@@ -6,11 +6,11 @@ use gallerist_retrieval::eval::{EvalOptions, Measure, PROTOCOLS, Plan, Protocol,
 use super::{EvaluationConfig, nearest};
 use crate::{Error, Result};
 
-/// In place of a protocol's name: no protocol, so neither junk nor cameras count.
+/// The name for no protocol: junk images and cameras are ignored.
 pub const NO_PROTOCOL: &str = "none";
 
 impl EvaluationConfig {
-    /// What the keys of `[evaluation]` ask for.
+    /// The plan of the keys of `[evaluation]`.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ mod tests {
         ] {
             assert_eq!(of(layout), Some(protocol));
         }
-        // Every image is compared with the others: what is measured stays with the run file.
+        // Every image is compared with the others: the run file decides what is measured.
         for layout in ["cub200_2011", "cars196", "sop", "omniglot", "mnist", "folders", "manifest"] {
             assert_eq!(of(layout), None, "{layout}");
         }

@@ -13,7 +13,7 @@ use crate::model::Model;
 use crate::observer::Watch;
 use gallerist_nn::{AnyEmbedder, Embedder, HeadInit, InputShape, Network};
 
-/// Images whose features are looked at.
+/// The most images that are used.
 const IMAGES: usize = 8192;
 
 /// Share of the mean variance within classes that is added to every direction's: held-out classes of CUB-200
@@ -26,8 +26,8 @@ const ROWS: usize = 1024;
 const EMBEDDING: &str = "first head: embedding images";
 const ANALYSING: &str = "first head: discriminant analysis";
 
-/// Begins the heads of `network` as `network.head_init` says, from the images of `set`, and gives them the scale
-/// that `network.head_distance` or the losses want ([`wanted_distance`]).
+/// Initializes the heads of `network` by `network.head_init`, from the images of `set`, and gives them the scale
+/// of `network.head_distance` or of the losses ([`wanted_distance`]).
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub(super) fn begin(
     Ok(network.boxed())
 }
 
-/// The mean distance between rows that a head begins with: `network.head_distance`, or the largest that a loss on
+/// The initial mean distance between the rows of a head: `network.head_distance`, or the largest that a loss on
 /// its unnormalised rows declares ([`LossConfig::initial_distance`](gallerist_loss::LossConfig::initial_distance)).
 /// `None`: no scaling.
 fn wanted_distance(config: &RunConfig, head: usize) -> Option<f64> {
@@ -258,7 +258,7 @@ fn orthonormal(columns: Tensor<2>) -> Tensor<2> {
 /// The inverse of the lower triangular L with `matrix = L L^T`, `[n, n]`, row after row. Directions without
 /// extent, up to rounding, get a row of zeros.
 ///
-/// Written here because of these zeros: the Cholesky factorisations of `nalgebra` and `faer` refuse a matrix without full
+/// Hand-written because of these zeros: the Cholesky factorisations of `nalgebra` and `faer` refuse a matrix without full
 /// rank. They would also add 15 s and 70 s of CPU time to a build, for these 35 lines.
 fn inverse_of_cholesky(mut matrix: Vec<f64>, n: usize) -> Vec<f64> {
     let largest = (0..n).map(|at| matrix[at * n + at]).fold(0.0, f64::max);

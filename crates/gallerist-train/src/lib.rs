@@ -6,12 +6,12 @@
 //! | --- | --- |
 //! | `config.toml` | the run file, resolved: every key |
 //! | `log.jsonl` | one JSON object a line: steps, validations, warnings ([`log`]) |
-//! | `checkpoints/last.safetensors` | everything needed to go on ([`crate::checkpoint`]) |
+//! | `checkpoints/last.safetensors` | everything needed to continue the run ([`crate::checkpoint`]) |
 //! | `checkpoints/best.safetensors` | the same, at the best validation |
 //! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
 //! | `query.safetensors`, `gallery.safetensors` | the same, where queries are compared with a gallery |
 //! | `metrics.json` | the test metrics |
-//! | `profile.json` | where the time went, with `log.profile` ([`profile`]) |
+//! | `profile.json` | the time of every operation, with `log.profile` ([`profile`]) |
 
 #![recursion_limit = "256"]
 

@@ -1,4 +1,4 @@
-//! The largest sizes and counts a run file may ask for.
+//! The largest sizes and counts in a run file.
 //!
 //! Two rules give the limits of memory: a network has at most [`MAX_PARAMETERS`] parameters, and no single tensor
 //! (the images of a batch, one layer's feature maps of a batch, the cross-batch memory, a table of proxies) has more

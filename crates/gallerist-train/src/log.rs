@@ -1,7 +1,7 @@
 //! The log of a run: one JSON object a line in `log.jsonl`.
 //!
 //! The log is only ever appended to. A run that was killed and resumed has steps twice, those after its last
-//! checkpoint: a record `resumed` says that what came before with a larger step is void. [`read`] leaves it out.
+//! checkpoint: a record `resumed` invalidates the earlier records of later steps. [`read`] leaves them out.
 //!
 //! Every line has an `event`. Times differ from run to run; everything else is the same for the
 //! same run file, seed and number of threads.
@@ -81,10 +81,10 @@ fn ends_within_a_line(file: &mut File) -> std::io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// The records of a log: of what was done twice, because the run was killed and resumed from an earlier checkpoint,
-/// only the later.
+/// The records of a log. Of steps that were done twice, because the run was killed and resumed from an earlier checkpoint,
+/// only the later records.
 ///
-/// Lines that are not whole are passed over.
+/// Incomplete lines are skipped.
 ///
 /// # Errors
 ///

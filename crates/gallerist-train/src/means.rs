@@ -1,4 +1,4 @@
-//! The mean embedding of every training class, for the samplers that choose classes by it.
+//! The mean embedding of every training class, for the hard samplers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::RunConfig;
 use crate::Result;
 use crate::model::Model;
 
-/// Name of the means among a checkpoint's state.
+/// Name of the means in the state of a checkpoint.
 const NAME: &str = "sampler.class_means";
 
 /// The means over at most `images_per_class` images of each class, drawn anew for every `step`.

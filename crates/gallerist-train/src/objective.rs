@@ -1,4 +1,4 @@
-//! What a run minimises: `[loss]`, or the weighted sum of several `[[loss]]`, each on one head of the
+//! The objective of a run: `[loss]`, or the weighted sum of several `[[loss]]`, each on one head of the
 //! network or on every head.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use gallerist_loss::{AnyLoss, Labels, LossShape, Progress, Queries};
 use gallerist_nn::place;
 use gallerist_tensor::pairwise::{host, l2_normalize};
 
-/// The losses of a run with what they have learnt. A module, for the optimiser.
+/// The losses of a run with their learned parameters. A module, for the optimiser.
 #[derive(Module, Debug)]
 pub(super) struct Objective {
     losses: Vec<AnyLoss>,
@@ -30,15 +30,15 @@ struct Term {
     takes_memory: bool,
 }
 
-/// The objective on a batch.
+/// The value of the objective on a batch.
 pub(super) struct ObjectiveOutput {
     /// The weighted sum, connected to the network's outputs.
     pub(super) value: Tensor<1>,
-    /// Per loss its value before it is weighted.
+    /// The value of each loss, not weighted.
     pub(super) values: Vec<f32>,
-    /// Per loss what it saw.
+    /// The statistics of each loss.
     pub(super) queries: Vec<Queries>,
-    /// Per loss the embeddings as it sees them.
+    /// The embeddings of each loss, as it gets them.
     pub(super) embeddings: Vec<Tensor<2>>,
 }
 
@@ -57,7 +57,7 @@ impl Memories {
         Memories(objective.terms.iter().map(memory).collect())
     }
 
-    /// Keeps what the losses saw of the batch of the step after `step` steps.
+    /// Stores the embeddings of the batch of the step after `step` steps.
     pub(super) fn push(&mut self, step: usize, embeddings: &[Tensor<2>], labels: Labels<'_>) {
         for (memory, embeddings) in self.0.iter_mut().zip(embeddings) {
             if let Some(memory) = memory {

@@ -212,7 +212,7 @@ pub enum Part {
     Loss,
 }
 
-/// How the state of a loss's parameters begins its name.
+/// The prefix of the state of a loss's parameters.
 const LOSS: &str = "loss.";
 
 /// An optimiser with its state, kept by parameter name.
@@ -221,7 +221,7 @@ pub struct Optimizer {
     states: BTreeMap<String, State>,
 }
 
-/// What a parameter's earlier steps have left.
+/// The state of a parameter.
 struct State {
     kept: Kept,
     /// The parameter's.
@@ -265,9 +265,9 @@ impl Optimizer {
         Optimizer { config: config.clone(), states: BTreeMap::new() }
     }
 
-    /// One step: `module` with its parameters moved against `gradients`.
+    /// One step: returns `module` with updated parameters.
     ///
-    /// `rate` is the schedule's factor times the learning rate. A parameter without gradient stays.
+    /// `rate` is the schedule's factor times the learning rate. A parameter without gradient is unchanged.
     pub fn step<M: Module>(&mut self, rate: f64, part: Part, module: M, gradients: GradientsParams) -> M {
         let mut mapper = Step { optimizer: self, path: Path::default(), part, rate, gradients };
         module.map(&mut mapper)
@@ -353,7 +353,7 @@ impl Optimizer {
     }
 }
 
-/// The same numbers in another shape.
+/// The same values in another shape.
 fn of_shape(data: TensorData, shape: &[usize]) -> TensorData {
     let dtype = data.dtype();
     TensorData::from_bytes(data.into_bytes(), shape.to_vec(), dtype)
@@ -507,7 +507,7 @@ pub fn clip_by_global_norm<M: Module>(
 
 struct Norm<'a> {
     gradients: &'a mut GradientsParams,
-    /// Read together at the end: a GPU is waited for once.
+    /// Read together at the end, so that the program waits for a GPU once.
     squares: Vec<Tensor<1>>,
     scale: Option<f64>,
 }

@@ -57,7 +57,7 @@ impl RunConfig {
                 continue;
             }
             let found = match (path.is_relative(), &was) {
-                (true, _) => beside(path, here, &now),
+                (true, _) => next_to_run(path, here, &now),
                 (false, Some(was)) => moved(path, was, &now),
                 (false, None) => None,
             };
@@ -91,8 +91,8 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// A relative path of a run file in the folder `here`, which is `now`.
-fn beside(path: &Path, here: &Path, now: &Path) -> Option<PathBuf> {
+/// The file of a relative path in the run file: in the folder `here` of the run file, whose absolute path is `now`, or in a folder above.
+fn next_to_run(path: &Path, here: &Path, now: &Path) -> Option<PathBuf> {
     let is_run = now.join("checkpoints").is_dir();
     let above = now.ancestors().skip(1).filter(|_| is_run).map(|folder| folder.join(path));
     std::iter::once(here.join(path)).chain(above).find(|path| path.exists())

@@ -44,7 +44,7 @@ impl Precision {
         }
     }
 
-    /// Refuses what a device cannot compute in, or only slower than in f32.
+    /// Returns an error for a dtype that a device does not support or that is slower than f32.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Precision {
         .into())
     }
 
-    /// The numbers that images, and so what a network makes of them, are in on `device`.
+    /// The dtype of images, and therefore of the outputs of a network, on `device`.
     pub(super) fn of_maps(self, device: &OpenDevice) -> DType {
         if device.is_cpu() { DType::F32 } else { self.dtype() }
     }
@@ -82,7 +82,7 @@ impl Precision {
         if self == Precision::Bf16 && device.is_cpu() { with_bf16_products(pass) } else { pass() }
     }
 
-    /// What computes in it on `device`, where that is worth telling: `products in bf16 by AMX`.
+    /// A note about the instructions on `device`, if there is one: `products in bf16 by AMX`.
     pub fn described(self, device: &OpenDevice) -> Option<String> {
         match (self, device.is_cpu()) {
             (Precision::F32, _) => None,
@@ -122,9 +122,9 @@ impl LossScale {
         f64::from(self.exponent).exp2()
     }
 
-    /// Takes in whether a step's gradients were finite.
+    /// Updates the scale after a step with or without finite gradients.
     ///
-    /// False where they were not and the scale cannot be halved any more: it is not the scale that is at fault.
+    /// Returns false if they were not finite and the scale is at its minimum: the scale is not the cause.
     #[must_use]
     pub fn update(&mut self, finite: bool) -> bool {
         match finite {
@@ -138,7 +138,7 @@ impl LossScale {
         true
     }
 
-    /// Whether it can have come from [`update`](Self::update): a checkpoint is a file, and files are damaged.
+    /// Whether the value is one that [`update`](Self::update) can produce: the file of a checkpoint may be damaged.
     pub(super) fn is_valid(self) -> bool {
         self.exponent <= Self::LARGEST && self.steady < Self::GROWTH
     }

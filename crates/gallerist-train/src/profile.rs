@@ -1,4 +1,4 @@
-//! Where the time of training goes.
+//! The profile of a training run.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::Result;
 
 /// The time that a network's kernels took of some training steps.
 ///
-/// Measured on the CPU's kernels ([`gallerist_kernels`]); what other devices compute is not in it.
+/// Measured by the CPU kernels ([`gallerist_kernels`]); it does not contain the work of other devices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
     /// Steps measured.
     pub steps: usize,
     /// Wall time of these steps in seconds, including waiting for images, loss and optimiser.
     pub seconds: f64,
-    /// Seconds of these that the loader was waited for.
+    /// Seconds of waiting for the loader.
     pub waited: f64,
     /// Seconds of these inside the network's kernels.
     pub in_kernels: f64,
@@ -36,7 +36,7 @@ pub struct Operation {
     pub calls: u64,
     /// Wall time in seconds.
     pub seconds: f64,
-    /// 10^9 additions and multiplications a second, where arithmetic sets the pace.
+    /// GFLOP/s, for operations that are limited by arithmetic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gigaflops: Option<f64>,
 }

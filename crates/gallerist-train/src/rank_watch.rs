@@ -1,29 +1,29 @@
-//! A warning when the embeddings give up most of the dimensions that they filled.
+//! A warning when the embeddings lose most of their effective dimensions.
 
 use serde::{Deserialize, Serialize};
 
 use super::RunConfig;
 
-/// Batches whose mean participation ratio is the start.
+/// Number of first batches; their mean participation ratio is the start value.
 const FIRST: usize = 3;
 
-/// Batches whose mean participation ratio is compared with the start, so that no single one decides.
+/// Number of last batches; their mean participation ratio is compared with the start value.
 const RECENT: usize = 10;
 
-/// Below this share of the start the run is warned of.
+/// Below this share of the start value there is a warning.
 const SHARE: f64 = 0.25;
 
-/// Below this many dimensions the run is warned of, too,
+/// Below this many dimensions there is a warning, too,
 const FEWEST: f64 = 3.0;
 
-/// if it has also fallen below this share of the start: a ratio of 3.1 that varies has not fallen.
+/// if the ratio has also fallen below this share of the start value: a ratio near 3.1 that varies has not fallen.
 const FALLEN: f64 = 0.75;
 
-/// A ratio above this share of the largest that well separated classes can have is not warned of, however large it
-/// was at the start.
+/// A ratio above this share of the largest ratio of well separated classes causes no warning, for any
+/// start value.
 const ALLOWED: f64 = 1.0 / 3.0;
 
-/// The participation ratios of a run's batches, as far as they decide about the warning. A checkpoint keeps it, so
+/// The participation ratios of the batches that decide about the warning. A checkpoint contains them, so
 /// that a resumed run warns as one without a break.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -36,7 +36,7 @@ pub struct RankWatch {
     warned: bool,
 }
 
-/// What a run is warned of.
+/// The content of the warning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LostRank {
     /// The mean participation ratio of the first batches.
@@ -50,7 +50,7 @@ impl LostRank {
     pub(super) fn message(&self, config: &RunConfig) -> String {
         let LostRank { first, recent } = self;
         let rate = config.optimizer.learning_rate;
-        // The first loss is the one whose embeddings are looked at.
+        // The ratio is that of the embeddings of the first loss.
         let term = &config.loss.0[0];
         let name = term.loss.name();
         let scale = term.loss.scale_parameter();
@@ -76,9 +76,9 @@ impl LostRank {
 }
 
 impl RankWatch {
-    /// Takes the participation ratio of the next batch, and returns it once where the run is to be warned of.
+    /// Takes the participation ratio of the next batch. Returns the warning, once.
     ///
-    /// `possible` is the participation ratio of embeddings that leave nothing to learn: the classes of a batch
+    /// `possible` is the participation ratio of perfect embeddings: the classes of a batch
     /// less one, each class at one point, or the dimensions where these are fewer.
     pub(super) fn step(&mut self, rank: f32, possible: usize) -> Option<LostRank> {
         if self.first.len() < FIRST {

@@ -14,20 +14,20 @@ pub enum Record {
     Validation {
         /// Steps done.
         step: usize,
-        /// What was compared with what; empty in logs of earlier versions.
+        /// Which images were compared with which; empty in logs of earlier versions.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         protocol: String,
         /// Metrics by name.
         metrics: BTreeMap<String, f64>,
     },
-    /// Something the user should look at, said once.
+    /// A warning to the user; each is logged once.
     Warning {
         /// Steps done.
         step: usize,
-        /// What, and what to change.
+        /// The warning, and what to change.
         message: String,
     },
-    /// The run was taken up again here.
+    /// The run was resumed here.
     Resumed {
         /// Steps done before.
         step: usize,
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// What one optimiser step saw.
+/// The record of one optimiser step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The step, from 1.
@@ -66,7 +66,7 @@ pub struct Step {
     pub mined_positives: f32,
     /// Non-trivial negatives per query.
     pub mined_negatives: f32,
-    /// Share of the loss's terms that cost something and have no gradient; 0 for losses without such terms.
+    /// Share of the terms of the loss that are positive and have no gradient; 0 for losses without these terms.
     #[serde(default)]
     pub dead_share: f32,
     /// Mean Euclidean distance of the batch's positive pairs, as the loss sees them; of several heads, the
@@ -76,13 +76,13 @@ pub struct Step {
     /// The same for the negative pairs.
     #[serde(default)]
     pub negative_distance: f32,
-    /// Dimensions that the batch's embeddings fill: the participation ratio of their covariance, from 1
+    /// Effective dimensions of the batch's embeddings: the participation ratio of their covariance, from 1
     /// to d.
     #[serde(default)]
     pub rank: f32,
     /// Norm of the whole gradient, before clipping; 0 where the step was left out.
     pub gradient_norm: f32,
-    /// Whether the step was left out, its gradients not being finite in f16 ([`crate::LossScale`]).
+    /// Whether the step was skipped because its gradients were not finite in f16 ([`crate::LossScale`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
     /// Mean norm of the embeddings before normalisation.
@@ -96,7 +96,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The record of a step of several batches: the mean of what they saw, the sum of their waiting.
+    /// The record of a step of several batches: the means of their statistics, and the sum of their waiting times.
     pub(crate) fn mean(batches: &[Step]) -> Step {
         let mean = |of: fn(&Step) -> f32| batches.iter().map(of).sum::<f32>() / batches.len() as f32;
         let mut step = batches.last().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The images that a run is measured on.
+//! The test images of a run.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::Result;
 pub struct TestImages {
     /// The queries; without a gallery, all test images.
     pub queries: ImageSet,
-    /// What the queries are compared with; `None`: with the other queries.
+    /// The gallery; `None`: the queries are compared with each other.
     pub gallery: Option<ImageSet>,
 }
 
@@ -74,7 +74,7 @@ impl TestImages {
         std::iter::once(&self.queries).chain(&self.gallery)
     }
 
-    /// The images whose classes are among the first `most` of the queries, and what no query looks for; 0: all.
+    /// The images of the first `most` classes of the queries, and the images that are relevant to no query; 0: all.
     fn with_classes(self, most: usize) -> Self {
         let Some(labels) =
             self.queries.labels().filter(|_| most > 0 && most < self.queries.class_names().len())

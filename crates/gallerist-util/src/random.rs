@@ -87,7 +87,7 @@ impl Random {
     ///
     /// If `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
-        assert!(n > 0, "an integer below 0 was asked for");
+        assert!(n > 0, "there is no integer below 0");
         let n = n as u64;
         // Lemire's multiplication: the low half tells the words to reject, so
         // that every result has exactly the same number of words.

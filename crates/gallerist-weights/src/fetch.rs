@@ -150,7 +150,7 @@ impl Transfer {
                 Err(Stop::Broken(reason)) => {
                     idle = if length > before { 1 } else { idle + 1 };
                     if idle == TRIES {
-                        let hint = "what has come is kept; the same command goes on from there";
+                        let hint = "the received part is kept; the same command continues from there";
                         return Err(self.error(reason, Some(hint)));
                     }
                     std::thread::sleep(Duration::from_millis(100 << idle));
@@ -183,7 +183,9 @@ impl Transfer {
                     _ => {
                         file.set_len(0).map_err(write)?;
                         *length = 0;
-                        return Err(Stop::Broken("the server sent another part than was asked for".into()));
+                        return Err(Stop::Broken(
+                            "the server sent another part than the requested one".into(),
+                        ));
                     }
                 }
             }

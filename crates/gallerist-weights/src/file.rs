@@ -27,7 +27,7 @@ const KNOWN: &str = "safetensors (.safetensors) and PyTorch files (.pth, .pt) ar
 /// detected from the content.
 ///
 /// Floating-point tensors of 16, 32 and 64 bits become f32. Nothing in a PyTorch file is executed: a
-/// file that asks for anything but tensors and containers is refused.
+/// file that contains anything but tensors and containers is refused.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use gallerist_data::ImageConfig;
-use gallerist_nn::Layout;
+use gallerist_nn::MobileNetV2Variant;
 
 use super::file::read;
 use super::preprocessing::Preprocessing;
@@ -67,21 +67,21 @@ fn of_file(path: &Path) -> Option<Preprocessing> {
     Some((&image).into())
 }
 
-/// The layout of MobileNetV2 that a file's tensors are named by, where they are named by one.
-pub fn layout_of(path: &Path) -> Option<Layout> {
+/// The variant of MobileNetV2 to which the tensor names of a file belong, if they belong to one.
+pub fn variant_of(path: &Path) -> Option<MobileNetV2Variant> {
     let keys: Vec<String> = match header(path) {
         Some(header) => header.into_iter().map(|(name, _)| name).collect(),
         None => read(path).ok()?.tensors.into_keys().collect(),
     };
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     match identify(&keys)?.0 {
-        "MXNet's" => Some(Layout::MxNet),
-        "torchvision's MobileNetV2" => Some(Layout::Torchvision),
+        "MXNet's" => Some(MobileNetV2Variant::MxNet),
+        "torchvision's MobileNetV2" => Some(MobileNetV2Variant::Torchvision),
         _ => None,
     }
 }
 
-/// Whose names these are, and the `[network]` that has them.
+/// The owner of these tensor names, and the `[network]` with these names.
 pub(super) fn identify(keys: &[&str]) -> Option<(&'static str, &'static str)> {
     let has = |part: &str| keys.iter().any(|key| key.contains(part));
     Some(if has("linearbottleneck0_conv0") {

@@ -10,7 +10,7 @@ use burn::tensor::TensorData;
 use gallerist_retrieval::file::write_atomically;
 
 use super::tensors::values;
-use gallerist_nn::graph::{FixedKind, Op};
+use gallerist_nn::graph::{FixedKind, Op, Step};
 use gallerist_nn::layers::{Activation, Gem, Pool};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};
 use gallerist_tensor::params;
@@ -23,7 +23,7 @@ const OPERATORS: i64 = 13;
 const FORMAT: i64 = 7;
 const FLOAT: i64 = 1;
 
-/// What an ONNX model gives, and what is said about it.
+/// The outputs of an ONNX model, and its metadata.
 #[derive(Clone, Debug)]
 pub struct OnnxOptions {
     /// Size of the images it is made for.
@@ -154,14 +154,95 @@ impl Graph {
     fn average_pool(&mut self, pool: Pool, x: &str, output: &str) -> String {
         let mut attributes = windows(pool.size, pool.stride, pool.padding);
         attributes.push(Attribute::Int("ceil_mode", pool.ceil.into()));
-        // Zeros of the padding count. What a last window lacks beyond it does not: where there is no padding,
-        // counting what is inside says just that, and programs agree on it.
+        // Zeros of the padding count; positions outside of the padding do not. Without padding, this is the same as
+        // counting only the positions inside, which all programs do in the same way.
         attributes.push(Attribute::Int("count_include_pad", (pool.padding > 0).into()));
         self.node("AveragePool", &[x], output, attributes)
     }
 
     fn flat(&mut self, x: &str, output: &str) -> String {
         self.node("Flatten", &[x], output, vec![Attribute::Int("axis", 1)])
+    }
+
+    /// The nodes of a step with these inputs; returns the name of its output.
+    fn step(&mut self, step: &Step, name: String, inputs: &[String]) -> String {
+        let x = inputs.first().map_or("", String::as_str);
+        match &step.op {
+            Op::Conv(conv) => {
+                let mut attributes = windows(conv.weight.dims()[2], conv.stride, conv.padding);
+                attributes.push(Attribute::Int("group", conv.groups as i64));
+                self.weighted("Conv", step, conv.bias.is_some(), x, &name, attributes)
+            }
+            Op::Norm(norm) => {
+                let fields = ["gamma", "beta", "running_mean", "running_var"];
+                let [gamma, beta, mean, variance] = fields.map(|field| self.parameter(&step.name, field));
+                let parts = [x, &gamma, &beta, &mean, &variance];
+                let epsilon = vec![Attribute::Float("epsilon", norm.epsilon)];
+                let before = format!("{name}.before");
+                let first = if norm.then == Activation::None { &name } else { &before };
+                let y = self.node("BatchNormalization", &parts, first, epsilon);
+                let last = if norm.max_pool2 { format!("{name}.maps") } else { name.clone() };
+                let y = self.activation(norm.then, &y, &last);
+                if norm.max_pool2 { self.max_pool(Pool::new(2, 2), &y, &name) } else { y }
+            }
+            Op::Linear(linear) => self.weighted("Gemm", step, linear.bias.is_some(), x, &name, vec![]),
+            Op::Gem(_) => {
+                let p = self.parameter(&step.name, "p");
+                let one = self.constant(&format!("{name}.one"), &[1], &[1.0]);
+                let least = self.constant(&format!("{name}.least"), &[], &[Gem::LEAST as f32]);
+                let y = self.node("Clip", &[x, &least], &format!("{name}.clipped"), vec![]);
+                let y = self.node("Pow", &[&y, &p], &format!("{name}.powers"), vec![]);
+                let y = self.node("GlobalAveragePool", &[&y], &format!("{name}.mean"), vec![]);
+                let y = self.flat(&y, &format!("{name}.row"));
+                let root = self.node("Div", &[&one, &p], &format!("{name}.root"), vec![]);
+                self.node("Pow", &[&y, &root], &name, vec![])
+            }
+            Op::Fixed(fixed) => self.fixed(fixed.kind, name, inputs),
+        }
+    }
+
+    /// An operation with a weight and optionally a bias.
+    fn weighted(
+        &mut self,
+        operation: &str,
+        step: &Step,
+        bias: bool,
+        x: &str,
+        name: &str,
+        attributes: Vec<Attribute<'_>>,
+    ) -> String {
+        let mut parts = vec![x.to_string(), self.parameter(&step.name, "weight")];
+        if bias {
+            parts.push(self.parameter(&step.name, "bias"));
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        self.node(operation, &parts, name, attributes)
+    }
+
+    /// An operation without parameters.
+    fn fixed(&mut self, kind: FixedKind, name: String, inputs: &[String]) -> String {
+        let x = inputs.first().map_or("", String::as_str);
+        let before = format!("{name}.before");
+        match kind {
+            FixedKind::Input => name,
+            FixedKind::Activation(kind) => self.activation(kind, x, &name),
+            FixedKind::MaxPool(pool) => self.max_pool(pool, x, &name),
+            FixedKind::AveragePool(pool) => self.average_pool(pool, x, &name),
+            FixedKind::GlobalAverage => {
+                let y = self.node("GlobalAveragePool", &[x], &before, vec![]);
+                self.flat(&y, &name)
+            }
+            FixedKind::GlobalMax => {
+                let y = self.node("GlobalMaxPool", &[x], &before, vec![]);
+                self.flat(&y, &name)
+            }
+            FixedKind::Add => self.node("Add", &[x, &inputs[1]], &name, vec![]),
+            FixedKind::Concat => {
+                let parts: Vec<&str> = inputs.iter().map(String::as_str).collect();
+                self.node("Concat", &parts, &name, vec![Attribute::Int("axis", 1)])
+            }
+            FixedKind::Flatten => self.flat(x, &name),
+        }
     }
 }
 
@@ -170,72 +251,8 @@ fn model(network: &Network, options: &OnnxOptions) -> Message {
     let mut outputs: Vec<String> = Vec::with_capacity(network.steps.len());
     for (i, step) in network.steps.iter().enumerate() {
         let inputs: Vec<String> = step.inputs.iter().map(|&j| outputs[j].clone()).collect();
-        let x = inputs.first().map_or("", String::as_str);
         let name = if step.name.is_empty() { format!("step{i}") } else { step.name.clone() };
-        let before = format!("{name}.before");
-        let g = &mut graph;
-        outputs.push(match &step.op {
-            Op::Conv(conv) => {
-                let mut parts = vec![x.to_string(), g.parameter(&step.name, "weight")];
-                if conv.bias.is_some() {
-                    parts.push(g.parameter(&step.name, "bias"));
-                }
-                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-                let mut attributes = windows(conv.weight.dims()[2], conv.stride, conv.padding);
-                attributes.push(Attribute::Int("group", conv.groups as i64));
-                g.node("Conv", &parts, &name, attributes)
-            }
-            Op::Norm(norm) => {
-                let fields = ["gamma", "beta", "running_mean", "running_var"];
-                let [gamma, beta, mean, variance] = fields.map(|field| g.parameter(&step.name, field));
-                let parts = [x, &gamma, &beta, &mean, &variance];
-                let epsilon = vec![Attribute::Float("epsilon", norm.epsilon)];
-                let first = if norm.then == Activation::None { &name } else { &before };
-                let y = g.node("BatchNormalization", &parts, first, epsilon);
-                let last = if norm.max_pool2 { format!("{name}.maps") } else { name.clone() };
-                let y = g.activation(norm.then, &y, &last);
-                if norm.max_pool2 { g.max_pool(Pool::new(2, 2), &y, &name) } else { y }
-            }
-            Op::Linear(linear) => {
-                let mut parts = vec![x.to_string(), g.parameter(&step.name, "weight")];
-                if linear.bias.is_some() {
-                    parts.push(g.parameter(&step.name, "bias"));
-                }
-                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-                g.node("Gemm", &parts, &name, vec![])
-            }
-            Op::Gem(_) => {
-                let p = g.parameter(&step.name, "p");
-                let one = g.constant(&format!("{name}.one"), &[1], &[1.0]);
-                let least = g.constant(&format!("{name}.least"), &[], &[Gem::LEAST as f32]);
-                let y = g.node("Clip", &[x, &least], &format!("{name}.clipped"), vec![]);
-                let y = g.node("Pow", &[&y, &p], &format!("{name}.powers"), vec![]);
-                let y = g.node("GlobalAveragePool", &[&y], &format!("{name}.mean"), vec![]);
-                let y = g.flat(&y, &format!("{name}.row"));
-                let root = g.node("Div", &[&one, &p], &format!("{name}.root"), vec![]);
-                g.node("Pow", &[&y, &root], &name, vec![])
-            }
-            Op::Fixed(fixed) => match fixed.kind {
-                FixedKind::Input => name,
-                FixedKind::Activation(kind) => g.activation(kind, x, &name),
-                FixedKind::MaxPool(pool) => g.max_pool(pool, x, &name),
-                FixedKind::AveragePool(pool) => g.average_pool(pool, x, &name),
-                FixedKind::GlobalAverage => {
-                    let y = g.node("GlobalAveragePool", &[x], &before, vec![]);
-                    g.flat(&y, &name)
-                }
-                FixedKind::GlobalMax => {
-                    let y = g.node("GlobalMaxPool", &[x], &before, vec![]);
-                    g.flat(&y, &name)
-                }
-                FixedKind::Add => g.node("Add", &[x, &inputs[1]], &name, vec![]),
-                FixedKind::Concat => {
-                    let parts: Vec<&str> = inputs.iter().map(String::as_str).collect();
-                    g.node("Concat", &parts, &name, vec![Attribute::Int("axis", 1)])
-                }
-                FixedKind::Flatten => g.flat(x, &name),
-            },
-        });
+        outputs.push(graph.step(step, name, &inputs));
     }
     let heads: Vec<String> = options.places.iter().map(|&i| outputs[network.heads[i]].clone()).collect();
     embedding(&mut graph, heads, options);

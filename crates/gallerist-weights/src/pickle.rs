@@ -98,9 +98,9 @@ pub(super) enum Fault {
     Damaged(String),
 }
 
-type Outcome<T> = Result<T, Fault>;
+type PickleResult<T> = Result<T, Fault>;
 
-fn damaged<T>(reason: impl Into<String>) -> Outcome<T> {
+fn damaged<T>(reason: impl Into<String>) -> PickleResult<T> {
     Err(Fault::Damaged(reason.into()))
 }
 
@@ -152,7 +152,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// Reads one pickle from where the last one ended.
-    pub(super) fn load(&mut self) -> Outcome<Value> {
+    pub(super) fn load(&mut self) -> PickleResult<Value> {
         self.stack.clear();
         self.marks.clear();
         self.memo.clear();
@@ -165,7 +165,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    fn execute(&mut self, code: u8) -> Outcome<()> {
+    fn execute(&mut self, code: u8) -> PickleResult<()> {
         match code {
             0x80 => drop(self.take(1)?), // PROTO
             0x95 => drop(self.take(8)?), // FRAME
@@ -314,7 +314,7 @@ impl<'a> Pickle<'a> {
         Ok(())
     }
 
-    fn take(&mut self, count: usize) -> Outcome<&'a [u8]> {
+    fn take(&mut self, count: usize) -> PickleResult<&'a [u8]> {
         let Some(taken) = self.bytes[self.position..].get(..count) else {
             return damaged("it is cut short");
         };
@@ -322,15 +322,15 @@ impl<'a> Pickle<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Outcome<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> PickleResult<[u8; N]> {
         Ok(self.take(N)?.try_into().expect("taken to measure"))
     }
 
-    fn length4(&mut self) -> Outcome<usize> {
+    fn length4(&mut self) -> PickleResult<usize> {
         Ok(u32::from_le_bytes(self.array()?) as usize)
     }
 
-    fn line(&mut self) -> Outcome<String> {
+    fn line(&mut self) -> PickleResult<String> {
         let rest = &self.bytes[self.position..];
         let Some(length) = rest.iter().position(|&byte| byte == b'\n') else {
             return damaged("it is cut short");
@@ -343,28 +343,28 @@ impl<'a> Pickle<'a> {
         self.stack.push(value);
     }
 
-    fn top(&self) -> Outcome<&Value> {
+    fn top(&self) -> PickleResult<&Value> {
         self.stack.last().map_or_else(|| damaged("the stack is empty"), Ok)
     }
 
-    fn pop(&mut self) -> Outcome<Value> {
+    fn pop(&mut self) -> PickleResult<Value> {
         self.stack.pop().map_or_else(|| damaged("the stack is empty"), Ok)
     }
 
-    fn pop_mark(&mut self) -> Outcome<Vec<Value>> {
+    fn pop_mark(&mut self) -> PickleResult<Vec<Value>> {
         match self.marks.pop() {
             Some(mark) if mark <= self.stack.len() => Ok(self.stack.split_off(mark)),
             _ => damaged("a mark is missing"),
         }
     }
 
-    fn text(&mut self, count: usize) -> Outcome<()> {
+    fn text(&mut self, count: usize) -> PickleResult<()> {
         let text = String::from_utf8_lossy(self.take(count)?).into_owned();
         self.push(Value::Text(text));
         Ok(())
     }
 
-    fn long(&mut self, count: usize) -> Outcome<()> {
+    fn long(&mut self, count: usize) -> PickleResult<()> {
         let bytes = self.take(count)?;
         self.push(if count > 8 {
             Value::Long(bytes.to_vec())
@@ -387,25 +387,27 @@ impl<'a> Pickle<'a> {
         self.push(Value::List(self.sequences.len() - 1));
     }
 
-    fn append(&mut self, values: Vec<Value>) -> Outcome<()> {
+    fn append(&mut self, values: Vec<Value>) -> PickleResult<()> {
         let Value::List(list) = *self.top()? else { return damaged("something is appended to no list") };
         self.sequences[list].extend(values);
         Ok(())
     }
 
-    fn set(&mut self, pairs: Vec<(Value, Value)>) -> Outcome<()> {
+    fn set(&mut self, pairs: Vec<(Value, Value)>) -> PickleResult<()> {
         let Value::Dict(dict) = *self.top()? else { return damaged("an entry is set in no dictionary") };
         self.dicts[dict].extend(pairs);
         Ok(())
     }
 
-    fn recall(&mut self, index: u32) -> Outcome<()> {
-        let Some(value) = self.memo.get(&index) else { return damaged("it refers to what it has not kept") };
+    fn recall(&mut self, index: u32) -> PickleResult<()> {
+        let Some(value) = self.memo.get(&index) else {
+            return damaged("it refers to a value that it has not stored");
+        };
         self.push(value.clone());
         Ok(())
     }
 
-    fn global(&mut self, module: &str, name: &str) -> Outcome<()> {
+    fn global(&mut self, module: &str, name: &str) -> PickleResult<()> {
         let Some(known) = Known::find(module, name) else {
             return Err(Fault::Foreign(format!("{module}.{name}")));
         };
@@ -414,7 +416,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// What a call of a known name gives.
-    fn call(&mut self, function: &Value, arguments: &Value) -> Outcome<Value> {
+    fn call(&mut self, function: &Value, arguments: &Value) -> PickleResult<Value> {
         let Some(arguments) = self.sequence(arguments).map(<[Value]>::to_vec) else {
             return damaged("arguments that are no tuple");
         };
@@ -426,7 +428,7 @@ impl<'a> Pickle<'a> {
                     Some([key, value]) => Ok((key.clone(), value.clone())),
                     _ => damaged("an entry of a dictionary that is no pair"),
                 };
-                let pairs = given.iter().map(pair).collect::<Outcome<Vec<_>>>()?;
+                let pairs = given.iter().map(pair).collect::<PickleResult<Vec<_>>>()?;
                 self.dicts.push(pairs);
                 Ok(Value::Dict(self.dicts.len() - 1))
             }
@@ -453,7 +455,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    fn sizes(&self, value: &Value) -> Outcome<Vec<usize>> {
+    fn sizes(&self, value: &Value) -> PickleResult<Vec<usize>> {
         let Some(values) = self.sequence(value) else { return damaged("a shape that is no tuple") };
         values
             .iter()
@@ -465,7 +467,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// `("storage", class, key, location, count, …)`.
-    fn storage(&mut self, id: &Value) -> Outcome<Value> {
+    fn storage(&mut self, id: &Value) -> PickleResult<Value> {
         let Some(
             [Value::Text(kind), Value::Known(Known::Storage(element)), key, _, Value::Int(count), view @ ..],
         ) = self.sequence(id)
@@ -489,11 +491,11 @@ impl<'a> Pickle<'a> {
     }
 }
 
-fn size(value: i64) -> Outcome<usize> {
+fn size(value: i64) -> PickleResult<usize> {
     usize::try_from(value).or_else(|_| damaged(format!("a size of {value}")))
 }
 
-fn pairs(values: Vec<Value>) -> Outcome<Vec<(Value, Value)>> {
+fn pairs(values: Vec<Value>) -> PickleResult<Vec<(Value, Value)>> {
     if values.len() % 2 == 1 {
         return damaged("a key without a value");
     }

@@ -2,10 +2,10 @@
 
 use super::preprocessing::Preprocessing;
 
-/// A file of weights in public.
+/// A public file of weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Source {
-    /// What it is called here.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Where it is.
     pub url: &'static str,
@@ -13,9 +13,9 @@ pub struct Source {
     pub sha256: &'static str,
     /// The `[network]` it fits.
     pub network: &'static str,
-    /// What it was trained on.
+    /// Its training data.
     pub about: &'static str,
-    /// How its publisher says that images are to be prepared.
+    /// The preparation of images, as its publisher gives it.
     pub images: Images,
 }
 

@@ -36,7 +36,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Embeddings and what `[evaluation]` asks for, by the protocol that queries and gallery both name where it
+    /// Embeddings and the measurements of `[evaluation]`, by its protocol, or by the one that queries and gallery both name if it
     /// names none. Cameras count between queries and a gallery that have them, not within one set. Rows are compared
     /// as the gallery declares, also where the protocol's publication does otherwise.
     ///
@@ -87,7 +87,7 @@ impl Measured {
         Ok(())
     }
 
-    /// The metrics, and what else the plan asks for.
+    /// The metrics and the other measurements of the plan.
     ///
     /// # Errors
     ///

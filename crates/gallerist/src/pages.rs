@@ -53,7 +53,7 @@ pub fn run_report(run: &RunDirectory) -> Result<Report> {
 pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
     let several = runs.len() > 1;
     let names: Vec<String> = runs.iter().map(|run| name_of(run.path())).collect();
-    let mut report = Report { title: names.join(" beside "), ..Report::default() };
+    let mut report = Report { title: names.join(" compared with "), ..Report::default() };
     let (mut logs, mut sources, mut facts, mut configurations) = (vec![], vec![], vec![], vec![]);
     for (run, name) in runs.iter().zip(&names) {
         let config = RunConfig::load(&run.config(), &[])?;
@@ -126,7 +126,7 @@ pub fn evaluation_report(
         let what = if source.gallery.is_some() { format!(" of the {what}") } else { String::new() };
         if side.is_some_and(|side| !side.has_images()) {
             report.notices.push(format!(
-                "The pictures{what} cannot be found; paths, or the numbers of rows, stand for them."
+                "The pictures{what} cannot be found; the page shows paths or row numbers instead."
             ));
         }
     }

@@ -13,7 +13,7 @@ pub struct RunMetrics {
     /// The test metrics: protocol, values by name, queries, ties.
     #[serde(flatten)]
     pub evaluation: Evaluation,
-    /// What else `[evaluation]` asks for: intervals, re-ranking, clusters, pairs.
+    /// The other measurements of `[evaluation]`: intervals, re-ranking, clusters, pairs.
     #[serde(flatten)]
     pub further: Further,
     /// Which checkpoint was evaluated: `best` or `last`.

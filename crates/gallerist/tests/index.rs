@@ -180,7 +180,7 @@ fn errors_say_what_was_wanted_what_was_found_and_what_to_do() {
     let mut case = |name: &str, line: &str| {
         let out = gallerist(dir, line);
         assert_eq!(out.status.code(), Some(2), "{name}: {}", text(&out.stderr));
-        assert!(out.stdout.is_empty(), "{name}: data on stdout beside an error");
+        assert!(out.stdout.is_empty(), "{name}: data on stdout and an error");
         all += &format!("--- {name}\n{}\n", text(&out.stderr));
     };
     case("no index", "index info nothing.index");

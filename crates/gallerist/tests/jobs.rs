@@ -39,7 +39,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-fn run(jobs: &[Job], store: &Path, stop_at: usize) -> (Vec<jobs::Outcome>, usize) {
+fn run(jobs: &[Job], store: &Path, stop_at: usize) -> (Vec<jobs::JobOutcome>, usize) {
     let stop = AtomicBool::new(false);
     let mut watch = Watch { stop_at, stop: &stop, running: 0 };
     let outcomes = jobs::run(jobs, &options(store), &mut watch, &stop).unwrap();

@@ -10,7 +10,7 @@ use common::{gallerist, text};
 fn error(dir: &Path, line: &str) -> String {
     let out = gallerist(dir, line);
     assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
-    assert!(out.stdout.is_empty(), "data on stdout beside an error: {}", text(&out.stdout));
+    assert!(out.stdout.is_empty(), "data on stdout and an error: {}", text(&out.stdout));
     text(&out.stderr)
 }
 

@@ -68,8 +68,12 @@ fn runs_are_drawn_alone_and_side_by_side() {
 
     ok(dir, "plot report one two --out both.html");
     let page = text(&read("both.html"));
-    let parts =
-        ["one beside two", "class=\"atlas\"", "95 % bootstrap intervals, 50 resamples", "one: Failures"];
+    let parts = [
+        "one compared with two",
+        "class=\"atlas\"",
+        "95 % bootstrap intervals, 50 resamples",
+        "one: Failures",
+    ];
     for part in parts {
         assert!(page.contains(part), "{part}");
     }

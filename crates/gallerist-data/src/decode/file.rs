@@ -61,11 +61,11 @@ pub fn decode_with(bytes: &[u8], name: &str, limits: &DecodeLimits) -> Result<Im
     decode_limited(bytes, None, name, limits)
 }
 
-/// As [`decode()`]; a JPEG much larger than needed may come at a half, a quarter or an eighth of its size, which
-/// is what its blocks give with less work.
+/// As [`decode()`], but a JPEG that is much larger than needed may be decoded at a half, a quarter or an eighth of its
+/// size, which is less work.
 ///
-/// The smallest of these is taken whose sides are both `least` pixels or more; all sides are rounded up.
-/// It is so for sequential files of grey or YCbCr with one scan, and not for any other.
+/// It is the smallest of these sizes with both sides of at least `least` pixels; all sides are rounded up.
+/// This applies to sequential files of grey or YCbCr with one scan only.
 pub(crate) fn decode_reduced(bytes: &[u8], least: Option<usize>, name: &str) -> Result<Image, Error> {
     decode_limited(bytes, least, name, &DecodeLimits::default())
 }
@@ -83,7 +83,7 @@ fn decode_limited(
     })
 }
 
-/// Whether to go on; the message of [`Stop::Deadline`] is made by [`decode_limited`].
+/// An error if decoding must stop. [`decode_limited`] makes the message of [`Stop::Deadline`].
 fn go_on(watch: &Watch) -> Result<(), String> {
     watch.check().map_err(|_| String::new())
 }

@@ -11,18 +11,18 @@ const MAX_ENTRIES: u64 = 4096;
 /// Values of one tag that the decoder reads whole, whatever the size of the image.
 const ALWAYS: u64 = 1 << 16;
 
-/// Tags whose values the decoder keeps: bits, places and lengths of strips and tiles, colours, formats, tables of
+/// Tags with values that the decoder keeps: bits, places and lengths of strips and tiles, colours, formats, tables of
 /// JPEG. All others, texts and profiles among them, stay in the file.
 const KEPT: [u64; 11] = [258, 273, 279, 320, 324, 325, 338, 339, 347, 530, 532];
 
-/// Pixels of JPEG strips and tiles beyond those of the image: their padding.
+/// The most pixels of JPEG strips and tiles that are not pixels of the image: their padding.
 const PADDING: u64 = 1 << 20;
 
-/// Refuses a first directory that would cost much more than the image it describes: the decoder keeps 24 bytes
-/// for each value, and a file of 20 MiB holds ten million. And strips of JPEG that are larger than the image: their
+/// Returns an error for a first directory that would take much more memory than its image: the decoder keeps 24 bytes
+/// for each value, and a file of 20 MiB holds ten million. Also for strips of JPEG that are larger than the image: their
 /// decoder takes its sizes from the strips.
 pub(super) fn check(bytes: &[u8], watch: &Watch) -> Result<(), String> {
-    // What cannot be read here is left to the decoder, whose error is better.
+    // The decoder reports errors in the rest of the file.
     let Some(directory) = Directory::read(bytes) else { return Ok(()) };
     directory?.check(watch).unwrap_or(Ok(()))
 }

@@ -1,21 +1,22 @@
 //! Checks the code tables of a lossless WebP before it is decoded.
 //!
-//! An image may have 65,536 groups of five tables. Eight bytes of a file can describe one that takes 70 KB in the
-//! decoder's memory, so a file of 2 MB could take 5 GB. The number of groups is stored in a small image that comes
-//! before them, and that is decoded here (WebP Lossless Bitstream Specification, sections 4 to 6).
+//! An image may have 65,536 groups of five tables. Eight bytes of a file can describe a table that takes 70 KB in the
+//! decoder's memory, so a file of 2 MB could take 5 GB. The number of groups is stored in a small image before the
+//! tables; this module decodes that image (WebP Lossless Bitstream Specification, sections 4 to 6).
 
 use super::limits::Watch;
 
-/// Bytes that the tables of an image may take besides twice its decoded size.
+/// Bytes that the tables of every image may take, in addition to twice its decoded size.
 const ALWAYS: u64 = 16 << 20;
 
-/// Codes of a group: green with lengths and cache, red, blue, alpha, distances.
+/// Symbols of each alphabet of a group: green with lengths (and the colour cache), red, blue, alpha, distances.
 const ALPHABETS: [usize; 5] = [256 + 24, 256, 256, 256, 40];
 
-/// Order in which the lengths of the codes of lengths are stored.
+/// The order in which the lengths of the code length codes are stored.
 const LENGTH_ORDER: [usize; 19] = [17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Columns and rows back for the first 120 distance codes, two hexadecimal digits each: rows, then 8 minus columns.
+/// The first 120 distance codes: how many rows and columns they go back, in two hexadecimal digits: rows, then 8 minus
+/// columns.
 const NEAR: [u8; 120] = [
     0x18, 0x07, 0x17, 0x19, 0x28, 0x06, 0x27, 0x29, 0x16, 0x1a, 0x26, 0x2a, 0x38, 0x05, 0x37, 0x39, 0x15,
     0x1b, 0x36, 0x3a, 0x25, 0x2b, 0x48, 0x04, 0x47, 0x49, 0x14, 0x1c, 0x35, 0x3b, 0x46, 0x4a, 0x24, 0x2c,
@@ -27,11 +28,12 @@ const NEAR: [u8; 120] = [
     0x70,
 ];
 
-/// Refuses an image whose tables would take much more memory than its pixels. `data`: the stream, after the
-/// size where `size` is given (transparency), else with it.
+/// Returns an error if the tables of an image would take much more memory than its pixels.
+///
+/// `data` is the stream. With `size` (the stream of an alpha channel) it begins after the image's size, else with it.
 pub(super) fn check(data: &[u8], size: Option<(usize, usize)>, watch: &Watch) -> Result<(), String> {
     let mut reader = Reader { data, at: 0, watch, bytes: 0, permitted: u64::MAX };
-    // What cannot be read here is left to the decoder, which says what is wrong.
+    // The decoder reports all other errors.
     let whole = reader.tables(size).is_some();
     if !whole && reader.bytes > reader.permitted {
         return Err(format!(
@@ -42,21 +44,24 @@ pub(super) fn check(data: &[u8], size: Option<(usize, usize)>, watch: &Watch) ->
     Ok(())
 }
 
-/// The lengths of the codes of an alphabet, or the one symbol that takes no bits.
+/// A prefix code.
 enum Code {
+    /// One symbol, which takes no bits.
     One(usize),
-    /// By length: number of codes. The symbols, by length and then by number.
+    /// The number of codes of each length; the symbols, ordered by length and then by number.
     Many([usize; 16], Vec<u16>),
 }
 
-/// Bits, the lowest of a byte first. `None` is the end of the data, a fault, or too much memory.
+/// Reads bits, the lowest of a byte first. Its methods return `None` at the end of the data, after an error, and if the
+/// tables would take too much memory.
 struct Reader<'a> {
     data: &'a [u8],
-    /// In bits.
+    /// The position, in bits.
     at: usize,
     watch: &'a Watch,
-    /// Memory that the decoder would take for tables so far, and what it may take.
+    /// Memory that the decoder would have allocated for the tables so far.
     bytes: u64,
+    /// The most memory that the tables may take.
     permitted: u64,
 }
 
@@ -71,7 +76,7 @@ impl Reader<'_> {
         Some(value)
     }
 
-    /// Walks over the transforms to the tables of the image, and over these.
+    /// Reads the transforms and then the tables of the image.
     fn tables(&mut self, size: Option<(usize, usize)>) -> Option<()> {
         let (width, height) = match size {
             Some(size) => size,
@@ -82,14 +87,14 @@ impl Reader<'_> {
                 size
             }
         };
-        // The decoder says what is wrong with the size.
+        // The decoder reports a size that is out of bounds.
         self.watch.limits.check_size(width, height, 3 * (width * height) as u64).ok()?;
         self.permitted = 8 * (width * height) as u64 + ALWAYS;
         let mut across = width;
         let mut seen = 0;
         while self.bits(1)? == 1 {
             let kind = self.bits(2)?;
-            // Each transform comes once at most.
+            // Each transform occurs at most once.
             if seen >> kind & 1 == 1 {
                 return None;
             }
@@ -125,7 +130,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// The bits of the cache of colours; 0 for none.
+    /// The number of bits of an index into the colour cache; 0: there is no cache.
     fn cache(&mut self) -> Option<usize> {
         match self.bits(1)? {
             0 => Some(0),
@@ -143,7 +148,7 @@ impl Reader<'_> {
         Some(codes)
     }
 
-    /// An image within the image: its pixels as alpha, red, green, blue from the highest byte.
+    /// An image within the image. A pixel is alpha, red, green, blue, from the highest byte.
     fn image(&mut self, width: usize, height: usize) -> Option<Vec<u32>> {
         let cache_bits = self.cache()?;
         let [green, red, blue, alpha, distances] = self.group(cache_bits)?;
@@ -179,7 +184,7 @@ impl Reader<'_> {
                     }
                     for _ in 0..length {
                         let pixel = pixels[pixels.len() - back];
-                        // As the decoder: the pixel before is in the cache already.
+                        // As the decoder does it. With distance 1, the pixel is in the cache already.
                         if back > 1 {
                             keep(&mut cache, pixel);
                         }
@@ -267,7 +272,7 @@ impl Reader<'_> {
             Code::One(symbol) => return Some(*symbol),
             Code::Many(counts, symbols) => (counts, symbols),
         };
-        // Codes of a length are consecutive numbers, their highest bit first.
+        // The codes of a length are consecutive numbers. Their highest bit comes first.
         let (mut value, mut first, mut index) = (0, 0, 0);
         for &count in &counts[1..] {
             value |= self.bits(1)?;
@@ -295,8 +300,8 @@ impl Code {
         }
     }
 
-    /// What the decoder keeps for it: a table of up to 10 bits, and two nodes for each longer code; and its place in
-    /// a vector that may have grown to twice its length.
+    /// Bytes that the decoder allocates for it: a table of up to 10 bits, two nodes for each longer code, and an entry in
+    /// a vector whose capacity may be twice its length.
     fn bytes(&self) -> u64 {
         match self {
             Code::One(_) => 128,
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_real_files_are_walked_over_to_their_end() {
+    fn the_tables_of_real_files_are_read_to_their_end() {
         // Smooth and noisy parts, few colours and many: several groups, caches and transforms.
         let mut random = gallerist_util::random::Random::new(1, "webp", 0, 0);
         for (side, colors) in [(1_u32, 3), (40, 2), (97, 256), (300, 17), (300, 256)] {
@@ -375,7 +380,7 @@ mod tests {
             for place in LENGTH_ORDER {
                 self.put(usize::from(place == length), 3);
             }
-            // So many lengths, each of no bits.
+            // The number of lengths. Each length takes no bits.
             self.put(1, 1);
             self.put(5, 3);
             self.put(symbols - 2, 12);
@@ -390,7 +395,7 @@ mod tests {
         file.put(0, 28 + 4 + 1);
         file.put(1, 1);
         file.put(11, 4);
-        // An image of one pixel that says how many groups there are: 65,536.
+        // An image of one pixel that gives the number of groups: 65,536.
         file.put(1, 1);
         file.put(0, 3);
         file.put(0, 1);

@@ -71,7 +71,7 @@ impl Loader {
         self.waited
     }
 
-    /// Share of the time since the first batch was asked for that the consumer
+    /// Share of the time since the first request for a batch that the consumer
     /// has spent waiting, from 0 to 1: high when loading is the bottleneck.
     pub fn waited_share(&self) -> f64 {
         match self.started {

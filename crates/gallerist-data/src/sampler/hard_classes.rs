@@ -76,8 +76,8 @@ impl SamplerFactory for HardClassesConfig {
 /// Hard class mining of N-pair (Sohn, "Improved Deep Metric Learning with Multi-class N-pair Loss
 /// Objective", NIPS 2016, section 3.2.1).
 ///
-/// A batch begins with a random class; then the class is added, again and again, that violates the
-/// triplet constraint most with respect to those chosen already: whose mean is nearest to one of
+/// A batch begins with a random class. Each further class is the one that most violates the
+/// triplet constraint with the chosen ones: its mean is nearest to one of
 /// theirs. Ties go to the class that was drawn first.
 #[derive(Clone, Debug)]
 pub struct HardClasses {

@@ -75,8 +75,8 @@ impl SamplerFactory for HardIdentitiesConfig {
 /// Hard identity mining (Ristani & Tomasi, "Features for Multi-Target Multi-Camera Tracking and
 /// Re-Identification", CVPR 2018).
 ///
-/// A batch begins with an identity; each of the others comes, with equal probability, from the pool
-/// of the identities whose means are nearest to the first one's, or from all the rest. An epoch is a
+/// A batch begins with an identity. Each of the others comes, with equal probability, from the pool
+/// of the identities with means nearest to the mean of the first one, or from all the rest. An epoch is a
 /// permutation of the classes, of which every `classes_per_batch`-th begins a batch.
 #[derive(Clone, Debug)]
 pub struct HardIdentities {

@@ -1,8 +1,8 @@
-//! MATLAB's MAT-files, version 5: as much of them as annotations use.
+//! A reader of MATLAB's MAT-files, version 5, for annotations.
 //!
-//! Read are numeric arrays, text, cell arrays and structure arrays of little-endian files, packed or
-//! not; other arrays (sparse, complex, objects) are passed over. Every size is checked against the
-//! bytes that are there before memory is taken for it. (MathWorks, MAT-File Format, "Level 5".)
+//! It reads numeric arrays, text, cell arrays and structure arrays of little-endian files, compressed or not. It skips
+//! other arrays (sparse, complex, objects). Every size is checked against the length of the data before memory is
+//! allocated. (MathWorks, MAT-File Format, "Level 5".)
 
 use std::io::Read;
 
@@ -18,13 +18,13 @@ pub(super) enum Value {
     Numbers(Vec<f64>),
     Text(String),
     Cells(Vec<Value>),
-    /// Elements one after the other, each with as many values as there are fields.
+    /// A structure array.
     Structs(Structs),
-    /// Of a kind that is not read.
+    /// An array of a kind that this module does not read.
     Other,
 }
 
-/// A structure array.
+/// A structure array: the values of one element after those of the one before, one value per field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structs {
     fields: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) struct Structs {
 }
 
 impl Value {
-    /// The one number of an array of one.
+    /// The number of an array that has exactly one.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Value::Numbers(values) if values.len() == 1 => Some(values[0]),
@@ -63,9 +63,9 @@ impl Structs {
     }
 }
 
-/// A file of a tree.
+/// The variables of a file.
 pub(super) struct MatFile {
-    /// For messages.
+    /// Its name in error messages.
     pub(super) name: String,
     variables: Vec<(String, Value)>,
 }
@@ -75,7 +75,7 @@ impl MatFile {
         MatFile::read(tree, path, None)
     }
 
-    /// Stops after a variable: what follows it may be large.
+    /// Reads up to the variable `last`: those after it may be large.
     pub(super) fn open_for(tree: &Tree, path: &str, last: &str) -> Result<MatFile, Error> {
         MatFile::read(tree, path, Some(last))
     }
@@ -96,7 +96,7 @@ impl MatFile {
         self.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
-    /// A structure array that has to be there.
+    /// The structure array `name`, or an error.
     pub(super) fn structs(&self, name: &str) -> Result<&Structs, Error> {
         match self.variable(name) {
             Some(Value::Structs(structs)) => Ok(structs),
@@ -110,11 +110,13 @@ fn parse(bytes: &[u8], last: Option<&str>) -> Result<Vec<(String, Value)>, Strin
     let header = bytes.get(..128).ok_or_else(|| format!("{} bytes are no MAT-file", bytes.len()))?;
     match &header[124..] {
         [0x00, 0x01, b'I', b'M'] => {}
-        [0x01, 0x00, b'M', b'I'] => return Err("a big-endian MAT-file; save it anew".to_owned()),
+        [0x01, 0x00, b'M', b'I'] => {
+            return Err("a big-endian MAT-file; save it again on a little-endian computer".to_owned());
+        }
         _ if bytes.starts_with(b"MATLAB 7.3") => {
             return Err("a MAT-file of version 7.3 (HDF5); save it with `-v7`".to_owned());
         }
-        _ => return Err("it does not begin like a MAT-file of version 5".to_owned()),
+        _ => return Err("it does not have the header of a MAT-file of version 5".to_owned()),
     }
     let mut variables: Vec<(String, Value)> = Vec::new();
     let mut reader = Reader { bytes: &bytes[128..], budget: MAX_FILE_BYTES };
@@ -225,7 +227,7 @@ fn matrix(data: &[u8], depth: usize) -> Result<(String, Value), String> {
     if depth > MAX_DEPTH {
         return Err(format!("arrays are nested deeper than {MAX_DEPTH}"));
     }
-    // What an unset field holds.
+    // The value of an unset field.
     if data.is_empty() {
         return Ok((String::new(), Value::Numbers(Vec::new())));
     }
@@ -268,14 +270,14 @@ fn matrix(data: &[u8], depth: usize) -> Result<(String, Value), String> {
 }
 
 fn matrices(reader: &mut Reader, count: u64, depth: usize) -> Result<Vec<Value>, String> {
-    // Each takes 8 bytes at least.
+    // Each array takes at least 8 bytes.
     if count > reader.bytes.len() as u64 / 8 {
         return Err(format!("an array of {count} arrays in {} bytes", reader.bytes.len()));
     }
     (0..count)
         .map(|_| match reader.element()? {
             (MATRIX, data) => Ok(matrix(data, depth + 1)?.1),
-            (kind, _) => Err(format!("an array was expected, and there is an element of type {kind}")),
+            (kind, _) => Err(format!("wanted an array, found an element of type {kind}")),
         })
         .collect()
 }

@@ -7,10 +7,10 @@ use super::set::ImageSet;
 use super::tree::Tree;
 use crate::error::Error;
 
-/// The file of a run that says which training image each test image belongs to.
+/// The file of a run with the training image that each test image belongs to.
 const ANSWERS: &str = "class_labels.txt";
 
-/// More than the answers of any run need; a larger file is none.
+/// A larger file is not a file of answers.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// Trials of N-way one-shot classification, each a folder of a zip archive or of a folder:

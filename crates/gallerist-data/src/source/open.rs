@@ -189,8 +189,7 @@ impl Sources {
         if options.crop_boxes && self.records.iter().all(|(_, r)| r.bounding_box.is_none()) {
             return Err(Error::Selection {
                 path: name,
-                problem: "images cut to their bounding boxes were asked for, and there are no boxes"
-                    .to_owned(),
+                problem: "wanted images cut to their bounding boxes, found no boxes".to_owned(),
                 hint: Some(
                     "of the known layouts, CUB-200-2011, Cars196 and DeepFashion have boxes".to_owned(),
                 ),
@@ -300,7 +299,7 @@ fn no_such_split(source: &str, records: &[ImageRecord], split: &str) -> Error {
     Error::Selection {
         path: source.to_owned(),
         problem: if none {
-            format!("the split `{split}` was asked for, and there are no splits")
+            format!("wanted the split `{split}`, found no splits")
         } else {
             format!("no image has the split `{split}`; there are {}", known.join(", "))
         },

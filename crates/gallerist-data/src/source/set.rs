@@ -267,8 +267,8 @@ impl ImageSet {
         self.sources[item.source as usize].read(item.number as usize, &item.path)
     }
 
-    /// Image `i`, upright, with 1 or 3 channels as its file has, cut to its bounding box where
-    /// [`OpenOptions::crop_boxes`](crate::OpenOptions::crop_boxes) asks for it and it has one (a box
+    /// Image `i`, upright, with 1 or 3 channels as in its file, cut to its bounding box if
+    /// [`OpenOptions::crop_boxes`](crate::OpenOptions::crop_boxes) is set and it has one (a box
     /// is cut at the edges of the upright image). See [`decode`](crate::decode()).
     ///
     /// # Errors

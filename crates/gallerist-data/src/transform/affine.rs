@@ -1,13 +1,12 @@
-//! The affine map that moves, turns, scales and mirrors a training image.
+//! The affine map that translates, rotates, shears, scales and mirrors a training image.
 
 use super::config::AugmentConfig;
 use super::crop::draw_window;
 use crate::size::Size;
 use gallerist_util::random::Random;
 
-/// Pixel (column, row) of the output samples the position `x + dx . (column, row)`,
-/// `y + dy . (column, row)` of the stored image, where whole numbers are the
-/// centres of pixels.
+/// Pixel (column, row) of the output samples the position `x + dx . (column, row)`, `y + dy . (column, row)` of the
+/// stored image. Pixel centres have integer coordinates.
 pub(super) struct AffineMap {
     pub(super) x: f64,
     pub(super) y: f64,
@@ -16,9 +15,8 @@ pub(super) struct AffineMap {
 }
 
 impl AffineMap {
-    /// Draws the map from the network's input, of `size`, to the stored image. Every number
-    /// is drawn whether it is used or not, so that one setting does not change the
-    /// effect of another.
+    /// Draws the map from the network's input, of `size`, to the stored image. Every random number is drawn, also if it is
+    /// not used, so that one setting does not change the numbers of another.
     pub(super) fn draw(augment: &AugmentConfig, stored: Size, size: Size, random: &mut Random) -> AffineMap {
         let mut symmetric = |limit: f32| random.between(-f64::from(limit), f64::from(limit));
         let angle = symmetric(augment.rotation_degrees).to_radians();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is shown beyond the edge of a warped image.
+/// The values outside of a warped image.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Border {

@@ -19,7 +19,7 @@ pub enum CropConfig {
     /// The same, in the image with a border of `padding` pixels all around (torchvision's
     /// `RandomCrop` with padding; re-identification: 10).
     Padded {
-        /// Width of the border in pixels of the stored image; what it shows is `augment.border`.
+        /// Width of the border in pixels of the stored image; `augment.border` sets its values.
         padding: usize,
     },
     /// Scales the *side*: width = `s` times the stored width, height = `s * r`

@@ -23,7 +23,7 @@ pub struct EraseConfig {
     pub scale: [f32; 2],
     /// Least and largest ratio of height to width; default 0.3 to 3.3.
     pub ratio: [f32; 2],
-    /// What it is filled with; default `mean`.
+    /// The values of the erased area; default `mean`.
     pub fill: EraseFill,
 }
 

@@ -18,16 +18,16 @@ thread_local! {
 struct Scratch {
     /// The stored image, or one row of it, as floats with its border.
     padded: Vec<f32>,
-    /// One row of samples; of an upright map one for each sample of a pixel across.
+    /// The samples of one row; for an upright map, one entry per horizontal sample of each pixel.
     row: Vec<Sample>,
-    /// Of an upright map: what the samples see in two rows of the image.
-    seen: [Vec<f32>; 2],
+    /// For an upright map: two rows of the image, interpolated horizontally at the samples.
+    across: [Vec<f32>; 2],
     /// One row of sums over the samples of a pixel, channels interleaved.
     sums: Vec<f32>,
 }
 
-/// The place of a sample: offset of its upper left pixel in the frame, and how
-/// far it is on the way to the next, across and down.
+/// The position of a sample: the offset of its upper left pixel in the frame, and its distance from that pixel,
+/// horizontally and vertically, from 0 to 1.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     at: u32,
@@ -37,10 +37,9 @@ struct Sample {
 
 /// Samples a stored image of 1 or 3 channels through a map.
 ///
-/// The image is copied into a frame of one border pixel on each side (two at
-/// the far end, so that the right neighbour of the last position exists).
-/// Positions are clamped to the frame: everything beyond it is border, the edge
-/// is blended with it, and the loop has no case distinctions.
+/// The image is copied into a frame with one border pixel before each side and two after it, so that the last position
+/// has a right neighbour. Positions are clamped to the frame, so the loop needs no branches: positions outside get the
+/// border, and positions at the edge are interpolated between image and border.
 pub(super) fn warp(
     stored: &Image,
     map: &AffineMap,
@@ -50,17 +49,17 @@ pub(super) fn warp(
     out: &mut [f32],
 ) {
     let grid = Grid::new(map);
-    // The mean over the samples of a pixel comes with the factor.
+    // The factor includes the division by the number of samples per pixel.
     let share = 1.0 / (grid.across * grid.down) as f32;
     let mut shared = [(0.0, 0.0); 3];
     for (shared, &(factor, offset)) in shared.iter_mut().zip(normal) {
         *shared = (factor * share, offset);
     }
     let task = Task { stored, map, border, size, normal: &shared[..normal.len()], grid };
-    // Without rotation and shear a row of the result sees two rows of the image.
+    // Without rotation and shear, each row of samples reads two rows of the image.
     let upright = map.dx[1] == 0.0 && map.dy[0] == 0.0;
     SCRATCH.with_borrow_mut(|scratch| match (stored.channels(), upright) {
-        // Four floats for a pixel of three channels: a vector, the last of them of the next pixel.
+        // A pixel of three channels is read as a vector of four floats; the last one belongs to the next pixel.
         (1, true) => warp_upright::<1, 1>(&task, scratch, out),
         (1, false) => warp_tilted::<1, 1>(&task, scratch, out),
         (_, true) => warp_upright::<3, 4>(&task, scratch, out),
@@ -77,7 +76,7 @@ struct Task<'a> {
     grid: Grid,
 }
 
-/// The samples of a pixel, spread evenly over it.
+/// The numbers of samples per pixel, horizontally and vertically. Samples are evenly spaced.
 struct Grid {
     across: usize,
     down: usize,
@@ -85,8 +84,8 @@ struct Grid {
 
 impl Grid {
     fn new(map: &AffineMap) -> Grid {
-        // A sample reaches one pixel to each side, so that samples up to 4/3 of a
-        // pixel apart miss nothing that matters.
+        // Bilinear interpolation weights the pixels up to one pixel away, so a distance of up to 4/3 pixels between
+        // samples leaves no visible gaps.
         let count = |step: f64| ((step * 0.75).ceil() as usize).clamp(1, 16);
         Grid { across: count(map.dx[0].hypot(map.dy[0])), down: count(map.dx[1].hypot(map.dy[1])) }
     }
@@ -102,14 +101,14 @@ impl Grid {
 #[inline(always)]
 fn split(position: f32, most: f32) -> (u32, f32) {
     let clamped = position.clamp(0.0, most);
-    // By way of a signed number, for which there is one instruction.
+    // Through a signed integer, because this conversion is one instruction.
     let whole = clamped as i32 as u32;
     (whole, clamped - whole as f32)
 }
 
 #[inline(always)]
-fn between<const L: usize>(from: &[f32; L], to: &[f32; L], way: f32) -> [f32; L] {
-    std::array::from_fn(|c| from[c] + way * (to[c] - from[c]))
+fn interpolated<const L: usize>(from: &[f32; L], to: &[f32; L], share: f32) -> [f32; L] {
+    std::array::from_fn(|c| from[c] + share * (to[c] - from[c]))
 }
 
 /// The `L` values from `at` on.
@@ -139,8 +138,8 @@ vectorized! {
             for sample in 0..grid.across * grid.down {
                 let u = Grid::place(sample % grid.across, grid.across);
                 let v = y as f64 + Grid::place(sample / grid.across, grid.down);
-                // +1 for the frame. The start of a row in f64, the rest in f32:
-                // an error of 1e-4 pixels at most for a side of 1,000.
+                // +1 for the frame. The start of a row is computed in f64 and the rest in f32; the error is at most
+                // 1e-4 pixels for sides of 1,000.
                 let x0 = (map.x + map.dx[0] * u + map.dx[1] * v + 1.0) as f32;
                 let y0 = (map.y + map.dy[0] * u + map.dy[1] * v + 1.0) as f32;
                 for (column, place) in row.iter_mut().enumerate() {
@@ -153,9 +152,9 @@ vectorized! {
                 }
                 for (place, sum) in row.iter().zip(sums.as_chunks_mut::<L>().0) {
                     let (upper, lower) = (place.at as usize, place.at as usize + stride);
-                    let top = between::<L>(lanes(frame, upper), lanes(frame, upper + C), place.across);
-                    let bottom = between::<L>(lanes(frame, lower), lanes(frame, lower + C), place.across);
-                    for (sum, value) in sum.iter_mut().zip(between(&top, &bottom, place.down)) {
+                    let top = interpolated::<L>(lanes(frame, upper), lanes(frame, upper + C), place.across);
+                    let bottom = interpolated::<L>(lanes(frame, lower), lanes(frame, lower + C), place.across);
+                    for (sum, value) in sum.iter_mut().zip(interpolated(&top, &bottom, place.down)) {
                         *sum += value;
                     }
                 }
@@ -166,15 +165,15 @@ vectorized! {
 }
 
 vectorized! {
-    /// The same values to the last bit: all rows have their samples at the same places across, so
-    /// that what they see in a row of the image is computed once.
+    /// The result of [`warp_tilted`], bit for bit. All rows have the same horizontal positions, so each row of the image
+    /// is interpolated horizontally once.
     fn warp_upright<'a, const C: usize, const L: usize>(
         task: &'a Task<'a>,
         scratch: &'a mut Scratch,
         out: &'a mut [f32],
     ) -> () {
         let Task { stored, map, border, size, normal, grid } = task;
-        let Scratch { padded, row, seen, sums } = scratch;
+        let Scratch { padded, row, across: interpolated_rows, sums } = scratch;
         let (width, height) = (stored.width(), stored.height());
         let dx = map.dx[0] as f32;
         row.clear();
@@ -186,10 +185,10 @@ vectorized! {
             }));
         }
         let span = size.width * C;
-        // A vector at the last pixel reaches beyond it.
         sums.resize(span, 0.0);
-        seen.iter_mut().for_each(|values| values.resize(grid.across * span + L, 0.0));
-        // The rows of the frame that are in `seen`, by whether they are odd.
+        // The vector of the last pixel ends after the pixel.
+        interpolated_rows.iter_mut().for_each(|values| values.resize(grid.across * span + L, 0.0));
+        // The rows of the frame that `interpolated_rows` holds: an even one and an odd one.
         let mut rows = [usize::MAX; 2];
         for y in 0..size.height {
             sums.fill(0.0);
@@ -202,15 +201,15 @@ vectorized! {
                     if rows[wanted % 2] != wanted {
                         rows[wanted % 2] = wanted;
                         pad_row::<C>(stored, *border, wanted, padded);
-                        let (frame, seen) = (&padded[..], &mut seen[wanted % 2][..]);
+                        let (frame, values) = (&padded[..], &mut interpolated_rows[wanted % 2][..]);
                         for (place, at) in row.iter().zip((0..).step_by(C)) {
                             let left = place.at as usize;
-                            let value = between::<L>(lanes(frame, left), lanes(frame, left + C), place.across);
-                            seen[at..at + L].copy_from_slice(&value);
+                            let value = interpolated::<L>(lanes(frame, left), lanes(frame, left + C), place.across);
+                            values[at..at + L].copy_from_slice(&value);
                         }
                     }
                 }
-                let (top, bottom) = (&seen[iy % 2], &seen[(iy + 1) % 2]);
+                let (top, bottom) = (&interpolated_rows[iy % 2], &interpolated_rows[(iy + 1) % 2]);
                 for (top, bottom) in top.chunks_exact(span).zip(bottom.chunks_exact(span)).take(grid.across) {
                     for (sum, (top, bottom)) in sums.iter_mut().zip(top.iter().zip(bottom)) {
                         *sum += top + down * (bottom - top);
@@ -222,10 +221,10 @@ vectorized! {
     }
 }
 
-/// Values beyond the last pixel, for the vectors that begin at it.
+/// Values after the last pixel, because the vector of a pixel is longer than the pixel.
 const MARGIN: usize = 1;
 
-/// The image as floats, one border pixel before and two after each side.
+/// The image as floats, with one border pixel before each side and two after it.
 #[inline(always)]
 fn pad<const C: usize>(stored: &Image, border: Border, padded: &mut Vec<f32>) {
     let (width, height) = (stored.width(), stored.height());

@@ -288,7 +288,7 @@ fn a_header_of_monstrous_size_is_refused_before_memory_is_taken() {
     png.extend(b"\0\0\0\0IDAT");
     png.extend(crc32(b"IDAT").to_be_bytes());
     assert_eq!(problem(&png), "16000 x 16000 pixels decode to 733 MiB, and an image may have 256 MiB");
-    // The same for a JPEG: height and width stand 5 bytes into its frame header.
+    // The same for a JPEG: height and width are at byte 5 of its frame header.
     let mut bytes = jpeg(16, 16, 90);
     let frame = bytes.windows(2).position(|w| w == [0xFF, 0xC0]).unwrap();
     bytes[frame + 5..frame + 9].copy_from_slice(&[0x75, 0x30, 0x75, 0x30]);

@@ -324,7 +324,7 @@ fn inshop_has_train_query_and_gallery_and_test_is_both() {
     assert_eq!(test.bounding_box(0), Some(BoundingBox { left: 2.0, top: 3.0, width: 6.0, height: 4.0 }));
     assert_eq!(both(&folder, DatasetLayout::IN_SHOP, &split("train")).len(), 1);
 
-    // The list is told to be cut by its own count.
+    // The count in the list shows that it is truncated.
     let path = folder.path().join("Eval/list_eval_partition.txt");
     fs::write(&path, list.rsplit_once("img/").unwrap().0).unwrap();
     let error = open(folder.path(), &OpenOptions::default()).unwrap_err().to_string();
@@ -514,7 +514,7 @@ fn boxes_that_are_not_there_and_layouts_of_single_files_are_refused() {
     let folder = tree(&[("list.csv", "path,label\na/1.png,a\n")], &["a/1.png", "b/2.png"]);
     let cropped = OpenOptions { crop_boxes: true, ..OpenOptions::default() };
     let error = open(folder.path(), &cropped).unwrap_err().to_string();
-    assert!(error.ends_with("were asked for, and there are no boxes"), "{error}");
+    assert!(error.ends_with("to their bounding boxes, found no boxes"), "{error}");
     let named = |layout| OpenOptions { layout: Some(layout), ..OpenOptions::default() };
     let error = open(folder.path().join("list.csv"), &named(DatasetLayout::CARS196)).unwrap_err().to_string();
     assert!(error.ends_with("it is one file, not laid out as Cars196"), "{error}");

@@ -77,14 +77,14 @@ fn a_flat_folder_and_a_single_file_have_no_labels() {
 }
 
 #[test]
-fn images_beside_class_folders_are_refused() {
+fn images_next_to_class_folders_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = class_folders(2, 2);
     files.push(("stray.png".to_owned(), png(picture(2, 2, 0))));
     write_tree(folder.path(), &files);
     let error = open_error(folder.path());
     let text = error.to_string();
-    assert!(text.ends_with("1 of 5 images lie beside the class folders, `stray.png` for one"), "{text}");
+    assert!(text.ends_with("1 of 5 images are next to the class folders, `stray.png` for one"), "{text}");
     assert!(error.hint().is_some());
 }
 
@@ -198,7 +198,7 @@ fn manifests_give_labels_cameras_and_splits() {
     let error = ImageSet::open_with(&[&path], &split("val")).unwrap_err().to_string();
     assert!(error.ends_with("no image has the split `val`; there are `test` (1), `train` (2)"), "{error}");
     let error = ImageSet::open_with(&[folder.path()], &split("val")).unwrap_err().to_string();
-    assert!(error.ends_with("the split `val` was asked for, and there are no splits"), "{error}");
+    assert!(error.ends_with("wanted the split `val`, found no splits"), "{error}");
 
     // Called manifest.csv it speaks for its folder and for an archive of it.
     fs::rename(&path, folder.path().join("manifest.csv")).unwrap();
@@ -386,7 +386,7 @@ fn an_entry_that_promises_too_much_is_refused_before_memory_is_taken() {
     let path = folder.path().join("x.zip");
     write_zip(&path, &[("a.png".to_owned(), png(picture(9, 9, 0)))]);
     let whole = fs::read(&path).unwrap();
-    // The uncompressed size stands 24 bytes into the entry's central header.
+    // The uncompressed size is at byte 24 of the entry's central header.
     let header = whole.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
     for (size, text) in [
         (300u32 << 20, "it unpacks to 300 MiB, and a file may have 256 MiB"),

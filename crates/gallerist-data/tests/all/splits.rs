@@ -111,9 +111,9 @@ fn splits_alone_in_any_case_and_below_other_folders_are_found() {
 fn images_next_to_the_class_folders_of_a_split_are_refused() {
     let error = opened(&["train/a/1.png", "test/b/1.png", "test/2.png", "icons/1.png"]).unwrap_err();
     let text = error.to_string();
-    assert!(text.ends_with("1 of 3 images lie beside the class folders, `test/2.png` for one"), "{text}");
+    assert!(text.ends_with("1 of 3 images are next to the class folders, `test/2.png` for one"), "{text}");
     let error = opened(&["train/a/1.png", "test/1.png", "test/2.png"]).unwrap_err().to_string();
-    assert!(error.contains("2 of 3 images lie beside the class folders"), "{error}");
+    assert!(error.contains("2 of 3 images are next to the class folders"), "{error}");
 }
 
 #[test]

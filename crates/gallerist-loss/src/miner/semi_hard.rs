@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The paper allows any negative of that shell; here it is the hardest of them, the lower index among
-//! equals, so that a batch always gives the same triplets. A positive without such a negative is not
+//! equals, so that a batch always gives the same triplets. A positive without a negative in the shell is not
 //! selected.
 
 use gallerist_util::registry::Named;

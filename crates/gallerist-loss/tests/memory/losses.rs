@@ -5,7 +5,7 @@ use super::oracle::{
     self, Rows, circle_gradient, close, dist, ice_paper_gradient, mean, plus, slope, unit, value,
 };
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::{Labels, LossConfig, LossShape, Memory, Progress, Queries};
+use gallerist_loss::{CrossBatchRows, Labels, LossConfig, LossShape, Progress, Queries};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -59,7 +59,8 @@ fn run_at(json: &Value, n: usize, rows: &Rows, labels: Labels<'_>, dtype: DType)
     let loss = config.init(LossShape { classes: 8, dimensions: d }, 1, &device);
     let x = tensor(&rows[..n], d, &device, dtype).require_grad();
     let (labels, of_memory) = split(labels, n);
-    let memory = Memory { embeddings: tensor(&rows[n..], d, &Device::flex(), dtype), labels: of_memory };
+    let memory =
+        CrossBatchRows { embeddings: tensor(&rows[n..], d, &Device::flex(), dtype), labels: of_memory };
     let output = loss.forward_against(x.clone(), labels, Some(memory), Progress { step: 3, steps: 100 });
     let host = |data: TensorData| data.convert::<f64>().try_into_vec::<f64>().unwrap();
     let gradient = x.grad(&output.value.backward()).map_or(vec![0.0; n * d], |g| host(g.into_data()));
@@ -235,7 +236,7 @@ fn an_empty_memory_changes_no_bit() {
             let config: LossConfig = serde_json::from_value(json.clone()).unwrap();
             let device = Device::flex().autodiff();
             let loss = config.init(LossShape { classes: 4, dimensions: d }, 1, &device);
-            let bits = |memory: Option<Option<Memory<'_>>>| {
+            let bits = |memory: Option<Option<CrossBatchRows<'_>>>| {
                 let x = tensor(&rows, d, &device, dtype).require_grad();
                 let progress = Progress { step: 3, steps: 100 };
                 let output = match memory {
@@ -249,7 +250,7 @@ fn an_empty_memory_changes_no_bit() {
             let empty = Tensor::<2>::zeros([0, d], &Device::flex());
             assert_eq!(bits(Some(None)), plain, "{json}");
             assert_eq!(
-                bits(Some(Some(Memory { embeddings: empty, labels: Labels::Classes(&[]) }))),
+                bits(Some(Some(CrossBatchRows { embeddings: empty, labels: Labels::Classes(&[]) }))),
                 plain,
                 "{json}"
             );
@@ -300,7 +301,8 @@ fn the_memory_is_constant_even_if_its_tensor_is_tracked() {
         let x = tensor(&rows[..4], 3, &device, DType::F64).require_grad();
         // Of another type, too.
         let embeddings = tensor(&rows[4..], 3, &device, DType::F32).require_grad();
-        let memory = Memory { embeddings: embeddings.clone(), labels: Labels::Classes(&[0, 1, 2, 0]) };
+        let memory =
+            CrossBatchRows { embeddings: embeddings.clone(), labels: Labels::Classes(&[0, 1, 2, 0]) };
         let labels = Labels::Classes(&[0, 0, 1, 1]);
         let output = loss.forward_against(x.clone(), labels, Some(memory), Progress::default());
         let gradients = output.value.backward();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_loss::cross_batch::{CrossBatchMemory, XbmConfig};
-use gallerist_loss::{Labels, LossConfig, Memory};
+use gallerist_loss::{CrossBatchRows, Labels, LossConfig};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn numbered(from: usize, count: usize) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [count, 2]), &Device::flex().autodiff())
 }
 
-fn rows(memory: &Memory<'_>) -> Vec<Vec<f32>> {
+fn rows(memory: &CrossBatchRows<'_>) -> Vec<Vec<f32>> {
     let values: Vec<f32> = memory.embeddings.clone().into_data().try_into_vec().unwrap();
     values.chunks(2).map(<[f32]>::to_vec).collect()
 }

@@ -312,13 +312,13 @@ impl<'a> Builder<'a> {
 enum Held {
     /// Its own maps or rows.
     Own,
-    /// What goes into a chain that has not run: the steps whose maps it reads, and the convolutions' sizes.
+    /// The inputs of a chain that has not run: the steps whose maps it reads, and the sizes of its convolutions.
     Chain { reads: Vec<usize>, convolutions: Vec<usize> },
 }
 
-/// The most values that an image takes at one time without gradients: results that are needed later, what a step
-/// reads and what it writes. Of a chain the maps of one convolution and of the one before it are there at a time, then
-/// those of the last and the result.
+/// The most values that an image needs at one time without gradients: the results that are used later, and the inputs and
+/// outputs of a step. Of a chain, the maps of one convolution and of the one before it exist at the same time, then
+/// those of the last one and the result.
 fn values_at_once(steps: &[Step], shapes: &[Shape], last_use: &[usize], deferred: &[bool]) -> usize {
     let size = |i: usize| match shapes[i] {
         Shape::Maps(shape) => shape.iter().product::<usize>(),

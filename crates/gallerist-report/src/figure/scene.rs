@@ -29,14 +29,16 @@ pub(super) const SERIES: usize = COLOURS;
 /// Colours of classes.
 pub(super) const HUES: usize = 10;
 
-/// Light or dark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Theme {
-    /// Dark letters on a light ground.
-    #[default]
-    Light,
-    /// Light letters on a dark ground.
-    Dark,
+gallerist_util::named_values! {
+    /// The colours of a figure.
+    #[derive(Default)]
+    pub enum Theme {
+        /// Dark text on a light background.
+        #[default]
+        Light = "light", "";
+        /// Light text on a dark background.
+        Dark = "dark", "";
+    }
 }
 
 impl Tone {

@@ -7,7 +7,7 @@ struct Table {
     rows: f64,
     classes: Vec<u64>,
     clusters: Vec<u64>,
-    /// (class, cluster) and how many rows lie in both.
+    /// (class, cluster), and the number of rows in both.
     cells: Vec<((usize, usize), u64)>,
 }
 

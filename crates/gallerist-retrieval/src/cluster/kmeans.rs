@@ -49,15 +49,16 @@ impl KMeans {
     }
 }
 
-/// One of the two k-means that the literature's figures come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Preset {
-    /// [`KMeans::faiss20`].
-    #[default]
-    Faiss20,
-    /// [`KMeans::sklearn10`].
-    Sklearn10,
+gallerist_util::named_values! {
+    /// The two variants of k-means that publications use.
+    #[derive(Default)]
+    pub enum Preset {
+        /// [`KMeans::faiss20`].
+        #[default]
+        Faiss20 = "faiss20", "One random start, 20 iterations";
+        /// [`KMeans::sklearn10`].
+        Sklearn10 = "sklearn10", "Best of 10 k-means++ starts, up to 300 iterations each";
+    }
 }
 
 impl Preset {

@@ -8,17 +8,17 @@ use super::query_values::QueryValues;
 use crate::random::{below, generator};
 use crate::{Error, Result};
 
-/// What is drawn again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Over {
-    /// Single queries: how sure the mean is for these classes.
-    #[default]
-    Queries,
-    /// Classes with all their queries (the cluster bootstrap): how sure it is for classes like
-    /// these. Queries of one class are alike, so these intervals are the wider ones, and the ones to
-    /// compare two methods by.
-    Classes,
+gallerist_util::named_values! {
+    /// The unit of resampling.
+    #[derive(Default)]
+    pub enum Over {
+        /// Single queries: the uncertainty of the mean for these classes.
+        #[default]
+        Queries = "queries", "Single queries";
+        /// Classes with all their queries (the cluster bootstrap): the uncertainty for classes like these. Queries of
+        /// one class are similar, so these intervals are wider. Use them to compare two methods.
+        Classes = "classes", "Classes with all their queries";
+    }
 }
 
 /// Percentile bootstrap intervals (Efron, Tibshirani: An Introduction to the Bootstrap, 1993, 13.3).
@@ -148,7 +148,7 @@ impl Bootstrap {
     }
 }
 
-/// The value below which a share of the sorted `values` lies, interpolated; 0 where there are none.
+/// The quantile `share` of the sorted `values`, interpolated; 0 if there are none.
 fn percentile(values: &[f64], share: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else { return 0.0 };
     let place = share * last as f64;

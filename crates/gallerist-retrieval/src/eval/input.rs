@@ -3,7 +3,7 @@
 use crate::search::Metric;
 use crate::{Error, MatrixView, Result};
 
-/// Refuses rows whose lists would mean nothing: none at all, rows of no values, and for the cosine
+/// Returns an error for rows without meaningful lists: no rows, rows without values, and for the cosine
 /// rows of zeros, which have no direction. `what` names the rows in the message.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! Metrics of the lists that any index returns.
 //!
-//! Elsewhere ranks are counted over all scores. A remote or approximate index only answers with
-//! lists: they are asked for as long as the metrics need them, and a relevant item that is not in
-//! its list comes after all that are.
+//! Elsewhere, ranks are counted over all scores. A remote or approximate index returns only
+//! lists: their length is what the metrics need, and a relevant item that is not in
+//! its list ranks after all that are.
 
 use std::collections::HashMap;
 

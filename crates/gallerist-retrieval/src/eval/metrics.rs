@@ -7,7 +7,7 @@ use std::ops::Index;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Values by name, in the order in which they were asked for. In JSON, one flat object.
+/// Values by name, in the order of the request. In JSON, one flat object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics<T = f64>(Vec<(String, T)>);
 

@@ -11,7 +11,7 @@
 //!
 //! The rules:
 //! - A query never finds itself: its own row is left out by index, so that an exact duplicate
-//!   counts as what it is.
+//!   counts as a result.
 //! - A query without any relevant item is a miss in Recall@K, precision@K and the reciprocal
 //!   rank, and is left out of the metrics that divide by the number of relevant items;
 //!   [`Evaluation::queries_without_match`] counts such queries.

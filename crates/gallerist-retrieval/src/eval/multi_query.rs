@@ -2,20 +2,18 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::Sightings;
 use crate::search::Metric;
 use crate::{Error, Matrix, Result};
 
-/// How the embeddings of one query become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pooling {
-    /// The mean of each value.
-    Average,
-    /// The largest of each value.
-    Max,
+gallerist_util::named_values! {
+    /// How several embeddings of one query become one.
+    pub enum Pooling {
+        /// The mean of each dimension.
+        Average = "average", "Mean of each dimension";
+        /// The maximum of each dimension.
+        Max = "max", "Maximum of each dimension";
+    }
 }
 
 /// Queries, each of which represents all images of an identity from one camera.

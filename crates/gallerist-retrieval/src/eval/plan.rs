@@ -104,7 +104,7 @@ impl SideInfo {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The benchmark whose rules hold: what is compared with what, cameras, junk.
+    /// The benchmark with its rules: what is compared with what, cameras, junk.
     pub protocol: Option<&'static Protocol>,
     /// Cameras do not count, also where both sides have them.
     pub ignore_cameras: bool,
@@ -128,13 +128,13 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// The metrics, and what else was asked for.
+/// The metrics and the other measurements of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationReport {
     /// The metrics.
     #[serde(flatten)]
     pub evaluation: Evaluation,
-    /// What else was asked for.
+    /// The other measurements.
     #[serde(flatten)]
     pub further: Further,
 }
@@ -333,7 +333,7 @@ impl Plan {
         !self.ignore_cameras && self.protocol.is_none_or(|protocol| protocol.setting == Setting::Cameras)
     }
 
-    /// Ignores cameras where no protocol asks for them and they cannot count: within one set, and between images
+    /// Ignores cameras if no protocol uses them and they cannot count: within one set, and between images
     /// with several labels.
     pub fn ignore_unusable_cameras(&mut self, (queries, gallery): (SideInfo, Option<SideInfo>)) {
         let sets = queries.label_sets || gallery.is_some_and(|side| side.label_sets);

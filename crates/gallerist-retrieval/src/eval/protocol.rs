@@ -3,7 +3,7 @@
 use super::measure::Measure;
 use crate::search::Metric;
 
-/// What is a query and what it is compared with.
+/// Which images are queries, and what they are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Every image against all the others.
@@ -14,7 +14,7 @@ pub enum Setting {
     Cameras,
 }
 
-/// What a benchmark asks for.
+/// The rules of a benchmark.
 ///
 /// ```
 /// use gallerist_retrieval::eval::{Protocol, Setting};

@@ -15,7 +15,7 @@ use super::relevant_ranks::RelevantRanks;
 /// ```
 /// use gallerist_retrieval::{Matrix, eval::{EvalOptions, Measure, RankMetric, RelevantRanks, evaluate}};
 ///
-/// /// The rank of the last relevant item, as a share of what it would be at best.
+/// /// The best possible rank of the last relevant item, divided by its rank.
 /// struct LastRank;
 ///
 /// impl RankMetric for LastRank {
@@ -55,7 +55,7 @@ pub trait RankMetric: Any + Send + Sync {
     }
 
     /// How many places of a list determine the value; `None`, the default, for all. No query has more
-    /// than `largest_class` relevant items. Lists of an index are asked for no further.
+    /// than `largest_class` relevant items. Lists of an index are requested up to this length.
     fn depth(&self, k: Option<usize>, largest_class: usize) -> Option<usize> {
         let _ = (k, largest_class);
         None

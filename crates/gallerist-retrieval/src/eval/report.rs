@@ -9,7 +9,7 @@ use crate::search::Metric;
 /// The numbers of one evaluation, and what is needed to judge them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// What was a query and what it was compared with.
+    /// Which images were queries, and what they were compared with.
     pub protocol: String,
     /// How rows were compared.
     pub metric: Metric,

@@ -93,7 +93,7 @@ pub(super) fn bounds(values: &QueryValues, extremes: &[Extremes]) -> Metrics<Tie
     bounds
 }
 
-/// What a reader must be told of ties: the metrics whose bounds matter.
+/// The note about ties: the metrics with bounds that matter.
 pub(super) fn note(bounds: &Metrics<TieBounds>, ties: usize, queries: usize) -> Option<String> {
     let mut of: Vec<String> = Vec::new();
     for (name, range) in bounds.iter().filter(|(_, range)| range.matter()) {

@@ -10,7 +10,7 @@ use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, pack_rows, rank_key, score_of};
 use crate::{Error, Matrix, Result};
 
-/// The false accept rates at which the true accept rate is told.
+/// The false accept rates at which the true accept rate is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct VerificationOptions {
@@ -24,10 +24,10 @@ impl Default for VerificationOptions {
     }
 }
 
-/// What a threshold on the scores of pairs can do.
+/// The error rates of a threshold on the scores of pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// The true accept rate at each false accept rate asked for.
+    /// The true accept rate at each requested false accept rate.
     pub tar_at_far: Vec<Operating>,
     /// The equal error rate: where the ROC curve, its points joined by lines, has as large a share of
     /// accepted impostors as of refused genuine pairs.
@@ -44,7 +44,7 @@ pub struct Verification {
 /// A point of the ROC curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operating {
-    /// The false accept rate asked for: at most this share of the impostor pairs is accepted.
+    /// The requested false accept rate: at most this share of the impostor pairs is accepted.
     pub far: f64,
     /// The largest share of genuine pairs that can then be accepted.
     pub tar: f64,
@@ -237,7 +237,7 @@ impl<'a> Pairs<'a> {
         gallery: &[usize],
         work: impl Fn(usize, &mut [f32]) + Sync,
     ) -> Result<()> {
-        // Only the rows wanted are copied, so that a class costs what it has.
+        // Only these rows are copied, so the time of a class depends on its own size only.
         let pack = |side: &Classed, rows: &[usize], what| {
             let picked: Matrix = side.embeddings.select(rows);
             pack_rows(picked.view(), &(0..rows.len()).collect::<Vec<_>>(), what, self.metric)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Writes a file so that `path` holds either what it held before or all of the new content: see
+/// Writes a file so that `path` holds either its earlier content or all of the new content: see
 /// [`gallerist_util::files::write`].
 ///
 /// ```

@@ -273,8 +273,7 @@ fn open_header(path: &Path, file: &mut File) -> Result<(Header, Range<usize>)> {
         }
     };
     if header_size > MAX_HEADER {
-        let problem =
-            format!("its header is said to have {header_size} bytes, at most {MAX_HEADER} are read");
+        let problem = format!("wanted a header of at most {MAX_HEADER} bytes, found {header_size}");
         return Err(refuse(path, problem, None));
     }
     let mut text = vec![0; header_size];
@@ -580,7 +579,7 @@ mod tests {
         }
         let mut long = MAGIC.to_vec();
         long.extend([2, 0, 255, 255, 255, 255]);
-        assert!(matrix(&long).unwrap_err().to_string().contains("at most 10000 are read"));
+        assert!(matrix(&long).unwrap_err().to_string().contains("wanted a header of at most 10000 bytes"));
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(
         Dtype::F64 => Stored::F64(tensor.data()),
         Dtype::BF16 => Stored::Bf16(tensor.data()),
         Dtype::I8 => {
-            let problem = "wanted a tensor `scales` beside `embeddings` of type I8, found none";
+            let problem = "wanted a tensor `scales`, which `embeddings` of type I8 need, found none";
             let scales = tensors.tensor("scales").map_err(|_| refuse(path, problem, None))?;
             if scales.dtype() != Dtype::F32 || scales.shape() != [rows] {
                 let (dtype, shape) = (scales.dtype(), scales.shape());
@@ -152,8 +152,8 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
     with_lists((path, &tensors), &metadata, embeddings, None)
 }
 
-/// The embeddings of a file of `all` rows with what it says about them: of all rows, or of those
-/// named.
+/// The embeddings of a file of `all` rows with their labels, paths and other lists: of all rows, or of the
+/// selected ones.
 pub(super) fn with_lists(
     (path, tensors): (&Path, &SafeTensors),
     metadata: &HashMap<String, String>,
@@ -523,7 +523,7 @@ mod tests {
         let infinite: Vec<u8> =
             [f64::INFINITY, f64::NAN].iter().flat_map(|value| value.to_le_bytes()).collect();
         let read = read(&foreign("F64", "[1,2]", &infinite)).unwrap();
-        assert!(read.embeddings.check_finite("embeddings").is_err(), "an infinity is said to be one");
+        assert!(read.embeddings.check_finite("embeddings").is_err(), "an infinity is not finite");
     }
 
     #[test]
@@ -582,7 +582,7 @@ mod tests {
     #[test]
     fn int8_of_other_programs_needs_a_scale_for_each_row() {
         let error = read(&foreign("I8", "[2,2]", &[1, 2, 3, 4])).unwrap_err().to_string();
-        assert!(error.ends_with("wanted a tensor `scales` beside `embeddings` of type I8, found none"));
+        assert!(error.ends_with("wanted a tensor `scales`, which `embeddings` of type I8 need, found none"));
         let bf16 = read(&foreign("BF16", "[1,2]", &[0x80, 0x3f, 0, 0xc0])).unwrap();
         assert_eq!(bf16.embeddings.as_slice(), [1.0, -2.0]);
     }

@@ -13,13 +13,13 @@ use crate::{Error, MatrixView, Result};
 
 /// A gallery whose items have ids: search, add, replace, remove.
 ///
-/// The next search sees what was added or removed. Changes outlive the process once
+/// The next search reflects every change. Changes are durable once
 /// [`flush`](Self::flush) has returned.
 ///
 /// Errors of a database that is reached over a network are [`Error::Remote`]; every method of such an
 /// index can return them.
 pub trait Index: Send + Sync {
-    /// Its kind and what it contains.
+    /// Its kind, size and settings.
     ///
     /// # Errors
     /// Only those of a database.

@@ -72,8 +72,8 @@ pub(super) fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>
     }
 }
 
-/// True when `path` is a file that an index wrote, by what it says of itself; whether it is whole
-/// is seen when it is read.
+/// Whether `path` is a file that an index wrote, by its metadata. Whether it is complete
+/// is checked when it is read.
 pub fn is_index(path: impl AsRef<Path>) -> bool {
     let header = || -> std::io::Result<Vec<u8>> {
         let mut file = gallerist_util::files::open_regular(path)?;

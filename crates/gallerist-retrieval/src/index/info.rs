@@ -15,7 +15,7 @@ use crate::{EmbeddingSet, Error, MatrixView, Result};
 pub struct IndexKind {
     /// The name in files, JSON and options; it identifies the kind.
     pub name: &'static str,
-    /// What it does, as the help of an option says it.
+    /// A description, for the help of an option.
     pub help: &'static str,
     /// What messages call an index of this kind, with its article.
     pub noun: &'static str,

@@ -11,7 +11,7 @@ use super::tile::{Bits, GROUPS, LANES, Panel, ROWS, Tile};
 
 const WIDTH: usize = 16;
 const PARTS: usize = LANES / WIDTH;
-/// Values ahead of those multiplied that are asked for from memory: 12 KiB.
+/// Distance of the prefetch from the values that are multiplied, in values: 12 KiB.
 const AHEAD: usize = 64 * LANES;
 
 #[inline]

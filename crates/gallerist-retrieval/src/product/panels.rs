@@ -6,8 +6,8 @@ use super::tile::{LANES, Panel};
 #[cfg(test)]
 use crate::MatrixView;
 
-/// A matrix in panels of [`LANES`] rows; within a panel, value `k` of all its rows is
-/// together. Beside it one bias per row.
+/// A matrix in panels of [`LANES`] rows, and a bias per row; within a panel, the values `k` of all rows are
+/// contiguous.
 ///
 /// The rows that fill up the last panel are zero and have the bias -infinity, so that none of
 /// their keys reaches a finite floor.

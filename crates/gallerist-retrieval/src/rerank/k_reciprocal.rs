@@ -17,7 +17,7 @@ use crate::{Error, Matrix, MatrixView, Result};
 ///
 /// Queries and gallery together are the images i, j. N(i, k) is i itself and its k nearest others.
 /// - `R(i, k)`, equation 4: the j in N(i, k) with i in N(j, k).
-/// - `R*(i)`, equation 5: R(i, k1), and for each j in it R(j, k1 / 2) where more than 2/3 of that lies
+/// - `R*(i)`, equation 5: R(i, k1), and for each j in it R(j, k1 / 2) if more than 2/3 of that set is
 ///   in R(i, k1). (k1 / 2 is rounded to the even number, as NumPy does in the published code.)
 /// - `V(i, j) = exp(-d(i, j)) / sum over R*(i)` for j in R*(i), else 0, equation 7, with d the squared
 ///   distance over the largest squared distance of i, as in the published code.
@@ -28,8 +28,8 @@ use crate::{Error, Matrix, MatrixView, Result};
 /// Where the published code leaves it to an unstable sort, an image is its own first neighbour and
 /// equal distances go to the lower index. For queries that are the gallery each image is there once.
 ///
-/// Memory is that of the vectors V without their zeros, some tens to hundreds of 8 bytes per image,
-/// and of all distances of 8 to 48 queries per thread; time that of three exact searches.
+/// Memory: the vectors V without their zeros, tens to hundreds of values of 8 bytes per image,
+/// and all distances of 8 to 48 queries per thread. Time: that of three exact searches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KReciprocal {

@@ -1,10 +1,10 @@
-//! Floors for long lists before anything is searched, from a sample of the gallery.
+//! Floors for long lists, estimated from a sample of the gallery before the search.
 //!
-//! A list of k that starts empty takes about `k (1 + ln(n / k))` of n candidates before it is done, most of
-//! which are thrown out again. The scores of a few rows drawn at random say where the k-th best will be: a
-//! floor a little below it lets hardly more than k pass. The guess may be too high, for one list in a
-//! million; then fewer than k are found, which is seen, and the list is made without it. So lists are exact
-//! whatever the sample.
+//! A list of k that starts empty accepts about `k (1 + ln(n / k))` of n candidates and drops most of
+//! them later. The scores of a few random rows give an estimate of the k-th best score: a
+//! floor a little below it admits hardly more than k. The estimate may be too high, for one list in a
+//! million; then fewer than k are found, and that list is computed again without it. So lists are exact
+//! for every sample.
 
 use super::best::Best;
 use super::metric::Metric;
@@ -16,7 +16,7 @@ use crate::random::{different, generator};
 
 /// The expected place, in the sample, of a list's last item.
 const PLACE: usize = 32;
-/// How many standard deviations of that place (it is a Poisson variable) the floor lies below it.
+/// The distance of the floor from that place, in standard deviations of the place (a Poisson variable).
 const DEVIATIONS: usize = 5;
 /// Galleries of fewer rows per wanted result gain nothing.
 const LEAST_ROWS_PER_RESULT: usize = 16;
@@ -32,7 +32,7 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// Nothing where it does not pay, or where a filter decides what is found.
+    /// `None` where it saves no time, or where a filter selects the results.
     pub(super) fn new(gallery: &Panels, k: usize, options: &SearchOptions) -> Option<Self> {
         let pays = k >= LEAST_K && gallery.rows() / k >= LEAST_ROWS_PER_RESULT;
         if !pays || options.filter.is_some() {

@@ -64,7 +64,7 @@ impl RankedLists {
         Self { k, ends, indices, scores }
     }
 
-    /// Results asked for per query.
+    /// Requested results per query.
     pub fn k(&self) -> usize {
         self.k
     }

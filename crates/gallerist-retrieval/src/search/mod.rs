@@ -41,7 +41,7 @@ pub(crate) use symmetric::rounds;
 ///
 /// The lists are the same, to the last bit, for any number of threads.
 ///
-/// They are those of exact arithmetic except that two rows may change places whose scores differ by
+/// They are those of exact arithmetic, except that two rows may be exchanged if their scores differ by
 /// less than twice the rounding of one. With rows of d values and u = 2^-24 that is at most
 /// `(d + 2) u |a| |b|` for inner products (6e-5 for d = 1,000 and rows of length 1; about the root of
 /// d instead of d is usual), `(d + 4) u` for cosines, and `4 (d + 6) u sqrt(|a|^2 + |b|^2)` for

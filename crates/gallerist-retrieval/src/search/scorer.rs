@@ -109,7 +109,7 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// A key that every pair of `query` reaches whose score reaches `floor`.
+    /// A key: every pair of `query` with a score of at least `floor` has at least this key.
     pub(crate) fn key_floor(&self, query: usize, floor: f32) -> f32 {
         match self.metric {
             Metric::InnerProduct | Metric::Cosine => floor,
@@ -120,7 +120,7 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// A key that only pairs of `query` reach whose score exceeds `score`.
+    /// A key: every pair of `query` with at least this key has a score above `score`.
     pub(crate) fn key_ceiling(&self, query: usize, score: f32) -> f32 {
         match self.metric {
             Metric::InnerProduct | Metric::Cosine => (score + 0.0).next_up(),
@@ -131,12 +131,12 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// How far the order of keys may be from that of scores about minus `half_square`.
+    /// The largest difference between a key near minus `half_square` and the key that has the order of the scores.
     ///
-    /// Where scores are computed from keys, not at all. Where they are computed from differences,
-    /// by the error of a key: the bound given in [`product`](crate::product), with both rows no
-    /// longer than the biases say. Pairs computed from differences are closer than
-    /// [`DIRECT_BELOW`] allows; when `half_square` lies beyond that, they stand on the same side
+    /// It is 0 where scores are computed from keys. Where scores are computed from differences,
+    /// it is the error of a key: the bound given in [`product`](crate::product), for rows no
+    /// longer than the biases allow. Pairs computed from differences are closer than
+    /// [`DIRECT_BELOW`] allows; if `half_square` is larger than that limit, they are on the same side
     /// of it by key and by score.
     fn key_error(&self, query: usize, half_square: f32) -> f32 {
         let lengths = self.queries.row_bias(query).abs() + self.lowest_bias.abs();

@@ -47,7 +47,7 @@ fn search_from(gallery: &Panels, options: &SearchOptions, forecast: Option<Forec
             Mutex::new(best)
         })
         .collect();
-    // A best is what it is in any order of insertion, and a panic ends the search.
+    // A `Best` does not depend on the order of insertion, and a panic ends the search.
     let lock =
         |block: usize| -> MutexGuard<Best> { bests[block].lock().unwrap_or_else(PoisonError::into_inner) };
     // Within a round no block occurs twice, so no thread waits for another.

@@ -1,4 +1,4 @@
-// Classes confused with one another: how often the nearest item of a query of one class is of another.
+// Confused classes: how often the nearest item of a query has another class.
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
@@ -43,7 +43,7 @@ export function make() {
       rule.textContent = session.gallery.protocol?.rule ?? "";
       facts.textContent = pairs.length === MOST ? `The ${MOST} pairs confused most` : plural(pairs.length, "pair of classes", "pairs of classes");
       facts.textContent += `, ${number(pairs.reduce((sum, pair) => sum + pair.count, 0))} queries`;
-      body.replaceChildren(...(pairs.length ? pairs.map(row) : [notice("No class is confused with another", "The nearest item of every query is of its own class.")]));
+      body.replaceChildren(...(pairs.length ? pairs.map(row) : [notice("No class is confused with another", "The nearest item of every query has the class of the query.")]));
     } catch (error) {
       body.replaceChildren(notice(error.message, error.hint, button("Try again", load), "error"));
     }

@@ -1,5 +1,5 @@
-// Queries by their average precision, the worst first, or with two models by what they gained or lost. Each is a row;
-// Enter or a click runs it as the query.
+// Queries by average precision, the worst first; with two models, by the difference. Each query is a row; Enter or a click
+// searches with it.
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
@@ -72,11 +72,11 @@ export function make(name) {
     },
     enter: run,
     key: (event, row) => tile.key(event, row.item),
-    empty: () => notice(selection.exists(state.get()) ? "No query of the selection is here" : "No queries"),
+    empty: () => notice(selection.exists(state.get()) ? "No query is in the selection" : "No queries"),
   });
   const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, tools, only, rule), grid.element);
 
-  // The server's pages, or what of them lies in the selection: pages are asked for until enough is found.
+  // The pages of the server, filtered by the selection: pages are loaded until there are enough rows.
   function source(sort, s) {
     const chosen = (row) => selection.has(s, row.item);
     const size = selection.exists(s) ? 500 : 0;

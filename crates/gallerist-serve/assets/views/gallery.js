@@ -7,7 +7,7 @@ import * as tile from "../tile.js";
 
 const FILTERS = ["label", "not_label", "camera"];
 
-// What is shown: the gallery, or the queries where there is a set of them.
+// The set that is shown: the gallery, or the set of queries if there is one.
 const SETS = [["", "Gallery"], ["query", "Queries"]];
 
 export function make() {

@@ -1,4 +1,4 @@
-// One item in large, beside the query where there is one, and why the two are close: where each resembles the other.
+// One large item, next to the query if there is one, and why the two are close: the parts in which they are similar.
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
@@ -8,7 +8,7 @@ import * as session from "../session.js";
 import * as state from "../state.js";
 import * as tile from "../tile.js";
 
-// The viridis scale at five places: its lightness rises evenly, so that it is read without its hues, too.
+// The viridis scale at five places. Its lightness increases evenly, so that it can be read without colours.
 const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 
 function shade(value) {
@@ -17,7 +17,7 @@ function shade(value) {
   return SCALE[low].map((c, i) => Math.round(c + (SCALE[low + 1][i] - c) * (at - low)));
 }
 
-// `low` and `high` are the ends of the scale, the same for both images of a pair.
+// `low` and `high` are the ends of the scale; they are the same for both images of a pair.
 function paint({ width, height, values }, low, high) {
   const small = h("canvas", { width, height });
   const context = small.getContext("2d");
@@ -124,7 +124,7 @@ export function make() {
       const turn = () => layers.forEach((layer) => (layer.style.opacity = strength.value));
       strength.addEventListener("input", turn);
       turn();
-      place.replaceChildren(h("p", {}, h("b", {}, "Why they are close")), h("p", { class: "soft" }, "Each place of one image is coloured by the cosine of its features with the other image as a whole."), h("div", { class: "scale" }, h("span", { title: "least similar" }, fraction(low, 2)), h("span", { class: "viridis", "aria-hidden": "true" }), h("span", { title: "most similar" }, fraction(high, 2))), h("label", { class: "field" }, "Strength", strength));
+      place.replaceChildren(h("p", {}, h("b", {}, "Why they are close")), h("p", { class: "soft" }, "The colour of a place is the cosine similarity of its features and the mean features of the other image."), h("div", { class: "scale" }, h("span", { title: "least similar" }, fraction(low, 2)), h("span", { class: "viridis", "aria-hidden": "true" }), h("span", { title: "most similar" }, fraction(high, 2))), h("label", { class: "field" }, "Strength", strength));
     } catch (error) {
       if (!signal.aborted) place.replaceChildren(h("p", { class: "soft" }, `No heat map: ${error.message}`));
     }
@@ -137,7 +137,7 @@ export function make() {
     dialog.querySelectorAll("[data-mark]").forEach((one) => one.setAttribute("aria-pressed", String(now === one.dataset.mark)));
   }
 
-  // From one result to the next without closing.
+  // Moves to the next or previous result without closing.
   function step(by) {
     const list = session.ranking.results ?? [];
     const at = list.findIndex((r) => r.id === state.get().open);

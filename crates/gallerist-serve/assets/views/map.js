@@ -1,5 +1,5 @@
-// The map: near on it is near in the embedding, as far as a plane can tell. The query, its results and the selection
-// stand out; a lasso makes a selection.
+// The map: points that are close have similar embeddings, as far as a plane can show it. The query, its results and the
+// selection are highlighted; a lasso makes a selection.
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
@@ -10,7 +10,7 @@ import * as selection from "../selection.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
 
-// When so few points are in sight, they are shown as pictures.
+// With at most so many visible points, they are shown as pictures.
 const PICTURES = 70;
 const LEGEND = 10;
 const REACH = 10;
@@ -18,7 +18,7 @@ const REACH = 10;
 export function make() {
   const below = h("canvas", { class: "points", "aria-hidden": "true" });
   const above = h("canvas", { class: "marks-layer", "aria-hidden": "true" });
-  const surface = h("div", { class: "surface", tabindex: "0", role: "application", "aria-label": "Map of the embeddings. Arrow keys move, plus and minus zoom, 0 shows all, v selects what is in sight, Escape drops the selection." });
+  const surface = h("div", { class: "surface", tabindex: "0", role: "application", "aria-label": "Map of the embeddings. Arrow keys move, plus and minus zoom, 0 shows all, v selects the visible items, Escape clears the selection." });
   const pictures = h("div", { class: "pictures", "aria-hidden": "true" });
   const outline = svg("svg", "outline");
   const region = svg("polygon", "region");
@@ -26,7 +26,7 @@ export function make() {
   const card = h("div", { class: "card", hidden: true });
   const legend = h("div", { class: "legend" });
   const facts = h("span", { class: "facts" });
-  const lassoTool = tool("lasso", "Lasso: draw around a region (l, or drag with Shift)", () => lasso(!lassoing), { "aria-pressed": "false" });
+  const lassoTool = tool("lasso", "Lasso: select a region (l, or drag with Shift)", () => lasso(!lassoing), { "aria-pressed": "false" });
   const tools = h(
     "div",
     { class: "map-tools", role: "toolbar", "aria-label": "Map" },
@@ -34,7 +34,7 @@ export function make() {
     tool("minus", "Zoom out (−)", () => move(() => view.zoom(1 / 1.6))),
     tool("fit", "Show all (0)", () => move(() => view.fit())),
     lassoTool,
-    tool("frame", "Select what is in sight (v)", selectSight),
+    tool("frame", "Select the visible items (v)", selectSight),
   );
   const stage = h("div", { class: "stage" }, below, pictures, outline, above, surface, card, tools, legend);
   const message = h("div", {});
@@ -44,7 +44,7 @@ export function make() {
   let points = null;
   let lassoing = false;
   let placed = false;
-  // The place that the address names, as far as the map has followed.
+  // The place from the address that the map shows.
   let position = "";
   let hovered = -1;
 
@@ -71,7 +71,7 @@ export function make() {
       view.restored = link;
       view.resized = () => (placed && state.get().at) || place();
       link();
-      // What was waiting for the points to know the selection.
+      // Functions that need the points to know the selection.
       if (state.get().lasso) document.dispatchEvent(new CustomEvent("selection-known"));
     } catch (error) {
       stage.hidden = true;
@@ -89,9 +89,9 @@ export function make() {
     else view.fit();
   }
 
-  // ---- What stands out
+  // ---- Highlighted points
 
-  // The results, the last first, and the query on top of them.
+  // The results, from the last to the first, and the query above them.
   function standing(s) {
     const found = [];
     const { ranking } = session;
@@ -156,7 +156,7 @@ export function make() {
     if (points && element.isConnected) setHovered(event.detail === null ? -1 : points.index(event.detail));
   });
 
-  // ---- What lies above the points and moves with them
+  // ---- Elements above the points that move with them
 
   const thumbs = new Map();
   function moved() {
@@ -189,7 +189,7 @@ export function make() {
     return `${at.x.toFixed(1)},${at.y.toFixed(1)}`;
   };
 
-  // ---- Moving about
+  // ---- Movement
 
   let resting = 0;
   function move(change) {
@@ -234,7 +234,7 @@ export function make() {
     if (!before) return hover(now, event);
     travelled += Math.hypot(now.x - before.x, now.y - before.y);
     if (drawn) {
-      // A browser hands over one event a frame; the ones between are inside it.
+      // The browser delivers one event per frame, which contains the events between.
       for (const corner of [...(event.getCoalescedEvents?.() ?? []), event].map(at)) {
         const last = drawn.at(-1);
         if (Math.hypot(corner.x - last.x, corner.y - last.y) > 5) drawn.push(corner);
@@ -356,7 +356,7 @@ function svg(tag, name) {
   return element;
 }
 
-// At most `most` of the corners that were drawn.
+// At most `most` of the drawn corners.
 function thin(corners, most) {
   const step = Math.max(1, Math.ceil(corners.length / most));
   return corners.filter((_, i) => i % step === 0);

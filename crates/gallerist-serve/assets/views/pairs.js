@@ -1,4 +1,4 @@
-// Near-duplicates within the gallery, and items of the gallery that are also among the training images.
+// Near-duplicates in the gallery, and items of the gallery that are also training images.
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
@@ -15,7 +15,7 @@ const KINDS = {
 export function make(name) {
   const kind = KINDS[name];
   const facts = h("span", { class: "facts" });
-  // Empty until the server has said what is close in this gallery.
+  // Empty until the server has sent the default distance of this gallery.
   const limit = h("input", { type: "number", min: "0", step: "any", value: "", inputmode: "decimal", onchange: () => load() });
   let furthest = 2;
   const side = (item, run) => {
@@ -47,7 +47,7 @@ export function make(name) {
       async load(offset, count, signal) {
         const answer = await api.pairs(name, limit.value, offset, count, signal);
         if (limit.value === "" && answer.state === "ready") limit.value = String(Number(answer.distance.toPrecision(3)));
-        // Rounded up, so that the furthest pair is within.
+        // Rounded up, so that the pair with the largest distance is included.
         furthest = Number((answer.furthest * 1.001).toPrecision(4));
         const total = answer.total ?? offset + answer.pairs.length + (answer.pairs.length === count ? 1 : 0);
         return { items: answer.pairs, total };

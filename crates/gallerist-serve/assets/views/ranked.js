@@ -1,4 +1,4 @@
-// The ranked list of the query; where two models are compared, the list of each beside the other.
+// The ranked list of the query; if two models are compared, their lists are next to each other.
 
 import { announce, button, byKeyboard, cut, h, icon, milliseconds, notice, number, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
@@ -34,16 +34,16 @@ export function make() {
   const markButtons = h("span", { class: "marks-menu" });
   function drawMarks() {
     const count = marks.count();
-    const clear = () => confirm(`Forget ${plural(count, "mark")}?`) && marks.clear();
+    const clear = () => confirm(`Delete ${plural(count, "mark")}?`) && marks.clear();
     markButtons.replaceChildren(...(count ? [button(`Download ${plural(count, "mark")}`, save, { class: "quiet save-marks" }), button("Clear", clear, { class: "quiet" })] : []));
   }
 
-  // A query of the query set is answered as the protocol counts; the rest of the gallery is one click away.
+  // The results of a query of the query set follow the protocol; one click shows the rest of the gallery.
   function views({ protocol }) {
     if (!protocol) return [];
     const choice = (value, text, title) => button(text, () => state.set({ all: value }), { "aria-pressed": String(Boolean(state.get().all) === Boolean(value)), title });
     const out = `${plural(protocol.left_out, "item")} of the gallery ${protocol.left_out === 1 ? "does" : "do"} not count for this query`;
-    return [h("span", { class: "switch", role: "group", "aria-label": "Items" }, choice("", "What counts", `${protocol.title}: ${out}`), choice("yes", "All items", `with what does not count: ${number(protocol.left_out)}`))];
+    return [h("span", { class: "switch", role: "group", "aria-label": "Items" }, choice("", "What counts", `${protocol.title}: ${out}`), choice("yes", "All items", `including those that do not count: ${number(protocol.left_out)}`))];
   }
 
   function models() {
@@ -72,7 +72,7 @@ export function make() {
       update: (cell, item) => tile.update(cell, item, query),
       enter: tile.enter,
       key: (event, item) => tile.key(event, item, query),
-      empty: () => notice("No result", "The filter leaves nothing of the gallery. Remove a label above."),
+      empty: () => notice("No result", "The filter excludes the whole gallery. Remove a label above."),
     });
     lists.append(h("div", { class: "one" }, other && h("h2", {}, cut(title)), made.element));
     made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
@@ -99,8 +99,8 @@ export function make() {
       lists.append(notice("Searching…", null, null, "waiting"));
     } else {
       const s = state.get();
-      const lost = s.upload && `This link was made with an image from someone's computer (${s.upload}), and the image is not in the link. Drop it here to see what they saw.`;
-      const start = session.gallery.upload ? "Drop, paste or pick an image, or click one of the gallery." : "Click an image of the gallery to see what is near it.";
+      const lost = s.upload && `This link was made with an image from another computer (${s.upload}). A link does not contain images: drop the image here to see the results.`;
+      const start = session.gallery.upload ? "Drop, paste or pick an image, or click one of the gallery." : "Click an image of the gallery to search with it.";
       lists.append(notice(lost ? "The query image is missing" : "No query yet", lost || start, button("Open the gallery", () => state.set({ view: "gallery" }))));
     }
   }
@@ -123,7 +123,7 @@ export function make() {
   };
 }
 
-// How an item's rank differs from its rank in the other list.
+// The difference between the ranks of an item in the two lists.
 function moved(rank, other, k) {
   if (other === undefined) return h("small", { title: `not among the first ${k} of the other list` }, " new");
   if (other === rank) return h("small", { title: "same rank" }, " =");

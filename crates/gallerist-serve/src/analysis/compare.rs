@@ -89,7 +89,7 @@ fn paired((our_name, ours): (&str, &Catalog), (name, set): (&str, EmbeddingSet))
     let all_named = our_rows.len() == ours.len();
     let Some(paths) = set.paths.as_ref().filter(|_| all_named) else {
         let of = if all_named { name } else { our_name };
-        return Err(refused(format!("not all rows of `{of}` have a path, by which images are told")));
+        return Err(refused(format!("not all rows of `{of}` have a path, which identifies an image")));
     };
     let their_rows = paths.iter().enumerate().map(|(row, path)| (key(set.source_of(row), path), row));
     let our_rows = unique(our_name, our_rows)?;

@@ -247,7 +247,7 @@ pub(crate) struct PairParams {
 pub(crate) struct PairList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
-    /// The largest distance that was asked for.
+    /// The requested largest distance.
     distance: f32,
     /// The largest distance of any pair.
     furthest: f32,

@@ -27,7 +27,7 @@ pub(super) async fn same_origin(request: Request, next: Next) -> Result<Response
     let from = text(headers, &header::ORIGIN).filter(|origin| *origin != "null");
     let from = from.map_or_else(|| "another site".to_owned(), |origin| format!("`{origin}`"));
     Err(Refusal::new(StatusCode::FORBIDDEN, format!("the request comes from a page of {from}"))
-        .hint("only the server's own page, and programs, are answered; behind a reverse proxy let it pass on the Host header with its port"))
+        .hint("the server answers only its own page and programs; configure a reverse proxy to pass on the Host header with its port"))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

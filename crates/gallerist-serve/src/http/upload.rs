@@ -61,7 +61,7 @@ impl Form {
         let mut values = self.take_all(name);
         match values.len() {
             0 | 1 => Ok(values.pop()),
-            _ => Err(Refusal::bad(format!("the field `{name}` stands more than once"))),
+            _ => Err(Refusal::bad(format!("the field `{name}` is given more than once"))),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What is wrong with a run file, in the words of a run file.
+//! Errors of the TOML parser, translated into the terms of a run file.
 //!
-//! The parser speaks of the program's types and, inside sections that are chosen by name, does not know the key.
-//! Here the key is found by leaving keys out until the error is another one, and the types get their names.
+//! The parser names types of the program and, inside sections that are chosen by name, does not know the key.
+//! This module finds the key by leaving keys out until the error changes, and replaces the names of types.
 
 use toml::{Table, Value};
 
@@ -20,7 +20,7 @@ pub(super) struct Fault {
     pub(super) missing: bool,
 }
 
-/// What `read` makes of a table. A single value where a list is wanted is taken as a list of one.
+/// The result of `read` for a table. A single value instead of a list is read as a list of one.
 pub(super) fn read<T>(
     mut table: Table,
     known: &Table,
@@ -95,7 +95,7 @@ fn without(table: &Table, key: &str) -> Table {
     table
 }
 
-/// The key without which the error is another one, or none.
+/// The key whose removal changes or removes the error.
 fn culprit<T>(table: &Table, message: &str, read: &impl Fn(&Table) -> Result<T, String>) -> Option<String> {
     let fits = |key: &str, value: &Value| {
         let quoted = quoted(message);
@@ -172,7 +172,7 @@ fn listed(message: &str) -> Vec<&str> {
     message.split('`').skip(1).step_by(2).skip(1).collect()
 }
 
-/// `usize` is no word of a run file.
+/// Replaces `usize` and other type names, which users of run files do not know.
 fn wanted_in_words(wanted: &str) -> String {
     let wanted = wanted.trim();
     match wanted {
@@ -228,7 +228,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("xbm", "a section `[xbm]`"),
 ];
 
-/// What was meant by an unknown value.
+/// The value that was probably meant by an unknown one.
 fn nearest_value(word: &str, known: &[&str]) -> Option<String> {
     let bare = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -246,7 +246,7 @@ fn nearest_value(word: &str, known: &[&str]) -> Option<String> {
     Some(format!("did you mean {meant}?"))
 }
 
-/// What was meant by an unknown key: a key of that section, or one of that name in another.
+/// The key that was probably meant by an unknown one: a key of that section, or one of that name in another.
 fn nearest_key(word: &str, key: Option<&str>, listed: &[&str], known: &Table) -> Option<String> {
     let section = key.and_then(|key| key.rsplit_once('.')).map(|(section, _)| section);
     let elsewhere: Vec<String> = keys(known)

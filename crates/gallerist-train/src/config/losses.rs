@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Result;
 
-/// One `[loss]`: a loss, its weight in the sum, and the head whose embeddings it sees.
+/// One `[loss]`: a loss, its weight in the sum, and the head of the network that it uses.
 ///
 /// # Example
 ///
@@ -25,7 +25,7 @@ pub struct LossTerm {
     /// Factor on its value; 1 unless given.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: f64,
-    /// The network's head whose embeddings it sees; absent: every head, each with a loss of its own.
+    /// The head of the network that it uses; absent: every head, each with a separate loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
     /// The loss and its parameters.
@@ -42,7 +42,7 @@ fn is_one(weight: &f64) -> bool {
 }
 
 impl LossTerm {
-    /// Whether the loss sees rows of length 1: `normalize` (of `[train]`), or what its paper does.
+    /// Whether the loss gets rows of length 1: `normalize` of `[train]`, or as in the paper of the loss.
     pub(crate) fn normalizes(&self, normalize: Option<bool>) -> bool {
         normalize.unwrap_or(self.loss.normalized())
     }

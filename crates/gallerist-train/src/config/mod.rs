@@ -1,4 +1,4 @@
-//! The run file: TOML, every key with a default, unknown keys refused.
+//! The run file: TOML. Every key has a default; unknown keys are errors.
 
 mod explain;
 mod losses;

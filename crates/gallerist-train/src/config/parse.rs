@@ -56,7 +56,7 @@ impl RunConfig {
             |reason: String, hint: Option<String>| Error::Config { origin: origin.into(), reason, hint };
         let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
         forget_old_batch_size(&mut table);
-        // The file by itself first: its faults have a line. A key that it lacks may come from a setting.
+        // First the file alone, because its errors have a line. A missing key may come from a setting.
         if let Err(Fault { key, reason, hint, missing: false }) = resolve(table.clone()) {
             let line = key.and_then(|key| explain::line_of(text, &key));
             return Err(error(line.map_or(String::new(), |line| format!("line {line}: ")) + &reason, hint));
@@ -78,8 +78,8 @@ impl RunConfig {
         })
     }
 
-    /// Takes from the file of `network.weights` what the run file, as it was `given`, does not say: the layout of
-    /// MobileNetV2, and how images are prepared.
+    /// Takes the values that the run file, as `given`, does not set from the file of `network.weights`: the layout of
+    /// MobileNetV2, and the preparation of images.
     fn suit_weights(&mut self, given: &toml::Table) {
         let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return };
         let says = |section: &str, keys: &[&str]| {
@@ -88,12 +88,12 @@ impl RunConfig {
         };
         if let Some(network) = self.network.architecture.downcast_ref::<MobileNetV2Config>()
             && !says("network", &["layout"])
-            && let Some(layout) = weights::layout_of(&path)
+            && let Some(layout) = weights::variant_of(&path)
         {
             self.network.architecture = MobileNetV2Config { layout, ..network.clone() }.into();
         }
         let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
-        // The values of pixels belong together: a run file that says one of them says all.
+        // These keys belong together: a run file that sets one of them sets all.
         if !says("image", &["channels", "mean", "std", "range", "bgr", "invert"]) {
             known.apply(&mut self.image);
         }
@@ -122,13 +122,13 @@ fn forget_old_batch_size(table: &mut toml::Table) {
 fn given(text: &str, settings: &[String]) -> toml::Table {
     let mut table = text.parse::<toml::Table>().unwrap_or_default();
     for setting in settings {
-        // What is wrong with a setting was said when it was applied first.
+        // Errors of settings were reported when they were applied first.
         let _ = set(&mut table, setting);
     }
     table
 }
 
-/// What a table says, with the defaults filled in.
+/// The configuration of a table, with the defaults filled in.
 fn resolve(mut table: toml::Table) -> std::result::Result<RunConfig, Fault> {
     for loss in losses(&mut table) {
         refuse_miner(loss).and_then(|()| expand_preset(loss)).map_err(|(reason, hint)| Fault {
@@ -186,7 +186,7 @@ fn refuse_miner(loss: &toml::Table) -> std::result::Result<(), (String, Option<S
     Err((format!("`{name}` takes no miner"), Some(format!("these losses do: {known}"))))
 }
 
-/// A loss from its name or a preset, and `key=value` settings: what `[loss]` would say.
+/// The loss of a `[loss]` with this name or preset and these `key=value` settings.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ use crate::optim::{OptimizerConfig, ScheduleConfig};
 use crate::precision::Precision;
 use crate::{Error, Result};
 
-/// The run file with every key, its default and what it means.
+/// The run file with every key, its default and its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
 /// A run file, resolved.
@@ -26,15 +26,15 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 pub struct RunConfig {
     /// Steps, seed, threads.
     pub train: TrainConfig,
-    /// Where the images are.
+    /// The images.
     pub data: DataConfig,
     /// Held-out classes for choosing the best checkpoint.
     pub validation: ValidationConfig,
-    /// What the network is given.
+    /// The preparation of images for the network.
     pub image: ImageConfig,
-    /// Random changes of the training images.
+    /// Augmentation of the training images.
     pub augment: AugmentConfig,
-    /// How batches are put together.
+    /// The composition of batches.
     pub sampler: SamplerConfig,
     /// The network.
     pub network: NetworkConfig,
@@ -47,9 +47,9 @@ pub struct RunConfig {
     pub optimizer: OptimizerConfig,
     /// The learning rate over the steps.
     pub schedule: ScheduleConfig,
-    /// What is measured.
+    /// The evaluation.
     pub evaluation: EvaluationConfig,
-    /// What is shown.
+    /// The content of the report.
     pub report: ReportConfig,
     /// Logs in addition to `log.jsonl`.
     pub log: LogConfig,
@@ -82,11 +82,11 @@ impl Default for RunConfig {
 pub struct TrainConfig {
     /// Optimiser steps.
     pub steps: usize,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Where the network computes.
+    /// The device of the network.
     pub device: DeviceChoice,
-    /// In which numbers the network computes; its weights are kept in f32 in any case.
+    /// The dtype in which the network computes; its weights are always f32.
     pub precision: Precision,
     /// Compute threads; 0: one per core.
     pub threads: usize,
@@ -99,9 +99,9 @@ pub struct TrainConfig {
     pub normalize: Option<bool>,
     /// A checkpoint is written every so many steps; 0: only at the end.
     pub checkpoint_every: usize,
-    /// Batches whose mean gradient makes one step.
+    /// Batches per step; a step uses their mean gradient.
     pub accumulate: usize,
-    /// Decay of a moving average of the weights, which then embeds in place of them; absent: none.
+    /// Decay of a moving average of the weights, which is used for embedding; absent: no average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_decay: Option<f64>,
 }
@@ -139,13 +139,13 @@ pub struct DataConfig {
     /// Training images: folders, zips or CSV manifests; relative paths start at the run file's
     /// directory or, where nothing is found there, at the current one.
     pub train: Vec<PathBuf>,
-    /// Test images, whose classes take no part in training; absent: nothing is evaluated at the end. Where they
+    /// Test images, of classes that are not trained; absent: no evaluation at the end. If they
     /// have the splits `query` and `gallery`, the queries are compared with the gallery, else every image
     /// with the others.
     pub test: Vec<PathBuf>,
-    /// In place of `test`: images that are compared with those of `gallery`.
+    /// Instead of `test`: images that are compared with those of `gallery`.
     pub query: Vec<PathBuf>,
-    /// In place of `test`: images that those of `query` are compared with.
+    /// Instead of `test`: the gallery for the images of `query`.
     pub gallery: Vec<PathBuf>,
     /// Layout of the images; absent: detected from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,16 +165,16 @@ pub struct DataConfig {
     pub gallery_split: Option<String>,
     /// Which part of a label is the class: `path` (`Fruit/Apple`) or `leaf` (`Apple`).
     pub label: LabelFrom,
-    /// Images cut to their bounding boxes, in training and test, where the annotations have them.
+    /// Whether images are cropped to their bounding boxes, in training and test, if the annotations have them.
     pub crop_boxes: bool,
     /// At most so many training classes, the first in the order of the set; 0: all.
     pub max_train_classes: usize,
     /// At most so many test classes; 0: all. Of queries and a gallery, the queries' classes are counted, and the
-    /// gallery keeps these and what no query looks for.
+    /// gallery keeps these classes and the images that are relevant to no query.
     pub max_test_classes: usize,
-    /// Every training class also turned by 90, 180 and 270 degrees, as three further classes.
+    /// Whether every training class, rotated by 90, 180 and 270 degrees, gives three further classes.
     pub rotation_classes: bool,
-    /// Memory for decoded images, in MiB; what does not fit is decoded again when needed.
+    /// Memory for decoded images, in MiB; images that do not fit are decoded again when needed.
     pub cache_mib: usize,
     /// Folder for decoded images that later runs, and embedding with this one, find again, at the size at which they
     /// are kept; absent: none.
@@ -303,7 +303,7 @@ impl Default for ValidationConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fold {
-    /// Which one, from 1.
+    /// The number of the fold, from 1.
     pub number: usize,
     /// Number of folds, 2 or more.
     pub of: usize,
@@ -322,8 +322,8 @@ pub const MEMORY_OF_GPU_MIB: usize = 2048;
 pub struct EvaluationConfig {
     /// The K of Recall@K.
     pub recall_at: Vec<usize>,
-    /// How embeddings are compared: `cosine` (they are written with length 1) or `euclidean` (they are written as the
-    /// network gives them). Absent: as the loss was trained, see [`RunConfig::metric`].
+    /// The comparison of embeddings: `cosine` (they are written with length 1) or `euclidean` (they are written as the
+    /// network returns them). Absent: depends on the loss, see [`RunConfig::metric`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// Images embedded at once; 0: as many as fit into `memory_mib`.
@@ -341,15 +341,15 @@ pub struct EvaluationConfig {
     /// R-precision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// What is measured in place of those; empty: those.
+    /// The metrics that are measured instead; empty: those of the protocol.
     pub metrics: Vec<String>,
     /// The k-means for NMI, AMI and pair F1; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Preset>,
-    /// Measured again after re-ranking; absent: not.
+    /// Parameters of an additional measurement after re-ranking; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank: Option<KReciprocal>,
-    /// Measured again with expanded queries; absent: not.
+    /// Parameters of an additional measurement with expanded queries; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_expansion: Option<QueryExpansion>,
     /// The true accept rates over all pairs; absent: none.
@@ -370,15 +370,16 @@ impl EvaluationConfig {
     }
 }
 
-/// One of a run's two checkpoints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckpointKind {
-    /// After the last step.
-    Last,
-    /// With the best validation.
-    #[default]
-    Best,
+gallerist_util::named_values! {
+    /// The two checkpoints of a run.
+    #[derive(Default)]
+    pub enum CheckpointKind {
+        /// The one with the best validation result.
+        #[default]
+        Best = "best", "The one with the best validation result";
+        /// The one of the last step.
+        Last = "last", "The one of the last step";
+    }
 }
 
 impl CheckpointKind {

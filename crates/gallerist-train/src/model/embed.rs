@@ -22,7 +22,7 @@ pub struct Embedded {
     pub set: EmbeddingSet,
     /// The others; they have no row.
     pub broken: Vec<Broken>,
-    /// Why no further decoded images were kept in the folder for them, such as a full disk.
+    /// The reason why no more decoded images were cached in their folder, such as a full disk.
     pub cache_problem: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Model {
     ) -> Result<Embedded> {
         let transform = Transform::evaluation(&self.config.image)?;
         let mut store = ImageStore::new(Arc::new(images), transform, 0);
-        // A run may have been copied from where its folder is.
+        // The run may have been copied to a machine without this folder.
         if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
             store = store.with_disk_cache(folder)?;
         }
@@ -86,7 +86,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// When the run file's `[image]` is not valid, and when the network shows no feature maps.
+    /// When the run file's `[image]` is not valid, and when the network returns no feature maps.
     pub fn embed_with_maps(&self, image: Image) -> Result<ImageMaps> {
         let (embedding, maps) = self.pass(image)?;
         let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
@@ -103,7 +103,7 @@ impl Model {
         let transform = Transform::evaluation(&self.config.image)?;
         let [channels, height, width] = transform.shape();
         let mut values = vec![0.0; transform.views() * transform.tensor_len()];
-        // Evaluation draws nothing.
+        // Evaluation uses no random numbers.
         transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
         let shape = [transform.views(), channels, height, width];
         let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);

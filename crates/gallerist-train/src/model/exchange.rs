@@ -16,8 +16,8 @@ use gallerist_weights::{self as weights, LoadReport, OnnxOptions, Weights};
 use crate::Result;
 
 impl Model {
-    /// The network of a run file with the weights of a file, without training. New layers have
-    /// the weights of the run file's seed.
+    /// The network of a run file with the weights of a file, without training. The weights of new layers depend on
+    /// the seed of the run file.
     ///
     /// # Errors
     ///
@@ -31,8 +31,8 @@ impl Model {
         Ok((model, report))
     }
 
-    /// Makes a run directory of the model, so that everything that works on a run works on it. There
-    /// is nothing to go on with.
+    /// Makes a run directory of the model, so that every command for runs accepts it. Its training
+    /// cannot be continued.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ pub struct Model {
     pub(super) step: usize,
     /// Whether rows are scaled to length 1; `None`: determined by the metric.
     normalize: Option<bool>,
-    /// The metric of the embeddings that this model gave, where it is not the run's.
+    /// The metric of the embeddings of this model, if it is not that of the run.
     declared: Option<Metric>,
     pub(super) heads: HeadChoice,
     pub(super) places: Vec<usize>,
@@ -143,7 +143,7 @@ impl Model {
     }
 
     /// The model with the heads and the row length of embeddings that carry `fingerprint` and declare `metric`; `None`
-    /// if another model gave them. Embeddings that declare no metric have length 1.
+    /// if they come from another model. Embeddings that declare no metric have length 1.
     pub fn matching(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
         let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
         let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
@@ -164,7 +164,7 @@ impl Model {
         if !path.exists() {
             let hint = match which {
                 CheckpointKind::Best => {
-                    "the run was not finished; go on with --resume, or use --checkpoint last"
+                    "the run is not finished; continue it with --resume, or use --checkpoint last"
                 }
                 CheckpointKind::Last => "the run has not begun",
             };
@@ -176,14 +176,14 @@ impl Model {
         Ok(model)
     }
 
-    /// Rows of length 1 (`true`), or as the network gives them, whatever the run's [metric](Self::metric).
+    /// Rows of length 1 (`true`), or as the network returns them, for any [metric](Self::metric) of the run.
     pub fn normalized(mut self, normalize: bool) -> Self {
         self.normalize = Some(normalize);
         self
     }
 
-    /// How the embeddings are to be compared, which every file of them names: as the run
-    /// [declares](RunConfig::metric); rows that were [scaled](Self::normalized) on demand, by the cosine.
+    /// The metric for the embeddings, which every file of them names: as the run
+    /// [declares](RunConfig::metric), or the cosine for rows that were [scaled](Self::normalized) on request.
     pub fn metric(&self) -> Metric {
         let scaled = self.normalize == Some(true) || self.heads.combine == Combine::NormalizeThenConcat;
         if scaled { Metric::Cosine } else { self.declared.unwrap_or_else(|| self.config.metric()) }
@@ -194,8 +194,8 @@ impl Model {
         self.normalize.unwrap_or_else(|| self.metric() == Metric::Cosine)
     }
 
-    /// Decoded images kept and found again in this folder, which is made if it is not there, instead of in the run
-    /// file's `data.cache_folder`; `None`: nowhere.
+    /// Caches decoded images in this folder, which is created if necessary, instead of in the run
+    /// file's `data.cache_folder`; `None`: no cache.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::{Result, means};
 const MEANS: &str = "computing the class means";
 
 impl Trainer {
-    /// Computes the class means anew where the sampler wants them now, and returns the step up to which its
+    /// Computes the class means again if the sampler needs them now, and returns the step up to which its
     /// batches are known.
     pub(super) fn refresh_sampler(&mut self, observer: &mut dyn Observer) -> Result<usize> {
         let steps = self.config.train.steps;

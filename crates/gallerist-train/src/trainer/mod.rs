@@ -1,4 +1,4 @@
-//! The training loop: [`Trainer`] and what it is made of.
+//! The training loop: [`Trainer`] and its parts.
 //!
 //! | file | what |
 //! | --- | --- |

@@ -3,8 +3,8 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::layers::{Conv, Gem, Init};
 use gallerist_nn::{
-    BnInceptionConfig, ConvBlocksConfig, GlobalPool, GoogLeNetConfig, InputShape, Layout, MobileNetV2Config,
-    NetworkConfig, ResNetConfig, TwoConvConfig,
+    BnInceptionConfig, ConvBlocksConfig, GlobalPool, GoogLeNetConfig, InputShape, MobileNetV2Config,
+    MobileNetV2Variant, NetworkConfig, ResNetConfig, TwoConvConfig,
 };
 use gallerist_tensor::params;
 
@@ -25,7 +25,8 @@ fn every_network_gives_one_row_of_the_promised_length_per_image_and_head() {
         GoogLeNetConfig { dimensions: 0, ..Default::default() }.into(),
         BnInceptionConfig { dimensions: 0, ..Default::default() }.into(),
         MobileNetV2Config { dimensions: 0, ..Default::default() }.into(),
-        MobileNetV2Config { layout: Layout::MxNet, pool: GlobalPool::Max, ..Default::default() }.into(),
+        MobileNetV2Config { layout: MobileNetV2Variant::MxNet, pool: GlobalPool::Max, ..Default::default() }
+            .into(),
     ];
     for config in all {
         let network = config.init(shape(3, 64, 64), 1, &device).unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_nn::{InputShape, Layout, MobileNetV2Config, NetworkConfig};
+use gallerist_nn::{InputShape, MobileNetV2Config, MobileNetV2Variant, NetworkConfig};
 use gallerist_weights as weights;
 use safetensors::SafeTensors;
 
@@ -26,7 +26,7 @@ fn trained_mobilenet_v2_gives_the_reference_features() {
         return;
     };
     let device = Device::flex();
-    let config = MobileNetV2Config { layout: Layout::MxNet, dimensions: 0, ..Default::default() };
+    let config = MobileNetV2Config { layout: MobileNetV2Variant::MxNet, dimensions: 0, ..Default::default() };
     let input = InputShape { channels: 3, height: 224, width: 224 };
     let network = NetworkConfig::from(config).init(input, 1, &device).unwrap();
     let file = weights::read(&folder.join("mobilenetv2_1.0_mxnet_bn_noclassifier.safetensors")).unwrap();

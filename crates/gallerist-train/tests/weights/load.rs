@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
-    AnyEmbedder, GlobalPool, InputShape, Layout, MobileNetV2Config, NetworkConfig, ResNetConfig,
+    AnyEmbedder, GlobalPool, InputShape, MobileNetV2Config, MobileNetV2Variant, NetworkConfig, ResNetConfig,
     TwoConvConfig,
 };
 use gallerist_tensor::params;
@@ -48,7 +48,7 @@ fn weights_go_out_and_come_back_whatever_stands_before_their_names() {
             ..Default::default()
         }
         .into(),
-        MobileNetV2Config { layout: Layout::MxNet, ..Default::default() }.into(),
+        MobileNetV2Config { layout: MobileNetV2Variant::MxNet, ..Default::default() }.into(),
     ] {
         let from = network(config.clone(), 1);
         for prefix in ["", "module.", "state_dict.model.backbone."] {

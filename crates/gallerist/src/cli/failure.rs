@@ -9,7 +9,7 @@ pub(crate) struct Failure {
 }
 
 /// How a command ends.
-pub(crate) type Outcome = Result<ExitCode, Failure>;
+pub(crate) type CommandResult = Result<ExitCode, Failure>;
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>, hint: Option<&str>) -> Self {

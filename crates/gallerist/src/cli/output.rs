@@ -16,7 +16,7 @@ pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<
     check_output(out)?;
     let extension = out.extension().and_then(|extension| extension.to_str());
     match (extension, precision) {
-        (Some("safetensors"), _) | (Some("npy"), Precision::F32) => Ok(()),
+        (Some("safetensors"), _) | (Some("npy"), Precision(None)) => Ok(()),
         (Some("npy"), _) => Err(Failure::new(
             format!("cannot write embeddings to `{}`\n  a .npy file holds f32 only", out.display()),
             Some("give --out FILE.safetensors, or leave out --precision"),
@@ -32,7 +32,7 @@ pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<
 }
 
 pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Result<(), Failure> {
-    match precision.code() {
+    match precision.0 {
         None => Ok(set.save(out)?),
         Some(code) => Ok(set.save_compact(out, code)?),
     }

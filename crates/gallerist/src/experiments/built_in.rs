@@ -129,7 +129,7 @@ mod tests {
     fn every_row_has_a_valid_run_file_at_every_scale() {
         let mut wrong = Vec::new();
         for experiment in Experiment::all().unwrap_or_else(|error| panic!("{error}")) {
-            for scale in Scale::ALL {
+            for &scale in Scale::ALL {
                 if let Err(error) = Plan::new(&experiment, &Selection { scale, ..Selection::default() }) {
                     wrong.push(error.to_string());
                 }

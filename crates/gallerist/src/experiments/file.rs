@@ -12,7 +12,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What it is.
+    /// Its name, its paper and its kind.
     #[serde(rename = "experiment")]
     pub about: About,
     /// The data sets of the table, each with its metrics and its run file at every scale.
@@ -69,29 +69,15 @@ pub enum Kind {
     Figure,
 }
 
-/// How large the runs of an experiment are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scale {
-    /// The data, network and steps of the paper.
-    Full,
-    /// Data and networks that two cores train in minutes.
-    Small,
-    /// Seconds: to check that everything works. The numbers mean nothing.
-    Smoke,
-}
-
-impl Scale {
-    /// All scales.
-    pub const ALL: [Scale; 3] = [Scale::Full, Scale::Small, Scale::Smoke];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scale::Full => "full",
-            Scale::Small => "small",
-            Scale::Smoke => "smoke",
-        }
+gallerist_util::named_values! {
+    /// How large the runs of an experiment are.
+    pub enum Scale {
+        /// The data, network and steps of the paper.
+        Full = "full", "The data, network and steps of the paper, for a machine with a GPU";
+        /// Data and networks that two cores train in minutes.
+        Small = "small", "Data and networks that two cores train in minutes: Omniglot, CUB-200 (2010), Market-1501";
+        /// Seconds: to check that everything works. The numbers mean nothing.
+        Smoke = "smoke", "Seconds, to check that everything works";
     }
 }
 
@@ -305,6 +291,6 @@ impl Experiment {
             self.parts.iter().any(|part| part.at(*scale).is_some())
                 && self.rows.iter().any(|row| row.reason(*scale).is_none())
         };
-        Scale::ALL.into_iter().filter(runs).collect()
+        Scale::ALL.iter().copied().filter(runs).collect()
     }
 }

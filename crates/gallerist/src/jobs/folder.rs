@@ -114,7 +114,7 @@ impl JobFolder {
         }
         numbers.take_log(&log::read(&directory.log())?, &config.validation.metric);
         numbers.peak_memory_mib = self.usage().peak_memory_mib;
-        // A run can be raised to more steps by hand; such a run has another key.
+        // A user can continue a run with more steps; that run has another key.
         Ok((numbers.steps >= config.train.steps).then_some(numbers))
     }
 
@@ -163,7 +163,7 @@ impl JobFolder {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }
-        // The training process of a killed program goes on and holds its run directory.
+        // The training process of a killed program continues and holds the lock of its run directory.
         let trained =
             File::open(self.run()).is_ok_and(|run| matches!(run.try_lock(), Err(TryLockError::WouldBlock)));
         Ok((!trained).then_some(file))

@@ -8,7 +8,7 @@ use gallerist_util::{hex, text};
 /// A run: a name for people, and the run file.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     /// The complete run file; its seed is `train.seed`.
     pub config: RunConfig,

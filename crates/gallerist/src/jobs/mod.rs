@@ -52,7 +52,7 @@ use std::time::Duration;
 pub use folder::{JobFolder, Numbers};
 pub use job::Job;
 pub use options::Options;
-pub use outcome::{End, Outcome};
+pub use outcome::{End, JobOutcome};
 pub use pool::Pool;
 pub use progress::State;
 
@@ -86,7 +86,7 @@ pub fn run(
     options: &Options,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<JobOutcome>> {
     let mut pool = Pool::new(options)?;
     // Jobs with the same key: the first is run.
     let keys: Vec<String> = jobs.iter().map(Job::key).collect();
@@ -124,7 +124,7 @@ pub fn run(
             std::thread::sleep(PAUSE);
         }
     }
-    let outcome = |((job, key), end): ((&Job, &String), Option<End>)| Outcome {
+    let outcome = |((job, key), end): ((&Job, &String), Option<End>)| JobOutcome {
         name: job.name.clone(),
         key: key.clone(),
         directory: JobFolder::of(&options.store, job).run(),

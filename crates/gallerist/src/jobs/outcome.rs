@@ -17,7 +17,7 @@ pub enum End {
 
 /// A job after [`run`](super::run()).
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// The name of the job.
     pub name: String,
     /// Its key.
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub end: End,
 }
 
-impl Outcome {
+impl JobOutcome {
     /// The numbers of a job that is done.
     pub fn numbers(&self) -> Option<&Numbers> {
         match &self.end {

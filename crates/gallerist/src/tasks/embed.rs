@@ -28,7 +28,7 @@ pub struct EmbedOptions {
     pub source: Option<String>,
     /// A folder that caches decoded images; by default `data.cache_folder` of the run file, if it exists.
     pub cache: Option<PathBuf>,
-    /// Whether rows are scaled to length 1; by default as the run's metric asks for.
+    /// Whether rows are scaled to length 1; by default as the metric of the run requires.
     pub normalize: Option<bool>,
     /// The heads of the network that form the embedding; by default those of the run file.
     pub heads: Vec<String>,

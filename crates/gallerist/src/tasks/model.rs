@@ -57,8 +57,8 @@ pub(super) fn of_gallery(
             RunDirectory::open(run)?;
         }
         let looked_for = match &origin.run {
-            Some(run) => format!("its run was at `{run}`, and is neither there nor beside the gallery"),
-            None => "it does not name its run, and there is none beside it".into(),
+            Some(run) => format!("its run was at `{run}`; it is neither there nor next to the gallery"),
+            None => "it does not name its run, and no run is next to it".into(),
         };
         return Err(Error::new(
             format!("cannot find the network that embedded `{file}`\n  {looked_for}"),

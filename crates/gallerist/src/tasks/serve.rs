@@ -73,7 +73,10 @@ pub fn serve(gallery: &Path, options: ServeOptions, observer: &mut dyn Observer)
     if options.queries.is_none() {
         let queries = path.with_file_name("query.safetensors");
         if path.file_name().is_some_and(|name| name == "gallery.safetensors") && queries.exists() {
-            observer.note(&format!("there are queries beside the gallery: --queries {}", queries.display()));
+            observer.note(&format!(
+                "a query set is next to the gallery: add --queries {} to use it",
+                queries.display()
+            ));
         }
     }
     // Queries and training images are often of the same folder as the gallery.

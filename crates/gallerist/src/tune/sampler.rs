@@ -8,7 +8,7 @@
 //! the densities express that two parameters are good together (as `multivariate = true` in Optuna, whose bandwidth is
 //! used here, too: `0.2 n^(-1/(d + 4))` of the range).
 //!
-//! Written here because the crates do not fit: `tpe` asks for a feature of `rand` that would have the tensor engine
+//! Hand-written, because the published crates do not fit: `tpe` needs a feature of `rand` that would have the tensor engine
 //! compiled a second time, and has a density per parameter only; `optimizer` holds its random state, so a search could
 //! not be continued from its trials. With [`Random`] a point is a function of the seed, the trials and the number of the
 //! trial.

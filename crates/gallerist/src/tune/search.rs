@@ -13,7 +13,7 @@ use super::space::{Space, setting};
 use super::store::Store;
 use super::study::{Study, Trial, rungs};
 use crate::file::write_text;
-use crate::jobs::{self, End, Job, Numbers, Outcome};
+use crate::jobs::{self, End, Job, JobOutcome, Numbers};
 use crate::{Error, Result};
 
 /// What is tuned, where and how.
@@ -92,10 +92,7 @@ pub(super) fn search(
         Ok(RunConfig::load(&options.run_file, &all)?)
     };
     if options.trials == 0 {
-        return Err(Error::new(
-            "a search needs 1 trial or more, and 0 are asked for",
-            Some("give --trials 32"),
-        ));
+        return Err(Error::new("wanted 1 trial or more, found 0", Some("give --trials 32")));
     }
     let origin = format!("for `{}`", options.run_file.display());
     space.validate(&origin)?;
@@ -238,7 +235,7 @@ impl Running<'_> {
 }
 
 /// Adds a fold to a trial.
-fn take(trial: &mut Trial, numbers: &Numbers, job: &Job, outcome: &Outcome) {
+fn take(trial: &mut Trial, numbers: &Numbers, job: &Job, outcome: &JobOutcome) {
     let validation = &job.config.validation;
     let of = match job.config.evaluation.checkpoint {
         CheckpointKind::Best => &numbers.best_validation,

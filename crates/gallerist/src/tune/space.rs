@@ -50,7 +50,7 @@ pub struct Space {
     /// round, jobs are idle. Default: 4.
     #[serde(default = "default_round")]
     pub round: usize,
-    /// Share of the trials that go on to further folds, above 0; 1: all are measured on every fold. Default: 0.5.
+    /// Share of the trials that continue on further folds, above 0; 1: all are measured on every fold. Default: 0.5.
     #[serde(default = "default_keep")]
     pub keep: f64,
     /// Keys of the run file with the values that they have in every trial, such as the loss that is tuned.

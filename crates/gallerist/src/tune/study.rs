@@ -10,7 +10,7 @@ use super::importance::{Importance, importance, parts};
 use super::sampler::{Dimension, Point};
 use super::space::{Space, Values, inline};
 
-/// One choice of values, and what it measured.
+/// One choice of values and its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// From 1, in the order in which they were chosen.

@@ -16,7 +16,7 @@ use crate::source::tree::Tree;
 pub(super) static SPEC: Spec = Spec {
     name: "cub200_2011",
     title: "CUB-200-2011",
-    wants: "`images.txt` beside `image_class_labels.txt`",
+    wants: "`images.txt` and `image_class_labels.txt` in one folder",
     find: |tree| {
         let folders = tree.folders_with("image_class_labels.txt");
         folders.into_iter().find(|f| tree.contains(&format!("{f}images.txt"))).map(str::to_owned)

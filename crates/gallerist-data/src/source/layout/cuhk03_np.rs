@@ -41,7 +41,7 @@ pub(super) static LABELED: Spec = Spec {
     ],
 };
 
-/// A place whose own path, or the source's name, says `label` or does not.
+/// A place with `label` in its path (or in the name of the source), or without it.
 fn find(tree: &Tree, labeled: bool) -> Option<String> {
     let places = person::find(tree, |rest| {
         rest.strip_prefix('_').is_some_and(|r| r.starts_with(|c: char| c.is_ascii_digit()))

@@ -36,8 +36,8 @@ pub(super) fn images(tree: &Tree, at: &str, named: &str) -> String {
         .unwrap_or_else(|| base.to_owned())
 }
 
-/// The boxes of a list with the columns `image_name clothes_type OTHER x_1 y_1 x_2 y_2`; none without
-/// such a file.
+/// The boxes of a list with the columns `image_name clothes_type OTHER x_1 y_1 x_2 y_2`; none if the file
+/// does not exist.
 pub(super) fn boxes(tree: &Tree, file: &str) -> Result<HashMap<String, BoundingBox>, Error> {
     let Some(folder) = tree.folder_with(file) else { return Ok(HashMap::new()) };
     let path = format!("{folder}{file}");

@@ -88,7 +88,7 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
         return Err(Error::Layout {
             path: tree.name.clone(),
             problem: format!(
-                "{} of {} images lie beside the class folders, `{example}` for one",
+                "{} of {} images are next to the class folders, `{example}` for one",
                 loose.len(),
                 listing.records.len(),
             ),

@@ -44,7 +44,7 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
         let labels = file("labels", 1).ok_or_else(|| Error::Layout {
             path: tree.name.clone(),
             problem: format!("there is `{images}`, and no `{prefix}-labels-idx1-ubyte`"),
-            hint: "put the file with the labels beside the one with the images",
+            hint: "put the file with the labels into the folder of the images",
         })?;
         let count = pictures.add(split, tree.read(&images)?, &tree.location(&images))?;
         let name = tree.location(&labels);

@@ -16,7 +16,7 @@ pub(super) fn is_no_identity(label: &str) -> bool {
     label == "-1" || label == "0000"
 }
 
-/// The folders that hold two of the three, whose images are named as `fits` says of what follows the
+/// The folders with two of the three subfolders and with image names that `fits` accepts: it gets the part after the
 /// number of the camera.
 pub(super) fn find(tree: &Tree, fits: fn(&str) -> bool) -> Vec<&str> {
     let mut places = tree.folders_with("bounding_box_train/");

@@ -72,8 +72,8 @@ impl DatasetLayout {
         self.0.title
     }
 
-    /// The splits that images of the layout belong to, then the names that stand for several of
-    /// them; empty where a manifest or the names of folders say which there are.
+    /// The splits that images of the layout belong to, then the names for several of
+    /// them; empty if a manifest or the names of folders define the splits.
     pub fn split_names(self) -> Vec<&'static str> {
         self.0.splits.iter().copied().chain(self.0.unions.iter().map(|(name, _)| *name)).collect()
     }

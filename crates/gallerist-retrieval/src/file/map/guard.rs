@@ -42,7 +42,13 @@ unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::uninit()));
 
 impl Guard {
-    pub(super) fn new(start: usize, length: usize) -> Self {
+    /// Handles SIGBUS in `length` bytes from the address `start`.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are a private, read-only map of a file, which starts at a page and is not unmapped while the guard
+    /// lives: the handler replaces its pages by zeros.
+    pub(super) unsafe fn new(start: usize, length: usize) -> Self {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(install);
         let _one_at_a_time = changing();
@@ -122,9 +128,10 @@ fn install() {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: `sysconf` only reads; the action is a valid one, whose handler does only what a handler
-    // may (see there), and `PREVIOUS` is written while no handler reads it: `Once` lets one thread in,
-    // and the handler is there only afterwards.
+    // SAFETY: `sysconf` reads a constant. All bytes of a `sigaction` may be zero, and the pointers given to the system
+    // are to valid values. The handler makes atomic accesses and calls `mmap`, `sigaction` and `raise`; it takes no lock
+    // and allocates nothing, so it may interrupt any code. `PREVIOUS` is written before the handler, its only reader, is
+    // installed, and by one thread, because `Once` runs this function once.
     unsafe {
         if let Ok(size @ 1..) = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)) {
             PAGE.store(size, Ordering::Release);
@@ -155,12 +162,12 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
     if !sent && let Some((range, end)) = ranges().find_map(end_of) {
         let page = PAGE.load(Ordering::Acquire);
         let first = address / page * page;
-        // SAFETY: the bounds are those of the map of a `FileMap`: its first byte starts a page, and nothing else is
-        // in its last page. The address is in them, so `first..end`, rounded up to whole pages, is in the map. It is
-        // the map that the interrupted thread is reading from: the thread borrows the `FileMap`, which therefore is
-        // not unmapped meanwhile, and its bounds do not change, because only its creation and its drop change
-        // them. The map is read-only, so that zeros replace no data that a thread could have written. `mmap` is
-        // a system call that no lock of this process protects.
+        // SAFETY: the bounds are those of a map, by the promise of `Guard::new`: its first byte starts a page, and
+        // nothing else is in its last page. The address is in them, so `first..end`, rounded up to whole pages, is in
+        // the map. The interrupted thread reads from this map, so it borrows the `FileMap`: the map is not unmapped
+        // meanwhile, and the bounds do not change, because only `Guard::new` and the drop of a guard change them. The
+        // map is read-only, so zeros replace nothing that a thread has written. `mmap` is a system call and takes no
+        // lock of this process.
         let zeros = unsafe {
             libc::mmap(
                 ptr::without_provenance_mut(first),
@@ -176,8 +183,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
             return;
         }
     }
-    // SAFETY: the handler was installed after `PREVIOUS` was written. A fault comes again when this
-    // returns, and meets the handler before; a signal that was sent is sent again.
+    // SAFETY: `PREVIOUS` was written before this handler was installed and holds a valid action. After a fault, the
+    // instruction is repeated when this returns, and the previous handler gets the signal; a signal that was sent is
+    // sent again.
     unsafe {
         libc::sigaction(libc::SIGBUS, (*PREVIOUS.0.get()).as_ptr(), ptr::null_mut());
         if sent {
@@ -190,17 +198,23 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
 mod tests {
     use super::*;
 
+    /// A guard of addresses that no test reads.
+    fn guard(start: usize, length: usize) -> Guard {
+        // SAFETY: the handler maps zeros only after a fault in the range, and nothing reads there.
+        unsafe { Guard::new(start, length) }
+    }
+
     #[test]
     fn a_range_is_used_again_and_two_at_a_time_are_two() {
-        let (a, b) = (Guard::new(4096, 10), Guard::new(8192, 20));
+        let (a, b) = (guard(4096, 10), guard(8192, 20));
         assert!(!ptr::eq(a.range, b.range));
         assert_eq!((a.range.bounds(), b.range.bounds()), (Some((4096, 4106)), Some((8192, 8212))));
         drop(a);
         let before = ranges().count();
-        let again: Vec<Guard> = (0..50).map(|at| Guard::new(at * 4096, 1)).collect();
+        let again: Vec<Guard> = (0..50).map(|at| guard(at * 4096, 1)).collect();
         drop(again);
         let after = ranges().count();
-        (0..50).for_each(|at| drop(Guard::new(at * 4096, 1)));
+        (0..50).for_each(|at| drop(guard(at * 4096, 1)));
         assert!(after > before && ranges().count() == after, "freed ranges are used again");
     }
 
@@ -211,7 +225,7 @@ mod tests {
                 scope.spawn(move || {
                     for round in 1..if cfg!(miri) { 20 } else { 2000 } {
                         let (start, length) = (thread << 40 | round << 12, round);
-                        let guard = Guard::new(start, length);
+                        let guard = guard(start, length);
                         assert_eq!(guard.range.bounds(), Some((start, start + length)));
                         assert!(!guard.lost());
                     }

@@ -50,13 +50,15 @@ impl FileMap {
         let failed = |source| Error::io("read", path, source);
         let file = gallerist_util::files::open_regular(path).map_err(failed)?;
         let version = Version::of(&file.metadata().map_err(failed)?);
-        // SAFETY: the map is read-only, and every byte is a valid value of the types it is read as.
+        // SAFETY: the map is read-only, and it is read as bytes and numbers, for which every bit pattern is valid.
         // Nothing can prevent another program from changing the file. Where it is cut short, `guard` maps
         // zeros; readers call `check` before they use what they read.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(Self {
+            // SAFETY: these are the bytes of a private, read-only map, which starts at a page. `FileMap` drops the
+            // guard before the map, because it is declared first.
             #[cfg(unix)]
-            guard: guard::Guard::new(map.as_ptr().addr(), map.len()),
+            guard: unsafe { guard::Guard::new(map.as_ptr().addr(), map.len()) },
             map,
             file,
             version,

@@ -158,12 +158,12 @@ impl<'a> View<'a> {
     /// The neighbours of a node on a level it is on.
     #[inline]
     pub(super) fn neighbours(&self, level: u8, node: u32) -> impl Iterator<Item = u32> + 'a {
-        // The end of a list is no node, nor is what a mapped file may hold that somebody writes to.
+        // The end of a list is no node. A mapped file that another program changes may contain any number.
         let nodes = self.levels.len();
         self.list(level, node).iter().copied().take_while(move |&neighbour| (neighbour as usize) < nodes)
     }
 
-    /// Asks for a node's list before it is needed.
+    /// Prefetches the list of a node.
     #[inline]
     pub(super) fn prefetch(&self, level: u8, node: u32) {
         prefetch(self.list(level, node), Cache::First);

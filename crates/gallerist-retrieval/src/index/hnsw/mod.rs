@@ -3,17 +3,17 @@
 //! Malkov and Yashunin, *Efficient and robust approximate nearest neighbor search using
 //! Hierarchical Navigable Small World graphs*, IEEE TPAMI 42(4), 2018. Each item is a node with
 //! links to near items; a search walks from node to node towards the query, on a few coarse levels
-//! first. It finds nearly all of the nearest items at a small part of the comparisons; how many,
-//! [`HnswOptions::ef`] says.
+//! first. It finds nearly all of the nearest items with a small part of the comparisons;
+//! [`HnswOptions::ef`] sets the trade-off.
 //!
-//! - The walk is approximate, the scores are not: what it found is scored as in exact search, so
+//! - The walk is approximate, the scores are not: the found items are scored as in exact search, so
 //!   that a list has the same bits where it holds the same items.
 //! - A search that has few items to choose from, because the index is small or the filter strict,
 //!   compares all of them: its lists are exact.
 //! - The graph depends on the rows, their order, [`HnswOptions`] and the processor's instruction
 //!   set, not on the number of threads: the same index is built again to the last bit.
-//! - Removed and replaced items stay in the graph as places to walk through, and are found no
-//!   more; [`HnswIndex::compact`] builds the graph anew without them.
+//! - Removed and replaced items stay in the graph, and walks pass through them, but they are no
+//!   results; [`HnswIndex::compact`] builds the graph again without them.
 //! - With [`Metric::InnerProduct`](crate::search::Metric::InnerProduct) and rows of very different
 //!   lengths no graph of neighbours is good; measure the recall before trusting it.
 

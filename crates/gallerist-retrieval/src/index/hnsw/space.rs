@@ -52,7 +52,7 @@ impl<'a> Space<'a> {
         if self.metric == Metric::Cosine { self.inverse[slot as usize] } else { 1.0 }
     }
 
-    /// Asks for a row before it is needed.
+    /// Prefetches a row.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
         prefetch(self.row(slot), Cache::First);
@@ -62,7 +62,7 @@ impl<'a> Space<'a> {
     }
 }
 
-/// The widest vectors this processor has.
+/// The widest vectors of this CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Kernel(Level<WideFloats>);
 
@@ -103,7 +103,7 @@ impl Kernel {
     }
 }
 
-/// Partial sums that are added up side by side.
+/// The number of partial sums, which are independent of each other.
 const LANES: usize = 64;
 
 #[inline(always)]

@@ -16,7 +16,7 @@ use super::portable;
 const BYTES: usize = 64;
 /// Pairs of a query and a row that are multiplied at a time.
 const PAIRS: usize = 16;
-/// Bytes ahead of those multiplied that are asked for from memory.
+/// Distance of the prefetch from the bytes that are multiplied.
 const AHEAD: usize = 16 << 10;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16,avx512vnni")]
@@ -108,12 +108,12 @@ unsafe fn tile<const INTEGERS: bool, const Q: usize, const R: usize>(
 ) -> __m512 {
     let mut sums = [[_mm512_setzero_si512(); R]; Q];
     for at in (0..bytes - bytes % BYTES).step_by(BYTES) {
-        // SAFETY: the 64 bytes from `at` on are before `bytes`.
+        // SAFETY: the 64 bytes from `at` on end at `bytes` or before.
         let queries = queries.map(|query| unsafe { _mm512_loadu_epi8(query.add(at).cast()) });
         for row in 0..R {
-            // Rows follow each other in memory; any address can be asked for.
+            // Rows are contiguous. Any address can be prefetched.
             _mm_prefetch::<_MM_HINT_T0>(rows[row].wrapping_add(at + AHEAD).cast());
-            // SAFETY: as above.
+            // SAFETY: the 64 bytes from `at` on end at `bytes` or before.
             let values = unsafe { _mm512_loadu_epi8(rows[row].add(at).cast()) };
             for query in 0..Q {
                 sums[query][row] = multiply::<INTEGERS>(sums[query][row], queries[query], values);
@@ -123,10 +123,10 @@ unsafe fn tile<const INTEGERS: bool, const Q: usize, const R: usize>(
     let rest = bytes % BYTES;
     if rest > 0 {
         let (at, mask) = (bytes - rest, (1u64 << rest) - 1);
-        // SAFETY: the mask leaves the bytes from `at` to `bytes`; the others are not touched.
+        // SAFETY: the mask selects the bytes from `at` to `bytes`; no other is accessed.
         let queries = queries.map(|query| unsafe { _mm512_maskz_loadu_epi8(mask, query.add(at).cast()) });
         for row in 0..R {
-            // SAFETY: as above.
+            // SAFETY: the mask selects the bytes from `at` to `bytes`; no other is accessed.
             let values = unsafe { _mm512_maskz_loadu_epi8(mask, rows[row].add(at).cast()) };
             for query in 0..Q {
                 sums[query][row] = multiply::<INTEGERS>(sums[query][row], queries[query], values);

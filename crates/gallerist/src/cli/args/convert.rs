@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::shared::Precision;
+use super::named::{Precision, precisions};
 
 /// Convert embeddings to another format or precision, or join several files.
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Number format of the stored embeddings
-    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    #[arg(long, default_value = "f32", value_parser = precisions())]
     pub(crate) precision: Precision,
     /// Allow files of different networks or metrics; distances between their rows are meaningless
     #[arg(long)]

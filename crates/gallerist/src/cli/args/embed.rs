@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::named::combinations;
-use super::shared::{DeviceArgs, ModelArgs, PartArgs, Precision, RowArgs};
+use super::named::{Precision, named, precisions};
+use super::shared::{DeviceArgs, ModelArgs, PartArgs, RowArgs};
 use crate::network::Combine;
 
 /// Embed images with a trained network.
@@ -32,7 +32,7 @@ pub(crate) struct Embed {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Number format of the stored embeddings
-    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    #[arg(long, default_value = "f32", value_parser = precisions())]
     pub(crate) precision: Precision,
     /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
     /// file, if it exists]
@@ -44,7 +44,7 @@ pub(crate) struct Embed {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) head: Vec<String>,
     /// How the outputs of several heads are combined [default: from the run file, else concat-then-normalize]
-    #[arg(long, value_parser = combinations())]
+    #[arg(long, value_parser = named::<Combine>())]
     pub(crate) combine: Option<Combine>,
     /// Print a summary as JSON on stdout
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::limits;
-use super::named::{checkpoints, help_of_measures, kmeans_presets, metrics, poolings, resampled};
+use super::named::{help_of_measures, metrics, named};
 use crate::device::DeviceChoice;
 use crate::retrieval::cluster::Preset;
 use crate::retrieval::eval::Over;
@@ -34,7 +34,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
     pub(crate) run: Option<PathBuf>,
     /// Checkpoint of the run
-    #[arg(long, default_value = "best", value_parser = checkpoints(), requires = "run", help_heading = INPUT)]
+    #[arg(long, default_value = "best", value_parser = named::<CheckpointKind>(), requires = "run", help_heading = INPUT)]
     pub(crate) checkpoint: CheckpointKind,
     /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
     /// file, if it exists]
@@ -117,13 +117,13 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "X", default_value_t = 0.0, requires = "query_expansion", help_heading = FURTHER)]
     pub(crate) alpha: f64,
     /// Additional results with all query images of one identity and camera merged into one query
-    #[arg(long, value_parser = poolings(), help_heading = FURTHER)]
+    #[arg(long, value_parser = named::<Pooling>(), help_heading = FURTHER)]
     pub(crate) multi_query: Option<Pooling>,
     /// Also compute NMI, AMI and pair F1 of a k-means clustering with one cluster per class
     #[arg(long, help_heading = FURTHER)]
     pub(crate) cluster: bool,
     /// Variant of k-means
-    #[arg(long, default_value = "faiss20", value_parser = kmeans_presets(), requires = "cluster", help_heading = FURTHER)]
+    #[arg(long, default_value = "faiss20", value_parser = named::<Preset>(), requires = "cluster", help_heading = FURTHER)]
     pub(crate) kmeans: Preset,
     /// Also compute, over all pairs, true accept rates at false accept rates, equal error rate and area under the ROC curve
     #[arg(long, help_heading = FURTHER)]
@@ -147,7 +147,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "N", value_parser = limits::count::<MAX_REPEATS>, help_heading = FURTHER)]
     pub(crate) bootstrap: Option<usize>,
     /// Unit of resampling: single queries, or classes with all their queries
-    #[arg(long, default_value = "queries", value_parser = resampled(), requires = "bootstrap", help_heading = FURTHER)]
+    #[arg(long, default_value = "queries", value_parser = named::<Over>(), requires = "bootstrap", help_heading = FURTHER)]
     pub(crate) bootstrap_over: Over,
     /// Seed of bootstrap, k-means and episodes
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = FURTHER)]

@@ -3,9 +3,10 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use crate::experiments;
+use super::named::named;
+use crate::experiments::{self, Scale};
 
 /// Run the experiments of the papers, or your own, and compare the results with the printed numbers.
 ///
@@ -25,27 +26,6 @@ pub(crate) enum ExperimentCommand {
     Table(ExperimentTable),
 }
 
-/// How large the runs are.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum ScaleName {
-    /// The data, network and steps of the paper, for a machine with a GPU
-    Full,
-    /// Data and networks that two cores train in minutes: Omniglot, CUB-200 (2010), Market-1501
-    Small,
-    /// Seconds, to check that everything works
-    Smoke,
-}
-
-impl From<ScaleName> for experiments::Scale {
-    fn from(name: ScaleName) -> Self {
-        match name {
-            ScaleName::Full => experiments::Scale::Full,
-            ScaleName::Small => experiments::Scale::Small,
-            ScaleName::Smoke => experiments::Scale::Smoke,
-        }
-    }
-}
-
 /// List the experiments with their scales.
 #[derive(Debug, Args)]
 pub(crate) struct ExperimentList {
@@ -60,8 +40,8 @@ pub(crate) struct ExperimentShow {
     /// Name of an experiment, or path of the file of one
     pub(crate) name: String,
     /// Scale of the runs
-    #[arg(long, value_enum, default_value_t = ScaleName::Small)]
-    pub(crate) scale: ScaleName,
+    #[arg(long, default_value = Scale::Small.name(), value_parser = named::<Scale>())]
+    pub(crate) scale: Scale,
     /// Print the run files of this row instead
     #[arg(long, value_name = "ROW")]
     pub(crate) row: Option<String>,
@@ -108,8 +88,8 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Vec<PathBuf>,
     /// Scale of the runs
-    #[arg(long, value_enum, default_value_t = ScaleName::Small)]
-    pub(crate) scale: ScaleName,
+    #[arg(long, default_value = Scale::Small.name(), value_parser = named::<Scale>())]
+    pub(crate) scale: Scale,
     /// Number of seeds; the seeds are 1 to N
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,

@@ -28,9 +28,9 @@ pub(crate) use data::{Data, DataCommand, DataInfo};
 pub(crate) use embed::Embed;
 pub(crate) use evaluate::{Evaluate, Rerank};
 pub(crate) use loss::Loss;
+pub(crate) use named::Precision;
 pub(crate) use search::Search;
 pub(crate) use serve::Serve;
-pub(crate) use shared::Precision;
 pub(crate) use train::Train;
 pub(crate) use tune::Tune;
 pub(crate) use weights::{

@@ -1,14 +1,13 @@
-//! Option values that the library names: what it adds to its lists is an option value at once.
+//! Option values from the lists of the library: a value that is added to a list is also a value of the option.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use serde::Serialize;
 
-use crate::network::Combine;
-use crate::retrieval::cluster::Preset;
-use crate::retrieval::eval::{Measure, Over, Pooling};
+use gallerist_util::named_values::NamedValue;
+
+use crate::retrieval::Code;
+use crate::retrieval::eval::Measure;
 use crate::retrieval::index::{IndexKind, index_kinds};
 use crate::retrieval::search::Metric;
-use crate::train::CheckpointKind;
 
 /// The kinds of index on this machine.
 pub(super) fn kinds() -> impl TypedValueParser<Value = IndexKind> {
@@ -34,52 +33,26 @@ pub(super) fn help_of_measures() -> String {
     )
 }
 
-/// The values of an enum, by their names in run files.
-fn values<T>(all: &'static [(T, &'static str)]) -> impl TypedValueParser<Value = T>
-where
-    T: Clone + Send + Sync + Serialize + 'static,
-{
-    fn name(value: &impl Serialize) -> String {
-        let name = serde_json::to_value(value).expect("plain data");
-        name.as_str().expect("a variant without fields").replace('_', "-")
-    }
-    PossibleValuesParser::new(all.iter().map(|(value, help)| PossibleValue::new(name(value)).help(*help)))
-        .map(|given| {
-            let named = all.iter().find(|(value, _)| name(value) == given);
-            named.expect("the parser admits only these").0.clone()
-        })
+/// The values of an enum of the library.
+pub(super) fn named<T: NamedValue>() -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(T::ALL.iter().map(possible)).map(|given| {
+        let value = T::ALL.iter().find(|value| value.option() == given);
+        *value.expect("the parser admits only these")
+    })
 }
 
-/// The checkpoints of a run.
-pub(super) fn checkpoints() -> impl TypedValueParser<Value = CheckpointKind> {
-    values(&[
-        (CheckpointKind::Best, "The one with the best validation result"),
-        (CheckpointKind::Last, "The one of the last step"),
-    ])
+fn possible<T: NamedValue>(value: &T) -> PossibleValue {
+    let possible = PossibleValue::new(value.option());
+    if value.help().is_empty() { possible } else { possible.help(value.help()) }
 }
 
-/// How the outputs of several heads are combined.
-pub(super) fn combinations() -> impl TypedValueParser<Value = Combine> {
-    values(&[
-        (Combine::ConcatThenNormalize, "Concatenate the outputs, then scale to length 1"),
-        (Combine::NormalizeThenConcat, "Scale each output to length 1, then concatenate"),
-    ])
-}
+/// How embeddings are stored: as f32 or compact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Precision(pub(crate) Option<Code>);
 
-/// How several query images become one query.
-pub(super) fn poolings() -> impl TypedValueParser<Value = Pooling> {
-    values(&[(Pooling::Average, "Mean of each dimension"), (Pooling::Max, "Maximum of each dimension")])
-}
-
-/// The variants of k-means.
-pub(super) fn kmeans_presets() -> impl TypedValueParser<Value = Preset> {
-    values(&[
-        (Preset::Faiss20, "One random start, 20 iterations"),
-        (Preset::Sklearn10, "Best of 10 k-means++ starts, up to 300 iterations each"),
-    ])
-}
-
-/// The units of resampling.
-pub(super) fn resampled() -> impl TypedValueParser<Value = Over> {
-    values(&[(Over::Queries, "Single queries"), (Over::Classes, "Classes with all their queries")])
+/// The precisions of embeddings in files.
+pub(super) fn precisions() -> impl TypedValueParser<Value = Precision> {
+    let exact = PossibleValue::new("f32").help("4 bytes per value, exact");
+    PossibleValuesParser::new(std::iter::once(exact).chain(Code::ALL.iter().map(possible)))
+        .map(|given| Precision(Code::ALL.iter().copied().find(|code| code.option() == given)))
 }

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::report::figure;
+use crate::report::figure::Theme;
 use crate::train::limits::MAX_REPEATS;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::limits::count;
+use super::named::named;
 
 /// Plot one or several runs as SVG or PNG.
 ///
@@ -22,12 +23,12 @@ pub(crate) struct Plot {
 pub(crate) enum Kind {
     Curves(Curves),
     Ranked(Ranked),
-    Map(Map),
+    Map(MapArgs),
     Cmc(Cmc),
     Pr(Pr),
     Distances(Distances),
     Clusters(Clusters),
-    Report(Report),
+    Report(ReportArgs),
 }
 
 /// Output file and theme of the figure.
@@ -37,7 +38,7 @@ pub(crate) struct Out {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Colour theme [default: an SVG follows the viewer, a PNG is light]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<Theme>())]
     pub(crate) theme: Option<Theme>,
 }
 
@@ -118,8 +119,8 @@ pub(crate) struct Ranked {
     pub(crate) of: One,
     /// Choice of queries: lowest (worst) or highest (best) average precision, random, or from the most confused pairs
     /// of classes
-    #[arg(long, value_enum, default_value_t = CheckpointKind::Worst)]
-    pub(crate) queries: CheckpointKind,
+    #[arg(long, value_enum, default_value_t = QuerySelection::Worst)]
+    pub(crate) queries: QuerySelection,
     /// Number of queries, or of pairs of classes
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) count: usize,
@@ -141,12 +142,12 @@ pub(crate) struct Ranked {
 /// t-SNE of 13,180 x 64 embeddings takes about 15 seconds on one core. Two-dimensional embeddings are
 /// plotted without projection. The map is deterministic.
 #[derive(Debug, Args)]
-pub(crate) struct Map {
+pub(crate) struct MapArgs {
     #[command(flatten)]
     pub(crate) of: One,
     /// Projection: tsne preserves neighbours, pca shows the two directions of largest variance
-    #[arg(long, value_enum, default_value_t = Method::Tsne)]
-    pub(crate) method: Method,
+    #[arg(long, value_enum, default_value_t = Projection::Tsne)]
+    pub(crate) method: Projection,
     /// t-SNE: perplexity, the effective number of neighbours
     #[arg(long, default_value_t = crate::plots::Tsne::default().perplexity)]
     pub(crate) perplexity: f32,
@@ -213,7 +214,7 @@ pub(crate) struct Clusters {
 
 /// Report of one run, or of several runs in comparison, as one self-contained HTML file
 #[derive(Debug, Args)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     /// Run directories
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
@@ -222,31 +223,18 @@ pub(crate) struct Report {
     pub(crate) out: PathBuf,
 }
 
+/// Which queries are drawn.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum CheckpointKind {
+pub(crate) enum QuerySelection {
     Worst,
     Best,
     Random,
     Confused,
 }
 
+/// How embeddings become points of the plane.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Method {
+pub(crate) enum Projection {
     Tsne,
     Pca,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Theme {
-    Light,
-    Dark,
-}
-
-impl From<Theme> for figure::Theme {
-    fn from(theme: Theme) -> Self {
-        match theme {
-            Theme::Light => Self::Light,
-            Theme::Dark => Self::Dark,
-        }
-    }
 }

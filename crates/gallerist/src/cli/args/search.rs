@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::limits;
-use super::named::checkpoints;
+use super::named::named;
 use super::shared::DeviceArgs;
 use crate::train::CheckpointKind;
 
@@ -26,7 +26,7 @@ pub(crate) struct Search {
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
     /// Checkpoint of the run [default: the one that embedded the gallery]
-    #[arg(long, value_parser = checkpoints())]
+    #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,

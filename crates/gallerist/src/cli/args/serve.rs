@@ -8,7 +8,7 @@ use crate::train::limits::MAX_THREADS;
 use clap::Args;
 
 use super::limits::count;
-use super::named::checkpoints;
+use super::named::named;
 use super::shared::DeviceArgs;
 
 /// Serve a gallery as a web page and an HTTP API.
@@ -33,7 +33,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
     /// Which of the run's checkpoints [default: the one that embedded the gallery]
-    #[arg(long, value_parser = checkpoints())]
+    #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::named::checkpoints;
+use super::named::named;
 use crate::data::DatasetLayout;
 use crate::data::LabelFrom;
 use crate::data::OpenOptions;
@@ -56,7 +56,7 @@ pub(crate) struct RowArgs {
 }
 
 impl RowArgs {
-    /// Whether rows are scaled; `None`: as the metric of the run asks for.
+    /// Whether rows are scaled; `None`: as the metric of the run requires.
     pub(crate) fn normalize(&self) -> Option<bool> {
         match (self.normalize, self.raw) {
             (Some(answer), _) => Some(answer == YesNo::Yes),
@@ -87,26 +87,6 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) run: PathBuf,
     /// Checkpoint of the run
-    #[arg(long, default_value = "best", value_parser = checkpoints())]
+    #[arg(long, default_value = "best", value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: CheckpointKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub(crate) enum Precision {
-    /// 4 bytes per value, exact
-    F32,
-    /// 2 bytes per value: 8 bits of precision (.safetensors only)
-    Bf16,
-    /// 1 byte per value: 255 steps between plus and minus the largest magnitude of the row (.safetensors only)
-    Int8,
-}
-
-impl Precision {
-    pub(crate) fn code(self) -> Option<crate::retrieval::Code> {
-        match self {
-            Precision::F32 => None,
-            Precision::Bf16 => Some(crate::retrieval::Code::Bf16),
-            Precision::Int8 => Some(crate::retrieval::Code::Int8),
-        }
-    }
 }

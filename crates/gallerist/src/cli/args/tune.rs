@@ -22,7 +22,7 @@ use clap::Args;
     seed = 1              # of folds and trials\n  \
     startup = 10          # random trials before trials follow the results\n  \
     round = 4             # trials chosen at once\n  \
-    keep = 0.5            # share of the trials that go on to further folds; 1: all\n\n  \
+    keep = 0.5            # share of the trials that continue on further folds; 1: all\n\n  \
     [space]\n  \
     \"loss.margin\" = { low = 0.05, high = 1.0, log = true }\n  \
     \"sampler.images_per_class\" = { low = 2, high = 6, int = true }\n  \

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::named::combinations;
+use super::named::named;
 use super::shared::{ModelArgs, RowArgs};
 use crate::network::Combine;
 
@@ -113,6 +113,6 @@ pub(crate) struct WeightsExport {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) head: Vec<String>,
     /// How the outputs of several heads are combined [default: from the run file, else concat-then-normalize] (.onnx)
-    #[arg(long, value_parser = combinations())]
+    #[arg(long, value_parser = named::<Combine>())]
     pub(crate) combine: Option<Combine>,
 }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 
 use crate::cli::args::{Cli, Completions};
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::printer;
 
-pub(super) fn run(args: Completions) -> Outcome {
+pub(super) fn run(args: Completions) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gallerist", &mut script);
     printer::out(&String::from_utf8_lossy(&script))?;

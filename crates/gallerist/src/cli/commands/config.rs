@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use crate::train::{DEFAULTS, RunConfig};
 
 use crate::cli::args::Config;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::printer;
 
-pub(super) fn run(args: Config) -> Outcome {
+pub(super) fn run(args: Config) -> CommandResult {
     let config = match &args.check {
         Some(path) => RunConfig::load(path, &args.set)?,
         None => RunConfig::default(),

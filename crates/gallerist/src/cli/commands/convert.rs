@@ -7,7 +7,7 @@ use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
 use crate::cli::args::Convert;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::output::{check_embeddings_file, save_embeddings};
 use crate::cli::printer;
 
@@ -24,7 +24,7 @@ struct Summary {
     metric: Option<Metric>,
 }
 
-pub(super) fn run(args: Convert) -> Outcome {
+pub(super) fn run(args: Convert) -> CommandResult {
     check_embeddings_file(&args.out, args.precision)?;
     let mut sets = Vec::with_capacity(args.files.len());
     for file in &args.files {

@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use crate::data::{ImageSet, Inspection, inspect};
 
 use crate::cli::args::{Data, DataCommand, DataInfo};
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{DECODING, bar, working};
 
 /// Maximum number of broken files, missing images and leaks in the text output; JSON contains all.
 const SHOWN: usize = 5;
 
-pub(super) fn run(args: Data) -> Outcome {
+pub(super) fn run(args: Data) -> CommandResult {
     match args.command {
         DataCommand::Info(args) => info(args),
     }
 }
 
-fn info(args: DataInfo) -> Outcome {
+fn info(args: DataInfo) -> CommandResult {
     let options = args.part.options();
     let (set, test) = working("reading the images' names", || {
         let set = ImageSet::open_with(&args.path, &options)?;

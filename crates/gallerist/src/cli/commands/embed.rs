@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::EmbedOptions;
 use crate::cli::args::Embed;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::output::{check_embeddings_file, save_embeddings};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
@@ -24,7 +24,7 @@ struct Summary {
     metric: Metric,
 }
 
-pub(super) fn run(args: Embed) -> Outcome {
+pub(super) fn run(args: Embed) -> CommandResult {
     check_embeddings_file(&args.out, args.precision)?;
     let options = EmbedOptions {
         checkpoint: args.model.checkpoint,

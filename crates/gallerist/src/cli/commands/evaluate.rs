@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::{Evaluate, Rerank};
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::metrics_table::{one_shot_table, table, warn_of_notes};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
@@ -22,7 +22,7 @@ struct Printed<'a> {
     one_shot: Option<&'a OneShot>,
 }
 
-pub(super) fn run(args: Evaluate) -> Outcome {
+pub(super) fn run(args: Evaluate) -> CommandResult {
     let measured = crate::evaluate(&input(&args)?, &options(&args), &mut Terminal::default())?;
     let (report, one_shot) = (&measured.report, measured.one_shot.as_ref());
     if args.json {

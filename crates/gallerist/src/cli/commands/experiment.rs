@@ -10,14 +10,14 @@ use crate::cli::args::experiment::{
     ExperimentArgs, ExperimentCommand, ExperimentList, ExperimentRun, ExperimentShow, ExperimentTable,
     SelectionArgs,
 };
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::jobs::JobsView;
 use crate::cli::printer::{self, Table as Printed, count};
 use crate::experiments::{Experiment, Plan, Scale, Selection, Table};
 use crate::jobs::{self, End, Options};
 
-pub(super) fn run(args: ExperimentArgs) -> Outcome {
+pub(super) fn run(args: ExperimentArgs) -> CommandResult {
     match args.command {
         ExperimentCommand::List(args) => list(&args),
         ExperimentCommand::Show(args) => show(&args),
@@ -30,7 +30,7 @@ fn scale_names(experiment: &Experiment) -> Vec<&'static str> {
     experiment.scales().into_iter().map(Scale::name).collect()
 }
 
-fn list(args: &ExperimentList) -> Outcome {
+fn list(args: &ExperimentList) -> CommandResult {
     let all = Experiment::all()?;
     if args.json {
         let entry = |experiment: &Experiment| {
@@ -53,7 +53,7 @@ fn list(args: &ExperimentList) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(args: &ExperimentShow) -> Outcome {
+fn show(args: &ExperimentShow) -> CommandResult {
     let experiment = Experiment::find(&args.name)?;
     let selection = Selection {
         scale: args.scale.into(),
@@ -100,7 +100,7 @@ fn show(args: &ExperimentShow) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_rows(args: &ExperimentRun) -> Outcome {
+fn run_rows(args: &ExperimentRun) -> CommandResult {
     let experiment = Experiment::find(&args.selection.name)?;
     let plan = Plan::new(&experiment, &args.selection.selection())?;
     plan.check(&experiment)?;
@@ -134,7 +134,7 @@ fn run_rows(args: &ExperimentRun) -> Outcome {
     Ok(ExitCode::from(u8::from(any(|end| matches!(end, End::Failed(_))))))
 }
 
-fn table(args: &ExperimentTable) -> Outcome {
+fn table(args: &ExperimentTable) -> CommandResult {
     let experiment = Experiment::find(&args.selection.name)?;
     let plan = Plan::new(&experiment, &args.selection.selection())?;
     for (part, missing) in &plan.missing {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::device::DeviceChoice;
-use crate::loss::{Labels, LossConfig, LossShape, Memory, Progress, preset};
+use crate::loss::{CrossBatchRows, Labels, LossConfig, LossShape, Progress, Queries, preset};
 use crate::miner::MinerConfig;
 use crate::pairwise::l2_normalize;
 use crate::params;
@@ -16,7 +16,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use serde::Serialize;
 
 use crate::cli::args::Loss;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table};
 use crate::tasks::labels_of;
@@ -46,7 +46,7 @@ struct Query {
     mined_negatives: u32,
 }
 
-pub(super) fn run(args: Loss) -> Outcome {
+pub(super) fn run(args: Loss) -> CommandResult {
     if args.list {
         printer::out(&list())?;
         return Ok(ExitCode::SUCCESS);
@@ -55,9 +55,25 @@ pub(super) fn run(args: Loss) -> Outcome {
     for out in [&args.gradient, &args.save_parameters].into_iter().flatten() {
         check_output(out)?;
     }
-    let file = args.embeddings.expect("clap asks for it");
+    let (summary, note) = compute(&args, config)?;
+    if summary.samples > 0 && summary.queries_without_positive == summary.samples {
+        printer::warning(&"no sample has a positive: every label occurs once");
+    }
+    if let Some(note) = note {
+        printer::warning(&note);
+    }
+    match args.json {
+        true => printer::json(&summary)?,
+        false => printer::out(&table(&summary))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Computes the loss of the files and writes the gradient and the parameters. Also returns the note of the loss.
+fn compute(args: &Loss, config: LossConfig) -> Result<(Summary, Option<&'static str>), Failure> {
+    let file = args.embeddings.as_ref().expect("clap requires it");
     let Rows { values, shape: [n, d], dtype, labels: mut names } =
-        read(&file, args.labels.as_deref(), "--labels")?;
+        read(file, args.labels.as_deref(), "--labels")?;
     let memory = match &args.memory {
         Some(file) => {
             config.require_memory()?;
@@ -85,28 +101,52 @@ pub(super) fn run(args: Loss) -> Outcome {
     let tensor = |values, n| Tensor::<2>::from_data(TensorData::new(values, [n, d]), (&device, dtype));
     let prepared = |rows| if args.normalize { l2_normalize(rows) } else { rows };
     let x = tensor(values, n).require_grad();
-    let memory = memory.map(|memory| Memory {
+    let memory = memory.map(|memory| CrossBatchRows {
         embeddings: prepared(tensor(memory.values, memory.shape[0])),
         labels: of_memory,
     });
     let progress = Progress { step: args.step, steps: args.step.max(1) };
     let output = loss.forward_against(prepared(x.clone()), target, memory, progress);
-    let host = |data: TensorData| data.convert::<f64>().try_into_vec::<f64>().expect("converted to f64");
     let value = host(output.value.clone().into_data())[0];
     if let Some(path) = &args.gradient {
-        let gradient = x.grad(&output.value.backward()).map_or(vec![0.0; n * d], |g| host(g.into_data()));
-        match dtype {
-            DType::F64 => npy::write_f64(path, &[n, d], &gradient)?,
-            _ => npy::write_f32(path, &Matrix::new(n, d, gradient.iter().map(|&g| g as f32).collect())?)?,
-        }
+        write_gradient(path, x.grad(&output.value.backward()), [n, d], dtype)?;
     }
-    let queries = output.queries;
-    let summary = Summary {
+    let memory = names.len() - n;
+    Ok((summarize(config, value, &output.queries, [n, d], memory), output.queries.note))
+}
+
+fn host(data: TensorData) -> Vec<f64> {
+    data.convert::<f64>().try_into_vec::<f64>().expect("converted to f64")
+}
+
+/// Writes the gradient in the dtype of the embeddings; zeros if the loss does not depend on them.
+fn write_gradient(
+    path: &Path,
+    gradient: Option<Tensor<2>>,
+    [n, d]: [usize; 2],
+    dtype: DType,
+) -> Result<(), Failure> {
+    let gradient = gradient.map_or(vec![0.0; n * d], |gradient| host(gradient.into_data()));
+    match dtype {
+        DType::F64 => npy::write_f64(path, &[n, d], &gradient)?,
+        _ => npy::write_f32(path, &Matrix::new(n, d, gradient.iter().map(|&g| g as f32).collect())?)?,
+    }
+    Ok(())
+}
+
+fn summarize(
+    config: LossConfig,
+    value: f64,
+    queries: &Queries,
+    [n, d]: [usize; 2],
+    memory: usize,
+) -> Summary {
+    Summary {
         loss: config.name().into(),
         parameters: config,
         value,
         samples: n,
-        memory: names.len() - n,
+        memory,
         dimensions: d,
         queries_without_positive: queries.positives.iter().filter(|&&count| count == 0).count(),
         positive_share: queries.positive_share(),
@@ -121,18 +161,7 @@ pub(super) fn run(args: Loss) -> Outcome {
                 mined_negatives: queries.mined_negatives[i],
             })
             .collect(),
-    };
-    if n > 0 && summary.queries_without_positive == n {
-        printer::warning(&"no sample has a positive: every label occurs once");
     }
-    if let Some(note) = queries.note {
-        printer::warning(&note);
-    }
-    match args.json {
-        true => printer::json(&summary)?,
-        false => printer::out(&table(&summary))?,
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The requested device, if it supports the dtype.

@@ -17,9 +17,9 @@ mod tune;
 mod weights;
 
 use super::args::Command;
-use super::failure::Outcome;
+use super::failure::CommandResult;
 
-pub(crate) fn run(command: Command) -> Outcome {
+pub(crate) fn run(command: Command) -> CommandResult {
     match command {
         Command::Train(args) => train::run(args),
         Command::Tune(args) => tune::run(args),

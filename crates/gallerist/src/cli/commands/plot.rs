@@ -8,13 +8,13 @@ use crate::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use crate::report::figure::{Figure, Format};
 use crate::train::{EvaluationConfig, RunDirectory};
 
-use crate::cli::args::plot::{CheckpointKind, Kind, Map, Method, One, Out, Ranked, Several, Split};
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::args::plot::{Kind, MapArgs, One, Out, Projection, QuerySelection, Ranked, Several, Split};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::output::check_output;
 use crate::cli::printer;
 use crate::cli::progress::{MAPPING, bar, working};
 
-pub(super) fn run(kind: Kind) -> Outcome {
+pub(super) fn run(kind: Kind) -> CommandResult {
     match kind {
         Kind::Curves(args) => draw(&args.out, || {
             let runs: Vec<&Path> = args.runs.iter().map(PathBuf::as_path).collect();
@@ -45,14 +45,14 @@ pub(super) fn run(kind: Kind) -> Outcome {
 const DRAWING: &str = "comparing and drawing";
 
 /// Checks the output path before the work, and writes the figure afterwards.
-fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> Outcome {
+fn draw(out: &Out, figure: impl FnOnce() -> Result<Figure, Failure>) -> CommandResult {
     Format::of(&out.out)?;
     check_output(&out.out)?;
-    figure()?.write(&out.out, out.theme.map(Into::into))?;
+    figure()?.write(&out.out, out.theme)?;
     written(&out.out)
 }
 
-fn written(path: &Path) -> Outcome {
+fn written(path: &Path) -> CommandResult {
     printer::note(&format!("written to {}", path.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -69,7 +69,7 @@ fn one(of: &One) -> Result<Source, Failure> {
     match &of.run {
         Some(_) if of.split.protocol.is_some() => Err(rules_of_a_run()),
         Some(run) => Ok(Source::of_run(run)?),
-        None => Ok(sources.pop().expect("clap asks for one of them")),
+        None => Ok(sources.pop().expect("clap requires one of them")),
     }
 }
 
@@ -158,18 +158,18 @@ fn check_counts<const N: usize>(
 fn ranked(args: &Ranked) -> Result<Figure, Failure> {
     let queries = match args.queries {
         _ if !args.named.is_empty() => Queries::Named(args.named.clone()),
-        CheckpointKind::Worst => Queries::Worst(args.count),
-        CheckpointKind::Best => Queries::Best(args.count),
-        CheckpointKind::Random => Queries::Random(args.count, args.seed),
-        CheckpointKind::Confused => Queries::Confused(args.count),
+        QuerySelection::Worst => Queries::Worst(args.count),
+        QuerySelection::Best => Queries::Best(args.count),
+        QuerySelection::Random => Queries::Random(args.count, args.seed),
+        QuerySelection::Confused => Queries::Confused(args.count),
     };
     Ok(plots::ranked(&one(&args.of)?, &queries, args.k)?)
 }
 
-fn map(args: &Map) -> Result<Figure, Failure> {
+fn map(args: &MapArgs) -> Result<Figure, Failure> {
     let method = match args.method {
-        Method::Tsne => MapMethod::Tsne(Tsne { perplexity: args.perplexity, steps: args.steps }),
-        Method::Pca => MapMethod::Pca,
+        Projection::Tsne => MapMethod::Tsne(Tsne { perplexity: args.perplexity, steps: args.steps }),
+        Projection::Pca => MapMethod::Pca,
     };
     let source = one(&args.of)?;
     let bar = bar(args.steps, MAPPING);

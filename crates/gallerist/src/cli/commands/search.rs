@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use crate::cli::args::Search;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::printer::{self, Table};
 use crate::cli::terminal::Terminal;
 use crate::{FoundList, ImageSearchOptions};
 
-pub(super) fn run(args: Search) -> Outcome {
+pub(super) fn run(args: Search) -> CommandResult {
     let options = ImageSearchOptions {
         k: args.k,
         run: args.run,

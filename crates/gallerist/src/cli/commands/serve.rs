@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::ServeOptions;
 use crate::cli::args::Serve;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
 use crate::serve::Options;
 
-pub(super) fn run(args: Serve) -> Outcome {
+pub(super) fn run(args: Serve) -> CommandResult {
     crate::set_threads(args.threads);
     let server = options(&args)?;
     let options = ServeOptions {

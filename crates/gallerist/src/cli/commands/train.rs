@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 use crate::cli::args::Train;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::metrics_table::{table, warn_of_notes};
 use crate::cli::printer::{self, count, grouped};
@@ -28,7 +28,7 @@ struct Summary<'a> {
     metrics: Option<&'a RunMetrics>,
 }
 
-pub(super) fn run(args: Train) -> Outcome {
+pub(super) fn run(args: Train) -> CommandResult {
     let (stop, stepping) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let steps = stepping.clone();
     interrupts::watch(stop.clone(), move || match steps.load(Ordering::Relaxed) {
@@ -63,7 +63,7 @@ fn train(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
             let out = args.out.clone().unwrap_or_else(|| free_directory(path));
             crate::train(&config, &out, observer, stop)
         }
-        (None, None) => unreachable!("clap asks for one of them"),
+        (None, None) => unreachable!("clap requires one of them"),
     }
 }
 
@@ -90,7 +90,7 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
             printer::note(&format!("report: {}", report.display()));
         }
         _ => printer::note(&format!(
-            "stopped at step {}; go on with: gallerist train --resume {}",
+            "stopped at step {}; continue with: gallerist train --resume {}",
             grouped(steps),
             run.display()
         )),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::cli::args::Tune;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::jobs::JobsView;
 use crate::cli::printer::{self, Table};
@@ -16,7 +16,7 @@ use crate::tune::{Space, Study, TuneObserver, TuneOptions, Tuned};
 /// Trials that the terminal shows.
 const SHOWN: usize = 10;
 
-pub(super) fn run(args: Tune) -> Outcome {
+pub(super) fn run(args: Tune) -> CommandResult {
     let mut space = Space::load(&args.space)?;
     space.folds = args.folds.unwrap_or(space.folds);
     space.seed = args.seed.unwrap_or(space.seed);

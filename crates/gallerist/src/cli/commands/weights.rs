@@ -9,13 +9,13 @@ use crate::weights::{self, Fetched, LoadReport, Preprocessing, SOURCES, Source, 
 use serde::Serialize;
 
 use crate::cli::args::{self, WeightsCommand};
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{FETCHING, bar};
 use crate::tasks::with_heads;
 
-pub(super) fn run(args: args::Weights) -> Outcome {
+pub(super) fn run(args: args::Weights) -> CommandResult {
     match args.command {
         WeightsCommand::List(args) => list(args),
         WeightsCommand::Fetch(args) => fetch(args),
@@ -34,7 +34,7 @@ struct Listed {
     about: String,
 }
 
-fn list(args: args::WeightsList) -> Outcome {
+fn list(args: args::WeightsList) -> CommandResult {
     if args.json {
         let entry = |source: &Source| {
             let Source { name, url, sha256, network, .. } = *source;
@@ -69,7 +69,7 @@ fn with_weights(set: &[String], file: &Path) -> Vec<String> {
     set.iter().cloned().chain([format!("network.weights={file}")]).collect()
 }
 
-fn fetch(args: args::WeightsFetch) -> Outcome {
+fn fetch(args: args::WeightsFetch) -> CommandResult {
     let (url, sha256) = match (Source::find(&args.source), &args.sha256) {
         (Some(source), None) => (source.url, source.sha256),
         (Some(source), Some(sha256)) => (source.url, sha256.as_str()),
@@ -138,7 +138,7 @@ impl<'a> From<&'a LoadReport> for Taken<'a> {
     }
 }
 
-fn inspect(args: args::WeightsInspect) -> Outcome {
+fn inspect(args: args::WeightsInspect) -> CommandResult {
     let file = weights::read(&args.file)?;
     if let Some(config) = &args.config {
         let (_, report) =
@@ -196,7 +196,7 @@ fn taken(report: &LoadReport) -> String {
     if report.missing.is_empty() && report.refused.is_empty() { summary } else { format!("{table}{summary}") }
 }
 
-fn import(args: args::WeightsImport) -> Outcome {
+fn import(args: args::WeightsImport) -> CommandResult {
     let config = RunConfig::load(&args.config, &with_weights(&args.set, &args.file))?;
     let (model, report) = Model::from_weights(&config, weights::read(&args.file)?)?;
     model.save_run(&args.out)?;
@@ -210,7 +210,7 @@ fn import(args: args::WeightsImport) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn export(args: args::WeightsExport) -> Outcome {
+fn export(args: args::WeightsExport) -> CommandResult {
     check_output(&args.out)?;
     let model = Model::open(&args.model.run, args.model.checkpoint)?;
     let model = with_heads(model, &args.head, args.combine)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::open::open;
 use crate::cli::args::index::Bench;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::printer::{self, Table, grouped};
 
 /// One row of the table.
@@ -21,7 +21,7 @@ struct Measured {
     queries_per_second: f64,
 }
 
-pub(super) fn run(args: Bench) -> Outcome {
+pub(super) fn run(args: Bench) -> CommandResult {
     crate::set_threads(args.common.threads);
     if args.repeats == 0 {
         return Err(Failure::new("--repeats must be 1 or more, not 0", None));

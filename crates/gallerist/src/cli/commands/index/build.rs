@@ -11,12 +11,12 @@ use crate::retrieval::{EmbeddingSet, Error};
 use super::open::open;
 use super::summary::report;
 use crate::cli::args::index::{Add, Build, GraphArgs, Ids, ItemArgs};
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::output::check_output;
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::progress::{LINKING, bar, working};
 
-pub(super) fn build(args: Build) -> Outcome {
+pub(super) fn build(args: Build) -> CommandResult {
     check_output(&args.out)?;
     crate::set_threads(args.common.threads);
     let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
@@ -39,7 +39,7 @@ pub(super) fn build(args: Build) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn add(args: Add) -> Outcome {
+pub(super) fn add(args: Add) -> CommandResult {
     check_output(&args.index)?;
     crate::set_threads(args.common.threads);
     let mut index = working("reading the index", || open(&args.index, false))?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::open::{open, open_remote};
 use super::summary::summary;
 use crate::cli::args::index::Info;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 use crate::cli::printer::{self, grouped};
 use crate::retrieval::index::IndexInfo;
 use crate::tasks::is_remote;
@@ -24,7 +24,7 @@ struct Collection {
     source: Option<String>,
 }
 
-fn info_of_collection(args: &Info) -> Outcome {
+fn info_of_collection(args: &Info) -> CommandResult {
     let remote = open_remote(&args.index, None)?;
     let origin = remote.index.origin()?;
     let collection = Collection {
@@ -54,7 +54,7 @@ fn info_of_collection(args: &Info) -> Outcome {
 }
 
 /// Names and values, one per line.
-fn print_facts(facts: &[(&str, String)]) -> Outcome {
+fn print_facts(facts: &[(&str, String)]) -> CommandResult {
     let mut table = printer::Table::new(&["", ""], &[false, false]);
     for (name, value) in facts {
         table.row(vec![(*name).to_owned(), value.clone()]);
@@ -65,7 +65,7 @@ fn print_facts(facts: &[(&str, String)]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn run(args: Info) -> Outcome {
+pub(super) fn run(args: Info) -> CommandResult {
     if is_remote(&args.index) {
         return info_of_collection(&args);
     }

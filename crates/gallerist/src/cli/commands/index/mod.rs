@@ -12,9 +12,9 @@ mod search;
 mod summary;
 
 use crate::cli::args::index::Command;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::CommandResult;
 
-pub(super) fn run(command: Command) -> Outcome {
+pub(super) fn run(command: Command) -> CommandResult {
     match command {
         Command::Build(args) => build::build(args),
         Command::Info(args) => info::run(args),

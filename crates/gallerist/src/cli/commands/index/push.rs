@@ -4,9 +4,9 @@
 mod imp {
     use crate::cli::args::index::Push;
     use crate::cli::commands::index::open::open_remote;
-    use crate::cli::failure::Outcome;
+    use crate::cli::failure::CommandResult;
 
-    pub(crate) fn run(args: &Push) -> Outcome {
+    pub(crate) fn run(args: &Push) -> CommandResult {
         let Err(not_built) = open_remote(&args.gallery, None) else { unreachable!("built without Milvus") };
         Err(not_built)
     }
@@ -19,14 +19,14 @@ mod imp {
 
     use crate::cli::args::index::Push;
     use crate::cli::commands::index::build;
-    use crate::cli::failure::{Failure, Outcome};
+    use crate::cli::failure::{CommandResult, Failure};
     use crate::cli::printer::{self, count};
     use crate::cli::progress::{SENDING, bar};
     use crate::milvus::{CollectionLayout, ConnectOptions, MilvusIndex, Pushed, Search};
     use crate::retrieval::index::{ExactIndex, HnswIndex, Index};
     use crate::tasks::{address, database_options};
 
-    pub(crate) fn run(args: &Push) -> Outcome {
+    pub(crate) fn run(args: &Push) -> CommandResult {
         let address = address(&args.gallery)?;
         let connection = database_options(|message| printer::warning(&message));
         let sets = build::load(&args.embeddings, &args.items)?;

@@ -6,13 +6,13 @@ use super::build::finish;
 use super::open::{open, open_remote};
 use super::summary::report;
 use crate::cli::args::index::Remove;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::output::check_output;
 use crate::cli::printer::{self, count};
 use crate::retrieval::index::ItemFilter;
 use crate::tasks::is_remote;
 
-pub(super) fn run(mut args: Remove) -> Outcome {
+pub(super) fn run(mut args: Remove) -> CommandResult {
     crate::set_threads(args.common.threads);
     if !is_remote(&args.index) {
         check_output(&args.index)?;
@@ -49,7 +49,7 @@ pub(super) fn run(mut args: Remove) -> Outcome {
     Ok(ExitCode::from(u8::from(removed == 0 && !filter.is_empty())))
 }
 
-fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> Outcome {
+fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> CommandResult {
     if args.compact {
         return Err(Failure::new("Milvus compacts its collections itself", Some("leave --compact out")));
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::open::{open, open_remote};
 use crate::cli::args::index::Search;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::printer::{self, Table, shown};
 use crate::cli::progress::working;
 use crate::tasks::is_remote;
@@ -34,7 +34,7 @@ struct Found {
     source: Option<String>,
 }
 
-pub(super) fn run(mut args: Search) -> Outcome {
+pub(super) fn run(mut args: Search) -> CommandResult {
     crate::set_threads(args.common.threads);
     let index = if is_remote(&args.index) {
         open_remote(&args.index, args.ef)?.index
@@ -56,7 +56,7 @@ pub(super) fn run(mut args: Search) -> Outcome {
         let models = Error::Models { first: Some(of_index.clone()), other: Some(of_queries.clone()) };
         return Err(Failure::new(
             format!("the queries were not embedded with the model of the index: {models}"),
-            Some("embed the queries with the model of the index, or go on with --force"),
+            Some("embed the queries with the model of the index, or search anyway with --force"),
         ));
     }
     // Cosine accepts rows of any length.
@@ -67,7 +67,9 @@ pub(super) fn run(mut args: Search) -> Outcome {
                 format!(
                     "the queries are to be compared by {other}, the items of the index by {first}: their lengths differ"
                 ),
-                Some("embed the queries as the items were (`embed --normalize`), or go on with --force"),
+                Some(
+                    "embed the queries as the items were (`embed --normalize`), or search anyway with --force",
+                ),
             ));
         }
     }
