@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! {"loss": {"name": "rll"}, "embeddings": "x.f32", "labels": "y.u32", "dimensions": 512,
-//!  "repeat": 5, "gradient": "g.f32"}
+//!  "repeat": 5, "gradient": "g.f32", "classes": 11000}
 //! ```
 //!
 //! with the value, the seconds of each repetition and, if requested, the gradient in a file. Files are
@@ -101,8 +101,9 @@ fn run(loss: &AnyLoss, data: &Data, repeat: usize) -> Run {
     result
 }
 
-fn init(config: &LossConfig, data: &Data) -> AnyLoss {
-    let classes = data.labels.iter().max().map_or(0, |&label| label as usize + 1);
+/// The loss for `classes` training classes; `None`: those of the data.
+fn init(config: &LossConfig, data: &Data, classes: Option<usize>) -> AnyLoss {
+    let classes = classes.unwrap_or(data.labels.iter().max().map_or(0, |&label| label as usize + 1));
     config.init(LossShape { classes, dimensions: data.dimensions }, 0, &Device::flex().autodiff())
 }
 
@@ -118,7 +119,7 @@ fn table() {
         print!("{name:24}");
         for (n, d, repeats) in [(180, 512, 50), (1024, 512, 15), (8192, 128, 3)] {
             let data = Data::synthetic(n, d);
-            let loss = init(&config, &data);
+            let loss = init(&config, &data, None);
             let least = run(&loss, &data, repeats).seconds.into_iter().fold(f64::INFINITY, f64::min);
             print!("{:>14.2}", 1e3 * least);
             std::io::stdout().flush().expect("standard output takes the table");
@@ -138,7 +139,7 @@ fn peak_memory() -> Option<f64> {
 fn memory(name: &str) -> Result<(), Failure> {
     let config = named(name).ok_or_else(|| format!("no loss is called `{name}`"))?;
     let data = Data::synthetic(32_768, 128);
-    let result = run(&init(&config, &data), &data, 1);
+    let result = run(&init(&config, &data, None), &data, 1);
     let peak = peak_memory().map_or("?".to_string(), |mib| format!("{mib:.0}"));
     println!("{name}: 32768 x 128 in {:.2} s, value {}, peak {peak} MiB", result.seconds[0], result.value);
     Ok(())
@@ -151,7 +152,8 @@ fn answer(line: &str) -> Result<Value, Failure> {
     let config: LossConfig = serde_json::from_value(request["loss"].clone())?;
     let dimensions = number("dimensions").ok_or("`dimensions` is missing")?;
     let data = Data::read(text("embeddings")?, text("labels")?, dimensions)?;
-    let result = run(&init(&config, &data), &data, number("repeat").unwrap_or(1).max(1));
+    let loss = init(&config, &data, number("classes"));
+    let result = run(&loss, &data, number("repeat").unwrap_or(1).max(1));
     if let Some(path) = request["gradient"].as_str() {
         std::fs::write(path, result.gradient.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
     }

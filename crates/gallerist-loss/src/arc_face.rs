@@ -23,21 +23,19 @@
 //!   computed from the difference of the two unit vectors, which keeps its digits.
 //! - An embedding or a weight of zeros counts as perpendicular to everything and gets no gradient.
 //!
-//! Memory and time: `O(n classes)` and `O(n classes d)`.
-//!
-//! Tensor code, not a list loss: its gallery is the class weights, which get a gradient of their own.
+//! Memory and time: `O((n + classes) d)` and `O(n classes d)`.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Denominator, Targets, classification};
-use super::init;
-use crate::Result;
+use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
 use crate::labels::Labels;
+use crate::proxies::{Denominator, cross_entropy, forward_among};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::{Result, init};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`ArcFace`].
@@ -109,40 +107,49 @@ pub struct ArcFace {
     config: ArcFaceConfig,
 }
 
-/// `cos(theta + margin)` of the unit rows `a` and `b`, its derivative written out.
-fn cosine_with_margin(a: Tensor<2>, b: Tensor<2>, margin: f64) -> Tensor<2> {
-    let cosine = (a.clone() * b.clone()).sum_dim(1);
-    let at = cosine.clone().detach();
-    let (a, b) = (a.detach(), b.detach());
-    // |a - b| = 2 sin(theta / 2) and |a + b| = 2 cos(theta / 2).
-    let chords = (a.clone() - b.clone()).square().sum_dim(1) * (a.clone() + b.clone()).square().sum_dim(1);
-    let lengths = a.square().sum_dim(1) * b.square().sum_dim(1);
-    let sine = chords.sqrt().mul_scalar(0.5).mask_fill(lengths.equal_scalar(0.0), 1.0);
-    let (sin_m, cos_m) = margin.sin_cos();
-    let turned = at.clone().mul_scalar(cos_m) - sine.clone().mul_scalar(sin_m);
-    // sin(theta + m) / sin theta = cos m + sin m cos theta / sin theta.
-    let aligned = sine.clone().equal_scalar(0.0);
-    let slope = at.clone() / sine.mask_fill(aligned.clone(), 1.0);
-    let slope = slope.mul_scalar(sin_m).add_scalar(cos_m).mask_fill(aligned, 0.0);
-    // theta + m > pi.
-    let beyond = at.clone().lower_scalar(-cos_m);
-    let turned = turned.mask_where(beyond.clone(), at.clone().sub_scalar(margin * sin_m));
-    let slope = slope.mask_fill(beyond, 1.0);
-    turned + (cosine - at) * slope
-}
-
 impl RankingLoss for ArcFace {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let ArcFaceConfig { scale, margin } = self.config;
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
         let embeddings = l2_normalize(embeddings);
         let weight = l2_normalize(self.weight.val().cast(embeddings.dtype()));
-        let targets = Targets::new(labels, weight.dims()[0], "weight", &embeddings);
-        let logits = embeddings.clone().matmul(weight.clone().transpose()).mul_scalar(scale);
-        let own = match targets.is_empty() {
-            true => logits.clone(),
-            false => cosine_with_margin(targets.of_samples(&embeddings), targets.of_classes(&weight), margin)
-                .mul_scalar(scale),
-        };
-        classification(own, logits, &targets, Denominator::WithOwn)
+        forward_among(self.config.clone(), &embeddings, labels, &weight, 1, "weight", progress)
     }
+}
+
+impl ListLoss for ArcFaceConfig {
+    const MEASURE: Measure = Measure::Similarity;
+    const POSITIVE_DISTANCES: bool = true;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        let ArcFaceConfig { scale, margin } = *self;
+        let (own, distances) = (list.own.wide(), list.distances);
+        cross_entropy(list, scale, Denominator::WithOwn, |at, cosine| {
+            let (turned, slope) = cosine_with_margin(cosine, distances[at].wide(), own, margin);
+            (scale * turned, scale * slope)
+        })
+    }
+}
+
+/// `cos(theta + margin)` and its derivative by `cos theta`, for two rows of length 1 or 0: their inner product, their
+/// distance, and the squared length of one.
+#[inline(always)]
+fn cosine_with_margin(cosine: f64, distance: f64, own: f64, margin: f64) -> (f64, f64) {
+    // |a - b| = 2 sin(theta / 2) and |a + b| = 2 cos(theta / 2).
+    let difference = distance * distance;
+    let other = difference + 2.0 * cosine - own;
+    let sum = (2.0 * (own + other) - difference).max(0.0);
+    let is_zero = own * other < 0.5;
+    let sine = if is_zero { 1.0 } else { 0.5 * (difference * sum).sqrt() };
+    let (sin_m, cos_m) = margin.sin_cos();
+    // theta + m > pi.
+    if cosine < -cos_m {
+        return (cosine - margin * sin_m, 1.0);
+    }
+    // sin(theta + m) / sin theta = cos m + sin m cos theta / sin theta.
+    let slope = if sine > 0.0 { cos_m + sin_m * cosine / sine } else { 0.0 };
+    (cosine * cos_m - sine * sin_m, slope)
 }

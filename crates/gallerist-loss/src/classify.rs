@@ -1,5 +1,6 @@
-//! What the losses over classes share: which classes a sample belongs to, log-sum-exp over a masked
-//! row, and the cross entropy of a sample's own class against the classes it does not belong to.
+//! Cross entropy as tensor code, for logits that are no inner products with proxies (those are lists: `proxies.rs`):
+//! which classes a sample belongs to, log-sum-exp over a masked row, and the cross entropy of a sample's own classes
+//! against the classes it does not belong to.
 
 use burn::tensor::{Bool, Int, Tensor, TensorData, activation};
 
@@ -100,38 +101,19 @@ impl Targets {
         matrix.clone().select(0, self.samples.clone())
     }
 
-    /// The rows of `[classes, k]` at the pairs' classes, `[m, k]`.
-    pub(crate) fn of_classes(&self, matrix: &Tensor<2>) -> Tensor<2> {
-        matrix.clone().select(0, self.classes.clone())
-    }
-
     /// Number of classes each sample does not belong to.
     pub(crate) fn others(&self) -> Vec<u32> {
         self.counts.iter().map(|&count| self.total as u32 - count).collect()
     }
 }
 
-/// Whether the sample's own class stands in the denominator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denominator {
-    /// `-log(e^z_y / (e^z_y + sum over the other classes of e^z))`: cross entropy.
-    WithOwn,
-    /// `-log(e^z_y / sum over the other classes of e^z)`: neighbourhood components.
-    OthersOnly,
-}
-
-/// Mean over the batch of the loss of each sample's own classes against the classes it does not
+/// Mean over the batch of the cross entropy of each sample's own classes against the classes it does not
 /// belong to. A sample of several classes has the mean over them; a sample of none, or of all, has the
 /// loss 0.
 ///
 /// `own` `[m, 1]` are the logits of the pairs of `targets`; `logits` `[n, classes]` those of the other
 /// classes (the own ones in it are not read).
-pub(crate) fn classification(
-    own: Tensor<2>,
-    logits: Tensor<2>,
-    targets: &Targets,
-    denominator: Denominator,
-) -> LossOutput {
+pub(crate) fn classification(own: Tensor<2>, logits: Tensor<2>, targets: &Targets) -> LossOutput {
     let [n, _] = logits.dims();
     if targets.is_empty() {
         let value = logits.sum().mul_scalar(0.0);
@@ -150,10 +132,7 @@ pub(crate) fn classification(
     let alone = others.empty.clone();
     let alone_pairs = alone.clone().int().select(0, targets.samples.clone()).bool();
     let gap = targets.of_samples(&others.value) - own;
-    let (loss, weight) = match denominator {
-        Denominator::WithOwn => (softplus(gap.clone()), activation::sigmoid(gap.detach())),
-        Denominator::OthersOnly => (gap.clone(), gap.detach().ones_like()),
-    };
+    let (loss, weight) = (softplus(gap.clone()), activation::sigmoid(gap.detach()));
     let loss = (loss * targets.weights.clone()).mask_fill(alone_pairs.clone(), 0.0);
     let value = loss.clone().sum().mul_scalar(1.0 / n as f64);
 

@@ -16,21 +16,19 @@
 //!
 //! As for [`Softmax`](super::Softmax). A weight of zeros has the cosine 0 and gets no gradient.
 //!
-//! Memory and time: `O(n classes)` and `O(n classes d)`.
-//!
-//! Tensor code, not a list loss: its gallery is the class weights, which get a gradient of their own.
+//! Memory and time: `O((n + classes) d)` and `O(n classes d)`.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Denominator, Targets, classification};
-use super::init;
-use crate::Result;
+use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
 use crate::labels::Labels;
+use crate::proxies::{Denominator, cross_entropy, forward_among};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::{Result, init};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`CosFace`].
@@ -102,12 +100,22 @@ pub struct CosFace {
 }
 
 impl RankingLoss for CosFace {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let CosFaceConfig { scale, margin } = self.config;
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
         let weight = l2_normalize(self.weight.val().cast(embeddings.dtype()));
-        let targets = Targets::new(labels, weight.dims()[0], "weight", &embeddings);
-        let logits = embeddings.matmul(weight.transpose()).mul_scalar(scale);
-        let own = targets.pick(&logits).sub_scalar(scale * margin);
-        classification(own, logits, &targets, Denominator::WithOwn)
+        forward_among(self.config.clone(), &embeddings, labels, &weight, 1, "weight", progress)
+    }
+}
+
+impl ListLoss for CosFaceConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        let CosFaceConfig { scale, margin } = *self;
+        cross_entropy(list, scale, Denominator::WithOwn, |_, v| (scale * (v - margin), scale))
     }
 }

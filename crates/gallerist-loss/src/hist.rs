@@ -40,7 +40,7 @@ use gallerist_tensor::pairwise::l2_normalize;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::classify::{Denominator, Targets, classification};
+use crate::classify::{Targets, classification};
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{Limit, LossShape, LossSpec, in_range};
@@ -209,8 +209,7 @@ impl RankingLoss for Hist {
         let classes = self.means.dims()[0];
         let targets = Targets::new(labels, classes, "distribution", &embeddings);
         let distances = self.distances(&l2_normalize(embeddings.clone()));
-        let cross_entropy =
-            |logits: Tensor<2>| classification(targets.pick(&logits), logits, &targets, Denominator::WithOwn);
+        let cross_entropy = |logits: Tensor<2>| classification(targets.pick(&logits), logits, &targets);
         let mut output = cross_entropy(distances.clone().mul_scalar(-tau));
         if !targets.is_empty() {
             let propagation = self.propagation(&distances, &targets);

@@ -11,7 +11,8 @@
 //!
 //! A loss that is a function of one query's list (its distances, which of them are positives, its parameters) is a
 //! [`ListLoss`]: about 60 lines with its documentation and without autodiff. The [`engine`] gives it products, memory
-//! of `O(n d)`, threads, f32 and f64, miners, sets of labels and cross-batch memory. Other losses are tensor code
+//! of `O(n d)`, threads, f32 and f64, miners, sets of labels and cross-batch memory. The lists may also be those of learnt
+//! proxies, class weights or centres ([`Listed::forward_among`]). Other losses are tensor code
 //! ([`PairLoss`], with [`toolbox`]) or implement [`RankingLoss`] directly.
 //!
 //! To add a loss: one file with its configuration ([`LossSpec`]) and its list function or tensor code, one line in the
@@ -63,6 +64,7 @@ mod nra;
 mod parameters;
 mod potential_field;
 pub mod preset;
+mod proxies;
 mod proxy_anchor;
 mod proxy_nca;
 mod ranking;

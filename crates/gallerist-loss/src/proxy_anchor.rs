@@ -13,8 +13,9 @@
 //! pytorch-metric-learning's `ProxyAnchorLoss` normalises them too, which is the same on normalised
 //! embeddings.
 //!
-//! The loss has one term a proxy. The loss of a query is its share in those terms by its weight there, times
-//! `n`, so that the mean over the queries is the value.
+//! The lists are those of the proxies: each is a query, and its list is the batch. The diagnostics are those of the
+//! samples. The loss of a sample is its share in the terms of the proxies by its weight there, times `n`, so that the
+//! mean over the samples is the value.
 //!
 //! # Corner cases
 //!
@@ -22,23 +23,20 @@
 //! - The largest exponent is subtracted before `exp`, so no `alpha` overflows.
 //! - A sample with a set of labels is pulled by all its proxies and pushed by the others.
 //!
-//! Memory and time: `O(n classes)` and `O(n classes d)`.
-//!
-//! Tensor code, not a list loss: its gallery is the proxies, which get a gradient of their own.
+//! Memory and time: `O((n + classes) d)` and `O(n classes d)`.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, Device, Tensor, activation};
+use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Targets, count_nonzero, log_sum_exp};
-use super::init;
-use crate::Result;
+use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::labels::Labels;
-use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
+use crate::proxies::check_labels;
+use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
-use crate::toolbox::softplus;
-use gallerist_tensor::pairwise::{host, l2_normalize};
+use crate::{Result, init};
+use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`ProxyAnchor`].
 ///
@@ -113,56 +111,56 @@ pub struct ProxyAnchor {
     config: ProxyAnchorConfig,
 }
 
-/// The terms of one kind, pull or push, over all proxies.
-struct Side {
-    /// Their mean, `[1]`, tracked.
-    value: Tensor<1>,
-    /// Each sample's share in that mean.
-    shares: Vec<f64>,
-    /// Number of proxies that act on each sample.
-    acting: Vec<u32>,
-}
-
-/// Mean of `log(1 + sum of exp)` over the rows that have an entry, or over `rows` of them.
-///
-/// `exponents` `[classes, n]`; `absent` marks the samples that are not in a row's sum.
-fn side(exponents: Tensor<2>, absent: &Tensor<2, Bool>, rows: Option<usize>) -> Side {
-    let sum = log_sum_exp(exponents.clone(), absent);
-    let present = sum.empty.clone().bool_not();
-    let rows = rows.unwrap_or_else(|| host(&present.float()).iter().sum::<f64>() as usize).max(1) as f64;
-    let term = softplus(sum.value.clone()).mask_fill(sum.empty, 0.0);
-    let value = term.clone().sum().mul_scalar(1.0 / rows);
-    let weight = (exponents - sum.value.clone()).detach().mask_fill(absent.clone(), f32::NEG_INFINITY).exp();
-    let shares =
-        host(&(weight.clone() * term.detach()).sum_dim(0)).iter().map(|share| share / rows).collect();
-    let acting = count_nonzero(&(weight * activation::sigmoid(sum.value.detach())).transpose());
-    Side { value, shares, acting }
-}
-
 impl RankingLoss for ProxyAnchor {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let ProxyAnchorConfig { alpha, delta } = self.config;
-        let [n, _] = embeddings.dims();
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
         let proxies = l2_normalize(self.proxies.val().cast(embeddings.dtype()));
-        let targets = Targets::new(labels, proxies.dims()[0], "proxy", &embeddings);
-        let similarities = proxies.matmul(embeddings.transpose());
-        let own = targets.own.clone().transpose();
-        let pull =
-            side(similarities.clone().sub_scalar(delta).mul_scalar(-alpha), &own.clone().bool_not(), None);
-        let push = side(similarities.add_scalar(delta).mul_scalar(alpha), &own, Some(targets.total));
-        let queries = Queries {
-            loss: pull
-                .shares
-                .iter()
-                .zip(&push.shares)
-                .map(|(pull, push)| ((pull + push) * n as f64) as f32)
-                .collect(),
-            negatives: targets.others(),
-            positives: targets.counts,
-            mined_positives: pull.acting,
-            mined_negatives: push.acting,
-            ..Queries::default()
-        };
-        LossOutput { value: pull.value + push.value, queries }
+        let classes: Vec<u32> = (0..proxies.dims()[0] as u32).collect();
+        check_labels(labels, classes.len(), "proxy");
+        let loss = Listed::new(self.config.clone());
+        loss.forward_among(&proxies, Labels::Classes(&classes), &embeddings, labels, progress)
     }
+}
+
+impl ListLoss for ProxyAnchorConfig {
+    const MEASURE: Measure = Measure::Similarity;
+    const PROXY_QUERIES: bool = true;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        let ProxyAnchorConfig { alpha, delta } = *self;
+        let mut value = ListValue::default();
+        if !list.positives.is_empty() {
+            // The mean over the proxies that have a sample.
+            let share = list.counts.queries as f64 / list.counts.with_positives as f64;
+            let (pull, per_derivative) = term(list.positives, list.by_positives, -alpha, delta, share);
+            value.loss += pull;
+            value.loss_per_derivative[0] = per_derivative;
+        }
+        if list.negative_count > 0 {
+            let (push, per_derivative) = term(list.negatives, list.by_negatives, alpha, -delta, 1.0);
+            value.loss += push;
+            value.loss_per_derivative[1] = per_derivative;
+        }
+        value
+    }
+}
+
+/// `share` times `log(1 + sum of exp(alpha (v - delta)))` with its derivatives, and the term per derivative.
+#[inline(always)]
+fn term<F: Real>(values: &[F], by: &mut [F], alpha: f64, delta: f64, share: f64) -> (f64, f64) {
+    let factor = F::of(alpha);
+    // That of the largest exponent.
+    let nearest = if alpha >= 0.0 { lanes::largest(values, |v| v) } else { lanes::smallest(values, |v| v) };
+    let total = lanes::map_sum(values, by, |v| {
+        let raw = (factor * (v - nearest)).exp();
+        (raw, raw)
+    });
+    let log_sum = alpha * (nearest.wide() - delta) + total.wide().ln();
+    let (term, weight) = (lanes::softplus(log_sum), lanes::sigmoid(log_sum));
+    lanes::scale(by, F::of(share * alpha * weight / total.wide()));
+    (share * term, if weight > 0.0 { term / (alpha * weight) } else { 0.0 })
 }

@@ -24,9 +24,7 @@
 //!   keep their digits. Zero embeddings and proxies are finite.
 //! - A sample with a set of labels has the mean over them; none of the set is among the others.
 //!
-//! Memory and time: `O(n classes)` and `O(n classes d)`.
-//!
-//! Tensor code, not a list loss: its gallery is the proxies, which get a gradient of their own.
+//! Memory and time: `O((n + classes) d)` and `O(n classes d)`.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
@@ -34,12 +32,12 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Denominator, Targets, classification};
-use super::init;
-use crate::Result;
+use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
 use crate::labels::Labels;
+use crate::proxies::{Denominator, cross_entropy, forward_among, with_offsets};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
+use crate::{Result, init};
 use gallerist_tensor::pairwise::l2_normalize;
 
 /// Parameters of [`ProxyNca`].
@@ -112,13 +110,25 @@ pub struct ProxyNca {
 }
 
 impl RankingLoss for ProxyNca {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
         let proxies = l2_normalize(self.proxies.val().cast(embeddings.dtype()));
-        let targets = Targets::new(labels, proxies.dims()[0], "proxy", &embeddings);
-        // -d = 2 x.p - |p|^2 - |x|^2, and the last cancels.
-        let lengths = proxies.clone().square().sum_dim(1).transpose();
-        let logits =
-            (embeddings.matmul(proxies.transpose()).mul_scalar(2.0) - lengths).mul_scalar(self.config.scale);
-        classification(targets.pick(&logits), logits, &targets, Denominator::OthersOnly)
+        // -d = 2 (x.p - |p|^2 / 2) - |x|^2, and the last cancels.
+        let lengths = proxies.clone().square().sum_dim(1).mul_scalar(-0.5);
+        let (embeddings, proxies) = with_offsets(embeddings, proxies, lengths);
+        forward_among(self.config.clone(), &embeddings, labels, &proxies, 1, "proxy", progress)
+    }
+}
+
+impl ListLoss for ProxyNcaConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        let scale = 2.0 * self.scale;
+        cross_entropy(list, scale, Denominator::OthersOnly, |_, v| (scale * v, scale))
     }
 }

@@ -93,7 +93,9 @@ pub struct LossOutput {
 /// A loss over the ranked lists of a batch.
 ///
 /// Three kinds of losses implement it: functions of one query's list ([`ListLoss`](crate::ListLoss)),
-/// tensor code over all lists ([`PairLoss`]), and everything else (proxies, classifiers), directly.
+/// tensor code over all lists ([`PairLoss`]), and everything else directly. Losses with learnt parameters implement it
+/// directly, too: those over proxies are list losses inside
+/// ([`Listed::forward_among`](crate::Listed::forward_among)).
 pub trait RankingLoss {
     /// The loss of a batch, connected to `embeddings`.
     ///

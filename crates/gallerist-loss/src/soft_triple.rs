@@ -24,21 +24,19 @@
 //! - With one class only the first term is 0.
 //! - A sample with a set of labels has the mean over them; none of the set is among the others.
 //!
-//! Memory and time: `O(n C K + C K^2)` and `O(n C K d + C K^2 d)`.
-//!
-//! Tensor code, not a list loss: its gallery is the centres, which get a gradient of their own.
+//! Memory and time: `O((n + C K) d + C K^2)` and `O(n C K d + C K^2 d)`.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData, activation};
+use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Denominator, Targets, classification};
-use super::init;
-use crate::Result;
+use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real, lanes};
 use crate::labels::Labels;
+use crate::proxies::{Denominator, forward_among};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{Limit, LossShape, LossSpec, in_range};
+use crate::{Result, init};
 use gallerist_tensor::pairwise::{host, l2_normalize};
 
 /// Parameters of [`SoftTriple`].
@@ -168,21 +166,104 @@ fn spread(centers: Tensor<2>, k: usize) -> Tensor<1> {
 }
 
 impl RankingLoss for SoftTriple {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
-        let SoftTripleConfig { centers: k, lambda, gamma, margin, tau } = self.config;
-        let [n, _] = embeddings.dims();
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
+        let SoftTripleConfig { centers: k, tau, .. } = self.config;
         let centers = l2_normalize(self.centers.val().cast(embeddings.dtype()));
         let classes = centers.dims()[0] / k;
-        let targets = Targets::new(labels, classes, "centres", &embeddings);
-        let similarities: Tensor<3> = embeddings.matmul(centers.clone().transpose()).reshape([n, classes, k]);
-        let weights = activation::softmax(similarities.clone().mul_scalar(1.0 / gamma), 2);
-        let logits: Tensor<2> = (weights * similarities).sum_dim(2).reshape([n, classes]).mul_scalar(lambda);
-        let own = targets.pick(&logits).sub_scalar(lambda * margin);
-        let mut output = classification(own, logits, &targets, Denominator::WithOwn);
+        let mut output =
+            forward_among(self.config.clone(), &embeddings, labels, &centers, k, "centres", progress);
         if k > 1 && tau > 0.0 {
             let pairs = (classes * k * (k - 1)) as f64;
             output.value = output.value + spread(centers, k).mul_scalar(tau / pairs);
         }
         output
     }
+}
+
+impl ListLoss for SoftTripleConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        if !list.has_both() {
+            return ListValue::default();
+        }
+        let SoftTripleConfig { centers: k, lambda, gamma, margin, .. } = *self;
+        let own = relax(list.positives, list.by_positives, k, gamma);
+        let mut others = relax(list.negatives, list.by_negatives, k, gamma);
+        let nearest = lanes::largest(&others, |s| s);
+        let factor = F::of(lambda);
+        for class in 0..others.len() {
+            others[class] = (factor * (others[class] - nearest)).exp();
+        }
+        let total = lanes::sum(&others, |raw| raw).wide();
+        let log_others = lambda * nearest.wide() + total.ln();
+        let share = 1.0 / own.len() as f64;
+        let mut value = ListValue::default();
+        let mut pull = 0.0;
+        for class in 0..own.len() {
+            let logit = lambda * (own[class].wide() - margin);
+            let (term, weight) = Denominator::WithOwn.term(log_others - logit);
+            value.loss += share * term;
+            pull += share * weight;
+            let by_class = F::of(-share * weight * lambda);
+            lanes::scale(&mut list.by_positives[class * k..][..k], by_class);
+            value.mined_positives += u32::from(by_class != F::ZERO);
+        }
+        let pull = F::of(pull * lambda / total);
+        for class in 0..others.len() {
+            let by_class = pull * others[class];
+            lanes::scale(&mut list.by_negatives[class * k..][..k], by_class);
+            value.mined_negatives += u32::from(by_class != F::ZERO);
+        }
+        value
+    }
+}
+
+/// The relaxed similarity `S` of each class, from those of its `k` centres; minus infinity where they are absent. Writes
+/// its derivatives.
+#[inline(always)]
+fn relax<F: Real>(similarities: &[F], slopes: &mut [F], k: usize, gamma: f64) -> Vec<F> {
+    let inverse = F::of(1.0 / gamma);
+    let classes = similarities.len() / k;
+    let mut relaxed = vec![F::NEG_INFINITY; classes];
+    for class in 0..classes {
+        let (values, slopes) = (&similarities[class * k..][..k], &mut slopes[class * k..][..k]);
+        let mut nearest = values[0];
+        for t in 1..k {
+            nearest = lanes::larger(nearest, values[t]);
+        }
+        // Absent centres stay at minus infinity.
+        let origin = if nearest > F::NEG_INFINITY { nearest } else { F::ZERO };
+        for t in 0..k {
+            slopes[t] = inverse * (values[t] - origin);
+        }
+    }
+    // One loop over all centres: a class has too few for vector registers.
+    let slopes = &mut slopes[..classes * k];
+    for at in 0..slopes.len() {
+        slopes[at] = slopes[at].exp();
+    }
+    for class in 0..classes {
+        let (values, slopes) = (&similarities[class * k..][..k], &mut slopes[class * k..][..k]);
+        if values[0] == F::NEG_INFINITY {
+            continue;
+        }
+        let (mut total, mut sum) = (F::ZERO, F::ZERO);
+        for t in 0..k {
+            total += slopes[t];
+            sum += slopes[t] * values[t];
+        }
+        let share = F::ONE / total;
+        let mean = sum * share;
+        for t in 0..k {
+            slopes[t] *= share * (F::ONE + inverse * (values[t] - mean));
+        }
+        relaxed[class] = mean;
+    }
+    relaxed
 }

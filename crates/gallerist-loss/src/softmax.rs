@@ -18,18 +18,17 @@
 //! - A sample with a set of labels has the mean over them; for each, the others of the set are left out of the
 //!   sum.
 //!
-//! Memory and time: `O(n classes)` and `O(n classes d)`.
-//!
-//! Tensor code, not a list loss: its gallery is the class weights, which get a gradient of their own.
+//! Memory and time: `O((n + classes) d)` and `O(n classes d)`.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Denominator, Targets, classification};
-use super::init;
+use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
+use crate::init;
 use crate::labels::Labels;
+use crate::proxies::{Denominator, cross_entropy, forward_among, with_offsets};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
 use crate::spec::{LossShape, LossSpec};
 
@@ -96,14 +95,27 @@ pub struct Softmax {
 }
 
 impl RankingLoss for Softmax {
-    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, _progress: Progress) -> LossOutput {
+    fn forward(&self, embeddings: Tensor<2>, labels: Labels<'_>, progress: Progress) -> LossOutput {
         let dtype = embeddings.dtype();
-        let weight = self.weight.val().cast(dtype);
-        let targets = Targets::new(labels, weight.dims()[0], "weight", &embeddings);
-        let mut logits = embeddings.matmul(weight.transpose());
+        let (mut embeddings, mut weight) = (embeddings, self.weight.val().cast(dtype));
         if let Some(bias) = &self.bias {
-            logits = logits + bias.val().cast(dtype).reshape([1, targets.total]);
+            let bias = bias.val().cast(dtype).unsqueeze_dim(1);
+            (embeddings, weight) = with_offsets(embeddings, weight, bias);
         }
-        classification(targets.pick(&logits), logits, &targets, Denominator::WithOwn)
+        let loss = SoftmaxConfig { bias: self.bias.is_some() };
+        forward_among(loss, &embeddings, labels, &weight, 1, "weight", progress)
+    }
+}
+
+impl ListLoss for SoftmaxConfig {
+    const MEASURE: Measure = Measure::Similarity;
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
+
+    #[inline(always)]
+    fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
+        cross_entropy(list, 1.0, Denominator::WithOwn, |_, v| (v, 1.0))
     }
 }

@@ -377,6 +377,13 @@ fn sets_of_labels_are_the_mean_over_the_labels_of_a_sample() {
 }
 
 #[test]
+fn a_batch_of_one_sample_follows_the_equations() {
+    for config in configs().into_iter().filter(|config| config.name() != "hist") {
+        check(&config, &normal_rows(1, 3, 8), &[vec![2]], Labels::Classes(&[2]), 8, 4);
+    }
+}
+
+#[test]
 fn a_batch_of_one_class_among_several_follows_the_equations() {
     let sets = vec![vec![1]; 4];
     // HIST's batch norm then gives 0, the kink of its rectifier.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::lanes::{self, LANES};
-use super::list::{List, ListLoss, ListValue, Measure, Sides};
+use super::list::{Counts, List, ListLoss, ListValue, Measure, Sides};
 use super::real::Real;
 use crate::miner::{Candidates, Choice, Miner};
 use crate::ranking::Progress;
@@ -24,6 +24,8 @@ pub(super) struct Job<'a, 'b, L, F> {
     /// The miner that chooses the pairs; `None`: all pairs.
     pub(super) miner: Option<&'a dyn Miner>,
     pub(super) progress: Progress,
+    /// Numbers of all pairs.
+    pub(super) counts: Counts,
     /// Factor on the derivatives; `None`: no gradient is wanted.
     pub(super) factor: Option<F>,
 }
@@ -46,6 +48,7 @@ struct Scratch<F> {
     list: Vec<u32>,
     positives: Vec<F>,
     by_positives: Vec<F>,
+    distances: Vec<F>,
     repeats: Vec<F>,
     partners: Vec<u32>,
     mined: Mined,
@@ -58,6 +61,7 @@ impl<F> Default for Scratch<F> {
             list: Vec::new(),
             positives: Vec::new(),
             by_positives: Vec::new(),
+            distances: Vec::new(),
             repeats: Vec::new(),
             partners: Vec::new(),
             mined: Mined::default(),
@@ -129,7 +133,7 @@ fn differentiate_row<L: ListLoss, F: Real>(
     }
     batch.relatives.positives(i, &mut scratch.list);
     let choice = job.miner.map(|miner| choose(job, miner, i, row, scratch));
-    let Scratch { values, list, positives, by_positives, repeats, partners, .. } = scratch;
+    let Scratch { values, list, positives, by_positives, distances: exact, repeats, partners, .. } = scratch;
     let absent = L::MEASURE.absent_negative();
     let mut kept = [0; 3];
     let mut has_partners = false;
@@ -139,11 +143,13 @@ fn differentiate_row<L: ListLoss, F: Real>(
             for &j in list.iter() {
                 positives.push(std::mem::replace(&mut values[j as usize], absent));
             }
-            values[i] = absent;
+            if let Some(own) = batch.own_place(i) {
+                values[own] = absent;
+            }
             for value in &mut values[batch.g..] {
                 *value = absent;
             }
-            kept[1] = (batch.g - 1 - list.len()) as u32;
+            kept[1] = (batch.candidates() - list.len()) as u32;
         }
         Some(choice) => {
             has_partners = matches!(choice, Choice::Triplets(_));
@@ -178,12 +184,20 @@ fn differentiate_row<L: ListLoss, F: Real>(
     kept[0] = positives.len() as u32;
     by_positives.clear();
     by_positives.resize(positives.len(), F::ZERO);
+    if L::POSITIVE_DISTANCES {
+        exact.clear();
+        for at in 0..list.len() {
+            exact.push(exact_distance(batch.query(i), batch.vector(list[at] as usize)));
+        }
+    }
     row.fill(F::ZERO);
     let seen = loss.list(&mut List {
         positives,
         negatives: values,
         negative_count: kept[1] as usize,
-        own: if L::MEASURE == Measure::Distance { F::ZERO } else { batch.norms[i] },
+        own: if L::MEASURE == Measure::Distance { F::ZERO } else { batch.query_norm(i) },
+        distances: exact,
+        counts: &job.counts,
         repeats: job.miner.map(|_| &repeats[..]),
         partners: has_partners.then_some(&partners[..]),
         by_positives,
@@ -208,9 +222,13 @@ fn differentiate_row<L: ListLoss, F: Real>(
             row[list[at] as usize] = factor * by_positives[at];
         }
     }
-    // The pairs that give the query a gradient.
-    let own = if loss.sides() == Sides::Gallery { batch.n } else { 0 };
-    let weight = lanes::sum(&row[own..], |w| w);
+    // The pairs that give the query a gradient: all, or those with the memory.
+    let first = match loss.sides() {
+        Sides::Gallery if batch.shared == 0 => row.len(),
+        Sides::Gallery => batch.shared,
+        Sides::Query | Sides::Both => 0,
+    };
+    let weight = lanes::sum(&row[first..], |w| w);
     RowSums { seen, weight, weights: lanes::count(row, |w| w != F::ZERO), kept }
 }
 
@@ -238,7 +256,8 @@ fn choose<L: ListLoss, F: Real>(
     mined.positives.clear();
     mined.positives.extend(list.iter().map(|&j| j as usize));
     mined.negatives.clear();
-    mined.negatives.extend((0..g).filter(|&j| j != i && list.binary_search(&(j as u32)).is_err()));
+    let own = job.batch.own_place(i);
+    mined.negatives.extend((0..g).filter(|&j| Some(j) != own && list.binary_search(&(j as u32)).is_err()));
     miner.choose(&Candidates {
         query: i,
         values: &mined.values,
@@ -252,7 +271,7 @@ fn choose<L: ListLoss, F: Real>(
 /// The distances of query `i` to the gallery, from the inner products.
 #[inline(always)]
 fn distances<F: Real>(batch: &Batch<'_, F>, i: usize, products: &[F], to: &mut [F]) {
-    let norm = batch.norms[i];
+    let (norm, own) = (batch.query_norm(i), batch.own_place(i));
     let (two, nearby) = (F::of(2.0), F::of(NEAR));
     let squared = |product: F, both: F| both - two * product;
     assert!(to.len() == products.len() && to.len() == batch.norms.len(), "rows of different lengths");
@@ -271,8 +290,8 @@ fn distances<F: Real>(batch: &Batch<'_, F>, i: usize, products: &[F], to: &mut [
         if near {
             for lane in 0..LANES {
                 let j = chunk * LANES + lane;
-                if j < batch.g && j != i && is_near(products[lane], norm + norms[lane]) {
-                    to[j] = exact_distance(batch.vector(i), batch.vector(j));
+                if j < batch.g && Some(j) != own && is_near(products[lane], norm + norms[lane]) {
+                    to[j] = exact_distance(batch.query(i), batch.vector(j));
                 }
             }
         }

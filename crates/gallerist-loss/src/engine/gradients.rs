@@ -23,13 +23,38 @@ pub(super) struct Weights<'a, F> {
     pub(super) sums: Vec<RowSums<F>>,
 }
 
+/// The gradient of some rows.
+pub(super) struct Gradient<F> {
+    /// Row by row.
+    pub(super) rows: Vec<F>,
+    /// Per row the sum of the weights that multiply the row itself, to be added at the end.
+    pub(super) own: Vec<f64>,
+}
+
+impl<F: Real> Gradient<F> {
+    pub(super) fn new(rows: usize, d: usize) -> Self {
+        Gradient { rows: vec![F::ZERO; rows * d], own: vec![0.0; rows] }
+    }
+}
+
+/// The gradients that are wanted.
+pub(super) struct Gradients<F> {
+    /// Of the queries.
+    pub(super) queries: Option<Gradient<F>>,
+    /// Of a gallery of other rows.
+    pub(super) gallery: Option<Gradient<F>>,
+}
+
 impl<F: Real> Weights<'_, F> {
-    /// Adds the gradients by two matrix products; what multiplies a sample itself is left to the
-    /// end, in `own`.
-    pub(super) fn add_dense(self, batch: &Batch<'_, F>, gradient: &mut [F], own: &mut [f64]) {
+    /// Adds the gradients by matrix products.
+    pub(super) fn add_dense(self, batch: &Batch<'_, F>, to: &mut Gradients<F>) {
+        if batch.shared == 0 {
+            return self.add_dense_apart(batch, to);
+        }
         let Weights { measure, sides, first, count, step, values, sums } = self;
+        let Some(Gradient { rows: gradient, own }) = &mut to.queries else { return };
         let (n, d) = (batch.n, batch.d);
-        let sign = if measure == Measure::Distance { -F::ONE } else { F::ONE };
+        let sign = sign(measure);
         if measure == Measure::Distance {
             for (own, sums) in own[first..].iter_mut().zip(&sums) {
                 *own += sums.weight.wide();
@@ -40,7 +65,7 @@ impl<F: Real> Weights<'_, F> {
         }
         if batch.g > n {
             let weights = Matrix::new(&values[n..], count, batch.g - n, step);
-            product::product(&mut gradient[first * d..], d, true, sign, weights, batch.memory_rows());
+            product::product(&mut gradient[first * d..], d, true, sign, weights, batch.other_rows());
         }
         if sides == Sides::Both && count == n {
             product::add_transposed(values, step, n);
@@ -57,10 +82,31 @@ impl<F: Real> Weights<'_, F> {
         }
     }
 
+    /// [`Weights::add_dense`] where the gallery is other rows.
+    fn add_dense_apart(self, batch: &Batch<'_, F>, to: &mut Gradients<F>) {
+        let Weights { measure, sides, first, count, step, values, sums } = self;
+        let (g, d, sign) = (batch.g, batch.d, sign(measure));
+        let weights = Matrix::new(values, count, g, step);
+        if let Some(to) = to.queries.as_mut().filter(|_| sides != Sides::Gallery) {
+            if measure == Measure::Distance {
+                for (own, sums) in to.own[first..].iter_mut().zip(&sums) {
+                    *own += sums.weight.wide();
+                }
+            }
+            product::product(&mut to.rows[first * d..], d, true, sign, weights, batch.other_rows());
+        }
+        if let Some(to) = to.gallery.as_mut().filter(|_| sides != Sides::Query) {
+            if measure == Measure::Distance {
+                add_column_sums(values, step, &mut to.own);
+            }
+            product::product(&mut to.rows, d, true, sign, weights.transposed(), batch.rows(first, count));
+        }
+    }
+
     /// Adds the gradients pair by pair.
-    pub(super) fn add_sparse(self, batch: &Batch<'_, F>, gradient: &mut [F]) {
+    pub(super) fn add_sparse(self, batch: &Batch<'_, F>, to: &mut Gradients<F>) {
         let Weights { measure, sides, first, count, step, values, .. } = self;
-        let (n, d) = (batch.n, batch.d);
+        let (shared, d) = (batch.shared, batch.d);
         let rows: Vec<Vec<(u32, F)>> = values
             .par_chunks(step)
             .map(|row| {
@@ -76,41 +122,54 @@ impl<F: Real> Weights<'_, F> {
                 pairs
             })
             .collect();
-        if sides != Sides::Gallery || batch.g > n {
-            gradient[first * d..][..count * d].par_chunks_mut(d).zip(&rows).enumerate().for_each(
+        let others = batch.g > shared && (shared > 0 || sides != Sides::Gallery);
+        if let Some(queries) = to.queries.as_mut().filter(|_| sides != Sides::Gallery || others) {
+            queries.rows[first * d..][..count * d].par_chunks_mut(d).zip(&rows).enumerate().for_each(
                 |(k, (to, pairs))| {
-                    let of_memory = pairs.partition_point(|&(j, _)| (j as usize) < n);
-                    let pairs = if sides == Sides::Gallery { &pairs[of_memory..] } else { pairs };
-                    vectorize(AddPairs { to, own: batch.vector(first + k), pairs, batch, measure });
+                    let of_others = pairs.partition_point(|&(j, _)| (j as usize) < shared);
+                    let pairs = if sides == Sides::Gallery { &pairs[of_others..] } else { pairs };
+                    let own = batch.query(first + k);
+                    vectorize(AddPairs { to, own, pairs, of: |j| batch.vector(j), measure });
                 },
             );
         }
-        if sides != Sides::Query {
-            let (starts, pairs) = by_column(&rows, first, n);
-            gradient.par_chunks_mut(d).enumerate().for_each(|(j, to)| {
+        // The samples of the gallery that learn, and their gradient.
+        let (learning, gallery) = match shared {
+            0 => (batch.g, to.gallery.as_mut()),
+            _ => (shared, to.queries.as_mut()),
+        };
+        if let Some(gallery) = gallery.filter(|_| sides != Sides::Query) {
+            let (starts, pairs) = by_column(&rows, first, learning);
+            gallery.rows.par_chunks_mut(d).enumerate().for_each(|(j, to)| {
                 let pairs = &pairs[starts[j]..starts[j + 1]];
-                vectorize(AddPairs { to, own: batch.vector(j), pairs, batch, measure });
+                let own = batch.vector(j);
+                vectorize(AddPairs { to, own, pairs, of: |i| batch.query(i), measure });
             });
         }
     }
 }
 
+fn sign<F: Real>(measure: Measure) -> F {
+    if measure == Measure::Distance { -F::ONE } else { F::ONE }
+}
+
 /// Adds pairs' weights times what they multiply to the gradient of `own`.
-struct AddPairs<'a, 'b, F> {
+struct AddPairs<'a, F, O> {
     to: &'a mut [F],
     own: &'a [F],
     pairs: &'a [(u32, F)],
-    batch: &'a Batch<'b, F>,
+    /// The other row of a pair.
+    of: O,
     measure: Measure,
 }
 
-impl<F: Real> Work for AddPairs<'_, '_, F> {
+impl<'a, F: Real, O: Fn(usize) -> &'a [F]> Work for AddPairs<'a, F, O> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         for &(other, weight) in self.pairs {
-            let other = self.batch.vector(other as usize);
+            let other = (self.of)(other as usize);
             match self.measure {
                 Measure::Distance => {
                     assert!(self.own.len() == other.len() && self.to.len() == other.len());
@@ -124,7 +183,7 @@ impl<F: Real> Work for AddPairs<'_, '_, F> {
     }
 }
 
-/// The pairs by their gallery sample, those of the memory left out: where each sample's pairs start, and
+/// The pairs by their gallery sample, of the first `n` samples: where each sample's pairs start, and
 /// the pairs (query, weight).
 fn by_column<F: Real>(rows: &[Vec<(u32, F)>], first: usize, n: usize) -> (Vec<usize>, Vec<(u32, F)>) {
     let inside = |&&(j, _): &&(u32, F)| (j as usize) < n;
@@ -151,6 +210,57 @@ fn add_column_sums<F: Real>(values: &[F], step: usize, to: &mut [f64]) {
     to.par_chunks_mut(COLUMNS).enumerate().for_each(|(task, to)| {
         vectorize(ColumnSums { values, step, first: task * COLUMNS, to });
     });
+}
+
+/// Adds to each sample of the gallery its parts of the losses of a block's lists, and in how many of them it is a
+/// positive and a negative that has a derivative.
+pub(super) fn add_parts<F: Real>(values: &[F], step: usize, sums: &[RowSums<F>], to: &mut [Part]) {
+    to.par_chunks_mut(COLUMNS).enumerate().for_each(|(task, to)| {
+        vectorize(Parts { values, step, sums, first: task * COLUMNS, to });
+    });
+}
+
+/// What a sample of the gallery has to do with the losses of the lists.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Part {
+    pub(super) loss: f64,
+    pub(super) mined_positives: u32,
+    pub(super) mined_negatives: u32,
+}
+
+/// The parts of some columns.
+struct Parts<'a, F> {
+    values: &'a [F],
+    step: usize,
+    sums: &'a [RowSums<F>],
+    first: usize,
+    to: &'a mut [Part],
+}
+
+impl<F: Real> Work for Parts<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (mut loss, mut below, mut above) = ([0f64; COLUMNS], [0u32; COLUMNS], [0u32; COLUMNS]);
+        let columns = COLUMNS.min(self.step - self.first);
+        for (row, sums) in self.values.chunks_exact(self.step).zip(self.sums) {
+            let row = &row[self.first..][..columns];
+            let [of_positives, of_negatives] = sums.seen.loss_per_derivative;
+            for k in 0..columns {
+                let weight = row[k];
+                let per = if weight < F::ZERO { of_positives } else { of_negatives };
+                loss[k] += weight.wide() * per;
+                below[k] = below[k].wrapping_add(u32::from(weight < F::ZERO));
+                above[k] = above[k].wrapping_add(u32::from(weight > F::ZERO));
+            }
+        }
+        for k in 0..self.to.len() {
+            self.to[k].loss += loss[k];
+            self.to[k].mined_positives += below[k];
+            self.to[k].mined_negatives += above[k];
+        }
+    }
 }
 
 const COLUMNS: usize = 4 * LANES;

@@ -24,7 +24,7 @@ impl Measure {
     }
 }
 
-/// Who gets a gradient from the pair of a query and a sample of its list.
+/// Who gets a gradient from the pair of a query and a sample of its list. Proxies are no memory: they get theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sides {
     /// The query; its list is held constant.
@@ -69,7 +69,8 @@ impl Counts {
     }
 }
 
-/// One query's list: the batch without the query, then the memory. With a miner, the pairs that it kept.
+/// One query's list: the batch without the query, then the memory; or other samples, such as proxies
+/// ([`Listed::forward_among`](super::Listed::forward_among)). With a miner, the pairs that it kept.
 #[derive(Debug)]
 pub struct List<'a, F> {
     /// The values of the positives, in the order of their indices.
@@ -82,6 +83,10 @@ pub struct List<'a, F> {
     pub negative_count: usize,
     /// The value of the query and itself: 0 for a distance, its squared norm for a similarity.
     pub own: F,
+    /// The distances of the positives, computed from the differences; only with [`ListLoss::POSITIVE_DISTANCES`].
+    pub distances: &'a [F],
+    /// Numbers of all queries and pairs, before a miner.
+    pub counts: &'a Counts,
     /// How often each place of `negatives` counts, where a miner may choose a negative several times; `None`: once.
     pub repeats: Option<&'a [F]>,
     /// For each positive the place in `negatives` of the negative that makes a triplet with it, where a miner gives
@@ -134,6 +139,9 @@ pub struct ListValue {
     pub dead_terms: u32,
     /// Logarithm of the query's mass, for [`ListLoss::shares`].
     pub log_mass: f64,
+    /// The loss per derivative, of positives (whose derivatives are below 0) and of negatives (above 0): a sample's
+    /// part of this list's loss is its derivative times this. Only with [`ListLoss::PROXY_QUERIES`].
+    pub loss_per_derivative: [f64; 2],
 }
 
 impl Default for ListValue {
@@ -147,6 +155,7 @@ impl Default for ListValue {
             terms: 0,
             dead_terms: 0,
             log_mass: f64::NEG_INFINITY,
+            loss_per_derivative: [0.0; 2],
         }
     }
 }
@@ -204,6 +213,14 @@ pub trait ListLoss: Sync {
 
     /// Whether the loss has terms that can be dead.
     const DEAD_TERMS: bool = false;
+
+    /// Whether [`List::distances`] is needed besides similarities.
+    const POSITIVE_DISTANCES: bool = false;
+
+    /// Whether the queries are proxies and the samples of the batch are the gallery. The diagnostics are then those of
+    /// the samples: their parts of the losses of all lists ([`ListValue::loss_per_derivative`]), and in how many lists
+    /// they are positives and negatives. Only with [`Measure::Similarity`].
+    const PROXY_QUERIES: bool = false;
 
     /// Who gets a gradient.
     fn sides(&self) -> Sides {

@@ -8,10 +8,11 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::attach;
 use super::batch::Batch;
-use super::list::{ListLoss, ListValue};
+use super::list::{ListLoss, ListValue, Measure};
 use super::real::Real;
 use super::relatives::Relatives;
-use super::walk::{self, BLOCK_BYTES, Outcome};
+use super::walk::{self, BLOCK_BYTES, Outcome, Wanted};
+use crate::labels::Labels;
 use crate::lists::Lists;
 use crate::ranking::{LossOutput, PairLoss, Progress, Queries};
 use crate::toolbox::with_gradient;
@@ -29,84 +30,197 @@ impl<L> Listed<L> {
 
 impl<L: ListLoss> PairLoss for Listed<L> {
     fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
-        match lists.embeddings().dtype() {
-            DType::F64 => forward::<L, f64>(&self.0, lists, progress),
-            _ => forward::<L, f32>(&self.0, lists, progress),
-        }
-        .unwrap_or_else(|| not_finite(lists))
+        let memory = lists.memory().map(|memory| (&memory.embeddings, memory.labels));
+        let input =
+            Input { queries: lists.embeddings(), labels: lists.labels(), others: memory, apart: false };
+        self.output(&input, progress)
     }
 }
 
-/// The output of a batch; `None` where a value is not finite.
-fn forward<L: ListLoss, F: Real>(loss: &L, lists: &Lists<'_>, progress: Progress) -> Option<LossOutput> {
-    let [n, g] = lists.dims();
-    let embeddings = lists.embeddings();
-    let [_, d] = embeddings.dims();
-    assert!(u32::try_from(g).is_ok(), "a list of {g} samples");
-    if n == 0 {
-        let value = (embeddings.clone().sum()).mul_scalar(0.0);
-        return Some(LossOutput { value, queries: Queries::default() });
+impl<L: ListLoss> Listed<L> {
+    /// The loss of queries whose lists are other samples, such as proxies: no query is in its own list. The value is
+    /// connected to both sides; each gets its gradient by the tensor operations that made it.
+    ///
+    /// # Shapes
+    ///
+    /// `queries` `[n, d]` with `labels` of `n` samples, `gallery` `[g, d]` with `gallery_labels` of `g` samples. The
+    /// dtype of the queries decides the precision.
+    ///
+    /// # Panics
+    ///
+    /// If rows and labels disagree about their number, or queries and gallery about their dimensions.
+    ///
+    /// # Example: cross entropy over learnt proxies
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Distribution, Tensor};
+    /// use gallerist_loss::engine::Listed;
+    /// use gallerist_loss::{Labels, NormSoftmaxConfig, Progress};
+    ///
+    /// let random = |rows| Tensor::<2>::random([rows, 8], Distribution::Default, &Device::flex().autodiff()).require_grad();
+    /// let (samples, proxies) = (random(6), random(3));
+    /// let (labels, classes) = (Labels::Classes(&[0, 0, 1, 1, 2, 2]), Labels::Classes(&[0, 1, 2]));
+    /// let loss = Listed::new(NormSoftmaxConfig::default());
+    /// let output = loss.forward_among(&samples, labels, &proxies, classes, Progress::default());
+    /// let gradients = output.value.backward();
+    /// assert_eq!(samples.grad(&gradients).unwrap().dims(), [6, 8]);
+    /// assert_eq!(proxies.grad(&gradients).unwrap().dims(), [3, 8]);
+    /// ```
+    pub fn forward_among(
+        &self,
+        queries: &Tensor<2>,
+        labels: Labels<'_>,
+        gallery: &Tensor<2>,
+        gallery_labels: Labels<'_>,
+        progress: Progress,
+    ) -> LossOutput {
+        let ([n, d], [g, gallery_d]) = (queries.dims(), gallery.dims());
+        assert_eq!(n, labels.len(), "{n} queries and {} labels", labels.len());
+        assert_eq!(g, gallery_labels.len(), "a gallery of {g} rows and {} labels", gallery_labels.len());
+        assert_eq!(d, gallery_d, "queries are {n} x {d}, the gallery is {g} x {gallery_d}");
+        let input = Input { queries, labels, others: Some((gallery, gallery_labels)), apart: true };
+        self.output(&input, progress)
     }
-    let relatives = Relatives::new(lists.labels(), lists.memory().map(|memory| memory.labels));
-    let rows = |x: &Tensor<2>| Rows::<F>::new(x);
-    let (queries, memory) = (rows(embeddings), lists.memory().map(|memory| rows(&memory.embeddings)));
-    let memory = memory.as_ref().map_or(&[][..], Rows::values);
-    let wanted = embeddings.is_tracked();
+
+    fn output(&self, input: &Input<'_>, progress: Progress) -> LossOutput {
+        assert!(
+            !L::PROXY_QUERIES || input.apart && L::MEASURE == Measure::Similarity && self.0.miner().is_none(),
+            "proxies as queries, by similarity and without a miner"
+        );
+        match input.queries.dtype() {
+            DType::F64 => forward::<L, f64>(&self.0, input, progress),
+            _ => forward::<L, f32>(&self.0, input, progress),
+        }
+    }
+}
+
+/// What a loss is computed of.
+struct Input<'a> {
+    queries: &'a Tensor<2>,
+    labels: Labels<'a>,
+    /// The samples of the gallery that are no queries: a memory, which is constant, or the whole gallery.
+    others: Option<(&'a Tensor<2>, Labels<'a>)>,
+    /// Whether `others` is the whole gallery.
+    apart: bool,
+}
+
+impl<'a> Input<'a> {
+    /// The rows of the gallery, where they get a gradient of their own.
+    fn gallery(&self) -> Option<&'a Tensor<2>> {
+        self.others.map(|(rows, _)| rows).filter(|_| self.apart)
+    }
+
+    fn relatives(&self) -> Relatives {
+        match self.others {
+            Some((_, labels)) if self.apart => Relatives::among(self.labels, labels),
+            others => Relatives::new(self.labels, others.map(|(_, labels)| labels)),
+        }
+    }
+
+    /// A value that does not depend on the rows, connected to them: 0 or NaN.
+    fn constant(&self, value: f32) -> Tensor<1> {
+        let of = |x: &Tensor<2>| x.clone().sum().mul_scalar(value);
+        match self.gallery() {
+            Some(gallery) if !self.queries.is_tracked() => of(gallery),
+            Some(gallery) if gallery.is_tracked() => of(self.queries) + of(gallery),
+            _ => of(self.queries),
+        }
+    }
+
+    /// The diagnostics but for what the loss tells: numbers of positives and negatives, zeros for the rest.
+    fn diagnostics<L: ListLoss>(&self, relatives: &Relatives) -> Queries {
+        let (n, others) = (self.labels.len(), self.others.map_or(0, |(_, labels)| labels.len()));
+        let candidates = if self.apart { others } else { (n + others).saturating_sub(1) };
+        let (positives, candidates) = match self.others {
+            Some((_, labels)) if L::PROXY_QUERIES => {
+                (Relatives::among(labels, self.labels).counts().to_vec(), n)
+            }
+            _ => (relatives.counts().to_vec(), candidates),
+        };
+        Queries {
+            loss: vec![0.0; positives.len()],
+            negatives: positives.iter().map(|p| candidates as u32 - p).collect(),
+            mined_positives: vec![0; positives.len()],
+            mined_negatives: vec![0; positives.len()],
+            positives,
+            ..Queries::default()
+        }
+    }
+}
+
+/// The output of a batch.
+fn forward<L: ListLoss, F: Real>(loss: &L, input: &Input<'_>, progress: Progress) -> LossOutput {
+    let [n, d] = input.queries.dims();
+    let g = input.others.map_or(0, |(_, labels)| labels.len()) + if input.apart { 0 } else { n };
+    assert!(u32::try_from(g).is_ok(), "a list of {g} samples");
+    let relatives = input.relatives();
+    let mut queries = input.diagnostics::<L>(&relatives);
+    if n == 0 || g == 0 {
+        return LossOutput { value: input.constant(0.0), queries };
+    }
+    let (x, others) = (Rows::<F>::new(input.queries), input.others.map(|(rows, _)| Rows::<F>::new(rows)));
+    let others = others.as_ref().map_or(&[][..], Rows::values);
+    let wanted = Wanted {
+        queries: input.queries.is_tracked(),
+        gallery: input.gallery().is_some_and(|gallery| gallery.is_tracked()),
+    };
     let values = BLOCK_BYTES / size_of::<F>();
-    let (outcome, exact) = match Batch::new(queries.values(), memory, d, &relatives) {
+    let (outcome, exact) = match Batch::new(x.values(), others, d, &relatives) {
         Some(batch) => (walk::run(loss, &batch, progress, wanted, values), true),
         None => {
             let wide = |x: &[F]| x.iter().map(|value| value.wide()).collect::<Vec<f64>>();
-            let (x, memory) = (wide(queries.values()), wide(memory));
-            let batch = Batch::new(&x, &memory, d, &relatives)?;
-            let Outcome { value, seen, gradient } = walk::run(loss, &batch, progress, wanted, values);
-            let gradient = gradient.map(|gradient| gradient.into_iter().map(F::of).collect());
-            (Outcome { value, seen, gradient }, false)
+            let (x, others) = (wide(x.values()), wide(others));
+            let Some(batch) = Batch::new(&x, &others, d, &relatives) else {
+                queries.loss.fill(f32::NAN);
+                return LossOutput { value: input.constant(f32::NAN), queries };
+            };
+            let outcome = walk::run(loss, &batch, progress, wanted, values);
+            let narrow =
+                |rows: Option<Vec<f64>>| rows.map(|rows| rows.into_iter().map(F::of).collect::<Vec<F>>());
+            let Outcome { value, seen, gradient, gallery, parts } = outcome;
+            let (gradient, gallery) = (narrow(gradient), narrow(gallery));
+            (Outcome { value, seen, gradient, gallery, parts }, false)
         }
     };
-    let Outcome { value, seen, gradient } = outcome;
-    let positives = relatives.counts().to_vec();
-    let collect = |f: fn(&ListValue) -> u32| seen.iter().map(f).collect::<Vec<_>>();
-    let queries = Queries {
-        loss: seen.iter().map(|s| s.loss as f32).collect(),
-        negatives: positives.iter().map(|p| g as u32 - 1 - p).collect(),
-        positives,
-        mined_positives: collect(|s| s.mined_positives),
-        mined_negatives: collect(|s| s.mined_negatives),
-        terms: if L::DEAD_TERMS { collect(|s| s.terms) } else { Vec::new() },
-        dead_terms: if L::DEAD_TERMS { collect(|s| s.dead_terms) } else { Vec::new() },
-        ..Queries::default()
-    };
-    let (device, dtype) = (embeddings.device(), embeddings.dtype());
-    let number = Tensor::<1>::from_data([value], (&device, dtype));
-    let value = match gradient {
-        // The operation with a known gradient is for f32 on the CPU.
-        Some(gradient) if exact && dtype == DType::F32 && device == Device::flex() => {
-            attach::attach(embeddings.clone(), value, F::narrowed(gradient))
+    let Outcome { value, seen, gradient, gallery, parts } = outcome;
+    if L::PROXY_QUERIES {
+        queries.loss = parts.iter().map(|part| (part.loss * parts.len() as f64) as f32).collect();
+        queries.mined_positives = parts.iter().map(|part| part.mined_positives).collect();
+        queries.mined_negatives = parts.iter().map(|part| part.mined_negatives).collect();
+    } else {
+        let collect = |f: fn(&ListValue) -> u32| seen.iter().map(f).collect::<Vec<_>>();
+        queries.loss = seen.iter().map(|s| s.loss as f32).collect();
+        queries.mined_positives = collect(|s| s.mined_positives);
+        queries.mined_negatives = collect(|s| s.mined_negatives);
+        if L::DEAD_TERMS {
+            queries.terms = collect(|s| s.terms);
+            queries.dead_terms = collect(|s| s.dead_terms);
         }
-        Some(gradient) => {
-            let gradient = Tensor::from_data(TensorData::new(gradient, [n, d]), (&device, dtype));
-            with_gradient(number, embeddings, gradient)
-        }
-        None => number,
-    };
-    Some(LossOutput { value, queries })
+    }
+    let sides = [(Some(input.queries), gradient), (input.gallery(), gallery)];
+    let mut connected: Option<Tensor<1>> = None;
+    for (x, gradient) in sides.into_iter().filter_map(|(x, gradient)| x.zip(gradient)) {
+        // The value is counted once.
+        let value = if connected.is_none() { value } else { 0.0 };
+        let part = connect(x, value, gradient, exact);
+        connected = Some(match connected {
+            Some(connected) => connected + part,
+            None => part,
+        });
+    }
+    let number = || Tensor::from_data([value], (&input.queries.device(), input.queries.dtype()));
+    LossOutput { value: connected.unwrap_or_else(number), queries }
 }
 
-/// The output of a batch with values that are not finite: NaN, and a gradient of NaN.
-fn not_finite(lists: &Lists<'_>) -> LossOutput {
-    let [n, g] = lists.dims();
-    let relatives = Relatives::new(lists.labels(), lists.memory().map(|memory| memory.labels));
-    let positives = relatives.counts().to_vec();
-    let queries = Queries {
-        loss: vec![f32::NAN; n],
-        negatives: positives.iter().map(|p| g as u32 - 1 - p).collect(),
-        positives,
-        mined_positives: vec![0; n],
-        mined_negatives: vec![0; n],
-        ..Queries::default()
-    };
-    LossOutput { value: lists.embeddings().clone().sum().mul_scalar(f32::NAN), queries }
+/// `value`, with `gradient` as its derivative with respect to `x`.
+fn connect<F: Real>(x: &Tensor<2>, value: f64, gradient: Vec<F>, exact: bool) -> Tensor<1> {
+    let (device, dtype) = (x.device(), x.dtype());
+    // The operation with a known gradient is for f32 on the CPU.
+    if exact && dtype == DType::F32 && device == Device::flex() {
+        return attach::attach(x.clone(), value, F::narrowed(gradient));
+    }
+    let gradient = Tensor::from_data(TensorData::new(gradient, x.dims()), (&device, dtype));
+    with_gradient(Tensor::from_data([value], (&device, dtype)), x, gradient)
 }
 
 /// Rows of a tensor on the host.

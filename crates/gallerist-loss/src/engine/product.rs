@@ -198,6 +198,10 @@ fn task_rows(rows: usize) -> usize {
     rows.div_ceil(8).next_multiple_of(8).clamp(16, 128)
 }
 
+/// Rows of a product with a transposed matrix that one task computes at most; only lists with fewer places than queries
+/// have more.
+const MOST_ROWS: usize = 4096;
+
 /// Columns of the result that one task computes: whole panels of `gemm`'s widest kernel.
 fn task_columns(columns: usize) -> usize {
     columns.div_ceil(16).next_multiple_of(64).clamp(64, 512)
@@ -224,11 +228,14 @@ pub(super) fn product<F: Real>(
         });
     } else {
         let columns = task_columns(right.columns);
-        in_parallel(right.columns.div_ceil(columns), |task| {
-            let first = task * columns;
-            let right = right.some_columns(first, columns.min(right.columns - first));
-            // SAFETY: each task has columns of its own.
-            unsafe { places.product(first, step, add, factor, left, right) }
+        let rows = if left.rows > MOST_ROWS { MOST_ROWS } else { left.rows.max(1) };
+        let across = right.columns.div_ceil(columns);
+        in_parallel(across * left.rows.div_ceil(rows), |task| {
+            let (row, column) = (task / across * rows, task % across * columns);
+            let left = left.some_rows(row, rows.min(left.rows - row));
+            let right = right.some_columns(column, columns.min(right.columns - column));
+            // SAFETY: each task has places of its own.
+            unsafe { places.product(row * step + column, step, add, factor, left, right) }
         });
     }
 }
@@ -379,9 +386,17 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_definition_at_every_edge() {
-        let shapes =
-            [(1, 1, 1), (3, 17, 5), (16, 16, 4), (17, 33, 8), (129, 40, 3), (300, 7, 2), (5, 1100, 3)];
-        for (m, n, k) in shapes.into_iter().take(if cfg!(miri) { 4 } else { 7 }) {
+        let shapes = [
+            (1, 1, 1),
+            (3, 17, 5),
+            (16, 16, 4),
+            (17, 33, 8),
+            (129, 40, 3),
+            (300, 7, 2),
+            (5, 1100, 3),
+            (4100, 70, 2),
+        ];
+        for (m, n, k) in shapes.into_iter().take(if cfg!(miri) { 4 } else { 8 }) {
             let (left, right) = (values(m * k, 1), values(n * k, 2));
             let turned: Vec<f32> = (0..k * n).map(|at| right[at % n * k + at / n]).collect();
             let step = n.next_multiple_of(16) + 3;

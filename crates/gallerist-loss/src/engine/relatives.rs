@@ -14,11 +14,22 @@ pub(super) struct Relatives {
     labels: Vec<Vec<u32>>,
     /// Number of positives of each query.
     counts: Vec<u32>,
+    /// Whether no query is a sample of the gallery.
+    apart: bool,
 }
 
 impl Relatives {
     /// Of queries with `labels`, whose gallery is themselves and then the samples of `memory`.
     pub(super) fn new(labels: Labels<'_>, memory: Option<Labels<'_>>) -> Self {
+        Self::of(labels, memory, false)
+    }
+
+    /// Of queries with `labels`, whose gallery is other samples.
+    pub(super) fn among(labels: Labels<'_>, gallery: Labels<'_>) -> Self {
+        Self::of(labels, Some(gallery), true)
+    }
+
+    fn of(labels: Labels<'_>, others: Option<Labels<'_>>, apart: bool) -> Self {
         let mut index = HashMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
         // A set that names a label twice carries it once.
@@ -35,23 +46,26 @@ impl Relatives {
                     if at == members.len() {
                         members.push(Vec::new());
                     }
-                    carry(&mut members[at], i);
+                    if !apart {
+                        carry(&mut members[at], i);
+                    }
                     at as u32
                 };
                 labels.of(i).iter().map(of_label).collect()
             })
             .collect();
-        if let Some(memory) = memory {
-            for j in 0..memory.len() {
-                for label in memory.of(j) {
+        if let Some(others) = others {
+            let first = if apart { 0 } else { n };
+            for j in 0..others.len() {
+                for label in others.of(j) {
                     // A label that no query has makes no positive.
                     if let Some(&at) = index.get(label) {
-                        carry(&mut members[at], n + j);
+                        carry(&mut members[at], first + j);
                     }
                 }
             }
         }
-        let mut relatives = Relatives { members, labels, counts: Vec::new() };
+        let mut relatives = Relatives { members, labels, counts: Vec::new(), apart };
         relatives.counts = (0..relatives.labels.len())
             .into_par_iter()
             .with_min_len(256)
@@ -73,9 +87,16 @@ impl Relatives {
             list.sort_unstable();
             list.dedup();
         }
-        if let Ok(at) = list.binary_search(&(i as u32)) {
+        if !self.apart
+            && let Ok(at) = list.binary_search(&(i as u32))
+        {
             list.remove(at);
         }
+    }
+
+    /// Whether the gallery is other samples than the queries.
+    pub(super) fn are_apart(&self) -> bool {
+        self.apart
     }
 
     /// Number of positives of each query.
@@ -107,6 +128,14 @@ mod tests {
                         (0..5).filter(|&j| j != i && all.related(i, j)).map(|j| j as u32).collect();
                     assert_eq!(list, wanted);
                     assert_eq!(relatives.counts()[i], wanted.len() as u32);
+                }
+                let apart = Relatives::among(queries, memory);
+                for i in 0..n {
+                    apart.positives(i, &mut list);
+                    let wanted: Vec<u32> =
+                        (n..5).filter(|&j| all.related(i, j)).map(|j| (j - n) as u32).collect();
+                    assert_eq!(list, wanted);
+                    assert_eq!(apart.counts()[i], wanted.len() as u32);
                 }
             }
         }

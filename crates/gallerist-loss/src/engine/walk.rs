@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::differentiate::{Job, RowSums, differentiate};
-use super::gradients::Weights;
+use super::gradients::{self, Gradient, Gradients, Part, Weights};
 use super::lanes;
 use super::list::{Counts, ListLoss, ListValue, Sides};
 use super::product;
@@ -25,8 +25,21 @@ const SPARSE: usize = 10;
 pub(super) struct Outcome<F> {
     pub(super) value: f64,
     pub(super) seen: Vec<ListValue>,
-    /// `n x d`, if wanted.
+    /// Of the queries, `n x d`, if wanted.
     pub(super) gradient: Option<Vec<F>>,
+    /// Of a gallery of other rows, `g x d`, if wanted.
+    pub(super) gallery: Option<Vec<F>>,
+    /// Of each sample of the gallery, with [`ListLoss::PROXY_QUERIES`].
+    pub(super) parts: Vec<Part>,
+}
+
+/// Which gradients are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// That of the queries.
+    pub(super) queries: bool,
+    /// That of a gallery of other rows.
+    pub(super) gallery: bool,
 }
 
 /// Value, diagnostics and gradient, in blocks of about `block_values` values.
@@ -34,14 +47,13 @@ pub(super) fn run<L: ListLoss, F: Real>(
     loss: &L,
     batch: &Batch<'_, F>,
     progress: Progress,
-    want_gradient: bool,
+    wanted: Wanted,
     block_values: usize,
 ) -> Outcome<F> {
     // Taken, not borrowed: while this thread waits for others it may start on another batch.
     let mut memory = F::take_block();
     // Handed to the pool once, not once for each of the steps below.
-    let outcome =
-        rayon::scope(|_| in_blocks(loss, batch, progress, want_gradient, block_values, &mut memory));
+    let outcome = rayon::scope(|_| in_blocks(loss, batch, progress, wanted, block_values, &mut memory));
     F::keep_block(memory);
     outcome
 }
@@ -50,7 +62,7 @@ fn in_blocks<L: ListLoss, F: Real>(
     loss: &L,
     batch: &Batch<'_, F>,
     progress: Progress,
-    want_gradient: bool,
+    wanted: Wanted,
     block_values: usize,
     memory: &mut Vec<F>,
 ) -> Outcome<F> {
@@ -58,18 +70,25 @@ fn in_blocks<L: ListLoss, F: Real>(
     let step = batch.step();
     let miner = loss.miner().filter(|miner| !miner.keeps_all());
     // What a miner keeps is counted on the way; the factor then comes last.
-    let factor = loss.factor(&all_pairs(batch.relatives.counts(), g));
+    let counts = all_pairs(batch.relatives.counts(), batch.candidates());
+    let factor = loss.factor(&counts);
+    let mut to = Gradients {
+        queries: wanted.queries.then(|| Gradient::new(n, d)),
+        gallery: (wanted.gallery && batch.shared == 0).then(|| Gradient::new(g, d)),
+    };
+    let want_gradient = to.queries.is_some() || to.gallery.is_some();
+    // The parts of the samples are computed from the derivatives.
+    let mut parts = vec![Part::default(); if L::PROXY_QUERIES { g } else { 0 }];
     let job = Job {
         loss,
         batch,
         miner: miner.map(|miner| &**miner),
         progress,
-        factor: want_gradient.then(|| if miner.is_some() { F::ONE } else { F::of(factor) }),
+        counts,
+        factor: (want_gradient || L::PROXY_QUERIES)
+            .then(|| if miner.is_some() { F::ONE } else { F::of(factor) }),
     };
     let block = (block_values / step).max(FEWEST_ROWS).min(n);
-    let mut gradient = want_gradient.then(|| vec![F::ZERO; n * d]);
-    // Per sample the sum of the weights that multiply the sample itself.
-    let mut own_weights = vec![0f64; n];
     let mut seen = Vec::with_capacity(n);
     let mut kept = Counts::default();
     if memory.len() < block * step {
@@ -88,57 +107,74 @@ fn in_blocks<L: ListLoss, F: Real>(
                 kept.add(positives, negatives, repeats, miner.gives_triplets());
             }
         }
-        if let Some(gradient) = &mut gradient {
+        if L::PROXY_QUERIES {
+            gradients::add_parts(values, step, &sums, &mut parts);
+        }
+        if let Some(Gradient { own, .. }) = &mut to.queries {
             // The derivative of a squared norm is twice the row.
-            for (own, sums) in own_weights[first..].iter_mut().zip(&sums) {
+            for (own, sums) in own[first..].iter_mut().zip(&sums) {
                 *own += 2.0 * sums.seen.by_own * job.factor.map_or(0.0, F::wide);
             }
+        }
+        if want_gradient {
             let pairs = sums.iter().map(|sums| sums.weights as usize).sum::<usize>();
             let weights =
                 Weights { measure: L::MEASURE, sides: loss.sides(), first, count, step, values, sums };
             if pairs <= count * g / SPARSE {
-                weights.add_sparse(batch, gradient);
+                weights.add_sparse(batch, &mut to);
             } else {
-                weights.add_dense(batch, gradient, &mut own_weights);
+                weights.add_dense(batch, &mut to);
             }
         }
     }
     let factor = if miner.is_some() { loss.factor(&kept) } else { factor };
     let shares = loss.shares(&seen);
-    if let Some(gradient) = &mut gradient {
-        debug_assert!(
-            shares.is_none() || loss.sides() == Sides::Query,
-            "shares scale the query's gradient alone"
-        );
-        let last = miner.map(|_| F::of(factor));
-        gradient.par_chunks_mut(d).enumerate().for_each(|(i, row)| {
-            let own_weight = F::of(own_weights[i]);
-            let share = shares.as_ref().map(|shares| F::of(shares[i])).or(last);
-            vectorize(FinishRow { row, own: batch.vector(i), own_weight, share });
-        });
-    }
+    debug_assert!(
+        shares.is_none() || loss.sides() == Sides::Query,
+        "shares scale the query's gradient alone"
+    );
+    let last = miner.map(|_| F::of(factor));
+    let gradient = to.queries.map(|gradient| {
+        let share = |i: usize| shares.as_ref().map(|shares| F::of(shares[i])).or(last);
+        finish(gradient, d, |i| batch.query(i), share)
+    });
+    let gallery = to.gallery.map(|gradient| finish(gradient, d, |j| batch.vector(j), |_| last));
     let value = match &shares {
         Some(shares) => {
             seen.iter().zip(shares).map(|(seen, share)| seen.loss * seen.weight * share).sum::<f64>()
         }
         None => seen.iter().map(|seen| seen.loss * seen.weight).sum(),
     };
-    Outcome { value: factor * value, seen, gradient }
+    Outcome { value: factor * value, seen, gradient, gallery, parts }
 }
 
 /// The inner products of some queries with the gallery.
 fn multiply<F: Real>(batch: &Batch<'_, F>, first: usize, count: usize, values: &mut [F]) {
-    let (n, step) = (batch.n, batch.step());
+    let (shared, step) = (batch.shared, batch.step());
     let queries = batch.rows(first, count);
-    if count == n {
-        product::symmetric_product(values, step, batch.rows(0, n));
-    } else {
-        product::product(values, step, false, F::ONE, queries, batch.rows(0, n).transposed());
+    if count == shared {
+        product::symmetric_product(values, step, batch.rows(0, shared));
+    } else if shared > 0 {
+        product::product(values, step, false, F::ONE, queries, batch.rows(0, shared).transposed());
     }
-    if batch.g > n {
-        let memory_rows = batch.memory_rows().transposed();
-        product::product(&mut values[n..], step, false, F::ONE, queries, memory_rows);
+    if batch.g > shared {
+        let others = batch.other_rows().transposed();
+        product::product(&mut values[shared..], step, false, F::ONE, queries, others);
     }
+}
+
+/// The rows of a gradient, with what multiplies the rows themselves, scaled.
+fn finish<'a, F: Real>(
+    gradient: Gradient<F>,
+    d: usize,
+    row: impl Fn(usize) -> &'a [F] + Sync,
+    share: impl Fn(usize) -> Option<F> + Sync,
+) -> Vec<F> {
+    let Gradient { mut rows, own } = gradient;
+    rows.par_chunks_mut(d).enumerate().for_each(|(i, to)| {
+        vectorize(FinishRow { row: to, own: row(i), own_weight: F::of(own[i]), share: share(i) });
+    });
+    rows
 }
 
 /// Adds to a row of the gradient what multiplies the sample itself, and scales it.
@@ -163,11 +199,11 @@ impl<F: Real> Work for FinishRow<'_, F> {
     }
 }
 
-/// The counts of a batch without a miner, from the queries' numbers of positives in a gallery of `g`.
-fn all_pairs(positives: &[u32], g: usize) -> Counts {
+/// The counts of a batch without a miner, from the queries' numbers of positives among `candidates`.
+fn all_pairs(positives: &[u32], candidates: usize) -> Counts {
     let mut counts = Counts::default();
     for &positives in positives {
-        let negatives = g as u64 - 1 - u64::from(positives);
+        let negatives = candidates as u64 - u64::from(positives);
         counts.add(u64::from(positives), negatives, negatives, false);
     }
     counts
@@ -177,7 +213,6 @@ fn all_pairs(positives: &[u32], g: usize) -> Counts {
 mod tests {
     use super::*;
     use crate::contrastive::ContrastiveConfig;
-    use crate::engine::lanes::LANES;
     use crate::engine::relatives::Relatives;
     use crate::ice::{IceConfig, IceGradient};
     use crate::labels::Labels;
@@ -200,24 +235,40 @@ mod tests {
         rows
     }
 
-    /// A batch of `n` and a memory of `m`.
-    fn run_in_blocks(loss: &impl ListLoss, n: usize, m: usize, block_rows: usize) -> Outcome<f32> {
+    const BOTH: Wanted = Wanted { queries: true, gallery: true };
+
+    /// A batch of `n` and a memory of `m`, or, if `apart`, queries in a gallery of `m` others.
+    fn run_in_blocks(
+        loss: &impl ListLoss,
+        n: usize,
+        (m, apart): (usize, bool),
+        block_rows: usize,
+    ) -> Outcome<f32> {
         let d = 9;
         let labels: Vec<u32> = (0..(n + m) as u32).map(|i| i * 7 % 5).collect();
         let (of_batch, of_memory) = labels.split_at(n);
-        let relatives = Relatives::new(Labels::Classes(of_batch), Some(Labels::Classes(of_memory)));
+        let (of_batch, of_memory) = (Labels::Classes(of_batch), Labels::Classes(of_memory));
+        let relatives = match apart {
+            true => Relatives::among(of_batch, of_memory),
+            false => Relatives::new(of_batch, Some(of_memory)),
+        };
         let rows = rows(n + m, d);
         let (x, memory) = rows.split_at(n * d);
         let batch = Batch::new(x, memory, d, &relatives).expect("the norms are finite");
-        run(loss, &batch, Progress::default(), true, block_rows * (n + m).next_multiple_of(LANES))
+        run(loss, &batch, Progress::default(), BOTH, block_rows * batch.step())
+    }
+
+    /// All gradients.
+    fn joined(outcome: &Outcome<f32>) -> Vec<f32> {
+        outcome.gradient.iter().chain(&outcome.gallery).flatten().copied().collect()
     }
 
     /// The engine's ways: dense and sparse, one side and both, in one block and in many, with a memory and
-    /// without.
+    /// without, in a gallery of other rows.
     fn with_every_kind_of_loss(check: impl Fn(&(dyn Fn(usize, usize) -> Outcome<f32> + Sync))) {
         let rll =
             RllConfig { alpha: Some(1.2), query_weighting: QueryWeighting::Mass, ..RllConfig::simpler() };
-        for m in [0, 1, 37] {
+        for m in [(0, false), (1, false), (37, false), (1, true), (37, true), (1100, true)] {
             check(&|n, block| run_in_blocks(&rll, n, m, block));
             check(&|n, block| run_in_blocks(&NraConfig { alpha: 4.0, eps: 1e-4 }, n, m, block));
             check(&|n, block| {
@@ -239,7 +290,7 @@ mod tests {
         with_every_kind_of_loss(|run| {
             for n in [1, 7, 8, 9, 65, 130] {
                 let whole = run(n, n);
-                let gradient = whole.gradient.as_ref().unwrap();
+                let gradient = joined(&whole);
                 let largest = gradient.iter().fold(0f32, |a, g| a.max(g.abs()));
                 for rows in [8, 9, 64, 129] {
                     let other = run(n, rows);
@@ -247,7 +298,7 @@ mod tests {
                         (other.value - whole.value).abs() <= 1e-5 * whole.value.abs(),
                         "{n} in blocks of {rows}"
                     );
-                    for (a, b) in other.gradient.unwrap().iter().zip(gradient) {
+                    for (a, b) in joined(&other).iter().zip(&gradient) {
                         assert!((a - b).abs() <= 1e-5 * largest, "{n} in blocks of {rows}: {a} {b}");
                     }
                 }
@@ -263,7 +314,7 @@ mod tests {
                 let bits = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     let outcome = pool.install(|| run(n, rows));
-                    let gradient: Vec<u32> = outcome.gradient.unwrap().iter().map(|v| v.to_bits()).collect();
+                    let gradient: Vec<u32> = joined(&outcome).iter().map(|v| v.to_bits()).collect();
                     (outcome.value.to_bits(), gradient)
                 };
                 let one = bits(1);
