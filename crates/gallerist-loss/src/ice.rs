@@ -16,6 +16,7 @@
 //! `-x_a w_i` on a positive and `+x_a w_j` on a negative; there is no factor `s`. **Held constant**: the
 //! anchor and the weights; every sample is an anchor once, so every sample gets its share.
 //! `gradient = "autodiff"`: the true derivative of the value; nothing is held constant.
+//! `gradient = "unnormalized"`: the paper's without the division by the anchor's total, to compare the two.
 //!
 //! The paper's gradient does not become smaller as the loss does: the weights of an anchor sum to 1 however well it is
 //! placed. A network that is good at the start can end worse: on CUB-200 it did, with `gradient = "autodiff"` it did not.
@@ -57,6 +58,8 @@ pub enum IceGradient {
     Paper,
     /// The true derivative of the value.
     Autodiff,
+    /// The paper's, except that the weights of an anchor are not normalised: an anchor that is placed well gives little.
+    Unnormalized,
 }
 
 /// Parameters of [`Ice`].
@@ -126,7 +129,7 @@ impl ListLoss for IceConfig {
     const MEASURE: Measure = Measure::Similarity;
 
     fn sides(&self) -> Sides {
-        if self.gradient == IceGradient::Paper { Sides::Gallery } else { Sides::Both }
+        if self.gradient == IceGradient::Autodiff { Sides::Both } else { Sides::Gallery }
     }
 
     fn factor(&self, counts: &Counts) -> f64 {
@@ -160,11 +163,11 @@ impl ListLoss for IceConfig {
             loss += lanes::softplus(gap(v));
             sum += (log_not(gap(v)) - largest).exp();
         }
-        let (by_positive, by_negative) = if self.gradient == IceGradient::Paper {
+        let (by_positive, by_negative) = match self.gradient {
             // Both sides sum to the same, so each gets half of the anchor's 1.
-            (0.5 / sum, 0.5)
-        } else {
-            (self.scale * largest.exp(), self.scale * largest.exp() * sum)
+            IceGradient::Paper => (0.5 / sum, 0.5),
+            IceGradient::Autodiff => (self.scale * largest.exp(), self.scale * largest.exp() * sum),
+            IceGradient::Unnormalized => (largest.exp(), largest.exp() * sum),
         };
         for (&v, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
             *by = F::of(-by_positive * (log_not(gap(v)) - largest).exp());

@@ -11,8 +11,8 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use oracle::{
-    Rows, circle_gradient, close, dist, dot, ice_paper_gradient, log_one_plus, mean, plus, slope, specs,
-    unit, value,
+    Rows, close, closed_gradient, dist, dot, ice_gradient, log_one_plus, mean, plus, slope, specs, unit,
+    value,
 };
 
 fn config(json: &Value) -> LossConfig {
@@ -102,14 +102,7 @@ proptest! {
             let found = run(&json, &rows, &labels);
             let f = |x: &Rows| oracle(&json, x, &related);
             prop_assert!(close(found.value, f(&rows), 1e-9), "{json}: {} {}", found.value, f(&rows));
-            let closed = match (json["name"].as_str().unwrap(), json.get("gradient").is_none()) {
-                ("ice", true) => Some(ice_paper_gradient(64.0, rows.len(), &rows, &labels)),
-                ("circle", _) => {
-                    let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
-                    Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), rows.len(), &rows, &labels))
-                }
-                _ => None,
-            };
+            let closed = closed_gradient(&json, rows.len(), &rows, &labels);
             let largest = found.gradient.iter().fold(1.0f64, |a, g| a.max(g.abs()));
             let dim = rows[0].len();
             for (at, &gradient) in found.gradient.iter().enumerate() {
@@ -370,7 +363,7 @@ fn ice_gradients_of_far_pairs_neither_cancel_nor_underflow() {
     // The positives' probabilities differ from 1 by exp(-128): in f32 1 - p is 0 and exp(-128) is 0 too.
     let rows = vec![vec![1.0, 0.0], vec![1.0, 0.0], vec![-1.0, 0.0], vec![-1.0, 0.0]];
     let labels = [0, 0, 1, 1];
-    let wanted = ice_paper_gradient(64.0, rows.len(), &rows, &labels);
+    let wanted = ice_gradient(64.0, true, rows.len(), &rows, &labels);
     let found = run_at(&json!({"name": "ice"}), &rows, Labels::Classes(&labels), DType::F32, 0);
     assert!(wanted.iter().any(|&g| g != 0.0));
     for (found, wanted) in found.gradient.iter().zip(&wanted) {

@@ -1,9 +1,7 @@
 //! Losses whose lists go on with a memory of earlier batches, against the oracle in f64: its first rows are the
 //! batch, the others the memory.
 
-use super::oracle::{
-    self, Rows, circle_gradient, close, dist, ice_paper_gradient, mean, plus, slope, unit, value,
-};
+use super::oracle::{self, Rows, close, closed_gradient, dist, mean, plus, slope, unit, value};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_loss::{CrossBatchRows, Labels, LossConfig, LossShape, Progress, Queries};
 use proptest::prelude::*;
@@ -87,14 +85,7 @@ fn check(json: &Value, n: usize, rows: &Rows, labels: &[u32]) {
     let found = run(json, n, rows, labels);
     let f = |x: &Rows| value(json, n, x, &related);
     assert!(close(found.value, f(rows), 1e-9), "{json}: {} {}", found.value, f(rows));
-    let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
-    let closed = match (json["name"].as_str().unwrap(), json.get("gradient").is_none()) {
-        ("ice", true) => Some(ice_paper_gradient(64.0, n, rows, labels)),
-        ("circle", _) => {
-            Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), n, rows, labels))
-        }
-        _ => None,
-    };
+    let closed = closed_gradient(json, n, rows, labels);
     let largest = found.gradient.iter().fold(1.0f64, |a, g| a.max(g.abs()));
     let dim = rows[0].len();
     for (at, &gradient) in found.gradient.iter().enumerate() {

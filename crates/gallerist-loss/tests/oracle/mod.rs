@@ -419,9 +419,20 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
     }
 }
 
-/// The gradient that ICE's paper defines, Eqs. 11-15, by loops: of the first `n` rows. Pairs with the other rows
-/// are taken in exchanged roles.
-pub(crate) fn ice_paper_gradient(scale: f64, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
+/// The gradient of a loss that holds something constant, so that central differences do not give it; else `None`.
+pub(crate) fn closed_gradient(json: &Value, n: usize, x: &Rows, labels: &[u32]) -> Option<Vec<f64>> {
+    let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
+    match (json["name"].as_str().unwrap(), json.get("gradient").and_then(Value::as_str)) {
+        ("ice", None | Some("paper")) => Some(ice_gradient(number("scale", 64.0), true, n, x, labels)),
+        ("ice", Some("unnormalized")) => Some(ice_gradient(number("scale", 64.0), false, n, x, labels)),
+        ("circle", _) => Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), n, x, labels)),
+        _ => None,
+    }
+}
+
+/// The gradient that ICE's paper defines, Eqs. 11-15, by loops: of the first `n` rows; with the weights of an anchor
+/// `normalised` to the sum 1, or as they are. Pairs with the other rows are taken in exchanged roles.
+pub(crate) fn ice_gradient(scale: f64, normalised: bool, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
     let (g, dim) = (x.len(), x[0].len());
     let mut gradient = vec![0.0; n * dim];
     for a in 0..n {
@@ -436,7 +447,7 @@ pub(crate) fn ice_paper_gradient(scale: f64, n: usize, x: &Rows, labels: &[u32])
                 weights[i] += (e(j) - all).exp();
             }
         }
-        let total: f64 = weights.iter().sum();
+        let total: f64 = if normalised { weights.iter().sum() } else { 1.0 };
         for j in (0..g).filter(|&j| weights[j] > 0.0) {
             let sign = if labels[j] == labels[a] { -1.0 } else { 1.0 };
             let (to, from) = if j < n { (j, a) } else { (a, j) };
@@ -449,7 +460,7 @@ pub(crate) fn ice_paper_gradient(scale: f64, n: usize, x: &Rows, labels: &[u32])
 }
 
 /// The derivative of the circle loss by the first `n` rows, with its weights held constant, by loops.
-pub(crate) fn circle_gradient(m: f64, gamma: f64, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
+fn circle_gradient(m: f64, gamma: f64, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
     let (g, dim) = (x.len(), x[0].len());
     let mut gradient = vec![0.0; n * dim];
     let of = |a: usize, same: bool| {
@@ -492,6 +503,7 @@ pub(crate) fn specs() -> Vec<Value> {
         json!({"name": "srt", "hard_weight": 0.5, "hardest": "as_printed", "temperature": 0.3}),
         json!({"name": "ice"}),
         json!({"name": "ice", "gradient": "autodiff", "scale": 16.0}),
+        json!({"name": "ice", "gradient": "unnormalized", "scale": 4.0}),
         json!({"name": "contrastive"}),
         json!({"name": "contrastive", "margin": 0.7}),
         json!({"name": "triplet_all"}),
