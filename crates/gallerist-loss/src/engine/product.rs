@@ -1,14 +1,13 @@
-//! Products of matrices on slices: the bounds are checked here, the work is `gemm`'s.
+//! Products of matrices on slices. This module checks the bounds; `gemm` computes.
 //!
-//! `gemm` packs the operand whose rows lie along the result's rows, unless its values are
-//! neighbours already. So a product with a transposed matrix is split by columns, each of which is
-//! then packed once, and any other by rows.
+//! `gemm` packs the right operand unless its rows are contiguous. So a product with a transposed matrix is split by
+//! columns, each of which is then packed once, and any other product by rows.
 
 use rayon::prelude::*;
 
 use super::real::Real;
 
-/// A matrix in a slice: the value at `(row, column)` lies at `row * row_step + column * column_step`.
+/// A matrix in a slice: the value at `(row, column)` has the index `row * row_step + column * column_step`.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a, F> {
     values: &'a [F],
@@ -22,8 +21,11 @@ impl<'a, F: Real> Matrix<'a, F> {
     /// `rows x columns`, rows starting every `step` values.
     pub(super) fn new(values: &'a [F], rows: usize, columns: usize, step: usize) -> Self {
         assert!(step >= columns, "rows of {columns} values every {step}");
-        let needed = if rows == 0 { 0 } else { (rows - 1) * step + columns };
-        assert!(values.len() >= needed, "{} values for {rows} rows of {step}", values.len());
+        assert!(
+            values.len() >= extent(rows, columns, step),
+            "{} values for {rows} rows of {step}",
+            values.len()
+        );
         Matrix { values, rows, columns, row_step: step, column_step: 1 }
     }
 
@@ -50,7 +52,13 @@ impl<'a, F: Real> Matrix<'a, F> {
     }
 }
 
-/// Where the tasks of a product write, each at places of its own.
+/// The number of values of `rows x columns`, rows starting every `step` values. It saturates, so that an assertion with it
+/// fails instead of an overflow.
+fn extent(rows: usize, columns: usize, step: usize) -> usize {
+    if rows == 0 { 0 } else { (rows - 1).saturating_mul(step).saturating_add(columns) }
+}
+
+/// The result of a product, which several tasks write, each at places of its own.
 #[derive(Clone, Copy)]
 struct Places<'a, F> {
     start: *mut F,
@@ -58,10 +66,10 @@ struct Places<'a, F> {
     slice: std::marker::PhantomData<&'a mut [F]>,
 }
 
-// SAFETY: a pointer to places that are borrowed mutably for as long as `Places` lives; who reads or
-// writes through it promises, by an unsafe call, that no other thread uses the same places.
+// SAFETY: a pointer to places that are borrowed mutably for as long as `Places` lives. Only unsafe functions read or write
+// through it, and their callers promise that no other thread uses the same places.
 unsafe impl<F: Real> Send for Places<'_, F> {}
-// SAFETY: as above.
+// SAFETY: a shared reference allows what a copy allows, and copies may be sent to other threads, as shown above.
 unsafe impl<F: Real> Sync for Places<'_, F> {}
 
 impl<'a, F: Real> Places<'a, F> {
@@ -76,7 +84,7 @@ impl<'a, F: Real> Places<'a, F> {
     /// No other thread writes them meanwhile.
     #[inline]
     unsafe fn read<const N: usize>(self, first: usize) -> [F; N] {
-        assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
+        assert!(first.saturating_add(N) <= self.len, "{N} values from {first} of {}", self.len);
         // SAFETY: inside the slice by the assertion; an array is aligned as its values are.
         unsafe { self.start.add(first).cast::<[F; N]>().read() }
     }
@@ -88,8 +96,8 @@ impl<'a, F: Real> Places<'a, F> {
     /// No other thread reads or writes them meanwhile.
     #[inline]
     unsafe fn write<const N: usize>(self, first: usize, values: [F; N]) {
-        assert!(first + N <= self.len, "values {first}..{} of {}", first + N, self.len);
-        // SAFETY: as for `read`.
+        assert!(first.saturating_add(N) <= self.len, "{N} values from {first} of {}", self.len);
+        // SAFETY: inside the slice by the assertion; an array is aligned as its values are.
         unsafe { self.start.add(first).cast::<[F; N]>().write(values) }
     }
 
@@ -114,7 +122,7 @@ impl<'a, F: Real> Places<'a, F> {
         if m == 0 || n == 0 {
             return;
         }
-        let end = first + (m - 1) * step + n;
+        let end = extent(m, n, step).saturating_add(first);
         assert!(end <= self.len, "{} places for {m} rows of {step} from {first} on", self.len);
         // SAFETY: the last value touched of each matrix lies inside its slice: of the result by the
         // assertion above, of `left` and `right` because `Matrix::new` checked it and its other
@@ -152,8 +160,8 @@ impl<'a, F: Real> Places<'a, F> {
     }
 }
 
-/// What `gemm` does, through the same pointers and steps: Miri knows no vector intrinsics, but here it
-/// sees every place that is read or written.
+/// The computation of `gemm` through the same pointers and steps. Miri does not support its vector intrinsics; here it
+/// checks every place that is read or written.
 ///
 /// # Safety
 ///
@@ -217,6 +225,9 @@ pub(super) fn product<F: Real>(
     left: Matrix<'_, F>,
     right: Matrix<'_, F>,
 ) {
+    let (m, n) = (left.rows, right.columns);
+    // Also shows that no index of a place overflows.
+    assert!(step >= n && (n == 0 || to.len() >= extent(m, n, step)), "{} places for {m} x {n}", to.len());
     let places = Places::new(to);
     if right.column_step == 1 {
         let rows = task_rows(left.rows);
@@ -240,11 +251,11 @@ pub(super) fn product<F: Real>(
     }
 }
 
-/// `to = rows * rows^T` for a square result of `rows.rows` rows: what lies on and below the diagonal
-/// blocks is computed, the rest mirrored.
+/// `to = rows * rows^T` for a square result of `rows.rows` rows: the values on and below the diagonal
+/// blocks are computed, the others mirrored.
 pub(super) fn symmetric_product<F: Real>(to: &mut [F], step: usize, rows: Matrix<'_, F>) {
     let n = rows.rows;
-    assert!(step >= n && to.len() >= n.saturating_sub(1) * step + n, "{} places for {n} x {n}", to.len());
+    assert!(step >= n && to.len() >= extent(n, n, step), "{} places for {n} x {n}", to.len());
     let places = Places::new(to);
     let width = task_columns(n);
     in_parallel(n.div_ceil(width), |task| {
@@ -268,7 +279,7 @@ pub(super) fn symmetric_product<F: Real>(to: &mut [F], step: usize, rows: Matrix
 
 /// `to = to + to^T` for a square matrix of `n` rows.
 pub(super) fn add_transposed<F: Real>(to: &mut [F], step: usize, n: usize) {
-    assert!(step >= n && to.len() >= n.saturating_sub(1) * step + n, "{} places for {n} x {n}", to.len());
+    assert!(step >= n && to.len() >= extent(n, n, step), "{} places for {n} x {n}", to.len());
     let places = Places::new(to);
     let width = task_columns(n);
     in_parallel(n.div_ceil(width), |task| {
