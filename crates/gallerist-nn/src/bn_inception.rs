@@ -1,7 +1,7 @@
 //! BN-Inception (Ioffe & Szegedy 2015, GoogLeNet V2), the network of the ranked list loss and ICE papers.
 //!
 //! Input 227 x 227. Ten inception blocks, each the concatenation of a 1 x 1 convolution, a 3 x 3, two 3 x 3 in a
-//! row, and a pool with its projection; 3c and 4e halve the size and let the pooled maps through. No
+//! row, and a pool with its projection; 3c and 4e halve the size and pass the pooled maps on without projection. No
 //! convolution has a bias; each is followed by batch norm, scale and shift, and ReLU. Pools round their sizes up,
 //! as Caffe does.
 //!
@@ -12,9 +12,9 @@
 //!   to 128, linear to 1024, both with batch norm and ReLU), which learns at the base rate;
 //! - `M`: 4e the same way.
 //!
-//! In training each has a loss of its own. How they are put together afterwards: [`super::Combine`].
+//! In training each has a separate loss. [`super::Combine`] defines how they become one embedding.
 //!
-//! The names are those of the PyTorch weights in circulation (`bn_inception-….pth`); their convolutions have
+//! The names are those of the public PyTorch weights (`bn_inception-….pth`); their convolutions have
 //! biases, which are folded into the running means when they are loaded.
 
 use gallerist_util::registry::Named;
@@ -41,7 +41,7 @@ pub struct BnInceptionConfig {
     pub batch_norm_momentum: f64,
 }
 
-/// Where an embedding of BN-Inception is taken.
+/// The block from which an embedding of BN-Inception is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InceptionHead {
     /// Low: after block 3c.
@@ -62,7 +62,7 @@ impl InceptionHead {
         }
     }
 
-    /// The block whose result it takes.
+    /// The block of its input.
     fn block(self) -> &'static str {
         match self {
             InceptionHead::L => "3c",
@@ -78,7 +78,7 @@ impl Default for BnInceptionConfig {
     }
 }
 
-/// What the pool branch of a block does.
+/// The pool branch of a block.
 #[derive(Clone, Copy)]
 enum Branch {
     /// Average 3 x 3, then a projection.
@@ -187,7 +187,7 @@ fn block(
     b.concat(&parts)
 }
 
-/// The embedding taken of a block's result.
+/// The embedding from the result of a block.
 fn head(b: &mut Builder<'_>, head: InceptionHead, x: Node, dimensions: usize) -> Node {
     let features = match head {
         InceptionHead::H => b.global_average(x),

@@ -19,7 +19,7 @@ use crate::setting::{FreezeBatchNorm, InputShape, Setting};
 use crate::spec::NetworkSpec;
 use crate::two_conv::TwoConvConfig;
 
-/// `[network]` of a run file: the architecture, and what all of them have in common.
+/// `[network]` of a run file: the architecture, and the keys that all architectures have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NetworkConfig {
     /// The network's kind and its parameters.
@@ -49,9 +49,9 @@ pub enum HeadInit {
     /// Drawn from the seed.
     #[default]
     Random,
-    /// Linear discriminant analysis of what the layer is given for the training images: whitened by its
+    /// Linear discriminant analysis of the inputs of the layer for the training images: whitened by their
     /// covariance within classes, then its principal components (Mikolajczyk & Matas 2007; Radenović,
-    /// Tolias & Chum 2019, section 3.4). For layers below that have learned already.
+    /// Tolias & Chum 2019, section 3.4). For networks with pretrained weights.
     Lda,
 }
 

@@ -1,4 +1,4 @@
-//! What training and embedding need of a network.
+//! The trait of networks.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -44,7 +44,7 @@ pub trait Embedder {
     fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>>;
 
     /// [`forward`](Self::forward), and the last feature maps before they are pooled, `[n, channels, height, width]`;
-    /// `None` where the network has none to show.
+    /// `None` if the network has no feature maps.
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         (self.forward(images), None)
     }
@@ -73,7 +73,7 @@ pub trait Embedder {
         None
     }
 
-    /// The network in a box, as trainer and model take it.
+    /// The network in a box, for trainer and model.
     fn boxed(self) -> AnyEmbedder
     where
         Self: Module + Sync + Sized + 'static,

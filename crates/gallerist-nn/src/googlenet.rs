@@ -1,11 +1,11 @@
-//! GoogLeNet (Szegedy et al. 2015) with batch norm, as TF-Slim trained it and torchvision carries it on.
+//! GoogLeNet (Szegedy et al. 2015) with batch norm, as in TF-Slim and torchvision.
 //!
 //! Nine inception blocks, each the concatenation of a 1 x 1 convolution, a reduced 3 x 3, another reduced
-//! 3 x 3 (the paper has 5 x 5; the trained network has 3 x 3) and a projected max pool. Batch norm with 0.001
-//! under the root after every convolution; all pools round their sizes up. The network of the NRA paper: an
+//! 3 x 3 (the paper has 5 x 5; the trained network has 3 x 3) and a projected max pool. Batch norm with epsilon 0.001
+//! follows every convolution; all pools round their sizes up. The network of the NRA paper: an
 //! average pool over the last 1024 maps and a linear layer.
 //!
-//! torchvision's weights want pixels from -1 to 1: `image.mean` and `image.std` of 0.5.
+//! torchvision's weights require pixels from -1 to 1: `image.mean` and `image.std` of 0.5.
 
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};

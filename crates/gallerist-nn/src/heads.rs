@@ -7,7 +7,7 @@ use gallerist_tensor::pairwise::l2_normalize;
 use gallerist_tensor::{Error, Result};
 use gallerist_util::text::nearest;
 
-/// One of the embeddings that a network gives.
+/// One of the embeddings that a network returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Its name in the run file.
@@ -41,7 +41,7 @@ gallerist_util::named_values! {
     }
 }
 
-/// Which heads make the embedding, and how.
+/// The heads that form the embedding, and how they are combined.
 ///
 /// # Example
 ///
@@ -109,7 +109,7 @@ impl HeadChoice {
         if normalize { l2_normalize(row) } else { row }
     }
 
-    /// What a fingerprint says of this choice: nothing for all heads in their usual order.
+    /// The mark of this choice in a fingerprint; empty for all heads in their usual order.
     pub fn mark(&self) -> String {
         if *self == HeadChoice::default() {
             return String::new();

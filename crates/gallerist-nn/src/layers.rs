@@ -71,10 +71,8 @@ pub use gallerist_kernels::Activation;
 pub struct Pool {
     /// Height and width of a window.
     pub size: usize,
-    /// Distance of two windows.
-    /// Pixels between two windows.
+    /// Stride, in pixels.
     pub stride: usize,
-    /// The padding.
     /// Rows and columns of zeros on each side.
     pub padding: usize,
     /// Whether a last window that is only partly inside is kept (as Caffe does) or left out. The missing
@@ -120,7 +118,7 @@ pub struct Conv {
     pub weight: Param<Tensor<4>>,
     /// `[channels_out]`.
     pub bias: Option<Param<Tensor<1>>>,
-    /// Pixels between two windows.
+    /// Stride, in pixels.
     #[module(skip)]
     pub stride: usize,
     /// Rows and columns of zeros on each side.
@@ -218,7 +216,7 @@ impl BatchNorm {
         }
     }
 
-    /// With another constant under the root than 1e-5.
+    /// With another epsilon than 1e-5.
     pub fn with_epsilon(self, epsilon: f64) -> Self {
         BatchNorm { epsilon, ..self }
     }
@@ -239,7 +237,7 @@ impl BatchNorm {
         BatchNorm { gamma: set(self.gamma), beta: set(self.beta), training, ..self }
     }
 
-    /// Lets the maximum over 2 x 2 windows of stride 2 follow; false where that does not go together.
+    /// Adds the maximum over 2 x 2 windows of stride 2; returns false if the layer does not support it.
     pub(super) fn fuse_max_pool2(&mut self) -> bool {
         let fits = self.then == Activation::Relu && !self.max_pool2;
         self.max_pool2 |= fits;
@@ -281,7 +279,7 @@ impl BatchNorm {
         }
     }
 
-    /// What is normalised by: the batch in training (`with_gradient`) unless frozen.
+    /// The statistics of the normalisation: those of the batch in training (`with_gradient`), unless frozen.
     fn statistics(&self, with_gradient: bool) -> Statistics {
         if with_gradient && self.training.is_enabled() {
             return Statistics::Batch;
@@ -302,7 +300,7 @@ impl BatchNorm {
         }
     }
 
-    /// Takes mean and variance of a batch into the running ones.
+    /// Updates the running mean and variance with those of a batch.
     pub(super) fn update(&self, [mean, variance]: [Tensor<1>; 2]) {
         for (state, batch) in [(&self.running_mean, mean), (&self.running_var, variance)] {
             let new =
@@ -357,7 +355,7 @@ pub struct Gem {
 }
 
 impl Gem {
-    /// Values below take its place: the logarithm of 0 has no slope.
+    /// The smallest value; smaller ones are replaced by it, because the logarithm of 0 has no derivative.
     pub const LEAST: f64 = 1e-6;
 
     /// With the exponent 3.
@@ -370,7 +368,7 @@ impl Gem {
         let p = self.p.val();
         let [n, c, h, w] = x.dims();
         let logs = at_least_f32(x).clamp_min(Self::LEAST).log().reshape([n, c, h * w]);
-        // The largest term is taken out, so that no power over- or underflows.
+        // The powers are divided by the largest one, so that none overflows or underflows.
         let scaled = logs * p.clone().reshape([1, 1, 1]);
         let largest = scaled.clone().detach().max_dim(2);
         let mean = (scaled - largest.clone()).exp().mean_dim(2).log() + largest;

@@ -1,7 +1,7 @@
 //! Networks: one file each, chosen by `kind` in the run file's `[network]`.
 //!
 //! A network maps images `[n, channels, height, width]` to embeddings `[n, d]`, one per head, that are not
-//! normalised; whether they are is the loss's and the run file's decision.
+//! normalised; the configuration of the loss and the run file define whether they are normalised before the loss.
 //!
 //! To add a network: one file with its configuration ([`NetworkSpec`]) and its description (calls on the builder of
 //! the module `graph`, or a Burn module that implements [`Embedder`]), one line in the list of [`Architecture`], its

@@ -1,8 +1,8 @@
-//! MobileNetV2 (Sandler et al. 2018) in two layouts.
+//! MobileNetV2 (Sandler et al. 2018) in two variants.
 //!
 //! Convolution 3 x 3 of stride 2 to 32 channels, 17 inverted residual blocks, convolution 1 x 1 to 1280. A block
 //! is a 1 x 1 convolution to `t` times the channels, a 3 x 3 convolution of each channel for itself, and
-//! a 1 x 1 convolution to the block's channels without activation; its input is added where the shapes
+//! a 1 x 1 convolution to the block's channels without activation; its input is added if the shapes
 //! agree. Every convolution is without bias and followed by batch norm.
 //!
 //! | layout | activation | names | stride 2 at blocks | first block |

@@ -1,10 +1,10 @@
-//! What a network is built for.
+//! The parameters from which a network is built.
 
 use burn::tensor::Device;
 use gallerist_tensor::Error;
 use serde::{Deserialize, Serialize};
 
-/// What a network is given.
+/// The shape of the input of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputShape {
     /// 1 (grey) or 3 (colour).
@@ -15,14 +15,14 @@ pub struct InputShape {
     pub width: usize,
 }
 
-/// What a network is built for ([`NetworkSpec::build`]).
+/// The parameters from which a network is built ([`NetworkSpec::build`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// Size of the images.
     pub input: InputShape,
     /// Seed of the weights.
     pub seed: u64,
-    /// Where the parameters are; with autodiff for training.
+    /// The device of the parameters; with autodiff for training.
     pub device: &'a Device,
     /// The frozen parts of batch norm.
     pub freeze: FreezeBatchNorm,
@@ -47,7 +47,7 @@ impl FreezeBatchNorm {
     }
 }
 
-/// Refuses a value of `[network]`.
+/// The error for a value of `[network]`.
 pub(crate) fn value(key: &str, wanted: &str, found: String) -> Error {
     Error::Value { key: format!("network.{key}"), wanted: wanted.into(), found }
 }

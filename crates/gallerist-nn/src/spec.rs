@@ -1,4 +1,4 @@
-//! What every configuration of a network can do.
+//! The trait of network configurations.
 
 use gallerist_tensor::Result;
 use gallerist_util::registry::Part;
@@ -7,7 +7,7 @@ use crate::embedder::AnyEmbedder;
 use crate::heads::Head;
 use crate::setting::Setting;
 
-/// The configuration of a network: what makes it, and what is known of it before it is made.
+/// The configuration of a network, which builds it and describes it before it is built.
 ///
 /// To add a network, implement this and [`Named`](gallerist_util::registry::Named) for its configuration. A network
 /// of another crate is used as a value (`NetworkConfig::from`) or, after

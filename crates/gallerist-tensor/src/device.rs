@@ -84,7 +84,7 @@ impl From<DeviceChoice> for String {
     }
 }
 
-/// A device that is there.
+/// An opened device.
 #[derive(Clone, Debug)]
 pub struct OpenDevice {
     device: Device,
@@ -103,7 +103,7 @@ impl OpenDevice {
         &self.device
     }
 
-    /// What was opened: never [`DeviceChoice::Auto`].
+    /// The choice that was opened: never [`DeviceChoice::Auto`].
     pub fn choice(&self) -> DeviceChoice {
         self.choice
     }
@@ -122,7 +122,7 @@ impl OpenDevice {
         self.choice == DeviceChoice::Cpu
     }
 
-    /// Why [`DeviceChoice::Auto`] did not take a GPU that the program was built for.
+    /// The reason why [`DeviceChoice::Auto`] did not select a GPU although the program supports one.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
@@ -196,7 +196,7 @@ fn auto() -> OpenDevice {
     cpu
 }
 
-/// What a program without a kind of device answers.
+/// The error of a program without this kind of device.
 #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
 fn not_built(feature: &str) -> Unavailable {
     Unavailable::new(
@@ -207,7 +207,7 @@ fn not_built(feature: &str) -> Unavailable {
 
 /// The device, if it can add: kernels are compiled and run, and their result comes back.
 ///
-/// The engine panics where a driver refuses; the panic is turned into an error here, before there is work to lose.
+/// The engine panics if a driver fails. This function turns the panic into an error, before there is work to lose.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn that_computes(device: Device) -> std::result::Result<Device, String> {
     use burn::tensor::Tensor;
@@ -250,7 +250,7 @@ mod cuda {
         if !compiler {
             return Err(Unavailable::new("CUDA's run-time compiler (libnvrtc) is not found", DOCS));
         }
-        // As the engine looks for them.
+        // The paths in which the engine looks for them.
         let named = std::env::var("CUDA_PATH").ok().map(std::path::PathBuf::from);
         let usual = ["/usr/local/cuda", "/opt/cuda", "/usr"].map(std::path::PathBuf::from);
         let found = match &named {

@@ -3,7 +3,7 @@
 //! Burn's [`Module`] has generic methods and cannot be a trait object. [`AnyModule`] holds any module in a box and is
 //! a module itself, with the same parameters under the same names, so that optimiser, parameter files, gradient
 //! accumulation, clipping, averaging and moves between devices work on it unchanged. It dereferences to a trait of
-//! the caller's choice, by which the module is used.
+//! the caller's choice, through which the module is used.
 //!
 //! # Example
 //!
@@ -137,7 +137,7 @@ impl<T: ?Sized> ModuleDisplayDefault for AnyModule<T> {
 
 impl<T: ?Sized> ModuleDisplay for AnyModule<T> {}
 
-/// A module of type `M` and the way to see it as a `T`.
+/// A module of type `M` and its conversion to a `T`.
 struct Held<M, T: ?Sized> {
     module: M,
     view: fn(&M) -> &T,

@@ -1,11 +1,11 @@
-//! What can go wrong between a configuration and a computation.
+//! Errors of configurations, devices and files of parameters.
 
 use std::path::PathBuf;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault the user can mend, with what was wanted, what was found and where.
+/// An error that the user can fix: what was wanted, what was found and where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     /// Two settings that exclude each other.
     #[error("{message}")]
     Conflict {
-        /// What contradicts what.
+        /// The contradiction.
         message: String,
         /// What to do.
         hint: String,
@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Refuses a number that is not finite or out of its range.
+    /// Returns an error for a number that is not finite or out of its range.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What every crate on the tensor engine shares: devices ([`device`]), boxed modules ([`dynamic`]), parameters by name
+//! Shared parts of the crates that use the tensor engine: devices ([`device`]), boxed modules ([`dynamic`]), parameters by name
 //! ([`params`]) and pairwise numerics ([`pairwise`]).
 #![recursion_limit = "256"]
 

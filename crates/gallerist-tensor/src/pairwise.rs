@@ -1,27 +1,27 @@
-//! Pairwise numerics: the one home of distances, norms and their derivatives.
+//! Distances, norms and their derivatives, for all losses.
 //!
-//! Three traps are dealt with here, so that no loss has to think of them:
+//! This module handles three numerical problems:
 //!
 //! - `|a|^2 + |b|^2 - 2ab` loses the small distances. Its error in f32 is about `1e-7 (|a|^2 +
-//!   |b|^2)`, which is nothing for far pairs and everything for near ones. Pairs whose squared
+//!   |b|^2)`, which is negligible for distant pairs and larger than the distance of near ones. Pairs whose squared
 //!   distance falls below a hundredth of `|a|^2 + |b|^2` are computed again from the differences, in f64.
 //!   Coincident rows have distance 0, not 3e-4.
 //! - The derivative of the square root at 0 is infinite, and infinity times 0 is NaN, which no
-//!   later mask removes. The derivative is written out instead of taken from `sqrt`; at distance 0
-//!   it is 0, the direction being undefined there.
+//!   later mask removes. The derivative is computed explicitly instead of by `sqrt`; at distance 0
+//!   it is 0, because the direction is undefined there.
 //! - A row of zeros has no direction. It stays a row of zeros and gets no gradient.
 
 use burn::tensor::{Tensor, TensorData};
 
 /// A pair is computed from its differences where `d^2 <= NEAR (|a|^2 + |b|^2)`: above it the
-/// product form is right to 1e-5 of the distance.
+/// product form has a relative error of at most 1e-5.
 const NEAR: f64 = 1e-2;
 
 /// Euclidean distances (not squared) between the rows of `queries` and of `gallery`.
 ///
-/// Gradients flow to whichever argument is tracked; detach the gallery where the paper holds it
-/// constant. At distance 0 the derivative is 0; the gradient of a pair at distance `d` is right to
-/// about `1e-7 / d` of its length 1 in f32.
+/// Gradients flow to every tracked argument; detach the gallery if the paper holds it
+/// constant. At distance 0 the derivative is 0; the gradient of a pair at distance `d` has an error of
+/// about `1e-7 / d` in f32, relative to its length 1.
 ///
 /// # Shapes
 ///
@@ -111,7 +111,7 @@ pub fn host<const D: usize>(x: &Tensor<D>) -> Vec<f64> {
 /// assert_eq!(unit.into_data().try_into_vec::<f32>().unwrap(), [0.6, 0.8, 0.0, 0.0]);
 /// ```
 pub fn l2_normalize(x: Tensor<2>) -> Tensor<2> {
-    // The largest entry is taken out first, so that no square over- or underflows.
+    // The entries are divided by the largest one first, so that no square overflows or underflows.
     let largest = x.clone().detach().abs().max_dim(1);
     let zero = largest.clone().equal_scalar(0.0);
     let scale = largest.mask_fill(zero.clone(), 1.0).recip().mask_fill(zero.clone(), 0.0);

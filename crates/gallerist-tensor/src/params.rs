@@ -23,12 +23,12 @@ impl Path {
         self.0.push((!container.starts_with("Enum:")).then(|| name.to_string()));
     }
 
-    /// Leaves what was entered last.
+    /// Leaves the field or element that was entered last.
     pub fn exit(&mut self) {
         self.0.pop();
     }
 
-    /// The dotted name of the current place.
+    /// The dotted name of the current position.
     pub fn name(&self) -> String {
         self.0.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".")
     }
@@ -57,19 +57,19 @@ pub fn collect<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
     visitor.tensors
 }
 
-/// What [`load`] did not find in its place.
+/// The differences that [`load`] found.
 #[derive(Debug, Default)]
 pub struct Mismatch {
-    /// Names the module has and the tensors lack.
+    /// Names of the module that the tensors lack.
     pub missing: Vec<String>,
-    /// Names the tensors have and the module lacks.
+    /// Names of the tensors that the module lacks.
     pub unexpected: Vec<String>,
     /// Name, shape in the module, shape among the tensors.
     pub shapes: Vec<(String, Vec<usize>, Vec<usize>)>,
 }
 
 impl Mismatch {
-    /// Whether everything was in its place.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.shapes.is_empty()
     }
@@ -129,7 +129,7 @@ pub fn load<M: Module>(module: M, tensors: BTreeMap<String, TensorData>) -> (M, 
     (module, mapper.mismatch)
 }
 
-/// A tensor as safetensors wants it: f32, little endian.
+/// A tensor in the form of safetensors: f32, little endian.
 pub struct Raw<'a>(&'a TensorData, Cow<'a, [u8]>);
 
 impl<'a> Raw<'a> {

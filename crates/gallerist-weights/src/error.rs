@@ -1,11 +1,11 @@
-//! What can go wrong with files of weights.
+//! Errors of files of weights.
 
 use std::path::PathBuf;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault the user can mend, with what was wanted, what was found and where.
+/// An error that the user can fix: what was wanted, what was found and where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -12,7 +12,7 @@ use gallerist_tensor::params;
 
 use crate::Result;
 
-/// All tensors of a network with PyTorch's names and shapes: what `load_state_dict` takes there.
+/// All tensors of a network with PyTorch's names and shapes, for `load_state_dict`.
 ///
 /// Linear weights are `[outputs, inputs]`. The running variance is the biased one.
 pub fn to_pytorch(network: &Network) -> BTreeMap<String, TensorData> {

@@ -1,4 +1,4 @@
-//! Fetching a file of weights: resumed where it broke off, refused where its checksum is wrong.
+//! Downloads of weights: an interrupted download is resumed; a wrong checksum is an error.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use ureq::tls::RootCerts;
 use super::http::{self, Url};
 use crate::{Error, Result};
 
-/// Tries without a byte of progress before giving up.
+/// Attempts without progress before an error.
 const TRIES: u32 = 4;
 /// A larger file is no file of weights of these networks.
 const LARGEST: u64 = 8 << 30;
@@ -20,13 +20,13 @@ const LARGEST: u64 = 8 << 30;
 /// A file that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// Where it is now.
+    /// Its path.
     pub path: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
     /// Its SHA-256, 64 hexadecimal digits.
     pub sha256: String,
-    /// Bytes that were there already, from an earlier try or as the whole file.
+    /// Bytes that existed already, from an earlier download.
     pub kept: u64,
 }
 

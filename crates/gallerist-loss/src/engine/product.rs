@@ -437,6 +437,15 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "6 places for 3 x 2")]
+    fn a_step_whose_multiple_overflows_is_refused() {
+        let (left, right) = (values(3, 1), values(2, 2));
+        let (left, right) = (Matrix::new(&left, 3, 1, 1), Matrix::new(&right, 1, 2, 2));
+        // Twice this step is 0 in 64 bits.
+        product(&mut [0.0; 6], 1 << (usize::BITS - 1), false, 1.0, left, right);
+    }
+
+    #[test]
     fn mirrored_products_are_whole() {
         for &n in sizes() {
             let k = 3;

@@ -1,4 +1,4 @@
-//! Puts a network together, layer by layer.
+//! The builder of networks.
 
 use gallerist_tensor::{Error, Result};
 
@@ -40,21 +40,21 @@ impl Kernel {
     }
 }
 
-/// Puts a network together.
+/// Builds a network, layer by layer.
 pub(crate) struct Builder<'a> {
     init: Init<'a>,
     steps: Vec<Step>,
     shapes: Vec<Shape>,
     /// Share of the new batch in the running statistics of batch norm.
     momentum: f64,
-    /// Batch norm's constant under the root.
+    /// Epsilon of batch norm.
     epsilon: f64,
     freeze: FreezeBatchNorm,
-    /// Why the images' size does not fit.
+    /// The reason why the size of the images does not fit.
     misfit: Option<String>,
-    /// Parameters so far. Above the limit no memory is taken for further ones, and `finish` refuses the network.
+    /// Parameters so far. Above the limit no memory is allocated for further ones, and `finish` returns an error.
     parameters: u128,
-    /// The layer with which the parameters became too many, and its own.
+    /// The layer that exceeded the limit, and the number of its parameters.
     too_large: Option<(String, u128)>,
 }
 
@@ -76,12 +76,12 @@ impl<'a> Builder<'a> {
         (builder, images)
     }
 
-    /// Sets what the batch norms made from here on have in common.
+    /// Sets the parameters of the batch norms that follow.
     pub(crate) fn batch_norm(&mut self, momentum: f64, epsilon: f64, freeze: FreezeBatchNorm) {
         (self.momentum, self.epsilon, self.freeze) = (momentum, epsilon, freeze);
     }
 
-    /// Whether a layer with so many parameters may be made.
+    /// Whether a layer with so many parameters is within the limit.
     fn admits(&mut self, name: &str, parameters: &[usize]) -> bool {
         let own = parameters.iter().fold(1u128, |product, &side| product.saturating_mul(side as u128));
         self.parameters = self.parameters.saturating_add(own);
@@ -150,7 +150,7 @@ impl<'a> Builder<'a> {
         let [channels, height, width] = self.maps(x);
         let Kernel { size, stride, padding, .. } = kernel;
         let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], false));
-        // What is refused is described on, with a layer of one channel in its place.
+        // After an error the description continues with a layer of one channel.
         let (sides_of, groups) = match self.admits(name, &[channels / kernel.groups.max(1), out, size, size])
         {
             true => ([channels, out], kernel.groups),
@@ -307,7 +307,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What a step's result takes in memory.
+/// The memory of a step's result.
 #[derive(Clone)]
 enum Held {
     /// Its own maps or rows.

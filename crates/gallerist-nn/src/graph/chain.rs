@@ -8,12 +8,12 @@ use crate::layers::{Activation, BatchNorm, Conv};
 /// Convolutions, batch norms and what follows, to be computed as one operation.
 #[derive(Clone)]
 pub(super) struct Chain<'a> {
-    /// The step whose result goes in.
+    /// The step of the input.
     from: usize,
     x: Tensor<4>,
     layers: Vec<ConvNorm>,
     norms: Vec<&'a BatchNorm>,
-    /// The convolution whose batch norm is yet to come.
+    /// The convolution that waits for its batch norm.
     conv: Option<&'a Conv>,
     shortcut: Shortcut,
 }

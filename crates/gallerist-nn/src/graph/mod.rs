@@ -1,7 +1,7 @@
 //! A network as data: a list of steps, each an operation on the results of earlier ones.
 //!
 //! Every network of this crate is described once, by calls on a [`Builder`], and the description
-//! serves for everything: shapes, initial weights, names, the forward pass, the exchange with other
+//! gives everything: shapes, initial weights, names, the forward pass, the exchange with other
 //! programs ([`gallerist_weights`]) and the export to ONNX. A layer's name is its name in the
 //! PyTorch implementation whose weights are in circulation, so that parameters need no table of
 //! names.

@@ -34,7 +34,7 @@ pub struct Fixed {
 pub enum FixedKind {
     /// The images.
     Input,
-    /// ReLU and its kin on their own.
+    /// An activation that is no part of a batch norm.
     Activation(Activation),
     /// Maximum over windows.
     MaxPool(Pool),
@@ -52,14 +52,14 @@ pub enum FixedKind {
     Flatten,
 }
 
-/// One step: an operation, its name, and the steps whose results it takes.
+/// One step: an operation, its name, and the steps of its inputs.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Its name, without the parameter's.
     pub name: String,
     /// Its operation.
     pub op: Op,
-    /// The steps whose results it takes.
+    /// The steps of its inputs.
     pub inputs: Vec<usize>,
 }
 
@@ -72,10 +72,10 @@ pub enum Shape {
     Row(usize),
 }
 
-/// A network: steps, and which of them are its embeddings.
+/// A network: its steps, and those that give its embeddings.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The steps, each after those whose results it takes.
+    /// The steps, each after the steps of its inputs.
     pub steps: Vec<Step>,
     /// The step of each head.
     pub heads: Vec<usize>,
@@ -83,11 +83,11 @@ pub struct Network {
     pub dimensions: Vec<usize>,
     /// The last step that takes a step's result; a head's is kept to the end.
     pub(super) last_use: Vec<usize>,
-    /// Whether a step's result is left to the one step that takes it, as part of a chain of convolutions.
+    /// Whether the result of a step is computed by the only step that uses it, as part of a chain of convolutions.
     pub(super) deferred: Vec<bool>,
     /// The most values of maps and rows that an image takes at one time without gradients, the image included.
     pub(super) values_at_once: usize,
-    /// Numbers of the largest result of a step for one image of the size it was made for.
+    /// The number of values of the largest result of a step, for one image of the size that the network was built for.
     pub(super) largest_maps: usize,
 }
 
@@ -107,7 +107,7 @@ impl Network {
     }
 
     /// As [`forward`](Self::forward), with the last feature maps, `[n, channels, height, width]`: those that
-    /// the last pooling over all positions takes, or the rows made of them.
+    /// the last pooling over all positions uses, or the rows made of them.
     ///
     /// # Panics
     ///
@@ -132,11 +132,11 @@ impl Network {
         self.values_at_once * size_of::<f32>()
     }
 
-    /// The heads' results, and the maps that step `seen` gives.
+    /// The results of the heads, and the maps of step `seen`.
     fn forward_seeing(&self, images: Tensor<4>, seen: Option<usize>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let mut values: Vec<Option<Value<'_>>> = vec![None; self.steps.len()];
         let mut maps = None;
-        // Chains keep to f32; layers on their own convert their parameters.
+        // Chains use f32; single layers convert their parameters.
         let chains = images.dtype() == DType::F32;
         for (i, step) in self.steps.iter().enumerate() {
             let mut inputs = step.inputs.iter().map(|&j| {
@@ -223,7 +223,7 @@ impl Network {
         strides.into_iter().max().unwrap_or(1)
     }
 
-    /// The network whose embeddings are what its linear heads are given, in the order of the heads.
+    /// The network that returns the inputs of the linear heads as its embeddings, in the order of the heads.
     ///
     /// `None` where a head is not a linear layer.
     pub fn features(&self) -> Option<Self> {
@@ -236,7 +236,7 @@ impl Network {
         Some(features)
     }
 
-    /// Weight, `[inputs, outputs]`, and bias of a linear head; a bias that it lacks is 0.
+    /// Weight, `[inputs, outputs]`, and bias of a linear head; 0 if it has no bias.
     pub fn head(&self, head: usize) -> (Vec<f32>, Vec<f32>) {
         let Op::Linear(linear) = &self.steps[self.heads[head]].op else {
             panic!("head {head} is not linear")
@@ -247,7 +247,7 @@ impl Network {
     }
 
     /// The network with another weight, `[inputs, outputs]`, and bias of a linear head; a head without a
-    /// bias leaves that out.
+    /// bias ignores the bias.
     pub fn with_head(mut self, head: usize, weight: Vec<f32>, bias: Vec<f32>) -> Self {
         let Op::Linear(linear) = &mut self.steps[self.heads[head]].op else {
             panic!("head {head} is not linear")

@@ -165,7 +165,9 @@ mod tests {
     #[test]
     fn every_kernel_gives_the_sums_of_f64_at_every_length() {
         let value = |i: usize| ((i * 7919) % 1009) as f32 / 500.0 - 1.0;
-        for length in (0..=70).chain([127, 128, 129, 515]) {
+        let few = [0, 1, 15, 16, 17, 63, 64, 65, 81, 129];
+        let lengths = if cfg!(miri) { few.to_vec() } else { (0..=70).chain([127, 128, 129, 515]).collect() };
+        for length in lengths {
             let a: Vec<f32> = (0..length).map(value).collect();
             let b: Vec<f32> = (0..length).map(|i| value(i + 5000)).collect();
             let pairs = || a.iter().zip(&b).map(|(&a, &b)| (f64::from(a), f64::from(b)));
