@@ -63,6 +63,7 @@ const PAPERS: &[(&str, &str)] = files! {
 /// Further experiments.
 const COMPARISONS: &[(&str, &str)] = files! {
     "comparisons":
+    "ice-gradient"
     "losses"
     "rll-forms"
 };
