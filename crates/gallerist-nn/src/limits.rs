@@ -5,14 +5,7 @@ pub const MAX_PARAMETERS: usize = 1 << 30;
 
 /// `13,180`, with its size in GiB of f32 where that is 0.1 or more.
 pub fn numbers_in_words(numbers: u128) -> String {
-    let digits = numbers.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
+    let grouped = gallerist_util::text::grouped(numbers);
     let gib = numbers as f64 * 4.0 / (1u64 << 30) as f64;
     if gib < 0.1 { grouped } else { format!("{grouped} ({gib:.1} GiB in f32)") }
 }

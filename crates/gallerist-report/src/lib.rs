@@ -49,12 +49,13 @@ mod search;
 mod study;
 mod write;
 
+pub use gallerist_util::text::grouped;
+
 pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
 pub use comparison::{Comparison, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
 pub use error::ReportError;
 pub use metric::{Metric, Unit};
-pub use number::count as grouped;
 pub use picture::Picture;
 pub use ranked::{Hit, Item, RankedList, RankedSection};
 pub use report::{Evaluation, Report};

@@ -41,16 +41,8 @@ pub(crate) fn percent(share: f64, decimals: usize) -> String {
 }
 
 /// A count with a comma between thousands: `13,180`.
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+pub(crate) fn count(value: u64) -> String {
+    gallerist_util::text::grouped(value)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Which items of the gallery count for a query.
 
-use gallerist_report::grouped;
 use gallerist_retrieval::eval::{PROTOCOLS, Protocol, Setting};
 use gallerist_retrieval::labels::SEPARATOR;
+use gallerist_util::text::grouped;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn thousands_are_grouped() {
         assert_eq!(
-            [0, 12, 999, 1000, 19_732, 1_234_567].map(grouped),
+            [0, 12, 999, 1000, 19_732, 1_234_567_u64].map(grouped),
             ["0", "12", "999", "1,000", "19,732", "1,234,567"]
         );
     }

@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names; addresses and absolute paths.
+//! Suggestions for misspelt names; addresses and absolute paths; large numbers.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,24 @@ use std::path::{Path, PathBuf};
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let score = |candidate: &str| strsim::jaro_winkler(word, candidate);
     known.iter().copied().filter(|k| score(k) > 0.75).max_by(|a, b| score(a).total_cmp(&score(b)))
+}
+
+/// A whole number with a comma between thousands.
+///
+/// ```
+/// use gallerist_util::text::grouped;
+/// assert_eq!([grouped(999_u32), grouped(13_180_u32)], ["999", "13,180"]);
+/// ```
+pub fn grouped(value: impl Into<u128>) -> String {
+    let digits = value.into().to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// The scheme and the rest of an address `scheme://rest`; `None` for other text, such as a path.

@@ -12,7 +12,7 @@ pub(crate) fn count(n: usize, one: &str) -> String {
 
 /// `13,180`.
 pub(crate) fn grouped(n: usize) -> String {
-    gallerist_report::grouped(n as u64)
+    gallerist_util::text::grouped(n as u64)
 }
 
 /// A line of CSV (RFC 4180), with its end.

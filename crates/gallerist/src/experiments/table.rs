@@ -204,7 +204,7 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
         };
         head.push(format!(
             "{} steps, batches of {} images, {}, protocol {protocol}, {}.",
-            gallerist_report::grouped(config.train.steps as u64),
+            crate::text::grouped(config.train.steps),
             config.sampler.batch_size(),
             if seeds == 1 { "seed 1".into() } else { format!("seeds 1 to {seeds}") },
             match seeds {

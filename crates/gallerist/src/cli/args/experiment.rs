@@ -107,7 +107,7 @@ pub(crate) struct SelectionArgs {
 impl SelectionArgs {
     pub(crate) fn selection(&self) -> experiments::Selection {
         experiments::Selection {
-            scale: self.scale.into(),
+            scale: self.scale,
             seeds: self.seeds,
             only: self.only.clone(),
             data: self.data.clone(),

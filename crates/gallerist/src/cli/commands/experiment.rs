@@ -56,7 +56,7 @@ fn list(args: &ExperimentList) -> CommandResult {
 fn show(args: &ExperimentShow) -> CommandResult {
     let experiment = Experiment::find(&args.name)?;
     let selection = Selection {
-        scale: args.scale.into(),
+        scale: args.scale,
         only: args.row.iter().cloned().collect(),
         data: args.data.clone(),
         ..Selection::default()
