@@ -7,7 +7,7 @@
 //! They call the engine's own operations for tensors of another backend or dtype than `f32`, for sizes that no kernel
 //! supports, and after [`set_enabled`]`(false)`.
 //!
-//! Results have the shape `[batch, channels, height, width]` with the channels innermost in memory (stride 1). Every
+//! Results of layers have the shape `[batch, channels, height, width]` with the channels innermost in memory (stride 1). Every
 //! operation of the engine accepts these strides, and the kernels are fastest with them.
 //!
 //! The values depend on the inputs and on whether the CPU has fused multiply-add. They do not depend on the number of
@@ -35,6 +35,7 @@ mod product;
 pub mod profile;
 
 mod transpose;
+mod unit;
 mod update;
 mod worker;
 
@@ -43,7 +44,7 @@ pub use norm::Activation;
 pub use ops::{
     ChainOutput, ConvNorm, Shortcut, Statistics, avg_pool2d, batch_norm, batch_norm_fixed,
     batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,
-    max_pool2d, set_enabled,
+    max_pool2d, set_enabled, unit_rows,
 };
 pub use product::{bf16_unit, with_bf16_products};
 pub use update::{AdamW, Sgd, square_sum};

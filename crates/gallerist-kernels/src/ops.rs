@@ -30,19 +30,21 @@ pub fn is_enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// Whether the kernels support these tensors: `f32`, on the CPU backend, none of them empty.
+/// Whether the kernels support this tensor: `f32`, on the CPU backend, not empty.
+fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
+    let device = tensor.device();
+    let on_cpu = match device.as_dispatch() {
+        DispatchDevice::Flex(_) => true,
+        DispatchDevice::Autodiff(device) => matches!(device.clone().inner(), DispatchDevice::Flex(_)),
+        #[allow(unreachable_patterns, reason = "other backends are compiled in by features")]
+        _ => false,
+    };
+    on_cpu && tensor.dtype() == DType::F32 && tensor.dims().iter().all(|size| *size > 0)
+}
+
+/// Whether the kernels are in use and support these tensors.
 fn eligible<const D: usize>(x: &Tensor<4>, others: &[&Tensor<D>]) -> bool {
-    fn plain<const D: usize>(tensor: &Tensor<D>) -> bool {
-        let device = tensor.device();
-        let on_cpu = match device.as_dispatch() {
-            DispatchDevice::Flex(_) => true,
-            DispatchDevice::Autodiff(device) => matches!(device.clone().inner(), DispatchDevice::Flex(_)),
-            #[allow(unreachable_patterns, reason = "other backends are compiled in by features")]
-            _ => false,
-        };
-        on_cpu && tensor.dtype() == DType::F32 && tensor.dims().iter().all(|size| *size > 0)
-    }
-    is_enabled() && plain(x) && others.iter().all(|tensor| plain(tensor))
+    is_enabled() && supported(x) && others.iter().all(|tensor| supported(tensor))
 }
 
 fn maps(x: &Tensor<4>) -> Maps {
@@ -299,6 +301,25 @@ pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
         return x.flatten::<3>(2, 3).mean_dim(2).squeeze_dim(2);
     }
     Tensor::from_dispatch(Dispatch::global_average_kernel(x.into_dispatch()))
+}
+
+/// Rows scaled to length 1. A row of zeros stays zero and gets no gradient; a row with a value that is not finite becomes
+/// NaN.
+///
+/// # Shapes
+///
+/// - x and result: `[rows, columns]`
+pub fn unit_rows(x: Tensor<2>) -> Tensor<2> {
+    if is_enabled() && supported(&x) {
+        return Tensor::from_dispatch(Dispatch::unit_rows_kernel(x.into_dispatch()));
+    }
+    // The entries are divided by the largest one first, so that no square overflows or underflows.
+    let largest = x.clone().detach().abs().max_dim(1);
+    let zero = largest.clone().equal_scalar(0.0);
+    let scale = largest.mask_fill(zero.clone(), 1.0).recip().mask_fill(zero.clone(), 0.0);
+    let x = x * scale;
+    let norm = x.clone().square().sum_dim(1).mask_fill(zero, 1.0).sqrt();
+    x / norm
 }
 
 /// A layer of [`conv_norm_chain`]: a convolution without bias, batch norm, and an activation.

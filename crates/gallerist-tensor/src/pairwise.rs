@@ -111,11 +111,5 @@ pub fn host<const D: usize>(x: &Tensor<D>) -> Vec<f64> {
 /// assert_eq!(unit.into_data().try_into_vec::<f32>().unwrap(), [0.6, 0.8, 0.0, 0.0]);
 /// ```
 pub fn l2_normalize(x: Tensor<2>) -> Tensor<2> {
-    // The entries are divided by the largest one first, so that no square overflows or underflows.
-    let largest = x.clone().detach().abs().max_dim(1);
-    let zero = largest.clone().equal_scalar(0.0);
-    let scale = largest.mask_fill(zero.clone(), 1.0).recip().mask_fill(zero.clone(), 0.0);
-    let x = x * scale;
-    let norm = x.clone().square().sum_dim(1).mask_fill(zero, 1.0).sqrt();
-    x / norm
+    gallerist_kernels::unit_rows(x)
 }

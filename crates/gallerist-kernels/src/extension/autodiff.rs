@@ -17,6 +17,7 @@ use super::operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
 use super::pool::{
     AvgPool2d, GlobalAverage, MaxPool2d, MaxPoolState, avg_pool2d, global_average, max_pool2d,
 };
+use super::unit::track_unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
@@ -111,6 +112,10 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
             OpsKind::Tracked(preparation) => preparation.finish(maps, y),
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         }
+    }
+
+    fn unit_rows_kernel(x: Tracked) -> Tracked {
+        track_unit_rows::<C>(x)
     }
 
     fn chain_kernel(tensors: Tensors<Self>, layers: Vec<LayerOptions>, shortcut: Shortcut) -> Vec<Tracked> {

@@ -10,6 +10,7 @@ use super::conv::conv2d;
 use super::norm::{batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, Tail, Tensors};
 use super::pool::{avg_pool2d, global_average, max_pool2d};
+use super::unit::unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
@@ -54,6 +55,10 @@ impl KernelOps for Flex {
 
     fn global_average_kernel(x: FlexTensor) -> FlexTensor {
         global_average(&x)
+    }
+
+    fn unit_rows_kernel(x: FlexTensor) -> FlexTensor {
+        unit_rows(&x).0
     }
 
     fn chain_kernel(

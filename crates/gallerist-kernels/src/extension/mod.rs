@@ -10,5 +10,6 @@ mod gradients;
 mod norm;
 mod operations;
 mod pool;
+mod unit;
 
 pub(crate) use operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};

@@ -60,8 +60,8 @@ impl<B: Backend> ExtensionType<B> for Tensors<B> {
     }
 }
 
-/// The operations. [`crate::ops`] calls them only where they can run: `f32` tensors of rank 4 on the CPU backend, of
-/// sizes that fit together.
+/// The operations. [`crate::ops`] calls them only where they can run: `f32` tensors on the CPU backend, of rank 4 unless
+/// noted, of sizes that fit together.
 #[backend_extension(Autodiff, Flex)]
 pub(crate) trait KernelOps: Backend {
     /// Convolution without bias.
@@ -99,6 +99,9 @@ pub(crate) trait KernelOps: Backend {
 
     /// Mean over all positions, `[batch, channels]`.
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Rows of length 1; of a tensor of rank 2.
+    fn unit_rows_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// A chain of convolutions with batch norm ([`crate::chain`]). `tensors` are the input, the shortcut if it is
     /// [`Shortcut::Other`], and for every layer weight, gamma, beta and, with fixed statistics, mean and variance. Returns
