@@ -22,7 +22,7 @@ pub struct Item {
 pub struct Hit {
     /// The image.
     pub item: Item,
-    /// Its distance to the query, or the similarity where the page says so.
+    /// Its distance to the query, or the similarity if the page shows similarities.
     pub distance: f64,
     /// Whether it is relevant to the query; `None` where that is not known.
     pub correct: Option<bool>,

@@ -136,7 +136,7 @@ impl<'a> CompactMatrix<'a> {
         CompactMatrix { values, rows, cols }
     }
 
-    /// Writes the values of row `i` in f32 to `to`: what is stored, without further rounding for
+    /// Writes the values of row `i` in f32 to `to`: the stored values, without further rounding for
     /// bf16; for int8 the product of whole number and scale, rounded to f32.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! The faults a caller can cause, each with what was wanted, what was found and where.
+//! The errors that a caller can cause, each with what was wanted, what was found and where.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::search::Metric;
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A fault in what the caller gave. [`Error::hint`] says what to do about it.
+/// An error in the caller's input. [`Error::hint`] says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused to read or write.
@@ -102,7 +102,7 @@ pub enum Error {
     Count {
         /// What there are too many or too few of: `labels`, `paths`, `cameras`.
         what: &'static str,
-        /// Of what there must be one each.
+        /// The name of the values of which each row needs one.
         rows: &'static str,
         /// Entries wanted.
         wanted: usize,
@@ -162,7 +162,7 @@ pub enum Error {
         new: Box<ItemName>,
         /// The item that the index holds.
         old: Box<ItemName>,
-        /// What the item that is there has, and the new one has not.
+        /// The difference: what the existing item has and the new one lacks.
         difference: String,
     },
     /// A change to an index that only reads.
@@ -270,7 +270,7 @@ impl Error {
         Self::Io { action, path: path.to_owned(), source }
     }
 
-    /// One line that says what to do, where there is something to do.
+    /// One line that says how to fix the error, if the caller can fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Io { source, action, path } => match source.kind() {

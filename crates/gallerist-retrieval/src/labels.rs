@@ -101,7 +101,7 @@ impl LabelSets {
 }
 
 /// Reads `a|b` as the set of `a` and `b`, for queries and gallery alike: equal labels have equal
-/// numbers in both. Spaces around a label do not belong to it, and what is empty is no label.
+/// numbers in both. Spaces around a label are removed, and empty labels are ignored.
 ///
 /// A hierarchy is written as the set of its levels, `bird|bird/heron`: the number of shared
 /// labels is then the number of shared levels.

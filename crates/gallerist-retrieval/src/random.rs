@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// The generator of stream `stream` of `seed`: what is drawn from one says nothing about another.
+/// The generator of stream `stream` of `seed`. Different streams are independent.
 pub(crate) fn generator(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);

@@ -49,7 +49,7 @@ pub trait Embedder: Send + Sync {
     /// cosine, the server divides it by its length.
     ///
     /// # Errors
-    /// Why the image has no embedding. The answer to the upload says so.
+    /// The reason why the image has no embedding, which the answer to the upload contains.
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String>;
 
     /// The last feature maps of the network before pooling; `None` for a network without them, which then has no heat

@@ -3,7 +3,7 @@
 /// The result of preparing and running a server.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a server cannot start. [`Error::hint`] says what to do about it.
+/// The reason why a server cannot start. [`Error::hint`] says how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -48,7 +48,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// One line that says what to do, where there is something to do.
+    /// One line that says how to fix the error, if the user can fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Retrieval(error) => error.hint(),

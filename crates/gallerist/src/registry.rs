@@ -13,7 +13,7 @@ use gallerist_retrieval::eval::{Measure, RankMetric};
 
 use crate::Result;
 
-/// Losses, miners, networks, samplers, transforms, image sources and metrics that a program adds under names of their own. Run
+/// The losses, miners, networks, samplers, transforms, image sources and metrics that a program adds, with their names. Run
 /// files and the command line then accept these names like the built-in ones.
 ///
 /// A program gives the registry to [`cli::run`](crate::cli::run), or calls [`install`](Self::install) before it reads a

@@ -1,4 +1,4 @@
-//! How much two partitions of the same rows say about each other.
+//! The agreement of two partitions of the same rows.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ pub fn normalized_mutual_information(classes: &[u32], clusters: &[u32]) -> f64 {
 pub fn adjusted_mutual_information(classes: &[u32], clusters: &[u32]) -> f64 {
     let table = Table::new(classes, clusters);
     let parts = (table.classes.len(), table.clusters.len());
-    // One part each, or one row per part in both: nothing is left to chance.
+    // One part each, or one row per part in both: the expected agreement is that of the partitions themselves.
     if parts.0 == parts.1 && (parts.0 <= 1 || parts.0 == classes.len()) {
         return 1.0;
     }

@@ -24,7 +24,7 @@ gallerist_util::named_values! {
 /// Percentile bootstrap intervals (Efron, Tibshirani: An Introduction to the Bootstrap, 1993, 13.3).
 ///
 /// Queries, or classes, are drawn with replacement as often as there are; the mean of each such
-/// resample is one value, and the interval holds the middle 95 % of them. The gallery stays as it is.
+/// resample is one value, and the interval contains the middle 95 % of them. The gallery is not resampled.
 /// A resample in which no query counts for a measure gives no value for it. Percentiles between two
 /// values are interpolated linearly.
 ///
@@ -46,7 +46,7 @@ pub struct Bootstrap {
     pub resamples: usize,
     /// What is drawn.
     pub over: Over,
-    /// Decides what is drawn.
+    /// Seed of the resamples.
     pub seed: u64,
 }
 

@@ -16,7 +16,7 @@ pub(crate) trait Rescore: Sync {
     fn rescore(&self, query: usize, scores: &mut [f32]);
 }
 
-/// Queries, a gallery, what is relevant and what is skipped.
+/// Queries and a gallery, with the relevant and the skipped items.
 pub(super) struct RowProblem<'a> {
     pub(super) queries: MatrixView<'a>,
     pub(super) gallery: MatrixView<'a>,

@@ -24,7 +24,7 @@ pub struct FewShotOptions {
     pub queries: usize,
     /// Episodes.
     pub episodes: usize,
-    /// Decides what is drawn.
+    /// Seed of the episodes.
     pub seed: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::index::{Index, ItemFilter};
 use crate::search::Metric;
 use crate::{Error, MatrixView, Result};
 
-/// Queries of an index, and what is in it.
+/// Queries of an index, and its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
     /// One embedding per query.

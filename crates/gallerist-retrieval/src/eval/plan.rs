@@ -16,7 +16,7 @@ use crate::rerank::{KReciprocal, QueryExpansion};
 use crate::search::Metric;
 use crate::{EmbeddingSet, Error, Matrix, Result};
 
-/// Embeddings with the names of what they show.
+/// Embeddings with the names of their classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Labelled {
     /// One embedding per row.

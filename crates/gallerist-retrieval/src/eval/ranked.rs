@@ -6,7 +6,7 @@ use super::task::Task;
 use crate::search::{Metric, SearchOptions, search};
 use crate::{Error, Result};
 
-/// The ranked list of one query, as the metrics see it: what takes up no rank is left out.
+/// The ranked list of one query as the metrics use it, without the items that have no rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     /// The row of the query.

@@ -1,4 +1,4 @@
-//! The ranks of the relevant items, by counting what comes before them.
+//! The ranks of the relevant items, computed by counting the items before them.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -556,7 +556,7 @@ impl Tally {
         kernel.count_row(keys, &self.floors[own.clone()], &mut self.counts[own]);
     }
 
-    /// Adds what was counted by lanes to what was counted by rows.
+    /// Adds the counts by lanes to the counts by rows.
     fn join(&mut self) {
         for row in 0..self.rows() {
             let first = self.levels[row / LANES];

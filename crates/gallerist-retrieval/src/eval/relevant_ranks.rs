@@ -9,7 +9,7 @@ pub struct RelevantRanks<'a> {
 }
 
 impl<'a> RelevantRanks<'a> {
-    /// Items that are all relevant alike: grade 1.
+    /// Items of equal relevance: grade 1.
     ///
     /// # Panics
     /// When the ranks do not rise, or start below 1.

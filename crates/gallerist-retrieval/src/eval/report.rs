@@ -6,7 +6,7 @@ use super::metrics::Metrics;
 use super::ties::TieBounds;
 use crate::search::Metric;
 
-/// The numbers of one evaluation, and what is needed to judge them.
+/// The metrics of one evaluation, with the information that is needed to interpret them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Which images were queries, and what they were compared with.

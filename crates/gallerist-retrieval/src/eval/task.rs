@@ -43,7 +43,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Queries, what they are compared with, and what is left out.
+/// Queries, their gallery, and the items that are left out.
 ///
 /// ```
 /// use gallerist_retrieval::{Matrix, eval::{EvalOptions, Side, Task}, labels};
@@ -313,7 +313,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// A gallery of which some rows were left out.
+/// A gallery without some of its rows.
 struct Kept {
     embeddings: Matrix,
     classes: Vec<u32>,

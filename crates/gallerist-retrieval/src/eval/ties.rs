@@ -38,7 +38,7 @@ impl TieBounds {
     /// The largest difference that is not worth a note: five units of the last digit that tables show.
     pub const NEGLIGIBLE: f64 = 0.0005;
 
-    /// Whether a reader must be told: the bounds differ by more than [`NEGLIGIBLE`](Self::NEGLIGIBLE).
+    /// Whether the evaluation has a note about them: the bounds differ by more than [`NEGLIGIBLE`](Self::NEGLIGIBLE).
     pub fn matter(self) -> bool {
         self.high - self.low > Self::NEGLIGIBLE
     }

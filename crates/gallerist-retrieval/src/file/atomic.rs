@@ -1,4 +1,4 @@
-//! Files that are either the old one or the new one, whenever the power goes.
+//! Atomic writes: after a crash or a power failure, a file is either the old or the new one.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,9 +47,9 @@ pub fn is_stray(name: &str) -> bool {
     gallerist_util::files::is_stray(name)
 }
 
-/// Removes the temporary files that killed writers left in `dir`, and says how many.
+/// Removes the temporary files that killed writers left in `dir`, and returns their number.
 ///
-/// A file whose writer still lives is locked and stays.
+/// A file whose writer is still running is locked and stays.
 ///
 /// # Errors
 /// [`Error::Io`] when the folder cannot be listed or a stray file cannot be removed.

@@ -1,4 +1,4 @@
-//! Labels that come in a file of their own.
+//! Labels in a separate file.
 
 use std::path::Path;
 

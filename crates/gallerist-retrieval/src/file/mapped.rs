@@ -74,7 +74,7 @@ impl MappedMatrix {
         Ok(mapped)
     }
 
-    /// Refuses all that was read so far if the file was changed or cut short meanwhile.
+    /// Returns an error if the file was changed or truncated, so that the data read so far are invalid.
     ///
     /// # Errors
     /// [`Error::Changed`].
@@ -180,7 +180,7 @@ impl MappedCompact {
         CompactMatrix::new(self.rows, self.cols, values).expect("checked when the file was opened")
     }
 
-    /// The rows named, decoded, in that order, with what the file says about them.
+    /// The selected rows, decoded, in that order, with their labels and other lists.
     ///
     /// # Errors
     /// [`Error::Format`] for a list with fewer entries than rows, and [`Error::Changed`].

@@ -138,7 +138,7 @@ impl EmbeddingSet {
         Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, ..all })
     }
 
-    /// These rows and what is known about each, in the order given.
+    /// These rows with all their information, in the given order.
     ///
     /// # Panics
     /// When there is no such row.

@@ -1,5 +1,5 @@
-//! NumPy's `.npy` files, versions 1 to 3: what is read is checked against the size of the file
-//! before memory is taken for it.
+//! NumPy's `.npy` files, versions 1 to 3. Sizes are checked against the size of the file
+//! before memory is allocated.
 //!
 //! Source: `numpy.lib.format`. A header names the element type, the order and the shape; the
 //! values follow without padding.

@@ -1,4 +1,4 @@
-//! `.safetensors` files with a checksum of their own contents.
+//! `.safetensors` files with a checksum of their content.
 
 use std::io;
 use std::ops::Range;

@@ -1,10 +1,10 @@
-//! Embeddings with what is known about each row.
+//! Embeddings with labels, paths and other information about each row.
 
 use super::sources::Sources;
 use crate::matrix::Matrix;
 use crate::search::Metric;
 
-/// Embeddings and what is known about each row.
+/// Embeddings with labels, paths and other information about each row.
 ///
 /// # The `.safetensors` file
 /// - tensor `embeddings` `[rows, dimension]`: f32, bf16, or i8 with a tensor `scales`, f32

@@ -115,7 +115,7 @@ impl Catalog {
         Sources::new(list.collect(), rows).expect("every code names a source").or_none()
     }
 
-    /// Puts what `items` says of row `from` in the place of what is known of `row`.
+    /// Replaces the information about `row` by that of row `from` of `items`.
     pub(super) fn replace(&mut self, row: usize, items: &Items, from: usize) {
         let [label, path, camera] = entries(items, from);
         self.labels.codes[row] = self.labels.code(label);

@@ -224,7 +224,7 @@ pub struct Replaced {
 }
 
 impl Addition {
-    /// Compares `items` with what is in `index`.
+    /// Compares `items` with the items of `index`.
     ///
     /// An item without a source, from a file that was written before sources were kept, is treated
     /// as the item of the same path from any source: whether it is the same image cannot be known.

@@ -160,7 +160,7 @@ pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Re
             TensorValues::U64(values) => encode(values, u64::to_le_bytes, take),
             TensorValues::U8(values) => take(values),
         })?;
-        // Before the file takes its place: what was copied from a mapped index must be the index.
+        // Before the file is renamed: the data that were copied from a mapped index must be valid.
         rows.check().map_err(std::io::Error::other)
     })
 }

@@ -1,4 +1,4 @@
-//! What an index says of itself: its kind, its contents and where they come from.
+//! Information about an index: its kind, its content and the origin of the content.
 
 use serde::{Serialize, Serializer};
 
@@ -52,7 +52,7 @@ pub struct IndexInfo {
     pub count: usize,
     /// The fingerprint of the model that made the embeddings, where it is known.
     pub model: Option<String>,
-    /// The metric that the rows of the items were made for; `None` where there are no items yet.
+    /// The metric for which the rows of the items were made; `None` if there are no items yet.
     #[serde(skip)]
     pub metric_of_rows: Option<Metric>,
     /// The options of its kind with their values.

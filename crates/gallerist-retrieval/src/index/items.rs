@@ -1,4 +1,4 @@
-//! What goes into an index and comes out of it.
+//! The items of an index.
 
 use std::collections::HashMap;
 
@@ -132,7 +132,7 @@ impl Items {
         &self.ids
     }
 
-    /// The rows and what is known about each.
+    /// The rows with their labels, paths and other information.
     pub fn set(&self) -> &EmbeddingSet {
         &self.set
     }

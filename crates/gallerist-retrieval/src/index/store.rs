@@ -9,7 +9,7 @@ use super::values::Values;
 use crate::search::{Metric, RankedLists};
 use crate::{Error, MatrixView, Result};
 
-/// Rows with what is known about each, in memory or in a mapped file.
+/// Rows with their labels, paths and other information, in memory or in a mapped file.
 pub(crate) struct Store {
     pub(super) metric: Metric,
     pub(super) dimensions: usize,

@@ -28,7 +28,7 @@ impl<T: AnyBitPattern> Values<T> {
         Some(Self::Mapped(Arc::clone(map), range))
     }
 
-    /// Refuses what was read so far if the file was changed or cut short meanwhile.
+    /// Returns an error if the file was changed or truncated, so that the data read so far are invalid.
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Owned(_) => Ok(()),

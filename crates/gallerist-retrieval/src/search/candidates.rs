@@ -93,7 +93,7 @@ impl Candidates {
         self.list.retain(|candidate| candidate.bounds.high >= self.floor);
     }
 
-    /// Scores what is not scored and drops all but the best k.
+    /// Scores the candidates that have no score yet and drops all but the best k.
     fn score_all(&mut self, score: impl FnOnce(&[u32]) -> Vec<Exact>) {
         let open = |candidate: &&mut Candidate| candidate.score.is_none();
         let items: Vec<u32> = self.list.iter_mut().filter(open).map(|candidate| candidate.item).collect();

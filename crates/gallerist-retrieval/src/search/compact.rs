@@ -21,7 +21,7 @@ use crate::{Code, CompactMatrix, Error, MatrixView, Result};
 /// Products of the compact rows find the candidates; all that the error of those products leaves
 /// in doubt is scored in f32. So the lists are exact, ties included:
 ///
-/// - [`rescored`](Self::rescored) keeps the f32 rows at hand, on disk for one, and gives the lists
+/// - [`rescored`](Self::rescored) also uses the f32 rows, which may be on disk, and returns the lists
 ///   of a [`search`](super::search()) among them, to the last bit;
 /// - [`new`](Self::new) has the compact rows only, and gives the lists of a search among their
 ///   [decoded](CompactMatrix::decode) values, to the last bit. What that costs in recall is in
@@ -72,7 +72,7 @@ struct Block {
 }
 
 impl<'a> CompactGallery<'a> {
-    /// A gallery of which only the compact rows are kept. All of them are read once, to check them
+    /// A gallery that keeps only the compact rows. All of them are read once, to check them
     /// and to measure their lengths.
     ///
     /// # Errors
@@ -281,7 +281,7 @@ impl Queries {
 }
 
 impl QueryError {
-    /// How far a key from products may be from a score, whatever the row of the block.
+    /// The largest difference between a key from products and a score, for all rows of the block.
     fn bound(&self, block: &Block, depth: usize, metric: Metric) -> f32 {
         let depth = depth as f32;
         let rounding = (depth + 64.0) * f32::EPSILON;

@@ -42,7 +42,7 @@ impl Forecast {
         let read =
             |i: usize, to: &mut [f32]| to.iter_mut().zip(gallery.row(rows[i])).for_each(|(to, v)| *to = v);
         let sample = Panels::gather(gallery.depth(), rows.len(), read, |row| options.metric.bias(row));
-        // A row may be in the sample for itself.
+        // The sample may contain the query's own row.
         let place = PLACE + DEVIATIONS * PLACE.isqrt() + 1;
         Some(Self { metric: options.metric, sample, place })
     }

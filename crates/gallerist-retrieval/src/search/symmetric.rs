@@ -73,7 +73,7 @@ fn search_from(gallery: &Panels, options: &SearchOptions, forecast: Option<Forec
 /// All pairs of different blocks, in rounds in which no block occurs twice: a round-robin
 /// tournament by the circle method.
 pub(crate) fn rounds(blocks: usize) -> impl Iterator<Item = Vec<(usize, usize)>> {
-    // With an odd number the last player is none, and who meets it rests.
+    // With an odd number, the last player does not exist, and its opponent has no match.
     let players = blocks.next_multiple_of(2).max(2);
     let circle = players - 1;
     (0..circle).map(move |round| {

@@ -341,7 +341,7 @@ pub struct EvaluationConfig {
     /// R-precision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// The metrics that are measured instead; empty: those of the protocol.
+    /// The metrics that are measured instead; empty: those of the protocol, or the default ones.
     pub metrics: Vec<String>,
     /// The k-means for NMI, AMI and pair F1; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]

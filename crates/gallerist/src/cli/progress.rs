@@ -29,7 +29,7 @@ pub(crate) struct Doing {
     shown: Option<(&'static str, ProgressBar)>,
 }
 
-/// The steps of a run; what does not fit is cut off the message.
+/// The steps of a run; the message is cut to the width of the terminal.
 pub(crate) const STEPS: &str = "{bar:12} {pos}/{len} {eta} left  {wide_msg}";
 /// One of several jobs, and all of them.
 pub(crate) const JOB: &str = "{bar:12} {pos}/{len} {msg:.dim}  {prefix}";

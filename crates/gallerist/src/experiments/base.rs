@@ -1,4 +1,4 @@
-//! Bases: run files with what they need, that the rows of experiments change.
+//! Bases: run files with their requirements. The rows of experiments change their keys.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Base {
         self.base.files.iter().map(|(name, places)| (name.as_str(), place(places))).collect()
     }
 
-    /// What to say if a file is missing; `None` if all are there.
+    /// The message for a missing file; `None` if all exist.
     pub(super) fn missing(&self, data: &[PathBuf]) -> Option<String> {
         let places = self.places(data);
         let (_, missing) = places.iter().find(|(_, path)| !path.exists())?;

@@ -39,7 +39,7 @@ pub struct About {
     /// Its number in the paper.
     #[serde(default)]
     pub number: String,
-    /// What the paper says about the results.
+    /// The paper's statements about the results.
     #[serde(default)]
     pub claims: Vec<String>,
     /// What the reader must know about the printed numbers and the settings.

@@ -18,7 +18,7 @@ pub struct Selection {
     pub seeds: u64,
     /// The names of the rows; empty: all.
     pub only: Vec<String>,
-    /// The folders of the images and weights; what is in none of them is looked for in `data`.
+    /// The folders of the images and weights. Files that are in none of them are looked up in `data`.
     pub data: Vec<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ pub struct Plan {
     pub runs: Vec<PlannedRun>,
     /// Of each part that is run: its name, and a sentence about data, network and steps.
     pub conditions: Vec<(String, String)>,
-    /// Of each part that is run and whose images are missing: its name, what was looked for and what it needs.
+    /// The parts with missing images: name, the missing path, and the requirement.
     pub missing: Vec<(String, String)>,
 }
 
@@ -103,7 +103,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The jobs of the runs whose images are there.
+    /// The jobs of the runs that have all images.
     pub fn jobs(&self, experiment: &Experiment) -> Vec<Job> {
         let is_there = |run: &&PlannedRun| {
             let part = &experiment.parts[run.part].name;

@@ -1,4 +1,4 @@
-//! The folder of a job: what is in it, and whether the job is done.
+//! The folder of a job: its content, and whether the job is done.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -86,7 +86,7 @@ impl JobFolder {
     ///
     /// # Errors
     ///
-    /// When a file that is there cannot be read.
+    /// When an existing file cannot be read.
     pub fn numbers(&self) -> Result<Option<Numbers>> {
         let run = self.run();
         if !run.join("config.toml").is_file() || !run.join("report.html").is_file() {

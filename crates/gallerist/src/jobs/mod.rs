@@ -1,4 +1,4 @@
-//! Many training runs: in parallel, each in a process of its own, resumable, without doing a run twice.
+//! Many training runs: in parallel, each in a separate process, resumable; no run is done twice.
 //!
 //! A [`Job`] is a name and a complete run file. The [key](Job::key) of a job is a hash of what decides its result; the
 //! job is stored in the folder `STORE/KEY`, so that two experiments share a run that both need. [`run()`] skips the jobs

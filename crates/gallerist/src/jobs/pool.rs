@@ -59,7 +59,7 @@ struct Running {
 
 #[derive(Debug)]
 enum Process {
-    /// The numbers are there already.
+    /// The numbers exist already.
     Done,
     /// Another process has the folder.
     Elsewhere {

@@ -30,7 +30,7 @@ pub enum State {
     Stopped,
 }
 
-/// Reads what is appended to a log.
+/// Reads the lines that are appended to a log.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     read: u64,

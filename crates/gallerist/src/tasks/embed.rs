@@ -79,7 +79,7 @@ pub fn embed(
     Ok(embedded)
 }
 
-/// Embeds a set and reports what is known of it: differences from the published counts, images that cannot be read.
+/// Embeds a set and reports differences from the published counts and images that cannot be read.
 pub(super) fn embed_set(
     model: &Model,
     set: ImageSet,

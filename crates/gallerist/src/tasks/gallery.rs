@@ -140,7 +140,7 @@ impl Gallery {
     }
 }
 
-/// The embeddings of items with what is known of them.
+/// The embeddings of items with their labels and paths.
 fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<EmbeddingSet> {
     let rows = items.iter().flat_map(|item| &item.embedding).copied().collect();
     let list = |of: fn(&Item) -> &Option<String>| {

@@ -132,7 +132,7 @@ pub fn report(run: &RunDirectory) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The steps of a run that has nothing left to do, neither steps nor measurements.
+/// The steps of a run that is complete: no steps and no measurements are left.
 fn steps_of_finished(directory: &RunDirectory, config: &RunConfig) -> Result<Option<usize>> {
     let last = directory.checkpoint(CheckpointKind::Last);
     let has_test = !config.data.test.is_empty() || !config.data.query.is_empty();

@@ -18,7 +18,7 @@
 //!
 //! | file of the folder | content |
 //! | --- | --- |
-//! | `run.toml`, `space.toml` | what is searched; a change is refused |
+//! | `run.toml`, `space.toml` | the run file and the space of the search; a change is an error |
 //! | `trials.toml` | the trials and their values on each fold |
 //! | `runs/` | the runs, without checkpoints once they are measured |
 //! | `best.toml` | the run file with the best values, for `gallerist train` |

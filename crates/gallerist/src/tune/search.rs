@@ -25,9 +25,9 @@ pub struct TuneOptions {
     pub settings: Vec<String>,
     /// The folder of the search. A search of the same run file and space in it is continued.
     pub directory: PathBuf,
-    /// Trials in total, with those that are there already.
+    /// Trials in total, including those that are done already.
     pub trials: usize,
-    /// Runs at the same time, each in a process of its own; 1 or more.
+    /// Runs at the same time, each in a separate process; 1 or more.
     pub jobs: usize,
     /// Compute threads of all runs together; 0: one per core.
     pub threads: usize,
@@ -227,7 +227,7 @@ impl Running<'_> {
         }
         self.store.save(&study.trials)?;
         for outcome in outcomes.iter().filter(|outcome| outcome.numbers().is_some()) {
-            // The numbers are kept; the weights of a search are many and of no use.
+            // The numbers are kept. The weights of the many trials are deleted because nothing uses them.
             let _ = std::fs::remove_dir_all(outcome.directory.join("checkpoints"));
         }
         Ok(!stopped)

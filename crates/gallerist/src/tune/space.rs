@@ -281,7 +281,7 @@ pub(super) fn setting(key: &str, value: &Value) -> String {
 }
 
 impl Bounds {
-    /// The values, or what is wrong and what to do.
+    /// The values, or the error with its hint.
     fn values(&self) -> Result<Values, (String, &'static str)> {
         const GIVE: &str = "give { low = 0.1, high = 1.0 } or { choices = [1, 2] }";
         if let Some(choices) = &self.choices {

@@ -1,4 +1,4 @@
-//! The trials of a search and what they measured.
+//! The trials of a search and their results.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

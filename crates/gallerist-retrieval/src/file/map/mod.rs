@@ -75,7 +75,7 @@ impl FileMap {
         self.file.try_clone().map_err(|source| Error::io("read", &self.path, source))
     }
 
-    /// Refuses what was read since the file was opened if the file was changed meanwhile: cut short,
+    /// Returns an error if the file was changed since it was opened, so that the data read so far are invalid: truncated,
     /// or written to in place. Writing a new file and renaming it changes nothing here.
     ///
     /// A write is noticed by the file's time of change, which the system keeps in steps of some

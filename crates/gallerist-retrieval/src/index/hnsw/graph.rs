@@ -41,7 +41,7 @@ impl Graph {
         Self { m, ..Self::default() }
     }
 
-    /// A graph of its parts, or what is wrong with them.
+    /// A graph from its parts, or the reason why they are not valid.
     pub(super) fn from_parts(
         m: usize,
         levels: Vec<u8>,

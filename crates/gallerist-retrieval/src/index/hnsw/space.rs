@@ -1,6 +1,6 @@
 //! How close two rows are, quickly.
 //!
-//! The graph is built and walked by these numbers; what a list says is computed as in exact search.
+//! Building and walking the graph use these values; the scores in a list are computed as in exact search.
 //! Sums run over partial sums that depend on the instruction set: two machines may build graphs
 //! that differ, two runs on one machine do not.
 

@@ -45,7 +45,7 @@ pub(crate) struct ExperimentShow {
     /// Print the run files of this row instead
     #[arg(long, value_name = "ROW")]
     pub(crate) row: Option<String>,
-    /// Folder that contains images or weights (repeatable); what is in none of them is looked for in `data`
+    /// Folder that contains images or weights (repeatable); files that are in none of them are looked up in `data`
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Vec<PathBuf>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct ExperimentTable {
 pub(crate) struct SelectionArgs {
     /// Name of an experiment, or path of the file of one
     pub(crate) name: String,
-    /// Folder that contains images or weights (repeatable); what is in none of them is looked for in `data`
+    /// Folder that contains images or weights (repeatable); files that are in none of them are looked up in `data`
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Vec<PathBuf>,
     /// Scale of the runs

@@ -68,7 +68,7 @@ pub(super) fn pair(
     Ok(measured)
 }
 
-/// Reports by which rules two files are compared, unless the options say it.
+/// Reports the rules by which two files are compared, unless the options set them.
 fn report_rules(
     options: &EvaluateOptions,
     measured: &Measured,

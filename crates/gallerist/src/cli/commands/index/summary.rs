@@ -1,4 +1,4 @@
-//! What a command says of an index.
+//! The summary of an index that commands print.
 
 use std::path::Path;
 
