@@ -93,9 +93,8 @@ pub struct LossOutput {
 /// A loss over the ranked lists of a batch.
 ///
 /// Three kinds of losses implement it: functions of one query's list ([`ListLoss`](crate::ListLoss)),
-/// tensor code over all lists ([`PairLoss`]), and everything else directly. Losses with learnt parameters implement it
-/// directly, too: those over proxies are list losses inside
-/// ([`Listed::forward_among`](crate::Listed::forward_among)).
+/// tensor code over all lists ([`PairLoss`]), and everything else directly. Losses with learned parameters implement it
+/// directly; those over proxies call a list loss ([`Listed::forward_among`](crate::Listed::forward_among)).
 pub trait RankingLoss {
     /// The loss of a batch, connected to `embeddings`.
     ///

@@ -220,7 +220,7 @@ pub(super) fn add_parts<F: Real>(values: &[F], step: usize, sums: &[RowSums<F>],
     });
 }
 
-/// What a sample of the gallery has to do with the losses of the lists.
+/// The part of a sample of the gallery in the losses of the lists.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Part {
     pub(super) loss: f64,

@@ -24,7 +24,9 @@ impl Measure {
     }
 }
 
-/// Who gets a gradient from the pair of a query and a sample of its list. Proxies are no memory: they get theirs.
+/// Who gets a gradient from the pair of a query and a sample of its list.
+///
+/// A gallery of other rows than the batch, such as proxies, is no memory: its samples are not constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sides {
     /// The query; its list is held constant.

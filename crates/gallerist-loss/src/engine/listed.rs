@@ -39,7 +39,8 @@ impl<L: ListLoss> PairLoss for Listed<L> {
 
 impl<L: ListLoss> Listed<L> {
     /// The loss of queries whose lists are other samples, such as proxies: no query is in its own list. The value is
-    /// connected to both sides; each gets its gradient by the tensor operations that made it.
+    /// connected to queries and gallery. Their gradients continue through the tensor operations that made them, such as
+    /// the scaling of learned proxies to length 1.
     ///
     /// # Shapes
     ///
@@ -127,7 +128,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The diagnostics but for what the loss tells: numbers of positives and negatives, zeros for the rest.
+    /// Diagnostics with the numbers of positives and negatives, and zeros for what the loss computes.
     fn diagnostics<L: ListLoss>(&self, relatives: &Relatives) -> Queries {
         let (n, others) = (self.labels.len(), self.others.map_or(0, |(_, labels)| labels.len()));
         let candidates = if self.apart { others } else { (n + others).saturating_sub(1) };

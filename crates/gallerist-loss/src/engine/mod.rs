@@ -11,8 +11,8 @@
 //! With a memory of `m` rows, lists have `n + m` values. The gradient is still that of the batch: a pair with the
 //! memory gives the query its part of the gradient, whichever side the loss gives one to.
 //!
-//! Learnt proxies are lists, too ([`Listed::forward_among`]): the gallery is then `g` other rows without the queries, and
-//! both sides get a gradient. Where the proxies are the queries and the batch is the gallery
+//! The gallery may also be `g` other rows, such as learned proxies ([`Listed::forward_among`]). No query is then in its
+//! own list, and both sides get a gradient. Where the proxies are the queries and the batch is the gallery
 //! ([`ListLoss::PROXY_QUERIES`]), the diagnostics are still those of the samples.
 //!
 //! Memory: the gradient (`n x d`, with proxies `(n + g) x d`), a block of at most 32 MiB and a row per thread. Time: a product of
