@@ -42,6 +42,9 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         }
         let modules = MODULES.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, modules)| modules);
         eprintln!("   {name} {}", modules.join(" "));
+        for (file, reason) in EXEMPT_FILES.iter().filter(|(file, _)| Path::new(file).starts_with(&name)) {
+            eprintln!("   {file}: left out, {reason}");
+        }
         let status = Command::new("cargo")
             .args(["+nightly", "miri", "test", "--package", &name, "--lib", "--"])
             .args(modules)
