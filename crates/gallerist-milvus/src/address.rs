@@ -138,7 +138,7 @@ mod tests {
             ("milvus://::1/c", "no host"),
             ("milvus://[::1/c", "not closed"),
             ("milvus://[host]/c", "no IPv6"),
-            ("milvus://[::1]x/c", "no port"),
+            ("milvus://[::1]x/c", "wanted :PORT"),
             ("milvus://host/", "a collection's name"),
             ("milvus://host/1st", "a collection's name"),
             ("milvus://host/a/b", "a collection's name"),
