@@ -23,7 +23,7 @@ use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
+use crate::engine::{List, ListLoss, ListValue, Measure, Real};
 use crate::labels::Labels;
 use crate::proxies::{Denominator, cross_entropy, forward_among};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
@@ -108,10 +108,6 @@ impl RankingLoss for CosFace {
 
 impl ListLoss for CosFaceConfig {
     const MEASURE: Measure = Measure::Similarity;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {

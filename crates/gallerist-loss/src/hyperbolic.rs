@@ -46,6 +46,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::classify::count_nonzero;
+use crate::labels::share_a_label;
 use crate::lists::Lists;
 use crate::ranking::{AnyLoss, LossOutput, PairLoss, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -220,10 +221,7 @@ struct Comparison {
 
 fn by_columns(lists: &Lists<'_>, pairs: &Pairs) -> Vec<Comparison> {
     let [n, g] = lists.dims();
-    let of_gallery = |i: usize, j: usize| {
-        let labels = lists.labels_of(j);
-        lists.labels_of(i).iter().any(|label| labels.contains(label))
-    };
+    let of_gallery = |i: usize, j: usize| share_a_label(lists.labels_of(i), lists.labels_of(j));
     let columns: Vec<usize> = (0..g).map(|j| (0..j).filter(|&i| of_gallery(i, j)).count()).collect();
     let like = &pairs.positives;
     let mask = |fits: &dyn Fn(usize, usize) -> bool| {

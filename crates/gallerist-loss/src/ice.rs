@@ -45,7 +45,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, Sides, lanes};
+use crate::engine::{List, ListLoss, ListValue, Listed, Measure, Real, Sides, lanes};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
 
@@ -132,27 +132,12 @@ impl ListLoss for IceConfig {
         if self.gradient == IceGradient::Autodiff { Sides::Both } else { Sides::Gallery }
     }
 
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
-
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
         if !list.has_both() {
             return ListValue::default();
         }
-        let scale = F::of(self.scale);
-        let nearest = if self.scale >= 0.0 {
-            lanes::largest(list.negatives, |v| v)
-        } else {
-            -lanes::largest(list.negatives, |v| if v > F::NEG_INFINITY { -v } else { v })
-        };
-        let total = lanes::map_sum(list.negatives, list.by_negatives, |v| {
-            let raw = if v > F::NEG_INFINITY { (scale * (v - nearest)).exp() } else { F::ZERO };
-            (raw, raw)
-        });
-        // log sum over the negatives of exp(scale x_a.x_j).
-        let log_negatives = self.scale * nearest.wide() + total.wide().ln();
+        let (total, log_negatives) = lanes::exp_sum(list.negatives, list.by_negatives, self.scale);
         let mut loss = 0.0;
         // Sum over the positives of 1 - p(i|a), and of that over the largest one: at large scales the
         // terms themselves may vanish, their ratios do not.

@@ -29,7 +29,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
+use crate::engine::{List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::miner::{MinerConfig, MultiSimilarityMinerConfig};
 use crate::ranking::{AnyLoss, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -149,10 +149,6 @@ impl MultiSimilarityConfig {
 
 impl ListLoss for MultiSimilarityConfig {
     const MEASURE: Measure = Measure::Similarity;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     fn miner(&self) -> Option<&MinerConfig> {
         match self.own_miner() {

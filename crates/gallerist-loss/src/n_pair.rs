@@ -37,6 +37,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::engine::Relatives;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec, in_range};
@@ -117,7 +118,8 @@ impl RankingLoss for NPair {
         let groups = groups(labels);
         let unused = !self.config.rounds && groups.iter().any(|group| group.len() > 2);
         let rounds = rounds(&groups, labels.len(), self.config.rounds);
-        let mut queries = counted(labels);
+        let positives = Relatives::new(labels, None).counts().to_vec();
+        let mut queries = Queries::counted(positives, labels.len().saturating_sub(1));
         if unused {
             queries.note =
                 Some("n_pair uses the first two images of each class; `rounds = true` pairs all of them");
@@ -143,28 +145,6 @@ impl NPair {
     fn norms(&self, embeddings: &Tensor<2>, pairs: &[(usize, usize)]) -> Tensor<1> {
         let paired = rows(embeddings, pairs.iter().flat_map(|&(i, j)| [i, j]));
         paired.square().sum_dim(1).mean().mul_scalar(self.config.l2)
-    }
-}
-
-/// The numbers of positives and negatives of each query; no losses and nothing mined.
-fn counted(labels: Labels<'_>) -> Queries {
-    let n = labels.len();
-    let mut related = vec![false; n];
-    let mut positives = vec![0; n];
-    for i in 0..n {
-        labels.relate(labels.of(i), &mut related);
-        related[i] = false;
-        for &related in &related {
-            positives[i] += u32::from(related);
-        }
-    }
-    Queries {
-        loss: vec![0.0; n],
-        negatives: positives.iter().map(|positives| n as u32 - 1 - positives).collect(),
-        positives,
-        mined_positives: vec![0; n],
-        mined_negatives: vec![0; n],
-        ..Queries::default()
     }
 }
 

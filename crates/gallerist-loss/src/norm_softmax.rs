@@ -24,7 +24,7 @@ use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
+use crate::engine::{List, ListLoss, ListValue, Measure, Real};
 use crate::labels::Labels;
 use crate::proxies::{Denominator, cross_entropy, forward_among};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
@@ -106,10 +106,6 @@ impl RankingLoss for NormSoftmax {
 
 impl ListLoss for NormSoftmaxConfig {
     const MEASURE: Measure = Measure::Similarity;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {

@@ -93,13 +93,7 @@ pub(crate) fn cross_entropy<F: Real>(
     if !list.has_both() {
         return ListValue::default();
     }
-    let factor = F::of(scale);
-    let nearest = lanes::largest(list.negatives, |v| v);
-    let total = lanes::map_sum(list.negatives, list.by_negatives, |v| {
-        let raw = (factor * (v - nearest)).exp();
-        (raw, raw)
-    });
-    let log_others = scale * nearest.wide() + total.wide().ln();
+    let (total, log_others) = lanes::exp_sum(list.negatives, list.by_negatives, scale);
     let share = 1.0 / list.positives.len() as f64;
     // The sum of the derivatives is taken from the terms, not from 1 - p.
     let (mut loss, mut pull) = (0.0, 0.0);

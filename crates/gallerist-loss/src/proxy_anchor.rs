@@ -30,7 +30,7 @@ use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Counts, List, ListLoss, ListValue, Listed, Measure, Real, lanes};
+use crate::engine::{List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 use crate::labels::Labels;
 use crate::proxies::check_labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
@@ -124,10 +124,6 @@ impl RankingLoss for ProxyAnchor {
 impl ListLoss for ProxyAnchorConfig {
     const MEASURE: Measure = Measure::Similarity;
     const PROXY_QUERIES: bool = true;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {

@@ -32,7 +32,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
+use crate::engine::{List, ListLoss, ListValue, Measure, Real};
 use crate::labels::Labels;
 use crate::proxies::{Denominator, cross_entropy, forward_among, with_offsets};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
@@ -121,10 +121,6 @@ impl RankingLoss for ProxyNca {
 
 impl ListLoss for ProxyNcaConfig {
     const MEASURE: Measure = Measure::Similarity;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {

@@ -45,6 +45,18 @@ pub struct Queries {
 }
 
 impl Queries {
+    /// Queries with these numbers of positives among `candidates` samples each; no losses and nothing mined.
+    pub(crate) fn counted(positives: Vec<u32>, candidates: usize) -> Self {
+        Queries {
+            loss: vec![0.0; positives.len()],
+            negatives: positives.iter().map(|count| candidates as u32 - count).collect(),
+            mined_positives: vec![0; positives.len()],
+            mined_negatives: vec![0; positives.len()],
+            positives,
+            ..Queries::default()
+        }
+    }
+
     /// Keeps the first `n` queries.
     pub(crate) fn truncate(&mut self, n: usize) {
         self.loss.truncate(n);

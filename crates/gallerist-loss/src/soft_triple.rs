@@ -31,7 +31,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real, lanes};
+use crate::engine::{List, ListLoss, ListValue, Measure, Real, lanes};
 use crate::labels::Labels;
 use crate::proxies::{Denominator, forward_among};
 use crate::ranking::{AnyLoss, LossOutput, Progress, RankingLoss};
@@ -182,10 +182,6 @@ impl RankingLoss for SoftTriple {
 
 impl ListLoss for SoftTripleConfig {
     const MEASURE: Measure = Measure::Similarity;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {

@@ -25,7 +25,7 @@ use burn::tensor::{Device, Tensor};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Counts, List, ListLoss, ListValue, Measure, Real};
+use crate::engine::{List, ListLoss, ListValue, Measure, Real};
 use crate::init;
 use crate::labels::Labels;
 use crate::proxies::{Denominator, cross_entropy, forward_among, with_offsets};
@@ -109,10 +109,6 @@ impl RankingLoss for Softmax {
 
 impl ListLoss for SoftmaxConfig {
     const MEASURE: Measure = Measure::Similarity;
-
-    fn factor(&self, counts: &Counts) -> f64 {
-        1.0 / counts.queries as f64
-    }
 
     #[inline(always)]
     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {

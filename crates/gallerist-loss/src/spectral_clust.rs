@@ -35,6 +35,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use super::struct_clust::partition;
+use crate::engine::lanes;
 use crate::labels::Labels;
 use crate::ranking::{AnyLoss, LossOutput, Progress, Queries, RankingLoss};
 use crate::spec::{LossShape, LossSpec};
@@ -123,31 +124,9 @@ impl Columns {
     }
 }
 
-/// Sum of products, in eight strands that the compiler keeps in vector registers.
 #[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut strands = [0.0; 8];
-    let (a8, b8) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    for at in 0..a8.0.len().min(b8.0.len()) {
-        for k in 0..8 {
-            strands[k] += a8.0[at][k] * b8.0[at][k];
-        }
-    }
-    let mut sum = 0.0;
-    for k in 0..a8.1.len().min(b8.1.len()) {
-        sum += a8.1[k] * b8.1[k];
-    }
-    for strand in strands {
-        sum += strand;
-    }
-    sum
-}
-
-#[inline(always)]
-fn add_scaled(target: &mut [f64], scale: f64, source: &[f64]) {
-    for i in 0..target.len().min(source.len()) {
-        target[i] += scale * source[i];
-    }
+    lanes::weighted_sum(a, b, |value| value)
 }
 
 /// `A P = Q R` by Householder reflections with column pivoting, cut off at the numerical rank.
@@ -204,7 +183,7 @@ impl PivotedQr {
             for j in k + 1..columns {
                 let column = &mut a.column_mut(j)[k..];
                 let product = dot(v, column);
-                add_scaled(column, -product, v);
+                lanes::add_scaled(column, -product, v);
                 r.column_mut(j)[k] = column[0];
             }
             rank += 1;
@@ -222,7 +201,7 @@ impl PivotedQr {
         for k in (0..count).rev() {
             let v = &self.reflections.column(k)[k..];
             let product = dot(v, &x[k..]);
-            add_scaled(&mut x[k..], -product, v);
+            lanes::add_scaled(&mut x[k..], -product, v);
         }
     }
 
@@ -231,7 +210,7 @@ impl PivotedQr {
         for k in 0..self.rank {
             let v = &self.reflections.column(k)[k..];
             let product = dot(v, &x[k..]);
-            add_scaled(&mut x[k..], -product, v);
+            lanes::add_scaled(&mut x[k..], -product, v);
         }
     }
 }
@@ -322,7 +301,7 @@ fn spectrum(
             if classes[i] == class {
                 own[i] = height * inside[i];
             }
-            add_scaled(&mut gradient[i * d..][..d], inside[i] - indicator[i], &inverse);
+            lanes::add_scaled(&mut gradient[i * d..][..d], inside[i] - indicator[i], &inverse);
         }
     }
     // |row i of C - P|^2 = C_ii + P_ii - 2 (C P)_ii, for both are projections.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::lanes::{self, LANES};
-use super::list::{Counts, List, ListLoss, ListValue, Measure, Sides};
+use super::list::{Counts, Form, List, ListFunction, ListValue, Measure, Sides};
 use super::real::Real;
 use crate::miner::{Candidates, Choice, Miner};
 use crate::ranking::Progress;
@@ -18,8 +18,9 @@ const TASK_ROWS: usize = 8;
 const NEAR: f64 = 1e-2;
 
 /// What the lists of a batch are differentiated with.
-pub(super) struct Job<'a, 'b, L, F> {
-    pub(super) loss: &'a L,
+pub(super) struct Job<'a, 'b, F> {
+    pub(super) loss: &'a dyn ListFunction<F>,
+    pub(super) form: Form,
     pub(super) batch: &'a Batch<'b, F>,
     /// The miner that chooses the pairs; `None`: all pairs.
     pub(super) miner: Option<&'a dyn Miner>,
@@ -81,11 +82,7 @@ struct Mined {
 ///
 /// A weight is the derivative of the batch's value by a similarity. For distances it is the derivative divided by the
 /// distance, the factor of the difference of the two embeddings.
-pub(super) fn differentiate<L: ListLoss, F: Real>(
-    job: &Job<'_, '_, L, F>,
-    first: usize,
-    block: &mut [F],
-) -> Vec<RowSums<F>> {
+pub(super) fn differentiate<F: Real>(job: &Job<'_, '_, F>, first: usize, block: &mut [F]) -> Vec<RowSums<F>> {
     let step = job.batch.step();
     let mut sums = vec![RowSums::default(); block.len() / step];
     block.par_chunks_mut(TASK_ROWS * step).zip(sums.par_chunks_mut(TASK_ROWS)).enumerate().for_each_init(
@@ -98,15 +95,15 @@ pub(super) fn differentiate<L: ListLoss, F: Real>(
 }
 
 /// The rows of one task.
-struct Rows<'a, 'b, 'c, L, F> {
-    job: &'a Job<'b, 'c, L, F>,
+struct Rows<'a, 'b, 'c, F> {
+    job: &'a Job<'b, 'c, F>,
     first: usize,
     rows: &'a mut [F],
     sums: &'a mut [RowSums<F>],
     scratch: &'a mut Scratch<F>,
 }
 
-impl<L: ListLoss, F: Real> Work for Rows<'_, '_, '_, L, F> {
+impl<F: Real> Work for Rows<'_, '_, '_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -119,22 +116,22 @@ impl<L: ListLoss, F: Real> Work for Rows<'_, '_, '_, L, F> {
 }
 
 #[inline(always)]
-fn differentiate_row<L: ListLoss, F: Real>(
-    job: &Job<'_, '_, L, F>,
+fn differentiate_row<F: Real>(
+    job: &Job<'_, '_, F>,
     i: usize,
     row: &mut [F],
     scratch: &mut Scratch<F>,
 ) -> RowSums<F> {
-    let Job { loss, batch, .. } = *job;
+    let Job { loss, form, batch, .. } = *job;
     scratch.values.resize(row.len(), F::ZERO);
-    match L::MEASURE {
+    match form.measure {
         Measure::Distance => distances(batch, i, row, &mut scratch.values),
         Measure::Similarity => scratch.values.copy_from_slice(row),
     }
     batch.relatives.positives(i, &mut scratch.list);
     let choice = job.miner.map(|miner| choose(job, miner, i, row, scratch));
     let Scratch { values, list, positives, by_positives, distances: exact, repeats, partners, .. } = scratch;
-    let absent = L::MEASURE.absent_negative();
+    let absent = form.measure.absent_negative();
     let mut kept = [0; 3];
     let mut has_partners = false;
     positives.clear();
@@ -184,7 +181,7 @@ fn differentiate_row<L: ListLoss, F: Real>(
     kept[0] = positives.len() as u32;
     by_positives.clear();
     by_positives.resize(positives.len(), F::ZERO);
-    if L::POSITIVE_DISTANCES {
+    if form.positive_distances {
         exact.clear();
         for at in 0..list.len() {
             exact.push(exact_distance(batch.query(i), batch.vector(list[at] as usize)));
@@ -195,7 +192,7 @@ fn differentiate_row<L: ListLoss, F: Real>(
         positives,
         negatives: values,
         negative_count: kept[1] as usize,
-        own: if L::MEASURE == Measure::Distance { F::ZERO } else { batch.query_norm(i) },
+        own: if form.measure == Measure::Distance { F::ZERO } else { batch.query_norm(i) },
         distances: exact,
         counts: &job.counts,
         repeats: job.miner.map(|_| &repeats[..]),
@@ -211,7 +208,7 @@ fn differentiate_row<L: ListLoss, F: Real>(
     let over = |derivative: F, distance: F| {
         if distance > F::ZERO { factor * derivative / distance } else { F::ZERO }
     };
-    if L::MEASURE == Measure::Distance {
+    if form.measure == Measure::Distance {
         lanes::update(row, values, over);
         for at in 0..list.len() {
             row[list[at] as usize] = over(by_positives[at], positives[at]);
@@ -223,7 +220,7 @@ fn differentiate_row<L: ListLoss, F: Real>(
         }
     }
     // The pairs that give the query a gradient: all, or those with the memory.
-    let first = match loss.sides() {
+    let first = match form.sides {
         Sides::Gallery if batch.shared == 0 => row.len(),
         Sides::Gallery => batch.shared,
         Sides::Query | Sides::Both => 0,
@@ -233,8 +230,8 @@ fn differentiate_row<L: ListLoss, F: Real>(
 }
 
 /// The miner's choice for query `i`, whose inner products are in `products`.
-fn choose<L: ListLoss, F: Real>(
-    job: &Job<'_, '_, L, F>,
+fn choose<F: Real>(
+    job: &Job<'_, '_, F>,
     miner: &dyn Miner,
     i: usize,
     products: &[F],
@@ -242,7 +239,7 @@ fn choose<L: ListLoss, F: Real>(
 ) -> Choice {
     let Scratch { values, list, mined, repeats, .. } = scratch;
     let g = job.batch.g;
-    let read = match (miner.reads_similarities(), L::MEASURE) {
+    let read = match (miner.reads_similarities(), job.form.measure) {
         (true, _) => products,
         (false, Measure::Distance) => values,
         (false, Measure::Similarity) => {

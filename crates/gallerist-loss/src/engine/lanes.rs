@@ -158,6 +158,24 @@ pub fn add_map_sum<F: Real>(values: &[F], to: &mut [F], f: impl Fn(F) -> (F, F))
     total(lanes)
 }
 
+/// Writes `exp(scale (value - best))` for every value, with the best value the one that has the largest exponent, and 0
+/// where a value is minus infinity. Returns the sum of what it wrote, and the logarithm of the sum of
+/// `exp(scale value)`.
+#[inline(always)]
+pub fn exp_sum<F: Real>(values: &[F], to: &mut [F], scale: f64) -> (F, f64) {
+    let best = if scale >= 0.0 {
+        largest(values, |v| v)
+    } else {
+        -largest(values, |v| if v > F::NEG_INFINITY { -v } else { v })
+    };
+    let factor = F::of(scale);
+    let total = map_sum(values, to, |v| {
+        let raw = if v > F::NEG_INFINITY { (factor * (v - best)).exp() } else { F::ZERO };
+        (raw, raw)
+    });
+    (total, scale * best.wide() + total.wide().ln())
+}
+
 /// Sum of `weight * f(value)`.
 #[inline(always)]
 pub fn weighted_sum<F: Real>(weights: &[F], values: &[F], f: impl Fn(F) -> F) -> F {

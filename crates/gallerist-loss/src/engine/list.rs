@@ -1,5 +1,7 @@
 //! What a list loss is: a function of one query's list.
 
+use gallerist_util::simd::Work;
+
 use super::real::Real;
 use crate::miner::MinerConfig;
 use crate::ranking::Progress;
@@ -172,7 +174,7 @@ impl Default for ListValue {
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use gallerist_loss::engine::{Counts, List, ListLoss, Listed, Measure, Real, ListValue, lanes};
+/// use gallerist_loss::engine::{List, ListLoss, ListValue, Listed, Measure, Real, lanes};
 /// use gallerist_loss::{Labels, Progress, RankingLoss};
 ///
 /// /// The mean distance to the positives, minus that to the negatives within a radius.
@@ -183,10 +185,6 @@ impl Default for ListValue {
 ///
 /// impl ListLoss for Pull {
 ///     const MEASURE: Measure = Measure::Distance;
-///
-///     fn factor(&self, counts: &Counts) -> f64 {
-///         1.0 / counts.queries as f64
-///     }
 ///
 ///     #[inline(always)]
 ///     fn list<F: Real>(&self, list: &mut List<'_, F>) -> ListValue {
@@ -229,8 +227,11 @@ pub trait ListLoss: Sync {
         Sides::Both
     }
 
-    /// The weight of every query in the batch's value. The gradients are multiplied by it, too.
-    fn factor(&self, counts: &Counts) -> f64;
+    /// The weight of every query in the batch's value: the mean over the queries, unless overridden. The gradients are
+    /// multiplied by it, too.
+    fn factor(&self, counts: &Counts) -> f64 {
+        1.0 / counts.queries as f64
+    }
 
     /// The miner that chooses the pairs; `None`: all pairs.
     fn miner(&self) -> Option<&MinerConfig> {
@@ -247,5 +248,68 @@ pub trait ListLoss: Sync {
     /// whose gradient goes to the query ([`Sides::Query`]).
     fn shares(&self, _seen: &[ListValue]) -> Option<Vec<f64>> {
         None
+    }
+}
+
+/// The constants of a [`ListLoss`] and its sides.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub(super) measure: Measure,
+    pub(super) dead_terms: bool,
+    pub(super) positive_distances: bool,
+    pub(super) proxy_queries: bool,
+    pub(super) sides: Sides,
+}
+
+/// A [`ListLoss`] as the engine sees it. As an object, so that the engine is compiled once and not for every loss: of a
+/// loss only its function of a list is.
+pub(super) trait ListFunction<F>: Sync {
+    fn form(&self) -> Form;
+    fn factor(&self, counts: &Counts) -> f64;
+    fn miner(&self) -> Option<&MinerConfig>;
+    fn list(&self, list: &mut List<'_, F>) -> ListValue;
+    fn shares(&self, seen: &[ListValue]) -> Option<Vec<f64>>;
+}
+
+impl<L: ListLoss, F: Real> ListFunction<F> for L {
+    fn form(&self) -> Form {
+        Form {
+            measure: L::MEASURE,
+            dead_terms: L::DEAD_TERMS,
+            positive_distances: L::POSITIVE_DISTANCES,
+            proxy_queries: L::PROXY_QUERIES,
+            sides: self.sides(),
+        }
+    }
+
+    fn factor(&self, counts: &Counts) -> f64 {
+        ListLoss::factor(self, counts)
+    }
+
+    fn miner(&self) -> Option<&MinerConfig> {
+        ListLoss::miner(self)
+    }
+
+    fn list(&self, list: &mut List<'_, F>) -> ListValue {
+        F::run(Call { loss: self, list })
+    }
+
+    fn shares(&self, seen: &[ListValue]) -> Option<Vec<f64>> {
+        ListLoss::shares(self, seen)
+    }
+}
+
+/// The function of a list, compiled for every instruction set.
+struct Call<'a, 'b, L, F> {
+    loss: &'a L,
+    list: &'a mut List<'b, F>,
+}
+
+impl<L: ListLoss, F: Real> Work for Call<'_, '_, L, F> {
+    type Output = ListValue;
+
+    #[inline(always)]
+    fn run(self) -> ListValue {
+        self.loss.list(self.list)
     }
 }

@@ -8,7 +8,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::attach;
 use super::batch::Batch;
-use super::list::{ListLoss, ListValue, Measure};
+use super::list::{Form, ListFunction, ListLoss, ListValue, Measure};
 use super::real::Real;
 use super::relatives::Relatives;
 use super::walk::{self, BLOCK_BYTES, Outcome, Wanted};
@@ -84,13 +84,9 @@ impl<L: ListLoss> Listed<L> {
     }
 
     fn output(&self, input: &Input<'_>, progress: Progress) -> LossOutput {
-        assert!(
-            !L::PROXY_QUERIES || input.apart && L::MEASURE == Measure::Similarity && self.0.miner().is_none(),
-            "proxies as queries, by similarity and without a miner"
-        );
         match input.queries.dtype() {
-            DType::F64 => forward::<L, f64>(&self.0, input, progress),
-            _ => forward::<L, f32>(&self.0, input, progress),
+            DType::F64 => forward::<f64>(&self.0, &self.0, input, progress),
+            _ => forward::<f32>(&self.0, &self.0, input, progress),
         }
     }
 }
@@ -129,33 +125,36 @@ impl<'a> Input<'a> {
     }
 
     /// Diagnostics with the numbers of positives and negatives, and zeros for what the loss computes.
-    fn diagnostics<L: ListLoss>(&self, relatives: &Relatives) -> Queries {
+    fn diagnostics(&self, form: Form, relatives: &Relatives) -> Queries {
         let (n, others) = (self.labels.len(), self.others.map_or(0, |(_, labels)| labels.len()));
         let candidates = if self.apart { others } else { (n + others).saturating_sub(1) };
         let (positives, candidates) = match self.others {
-            Some((_, labels)) if L::PROXY_QUERIES => {
+            Some((_, labels)) if form.proxy_queries => {
                 (Relatives::among(labels, self.labels).counts().to_vec(), n)
             }
             _ => (relatives.counts().to_vec(), candidates),
         };
-        Queries {
-            loss: vec![0.0; positives.len()],
-            negatives: positives.iter().map(|p| candidates as u32 - p).collect(),
-            mined_positives: vec![0; positives.len()],
-            mined_negatives: vec![0; positives.len()],
-            positives,
-            ..Queries::default()
-        }
+        Queries::counted(positives, candidates)
     }
 }
 
-/// The output of a batch.
-fn forward<L: ListLoss, F: Real>(loss: &L, input: &Input<'_>, progress: Progress) -> LossOutput {
+/// The output of a batch. `wide` is the loss for rows whose norms overflow `F`.
+fn forward<F: Real>(
+    loss: &dyn ListFunction<F>,
+    wide: &dyn ListFunction<f64>,
+    input: &Input<'_>,
+    progress: Progress,
+) -> LossOutput {
+    let form = loss.form();
+    assert!(
+        !form.proxy_queries || input.apart && form.measure == Measure::Similarity && loss.miner().is_none(),
+        "proxies as queries, by similarity and without a miner"
+    );
     let [n, d] = input.queries.dims();
     let g = input.others.map_or(0, |(_, labels)| labels.len()) + if input.apart { 0 } else { n };
     assert!(u32::try_from(g).is_ok(), "a list of {g} samples");
     let relatives = input.relatives();
-    let mut queries = input.diagnostics::<L>(&relatives);
+    let mut queries = input.diagnostics(form, &relatives);
     if n == 0 || g == 0 {
         return LossOutput { value: input.constant(0.0), queries };
     }
@@ -169,13 +168,13 @@ fn forward<L: ListLoss, F: Real>(loss: &L, input: &Input<'_>, progress: Progress
     let (outcome, exact) = match Batch::new(x.values(), others, d, &relatives) {
         Some(batch) => (walk::run(loss, &batch, progress, wanted, values), true),
         None => {
-            let wide = |x: &[F]| x.iter().map(|value| value.wide()).collect::<Vec<f64>>();
-            let (x, others) = (wide(x.values()), wide(others));
+            let widened = |x: &[F]| x.iter().map(|value| value.wide()).collect::<Vec<f64>>();
+            let (x, others) = (widened(x.values()), widened(others));
             let Some(batch) = Batch::new(&x, &others, d, &relatives) else {
                 queries.loss.fill(f32::NAN);
                 return LossOutput { value: input.constant(f32::NAN), queries };
             };
-            let outcome = walk::run(loss, &batch, progress, wanted, values);
+            let outcome = walk::run(wide, &batch, progress, wanted, values);
             let narrow =
                 |rows: Option<Vec<f64>>| rows.map(|rows| rows.into_iter().map(F::of).collect::<Vec<F>>());
             let Outcome { value, seen, gradient, gallery, parts } = outcome;
@@ -184,7 +183,7 @@ fn forward<L: ListLoss, F: Real>(loss: &L, input: &Input<'_>, progress: Progress
         }
     };
     let Outcome { value, seen, gradient, gallery, parts } = outcome;
-    if L::PROXY_QUERIES {
+    if form.proxy_queries {
         queries.loss = parts.iter().map(|part| (part.loss * parts.len() as f64) as f32).collect();
         queries.mined_positives = parts.iter().map(|part| part.mined_positives).collect();
         queries.mined_negatives = parts.iter().map(|part| part.mined_negatives).collect();
@@ -193,7 +192,7 @@ fn forward<L: ListLoss, F: Real>(loss: &L, input: &Input<'_>, progress: Progress
         queries.loss = seen.iter().map(|s| s.loss as f32).collect();
         queries.mined_positives = collect(|s| s.mined_positives);
         queries.mined_negatives = collect(|s| s.mined_negatives);
-        if L::DEAD_TERMS {
+        if form.dead_terms {
             queries.terms = collect(|s| s.terms);
             queries.dead_terms = collect(|s| s.dead_terms);
         }

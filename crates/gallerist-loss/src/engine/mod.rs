@@ -38,3 +38,4 @@ mod walk;
 pub use list::{Counts, List, ListLoss, ListValue, Measure, Sides};
 pub use listed::Listed;
 pub use real::Real;
+pub(crate) use relatives::Relatives;

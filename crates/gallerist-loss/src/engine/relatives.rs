@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::labels::Labels;
 
 /// The samples of the gallery that carry each label of a query, and the labels of each query.
-pub(super) struct Relatives {
+pub(crate) struct Relatives {
     /// Per label its samples, ascending.
     members: Vec<Vec<u32>>,
     /// Per query the labels it carries, as indices into `members`.
@@ -20,7 +20,7 @@ pub(super) struct Relatives {
 
 impl Relatives {
     /// Of queries with `labels`, whose gallery is themselves and then the samples of `memory`.
-    pub(super) fn new(labels: Labels<'_>, memory: Option<Labels<'_>>) -> Self {
+    pub(crate) fn new(labels: Labels<'_>, memory: Option<Labels<'_>>) -> Self {
         Self::of(labels, memory, false)
     }
 
@@ -100,7 +100,7 @@ impl Relatives {
     }
 
     /// Number of positives of each query.
-    pub(super) fn counts(&self) -> &[u32] {
+    pub(crate) fn counts(&self) -> &[u32] {
         &self.counts
     }
 }

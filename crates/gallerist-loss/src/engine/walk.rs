@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::differentiate::{Job, RowSums, differentiate};
 use super::gradients::{self, Gradient, Gradients, Part, Weights};
 use super::lanes;
-use super::list::{Counts, ListLoss, ListValue, Sides};
+use super::list::{Counts, ListFunction, ListValue, Sides};
 use super::product;
 use super::real::Real;
 use crate::ranking::Progress;
@@ -29,7 +29,7 @@ pub(super) struct Outcome<F> {
     pub(super) gradient: Option<Vec<F>>,
     /// Of a gallery of other rows, `g x d`, if wanted.
     pub(super) gallery: Option<Vec<F>>,
-    /// Of each sample of the gallery, with [`ListLoss::PROXY_QUERIES`].
+    /// Of each sample of the gallery, with [`ListLoss::PROXY_QUERIES`](super::list::ListLoss::PROXY_QUERIES).
     pub(super) parts: Vec<Part>,
 }
 
@@ -43,8 +43,8 @@ pub(super) struct Wanted {
 }
 
 /// Value, diagnostics and gradient, in blocks of about `block_values` values.
-pub(super) fn run<L: ListLoss, F: Real>(
-    loss: &L,
+pub(super) fn run<F: Real>(
+    loss: &dyn ListFunction<F>,
     batch: &Batch<'_, F>,
     progress: Progress,
     wanted: Wanted,
@@ -58,8 +58,8 @@ pub(super) fn run<L: ListLoss, F: Real>(
     outcome
 }
 
-fn in_blocks<L: ListLoss, F: Real>(
-    loss: &L,
+fn in_blocks<F: Real>(
+    loss: &dyn ListFunction<F>,
     batch: &Batch<'_, F>,
     progress: Progress,
     wanted: Wanted,
@@ -67,7 +67,7 @@ fn in_blocks<L: ListLoss, F: Real>(
     memory: &mut Vec<F>,
 ) -> Outcome<F> {
     let (n, g, d) = (batch.n, batch.g, batch.d);
-    let step = batch.step();
+    let (step, form) = (batch.step(), loss.form());
     let miner = loss.miner().filter(|miner| !miner.keeps_all());
     // What a miner keeps is counted on the way; the factor then comes last.
     let counts = all_pairs(batch.relatives.counts(), batch.candidates());
@@ -78,14 +78,15 @@ fn in_blocks<L: ListLoss, F: Real>(
     };
     let want_gradient = to.queries.is_some() || to.gallery.is_some();
     // The parts of the samples are computed from the derivatives.
-    let mut parts = vec![Part::default(); if L::PROXY_QUERIES { g } else { 0 }];
+    let mut parts = vec![Part::default(); if form.proxy_queries { g } else { 0 }];
     let job = Job {
         loss,
+        form,
         batch,
         miner: miner.map(|miner| &**miner),
         progress,
         counts,
-        factor: (want_gradient || L::PROXY_QUERIES)
+        factor: (want_gradient || form.proxy_queries)
             .then(|| if miner.is_some() { F::ONE } else { F::of(factor) }),
     };
     let block = (block_values / step).max(FEWEST_ROWS).min(n);
@@ -107,7 +108,7 @@ fn in_blocks<L: ListLoss, F: Real>(
                 kept.add(positives, negatives, repeats, miner.gives_triplets());
             }
         }
-        if L::PROXY_QUERIES {
+        if form.proxy_queries {
             gradients::add_parts(values, step, &sums, &mut parts);
         }
         if let Some(Gradient { own, .. }) = &mut to.queries {
@@ -119,7 +120,7 @@ fn in_blocks<L: ListLoss, F: Real>(
         if want_gradient {
             let pairs = sums.iter().map(|sums| sums.weights as usize).sum::<usize>();
             let weights =
-                Weights { measure: L::MEASURE, sides: loss.sides(), first, count, step, values, sums };
+                Weights { measure: form.measure, sides: form.sides, first, count, step, values, sums };
             if pairs <= count * g / SPARSE {
                 weights.add_sparse(batch, &mut to);
             } else {
@@ -129,10 +130,7 @@ fn in_blocks<L: ListLoss, F: Real>(
     }
     let factor = if miner.is_some() { loss.factor(&kept) } else { factor };
     let shares = loss.shares(&seen);
-    debug_assert!(
-        shares.is_none() || loss.sides() == Sides::Query,
-        "shares scale the query's gradient alone"
-    );
+    debug_assert!(shares.is_none() || form.sides == Sides::Query, "shares scale the query's gradient alone");
     let last = miner.map(|_| F::of(factor));
     let gradient = to.queries.map(|gradient| {
         let share = |i: usize| shares.as_ref().map(|shares| F::of(shares[i])).or(last);
@@ -239,7 +237,7 @@ mod tests {
 
     /// A batch of `n` and a memory of `m`, or, if `apart`, queries in a gallery of `m` others.
     fn run_in_blocks(
-        loss: &impl ListLoss,
+        loss: &dyn ListFunction<f32>,
         n: usize,
         (m, apart): (usize, bool),
         block_rows: usize,
