@@ -1,8 +1,9 @@
 //! Shared parts of the crates that use the tensor engine: devices ([`device`]), boxed modules ([`dynamic`]), parameters by name
-//! ([`params`]) and pairwise numerics ([`pairwise`]).
+//! ([`params`]), pairwise numerics ([`pairwise`]) and linear discriminant analysis ([`discriminant`]).
 #![recursion_limit = "256"]
 
 pub mod device;
+pub mod discriminant;
 pub mod dynamic;
 mod error;
 pub mod pairwise;

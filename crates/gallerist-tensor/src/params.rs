@@ -211,6 +211,19 @@ pub fn write_with(
     Ok(())
 }
 
+/// Moves every tensor of `average` by `share` of the way to the one of the same name in `now`.
+///
+/// # Panics
+///
+/// If a tensor is missing in `now`, or one is not f32.
+pub fn approach(average: &mut BTreeMap<String, TensorData>, now: &BTreeMap<String, TensorData>, share: f32) {
+    for (name, average) in average {
+        let average = average.as_mut_slice::<f32>().expect("a tensor of f32");
+        let now = now[name].as_slice::<f32>().expect("a tensor of f32");
+        average.iter_mut().zip(now).for_each(|(average, now)| *average += share * (now - *average));
+    }
+}
+
 /// Reads the tensors of a safetensors file by name.
 ///
 /// # Errors

@@ -30,15 +30,7 @@ impl Average {
     /// Updates the average with the weights after step `step`, counted from 1.
     pub(super) fn update(&mut self, step: usize, network: &AnyEmbedder) {
         let keep = self.decay.min((1.0 + step as f64) / (10.0 + step as f64)) as f32;
-        for (name, now) in params::collect(network) {
-            let average = self.weights.get_mut(&name).expect("the network keeps its parameters");
-            let average = average.as_mut_slice::<f32>().expect("collected in f32");
-            let now = now.as_slice::<f32>().expect("collected in f32");
-            average
-                .iter_mut()
-                .zip(now)
-                .for_each(|(average, now)| *average += (1.0 - keep) * (now - *average));
-        }
+        params::approach(&mut self.weights, &params::collect(network), 1.0 - keep);
     }
 
     /// `network` with the average as its weights.

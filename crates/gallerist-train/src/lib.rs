@@ -19,7 +19,6 @@ mod average;
 pub mod checkpoint;
 pub mod config;
 mod crossing;
-mod diagnostics;
 mod directory;
 mod error;
 mod evaluation;

@@ -3,12 +3,11 @@
 use burn::optim::GradientsAccumulator;
 use burn::tensor::{DType, Tensor, TensorData};
 use gallerist_data::Batch;
-use gallerist_loss::{Labels, Progress, Queries};
+use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
 use gallerist_tensor::pairwise::host;
 
 use super::state::Trainer;
 use crate::crossing::Crossing;
-use crate::diagnostics::Diagnostics;
 use crate::log::Step;
 use crate::observer::Observer;
 use crate::optim::{Part, clip_by_global_norm, multiply};
@@ -93,7 +92,7 @@ impl Trainer {
             return Err(self.diverged(step, loss));
         }
         self.memories.push(self.state.step, &output.embeddings, labels);
-        let seen = Diagnostics::of(&output.embeddings[0], labels);
+        let seen = BatchStatistics::of(&output.embeddings[0], labels);
         self.watch(step, &seen, &output.queries, observer)?;
         let mean = |of: &dyn Fn(&Queries) -> f32| {
             output.queries.iter().map(of).sum::<f32>() / output.queries.len() as f32

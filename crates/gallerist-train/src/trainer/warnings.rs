@@ -1,11 +1,10 @@
 //! What the user is warned of during training, each once.
 
 use gallerist_data::Broken;
-use gallerist_loss::Queries;
+use gallerist_loss::{BatchStatistics, Queries};
 
 use super::state::Trainer;
 use crate::Result;
-use crate::diagnostics::Diagnostics;
 use crate::log::Record;
 use crate::observer::Observer;
 
@@ -15,7 +14,7 @@ impl Trainer {
     pub(super) fn watch(
         &mut self,
         step: usize,
-        seen: &Diagnostics,
+        seen: &BatchStatistics,
         queries: &[Queries],
         observer: &mut dyn Observer,
     ) -> Result<()> {

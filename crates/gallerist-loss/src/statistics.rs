@@ -4,37 +4,39 @@ use std::collections::BTreeSet;
 
 use burn::tensor::{Tensor, TensorData};
 
-use gallerist_loss::Labels;
 use gallerist_tensor::pairwise::host;
+
+use crate::Labels;
 
 /// The most rows that are used: the first ones of a larger batch.
 const ROWS: usize = 1024;
 
-/// Statistics of the embeddings of a batch.
+/// Statistics of the embeddings of a batch: whether they collapse, and how many dimensions they fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Diagnostics {
+pub struct BatchStatistics {
     /// Mean squared distance of the rows from their mean over their mean squared norm: 0 when all are the same
     /// point.
-    pub(super) spread: f64,
+    pub spread: f64,
     /// Participation ratio `(sum of eigenvalues)^2 / sum of squared eigenvalues` of the covariance:
     /// how many dimensions the embeddings fill, from 1 to d; 0 when all are the same point.
-    pub(super) rank: f32,
+    pub rank: f32,
     /// The participation ratio of perfect embeddings, in which each class is one point: the
     /// number of classes less one, or the dimensions where these are fewer.
-    pub(super) possible_rank: usize,
+    pub possible_rank: usize,
     /// Mean Euclidean distance of the positive pairs; 0 without one.
-    pub(super) positive_distance: f32,
+    pub positive_distance: f32,
     /// Mean Euclidean distance of the negative pairs; 0 without one.
-    pub(super) negative_distance: f32,
+    pub negative_distance: f32,
 }
 
-impl Diagnostics {
-    /// `embeddings` `[n, d]` as the loss sees them, `labels` of `n` samples.
-    pub(super) fn of(embeddings: &Tensor<2>, labels: Labels<'_>) -> Self {
+impl BatchStatistics {
+    /// `embeddings` `[n, d]` as the loss sees them, `labels` of `n` samples. Of a batch of more than 1024 samples, the
+    /// first 1024 count.
+    pub fn of(embeddings: &Tensor<2>, labels: Labels<'_>) -> Self {
         let [n, d] = embeddings.dims();
         let n = n.min(ROWS);
         if n < 2 || d == 0 {
-            return Diagnostics { spread: 1.0, ..Default::default() };
+            return BatchStatistics { spread: 1.0, ..Default::default() };
         }
         let mut rows = host(&embeddings.clone().slice([0..n, 0..d]));
         let squares = |rows: &[f64]| rows.iter().map(|v| v * v).sum::<f64>();
@@ -66,7 +68,7 @@ impl Diagnostics {
         }
         let mean = |kind: usize| (sums[kind] / counts[kind].max(1) as f64) as f32;
         let collapsed = spread < COLLAPSED;
-        Diagnostics {
+        BatchStatistics {
             spread,
             possible_rank: d.min(classes(labels, n).saturating_sub(1)),
             rank: if collapsed { 0.0 } else { (trace * trace / squares(&gram)) as f32 },
@@ -76,7 +78,7 @@ impl Diagnostics {
     }
 
     /// Whether all rows are (nearly) the same point.
-    pub(super) fn collapsed(&self) -> bool {
+    pub fn collapsed(&self) -> bool {
         self.spread < COLLAPSED
     }
 }
@@ -95,10 +97,10 @@ mod tests {
 
     use super::*;
 
-    fn of(rows: &[[f32; 2]], labels: &[u32]) -> Diagnostics {
+    fn of(rows: &[[f32; 2]], labels: &[u32]) -> BatchStatistics {
         let values: Vec<f32> = rows.iter().flatten().copied().collect();
         let x = Tensor::from_data(TensorData::new(values, [rows.len(), 2]), &Device::flex());
-        Diagnostics::of(&x, Labels::Classes(labels))
+        BatchStatistics::of(&x, Labels::Classes(labels))
     }
 
     #[test]
