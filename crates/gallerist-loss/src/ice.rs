@@ -16,7 +16,9 @@
 //! `-x_a w_i` on a positive and `+x_a w_j` on a negative; there is no factor `s`. **Held constant**: the
 //! anchor and the weights; every sample is an anchor once, so every sample gets its share.
 //! `gradient = "autodiff"`: the true derivative of the value; nothing is held constant.
-//! `gradient = "unnormalized"`: the paper's without the division by the anchor's total, to compare the two.
+//! `gradient = "unnormalized"` and `gradient = "query"`, to compare the two: the true derivative is the scale times their
+//! sum. The first is the paper's without the division by the anchor's total. The second is the part of the anchors:
+//! positives and negatives are held constant.
 //!
 //! The paper's gradient does not become smaller as the loss does: the weights of an anchor sum to 1 however well it is
 //! placed. A network that is good at the start can end worse: on CUB-200 it did, with `gradient = "autodiff"` it did not.
@@ -60,6 +62,8 @@ pub enum IceGradient {
     Autodiff,
     /// The paper's, except that the weights of an anchor are not normalised: an anchor that is placed well gives little.
     Unnormalized,
+    /// The part of the true derivative that [`IceGradient::Unnormalized`] leaves out, that of the anchors, over the scale.
+    Query,
 }
 
 /// Parameters of [`Ice`].
@@ -129,7 +133,11 @@ impl ListLoss for IceConfig {
     const MEASURE: Measure = Measure::Similarity;
 
     fn sides(&self) -> Sides {
-        if self.gradient == IceGradient::Autodiff { Sides::Both } else { Sides::Gallery }
+        match self.gradient {
+            IceGradient::Paper | IceGradient::Unnormalized => Sides::Gallery,
+            IceGradient::Autodiff => Sides::Both,
+            IceGradient::Query => Sides::Query,
+        }
     }
 
     #[inline(always)]
@@ -152,7 +160,7 @@ impl ListLoss for IceConfig {
             // Both sides sum to the same, so each gets half of the anchor's 1.
             IceGradient::Paper => (0.5 / sum, 0.5),
             IceGradient::Autodiff => (self.scale * largest.exp(), self.scale * largest.exp() * sum),
-            IceGradient::Unnormalized => (largest.exp(), largest.exp() * sum),
+            IceGradient::Unnormalized | IceGradient::Query => (largest.exp(), largest.exp() * sum),
         };
         for (&v, by) in list.positives.iter().zip(list.by_positives.iter_mut()) {
             *by = F::of(-by_positive * (log_not(gap(v)) - largest).exp());

@@ -363,7 +363,7 @@ fn ice_gradients_of_far_pairs_neither_cancel_nor_underflow() {
     // The positives' probabilities differ from 1 by exp(-128): in f32 1 - p is 0 and exp(-128) is 0 too.
     let rows = vec![vec![1.0, 0.0], vec![1.0, 0.0], vec![-1.0, 0.0], vec![-1.0, 0.0]];
     let labels = [0, 0, 1, 1];
-    let wanted = ice_gradient(64.0, true, rows.len(), &rows, &labels);
+    let wanted = ice_gradient(64.0, "paper", rows.len(), &rows, &labels);
     let found = run_at(&json!({"name": "ice"}), &rows, Labels::Classes(&labels), DType::F32, 0);
     assert!(wanted.iter().any(|&g| g != 0.0));
     for (found, wanted) in found.gradient.iter().zip(&wanted) {

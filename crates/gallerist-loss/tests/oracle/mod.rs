@@ -423,8 +423,9 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
 pub(crate) fn closed_gradient(json: &Value, n: usize, x: &Rows, labels: &[u32]) -> Option<Vec<f64>> {
     let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
     match (json["name"].as_str().unwrap(), json.get("gradient").and_then(Value::as_str)) {
-        ("ice", None | Some("paper")) => Some(ice_gradient(number("scale", 64.0), true, n, x, labels)),
-        ("ice", Some("unnormalized")) => Some(ice_gradient(number("scale", 64.0), false, n, x, labels)),
+        ("ice", kind @ (None | Some("paper" | "unnormalized" | "query"))) => {
+            Some(ice_gradient(number("scale", 64.0), kind.unwrap_or("paper"), n, x, labels))
+        }
         ("circle", _) => Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), n, x, labels)),
         _ => None,
     }
@@ -432,7 +433,7 @@ pub(crate) fn closed_gradient(json: &Value, n: usize, x: &Rows, labels: &[u32]) 
 
 /// The gradient that ICE's paper defines, Eqs. 11-15, by loops: of the first `n` rows; with the weights of an anchor
 /// `normalised` to the sum 1, or as they are. Pairs with the other rows are taken in exchanged roles.
-pub(crate) fn ice_gradient(scale: f64, normalised: bool, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
+pub(crate) fn ice_gradient(scale: f64, kind: &str, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
     let (g, dim) = (x.len(), x[0].len());
     let mut gradient = vec![0.0; n * dim];
     for a in 0..n {
@@ -447,10 +448,10 @@ pub(crate) fn ice_gradient(scale: f64, normalised: bool, n: usize, x: &Rows, lab
                 weights[i] += (e(j) - all).exp();
             }
         }
-        let total: f64 = if normalised { weights.iter().sum() } else { 1.0 };
+        let total: f64 = if kind == "paper" { weights.iter().sum() } else { 1.0 };
         for j in (0..g).filter(|&j| weights[j] > 0.0) {
             let sign = if labels[j] == labels[a] { -1.0 } else { 1.0 };
-            let (to, from) = if j < n { (j, a) } else { (a, j) };
+            let (to, from) = if j < n && kind != "query" { (j, a) } else { (a, j) };
             for k in 0..dim {
                 gradient[to * dim + k] += sign * weights[j] / total / n as f64 * x[from][k];
             }
@@ -504,6 +505,7 @@ pub(crate) fn specs() -> Vec<Value> {
         json!({"name": "ice"}),
         json!({"name": "ice", "gradient": "autodiff", "scale": 16.0}),
         json!({"name": "ice", "gradient": "unnormalized", "scale": 4.0}),
+        json!({"name": "ice", "gradient": "query", "scale": 8.0}),
         json!({"name": "contrastive"}),
         json!({"name": "contrastive", "margin": 0.7}),
         json!({"name": "triplet_all"}),
