@@ -2,7 +2,7 @@
 """The two halves of the gradient of Instance Cross Entropy on embeddings of a run.
 
     gallerist embed --run DIR --images IMAGES --out embeddings.safetensors
-    bench/losses/ice_sides.py embeddings.safetensors [--gallerist PROGRAM]
+    bench/losses/ice_sides.py embeddings.safetensors
 
 The true derivative is the scale times the sum of two parts: that of the positives and negatives (the paper's, not
 normalised) and that of the anchors. For batches of 60 classes and 3 images, rows of length 1, it prints for a step
@@ -12,12 +12,12 @@ ratio of the covariance). Needs NumPy.
 """
 
 import argparse
+import itertools
 import json
-import os
-import subprocess
-import tempfile
 
 import numpy as np
+
+from service import Service
 
 CLASSES, IMAGES, BATCHES = 60, 3, 8
 STEP = 1e-3
@@ -32,15 +32,10 @@ def read(path):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), np.unique(json.loads(part("labels")), return_inverse=True)[1]
 
 
-def gradient(program, rows, labels, kind, scale):
-    with tempfile.TemporaryDirectory() as folder:
-        path = lambda name: os.path.join(folder, name)
-        np.save(path("x.npy"), rows)
-        np.save(path("y.npy"), labels.astype("<i8"))
-        command = [program, "loss", "--loss", "ice", "--set", f"scale={scale}", "--set", f'gradient="{kind}"']
-        command += ["--embeddings", path("x.npy"), "--labels", path("y.npy"), "--gradient", path("g.npy"), "--normalize"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        found = np.load(path("g.npy"))
+def gradient(service, rows, kind, scale):
+    """Along the sphere, with a mean squared length of 1."""
+    found = service.ask({"name": "ice", "scale": scale, "gradient": kind}, gradient=True)["gradient"].astype("<f8")
+    found -= (found * rows).sum(1, keepdims=True) * rows
     return found * np.sqrt(len(rows)) / np.linalg.norm(found)
 
 
@@ -62,8 +57,9 @@ def rates(rows, labels, gradient):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("embeddings", nargs="+")
-    parser.add_argument("--gallerist", default="target/release/gallerist")
+    parser.add_argument("--binary", help="the benchmark as built; default: cargo bench")
     args = parser.parse_args()
+    service = Service(args.binary)
     print("| embeddings | squared length of the mean | scale | gradient | mean | centres | dimensions |")
     print("| --- | ---: | ---: | --- | ---: | ---: | ---: |")
     for path in args.embeddings:
@@ -74,11 +70,15 @@ def main():
             classes = random.choice(labels.max() + 1, CLASSES, replace=False)
             batches.append(np.concatenate([random.choice(np.flatnonzero(labels == c), IMAGES, replace=False) for c in classes]))
         mean = np.mean([np.square(rows[batch].mean(0)).sum() for batch in batches])
-        for scale in (1.0, 16.0, 64.0):
-            for kind in ("paper", "unnormalized", "query", "autodiff"):
-                found = [rates(rows[b], labels[b], gradient(args.gallerist, rows[b], labels[b], kind, scale)) for b in batches]
-                cells = " | ".join(f"{rate:+.2f}" for rate in np.mean(found, 0))
-                print(f"| {path} | {mean:.2f} | {scale:g} | {kind} | {cells} |")
+        found = {}
+        for batch in batches:
+            x, y = rows[batch], labels[batch]
+            service.load(x, y)
+            for scale, kind in itertools.product((1.0, 16.0, 64.0), ("paper", "unnormalized", "query", "autodiff")):
+                found.setdefault((scale, kind), []).append(rates(x, y, gradient(service, x, kind, scale)))
+        for (scale, kind), of_batches in found.items():
+            cells = " | ".join(f"{rate:+.2f}" for rate in np.mean(of_batches, 0))
+            print(f"| {path} | {mean:.2f} | {scale:g} | {kind} | {cells} |")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_util::random::Random;
 
+use crate::pairwise::host;
+
 /// Share of the mean variance within classes that is added to every direction's: held-out classes of CUB-200
 /// were found best between 0.3 and 1 (`experiments/cub200.md`).
 const SHRINKAGE: f64 = 0.5;
@@ -43,7 +45,7 @@ impl Projection {
         let x = x.clone() - x.mean_dim(0);
         let weight = self.weight.iter().map(|&v| f64::from(v)).collect();
         let y = x.matmul(matrix(weight, [width, self.weight.len() / width]));
-        let products = host(y.clone().matmul(y.transpose()));
+        let products = host(&y.clone().matmul(y.transpose()));
         let at = |i: usize, j: usize| products[i * count + j];
         let distance = |i: usize, j: usize| (at(i, i) + at(j, j) - 2.0 * at(i, j)).max(0.0).sqrt();
         let sum: f64 =
@@ -102,7 +104,7 @@ impl Discriminant {
         };
         let total = covariance(&vec![&mean[..]; count]);
         let of_classes: Vec<&[f64]> = classes.iter().map(|class| &sums[class].1[..]).collect();
-        let within = host(covariance(&of_classes));
+        let within = host(&covariance(&of_classes));
         let variance = (0..width).map(|at| within[at * width + at]).sum::<f64>() / width as f64;
         let mut shrunk = within;
         (0..width).for_each(|at| shrunk[at * width + at] += SHRINKAGE * variance);
@@ -124,11 +126,11 @@ impl Discriminant {
         let Discriminant { mean, whitening, covariance, basis, dimensions } = self;
         let (dimensions, [width, kept]) = (*dimensions, basis.dims());
         // Distances are the same for any basis of that space.
-        let variance = host(basis.clone().transpose().matmul(covariance.clone()).matmul(basis.clone()));
+        let variance = host(&basis.clone().transpose().matmul(covariance.clone()).matmul(basis.clone()));
         let variance: f64 = (0..kept).map(|at| variance[at * kept + at]).sum();
         // 0 if all rows are equal; the weights are then 0, too.
         let scale = if variance > 0.0 { variance.sqrt().recip() } else { 0.0 };
-        let projection = host(whitening.clone().transpose().matmul(basis.clone()));
+        let projection = host(&whitening.clone().transpose().matmul(basis.clone()));
         let mut weight = vec![0f32; width * dimensions];
         let mut bias = vec![0f64; dimensions];
         for at in 0..width {
@@ -157,7 +159,7 @@ fn iterated(covariance: &Tensor<2>, basis: Tensor<2>) -> Tensor<2> {
 fn orthonormal(columns: Tensor<2>) -> Tensor<2> {
     let [_, count] = columns.dims();
     let products = columns.clone().transpose().matmul(columns.clone());
-    let inverse = matrix(inverse_of_cholesky(host(products), count), [count, count]);
+    let inverse = matrix(inverse_of_cholesky(host(&products), count), [count, count]);
     columns.matmul(inverse.transpose())
 }
 
@@ -199,10 +201,6 @@ fn inverse_of_cholesky(mut matrix: Vec<f64>, n: usize) -> Vec<f64> {
 
 fn matrix(values: Vec<f64>, shape: [usize; 2]) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, shape), (&Device::flex(), DType::F64))
-}
-
-fn host(tensor: Tensor<2>) -> Vec<f64> {
-    tensor.into_data().try_into_vec().expect("all is computed in f64")
 }
 
 #[cfg(test)]
@@ -284,7 +282,7 @@ mod tests {
         let covariance = axes.clone().mul(matrix(variances)).matmul(axes.clone().transpose());
         let found = (0..Discriminant::ITERATIONS).fold(start(4, 2), |basis, _| iterated(&covariance, basis));
         // The first two axes are in the found subspace: projecting them to it loses nothing.
-        let lengths = host(found.transpose().matmul(axes).powi_scalar(2).sum_dim(0));
+        let lengths = host(&found.transpose().matmul(axes).powi_scalar(2).sum_dim(0));
         assert!((lengths[0] - 1.0).abs() < 1e-9 && (lengths[1] - 1.0).abs() < 1e-9, "{lengths:?}");
         assert!(lengths[2] < 1e-9 && lengths[3] < 1e-9, "{lengths:?}");
     }

@@ -431,8 +431,9 @@ pub(crate) fn closed_gradient(json: &Value, n: usize, x: &Rows, labels: &[u32]) 
     }
 }
 
-/// The gradient that ICE's paper defines, Eqs. 11-15, by loops: of the first `n` rows; with the weights of an anchor
-/// `normalised` to the sum 1, or as they are. Pairs with the other rows are taken in exchanged roles.
+/// The gradient of ICE by loops, of the first `n` rows: that of the paper, Eqs. 11-15 (`kind` "paper"); with the weights of an
+/// anchor as they are instead of normalised to the sum 1 ("unnormalized"); that of the anchors with these weights ("query").
+/// The first two take pairs with the other rows in exchanged roles.
 pub(crate) fn ice_gradient(scale: f64, kind: &str, n: usize, x: &Rows, labels: &[u32]) -> Vec<f64> {
     let (g, dim) = (x.len(), x[0].len());
     let mut gradient = vec![0.0; n * dim];
