@@ -18,6 +18,7 @@
 //! | bring your own loss, network, sampler, image source, metric | [`Registry`] |
 //! | write your own program with the same command line | [`cli::run`] |
 //! | use a loss in a training loop of your own | [`loss`] |
+//! | compute a loss on embeddings from a file | [`compute_loss`] |
 //! | compute on a GPU | [`device`] |
 //! | start from trained weights, or export a network | [`weights`] |
 //! | search embeddings exactly | [`retrieval::search`] |
@@ -90,8 +91,8 @@ pub use projector::write_projector;
 pub use registry::Registry;
 pub use run_metrics::RunMetrics;
 pub use tasks::{
-    EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, Found, FoundItem,
-    FoundList, ImagePart, ImageSearchOptions, ServeOptions, Trained, TrainingEnd, complete, embed, evaluate,
-    report, resume, search, serve, set_threads, train,
+    ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
+    Found, FoundItem, FoundList, ImagePart, ImageSearchOptions, LossOptions, ServeOptions, Trained,
+    TrainingEnd, complete, compute_loss, embed, evaluate, report, resume, search, serve, set_threads, train,
 };
 pub use tune::tune;

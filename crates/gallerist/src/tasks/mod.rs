@@ -4,6 +4,7 @@ mod database;
 mod embed;
 mod evaluate;
 mod gallery;
+mod loss;
 mod model;
 mod search;
 mod serve;
@@ -15,6 +16,7 @@ pub use evaluate::{
     EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,
 };
 pub use gallery::{FoundItem, FoundList};
+pub use loss::{ComputedLoss, LossOptions, compute_loss};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
 pub use serve::{ServeOptions, serve};
@@ -25,4 +27,4 @@ pub(crate) use database::{Remote, is_remote, open as open_database};
 #[cfg(all(feature = "cli", feature = "milvus"))]
 pub(crate) use database::{address, options as database_options};
 #[cfg(feature = "cli")]
-pub(crate) use embed::{labels_of, with_heads};
+pub(crate) use embed::with_heads;
