@@ -88,6 +88,24 @@ impl Image {
         self.pixels
     }
 
+    /// Whether at least one pixel in a hundred has a colour. Scans of drawings have a little of it.
+    ///
+    /// ```
+    /// use gallerist_data::Image;
+    ///
+    /// assert!(Image::new(1, 1, 3, vec![200, 90, 40]).is_coloured());
+    /// assert!(!Image::new(1, 1, 3, vec![90, 92, 91]).is_coloured());
+    /// ```
+    pub fn is_coloured(&self) -> bool {
+        const APART: u8 = 24;
+        if self.channels != 3 {
+            return false;
+        }
+        let pixels = self.pixels.as_chunks::<3>().0;
+        let coloured = |&&[r, g, b]: &&[u8; 3]| r.max(g).max(b) - r.min(g).min(b) > APART;
+        100 * pixels.iter().filter(coloured).count() > pixels.len()
+    }
+
     /// Grey by the luma of ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, rounded
     /// as Pillow rounds it.
     pub fn to_gray(self) -> Image {

@@ -1,12 +1,11 @@
 //! What is in a set: counts, broken files, duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::parallel::each_in_parallel;
 use crate::source::{DatasetLayout, ImageSet};
 
 /// What [`inspect`] found.
@@ -137,7 +136,7 @@ pub fn inspect(
             })
         })
         .collect();
-    let prints = decode_all(&images, threads, progress);
+    let prints = each_in_parallel(images.len(), threads, progress, |i| fingerprint(&images[i]));
     let per_split = per_split(&images);
     let class_sizes = sizes(images.iter());
     let sets = || parts.iter().map(|(_, set)| *set);
@@ -185,33 +184,6 @@ impl Entry<'_> {
 struct Print {
     pixels: u128,
     file: u128,
-}
-
-fn decode_all(
-    images: &[Entry],
-    threads: usize,
-    progress: &(dyn Fn(usize) + Sync),
-) -> Vec<Result<Print, String>> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new((0, Vec::with_capacity(images.len())));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(entry) = images.get(i) else { break };
-                    let print = fingerprint(entry);
-                    let mut done = done.lock().expect("no code panics while holding it");
-                    done.0 += 1;
-                    done.1.push((i, print));
-                    progress(done.0);
-                }
-            });
-        }
-    });
-    let mut prints = done.into_inner().expect("no thread is left").1;
-    prints.sort_unstable_by_key(|(i, _)| *i);
-    prints.into_iter().map(|(_, print)| print).collect()
 }
 
 fn fingerprint(entry: &Entry) -> Result<Print, String> {

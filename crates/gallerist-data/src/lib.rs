@@ -54,11 +54,13 @@ mod error;
 mod image;
 mod inspect;
 mod loader;
+mod parallel;
 mod positioned;
 mod sampler;
 mod size;
 mod source;
 mod store;
+mod survey;
 mod text;
 mod transform;
 
@@ -78,6 +80,7 @@ pub use crate::source::{
     ImageSet, ImageSource, LabelFrom, OneShotRun, OneShotRuns, OpenOptions, register_source,
 };
 pub use crate::store::ImageStore;
+pub use crate::survey::{Survey, survey};
 pub use crate::transform::{
     AugmentConfig, Augmentation, AugmentationConfig, AugmentationStage, Border, CropConfig, EraseConfig,
     EraseFill, Fit, ImageConfig, JitterConfig, Planes, Preparation, PreparationConfig, Transform, TrimConfig,

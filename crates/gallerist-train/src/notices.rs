@@ -37,7 +37,7 @@ pub(super) fn of_start(config: &RunConfig, network: &dyn Embedder, images: &Imag
         let step = (images.len() / LOOKED_AT).max(1);
         let drawn = (0..images.len()).step_by(step).take(LOOKED_AT);
         let decoded: Vec<Image> = drawn.filter_map(|i| images.decode(i).ok()).collect();
-        let coloured = decoded.iter().filter(|image| is_coloured(image)).count();
+        let coloured = decoded.iter().filter(|image| image.is_coloured()).count();
         if coloured > 0 {
             notices.push(format!(
                 "{coloured} of {} training images looked at are in colour, and the network sees shades of grey \
@@ -49,18 +49,22 @@ pub(super) fn of_start(config: &RunConfig, network: &dyn Embedder, images: &Imag
     notices
 }
 
-/// Whether at least one pixel in a hundred has a colour. Scans of drawings have a little of it.
-fn is_coloured(image: &Image) -> bool {
-    const APART: u8 = 24;
-    if image.channels() != 3 {
-        return false;
-    }
-    let coloured = |pixel: &&[u8]| {
-        let (least, most) = (pixel.iter().min(), pixel.iter().max());
-        most.zip(least).is_some_and(|(most, least)| most - least > APART)
-    };
-    let pixels = image.pixels();
-    100 * pixels.chunks_exact(3).filter(coloured).count() > pixels.len() / 3
+/// Training images from which a network with random weights can be expected to learn.
+const ENOUGH_FROM_SCRATCH: usize = 20_000;
+
+/// The warning that a network which is made to be fine-tuned begins with random weights, and has few images.
+pub(super) fn of_little_data(config: &RunConfig, images: usize) -> Option<String> {
+    let kind = format!("kind = \"{}\"", config.network.name());
+    let source = gallerist_weights::SOURCES.iter().find(|source| source.network.starts_with(&kind))?;
+    (config.network.weights.is_none() && images < ENOUGH_FROM_SCRATCH).then(|| {
+        format!(
+            "{} starts from random weights and has {images} training images: expect little more than chance; \
+             `gallerist weights fetch {} --out weights.pth`, then network.weights = \"weights.pth\", starts from \
+             ImageNet",
+            config.network.name(),
+            source.name
+        )
+    })
 }
 
 #[cfg(test)]
@@ -115,6 +119,22 @@ mod tests {
         assert_eq!(notices(&["network.kind=mobilenet_v2", "image.size=8"], &images).len(), 1);
         // Blocks leave their pooling out on small images.
         assert!(notices(&["network.channels=[4, 4, 4, 4]", "image.size=8"], &images).is_empty());
+    }
+
+    #[test]
+    fn a_large_network_with_random_weights_and_few_images_is_warned_of() {
+        let of = |settings: &[&str], images| {
+            let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
+            of_little_data(&RunConfig::parse("", "a test", &settings).unwrap(), images)
+        };
+        let warned = of(&["network.kind=resnet"], 500).unwrap();
+        assert!(
+            warned.contains("500 training images") && warned.contains("weights fetch resnet18"),
+            "{warned}"
+        );
+        assert_eq!(of(&["network.kind=resnet", "network.weights=w.pth"], 500), None);
+        assert_eq!(of(&["network.kind=resnet"], ENOUGH_FROM_SCRATCH), None);
+        assert_eq!(of(&["network.kind=conv_blocks"], 500), None);
     }
 
     #[test]

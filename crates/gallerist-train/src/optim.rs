@@ -87,7 +87,7 @@ impl OptimizerConfig {
         let check = |key: &str, value: f64, fits: bool, wanted: &str| {
             gallerist_tensor::Error::require(format!("optimizer.{key}"), value, fits, wanted)
         };
-        check("learning_rate", self.learning_rate, self.learning_rate > 0.0, "above 0")?;
+        check("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "0 or more")?;
         check("head_factor", self.head_factor, self.head_factor >= 0.0, "0 or more")?;
         check("loss_factor", self.loss_factor, self.loss_factor >= 0.0, "0 or more")?;
         check("weight_decay", self.weight_decay, self.weight_decay >= 0.0, "0 or more")?;

@@ -20,7 +20,7 @@ pub struct TestImages {
 
 /// The test images of a run file; `None` where it names none.
 ///
-/// Images of `data.test` that have the splits `query` and `gallery` (Market-1501, DukeMTMC-reID, CUHK03-NP, the two of
+/// Without them, the classes that `data.test_fraction` holds out. Images of `data.test` that have the splits `query` and `gallery` (Market-1501, DukeMTMC-reID, CUHK03-NP, the two of
 /// DeepFashion, and your own folders or manifests) are queries and a gallery, unless `data.test_split`
 /// names another split than `test`.
 ///
@@ -29,13 +29,17 @@ pub struct TestImages {
 /// When they cannot be read.
 pub fn open_test(config: &RunConfig) -> Result<Option<TestImages>> {
     let data = &config.data;
+    if !data.has_test() {
+        return Ok(None);
+    }
     let found = if !data.test.is_empty() {
         open_one(data)?
     } else if !data.query.is_empty() {
         let queries = open_side(data, "query")?;
         TestImages { queries, gallery: Some(open_side(data, "gallery")?) }
     } else {
-        return Ok(None);
+        let (_, held_out) = data.open_train()?;
+        TestImages { queries: held_out.expect("the only test images left"), gallery: None }
     };
     Ok(Some(found.with_classes(data.max_test_classes)))
 }

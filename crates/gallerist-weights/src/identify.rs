@@ -10,6 +10,7 @@ use gallerist_nn::MobileNetV2Variant;
 use super::file::read;
 use super::preprocessing::Preprocessing;
 use super::sources::SOURCES;
+use crate::Result;
 
 impl Preprocessing {
     /// What the file of weights says of itself, else what all published weights of that `[network] kind` want;
@@ -81,6 +82,50 @@ pub fn variant_of(path: &Path) -> Option<MobileNetV2Variant> {
     }
 }
 
+/// The section `[network]` of a run file for which a file of weights was made: the kind of the network and its
+/// parameters. `None` where the names of its tensors belong to no known network.
+///
+/// Our own checkpoints and exports say it in their metadata; of the weights of other programs, the names of the tensors
+/// tell it.
+///
+/// # Errors
+///
+/// As [`read`].
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// let network = gallerist_weights::network_of(Path::new("mobilenet_v2-7ebf99e0.pth"))?;
+/// assert_eq!(network.unwrap()["kind"].as_str(), Some("mobilenet_v2"));
+/// # Ok::<(), gallerist_weights::Error>(())
+/// ```
+pub fn network_of(path: &Path) -> Result<Option<toml::Table>> {
+    if let Some(table) = header(path).and_then(|header| network_of_header(&header)) {
+        return Ok(Some(table));
+    }
+    let weights = read(path)?;
+    let keys: Vec<&str> = weights.tensors.keys().map(String::as_str).collect();
+    Ok(identify(&keys).map(|(_, network)| {
+        let lines = network.replace(", ", "\n");
+        lines.parse().expect("the list has run files' keys")
+    }))
+}
+
+/// What one of our files says of its network in its metadata.
+fn network_of_header(header: &serde_json::Map<String, serde_json::Value>) -> Option<toml::Table> {
+    let text = |key: &str| header.get("__metadata__")?.get(key)?.as_str();
+    if let Some(network) = text("network") {
+        return serde_json::from_str(network).ok();
+    }
+    let checkpoint: serde_json::Value = serde_json::from_str(text("gallerist")?).ok()?;
+    let config: toml::Table = checkpoint.get("config")?.as_str()?.parse().ok()?;
+    let mut network = config.get("network")?.as_table()?.clone();
+    for key in ["weights", "freeze_batch_norm", "head_init", "head_distance"] {
+        network.remove(key);
+    }
+    Some(network)
+}
+
 /// The owner of these tensor names, and the `[network]` with these names.
 pub(super) fn identify(keys: &[&str]) -> Option<(&'static str, &'static str)> {
     let has = |part: &str| keys.iter().any(|key| key.contains(part));
@@ -122,6 +167,30 @@ mod tests {
             "kind = \"resnet\", depth = 34"
         );
         assert_eq!(of(&["classifier.weight"]), None);
+    }
+
+    #[test]
+    fn a_file_tells_its_network_by_its_tensors_or_its_metadata() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let write = |name: &str, metadata: &[(&str, &str)]| {
+            let tensors = BTreeMap::from([(name.to_string(), burn::tensor::TensorData::from([0.0f32]))]);
+            let metadata = metadata.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+            gallerist_tensor::params::write_with(&path, &tensors, Some(metadata)).unwrap();
+        };
+        write("features.1.conv.0.0.weight", &[]);
+        let network = network_of(&path).unwrap().unwrap();
+        assert_eq!(network.to_string(), "kind = \"mobilenet_v2\"\nlayout = \"torchvision\"\n");
+        write("x", &[("network", r#"{"kind": "resnet", "depth": 18}"#)]);
+        assert_eq!(network_of(&path).unwrap().unwrap()["depth"].as_integer(), Some(18));
+        let config = "[network]\nkind = \"two_conv\"\nweights = \"a.pth\"\nhead_init = \"lda\"\n";
+        let checkpoint = serde_json::json!({ "config": config }).to_string();
+        write("x", &[("gallerist", &checkpoint)]);
+        assert_eq!(network_of(&path).unwrap().unwrap().to_string(), "kind = \"two_conv\"\n");
+        write("classifier.weight", &[]);
+        assert_eq!(network_of(&path).unwrap(), None);
+        std::fs::write(&path, "no weights").unwrap();
+        assert!(network_of(&path).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! | task | see |
 //! | --- | --- |
+//! | write a run file for your images | [`init`](init()) |
 //! | train from a run file, measure, write the report | [`train`](train()), [`resume`] |
 //! | embed images with a trained network | [`embed`], [`model::Model`] |
 //! | search a gallery with images | [`search`] |
@@ -56,6 +57,7 @@ pub mod cli;
 mod error;
 pub mod experiments;
 mod file;
+mod init;
 pub mod jobs;
 pub mod measured;
 mod observer;
@@ -86,6 +88,9 @@ pub use gallerist_tensor::{Error as TensorError, burn, device, pairwise, params}
 pub use gallerist_train as train;
 pub use gallerist_train::{checkpoint, model, optim};
 pub use gallerist_weights as weights;
+pub use init::{
+    DEFAULT_MINUTES, Findings, InitOptions, Initialized, PartFindings, Preset, init, name_of_images,
+};
 pub use observer::Observer;
 pub use projector::write_projector;
 pub use registry::Registry;

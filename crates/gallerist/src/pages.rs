@@ -281,9 +281,12 @@ fn facts_of(config: &RunConfig) -> Vec<(String, String)> {
     let paths = |paths: &[std::path::PathBuf]| {
         paths.iter().filter_map(|p| p.file_name()).map(|n| n.to_string_lossy()).collect::<Vec<_>>().join(", ")
     };
-    let test = match config.data.query.is_empty() {
-        true => vec![("test images".into(), paths(&config.data.test))],
-        false => vec![
+    let test = match (config.data.query.is_empty(), config.data.test_fraction) {
+        (true, Some(fraction)) => {
+            vec![("test images".into(), format!("{} % of the classes", (100.0 * fraction).round()))]
+        }
+        (true, None) => vec![("test images".into(), paths(&config.data.test))],
+        (false, _) => vec![
             ("queries".into(), paths(&config.data.query)),
             ("gallery".into(), paths(&config.data.gallery)),
         ],

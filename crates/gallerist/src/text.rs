@@ -15,6 +15,16 @@ pub(crate) fn grouped(n: usize) -> String {
     gallerist_util::text::grouped(n as u64)
 }
 
+/// `2 min 05 s`, `48 s`, `0.8 s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 60.0 => format!("{s:.0} s"),
+        s if s < 3600.0 => format!("{} min {:02} s", s as u64 / 60, s as u64 % 60),
+        s => format!("{} h {:02} min", s as u64 / 3600, s as u64 % 3600 / 60),
+    }
+}
+
 /// A line of CSV (RFC 4180), with its end.
 pub(crate) fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
     let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
@@ -27,6 +37,12 @@ pub(crate) fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_the_unit_that_fits() {
+        assert_eq!(duration(0.84), "0.8 s");
+        assert_eq!(duration(125.0), "2 min 05 s");
+    }
 
     #[test]
     fn numbers_read_well() {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use gallerist_data::{AugmentConfig, DatasetLayout, ImageConfig, LabelFrom, OpenOptions, SamplerConfig};
+use gallerist_data::{
+    AugmentConfig, DatasetLayout, ImageConfig, ImageSet, LabelFrom, OpenOptions, SamplerConfig,
+};
 use gallerist_loss::cross_batch::XbmConfig;
 use gallerist_nn::{Combine, HeadChoice, NetworkConfig};
 use gallerist_retrieval::cluster::Preset;
@@ -147,6 +149,14 @@ pub struct DataConfig {
     pub query: Vec<PathBuf>,
     /// Instead of `test`: the gallery for the images of `query`.
     pub gallery: Vec<PathBuf>,
+    /// Instead of `test`: the share of the classes of `train` whose images are the test images and do not train;
+    /// absent: none. The choice depends only on the number of classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_fraction: Option<f64>,
+    /// The test images are not measured at the end; those of `test_fraction` do not train either. For searches among
+    /// run files, which must not use test images.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub without_test: bool,
     /// Layout of the images; absent: detected from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<DatasetLayout>,
@@ -193,6 +203,8 @@ impl Default for DataConfig {
             test: Vec::new(),
             query: Vec::new(),
             gallery: Vec::new(),
+            test_fraction: None,
+            without_test: false,
             layout: None,
             train_split: None,
             test_split: None,
@@ -231,10 +243,68 @@ impl DataConfig {
         self.options(&self.gallery_split, "gallery", 0)
     }
 
+    /// Whether the run has test images to measure.
+    pub fn has_test(&self) -> bool {
+        let named = !self.test.is_empty() || !self.query.is_empty() || self.test_fraction.is_some();
+        named && !self.without_test
+    }
+
+    /// The images of `train`: those that train (and validate), and the test images that `test_fraction` holds out.
+    ///
+    /// # Errors
+    ///
+    /// When `train` is empty, the images cannot be read, or they have fewer than two classes to divide.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # for class in ["heron", "owl", "tern", "wren"] {
+    /// #     std::fs::create_dir_all(folder.path().join(class)).unwrap();
+    /// #     std::fs::write(folder.path().join(class).join("1.png"), "").unwrap();
+    /// # }
+    /// use gallerist_train::DataConfig;
+    ///
+    /// let train = vec![folder.path().to_path_buf()];
+    /// let data = DataConfig { train, test_fraction: Some(0.5), ..DataConfig::default() };
+    /// let (train, test) = data.open_train()?;
+    /// assert_eq!((train.class_names().len(), test.unwrap().class_names().len()), (2, 2));
+    /// # Ok::<(), gallerist_train::Error>(())
+    /// ```
+    pub fn open_train(&self) -> Result<(ImageSet, Option<ImageSet>)> {
+        if self.train.is_empty() {
+            return Err(gallerist_tensor::Error::Value {
+                key: "data.train".into(),
+                wanted: "a list of folders, zips or manifests".into(),
+                found: "empty".into(),
+            }
+            .into());
+        }
+        let set = ImageSet::open_with(&self.train, &self.train_options())?;
+        Ok(match self.test_fraction {
+            None => (set, None),
+            Some(fraction) => {
+                let (train, test) = set.split_classes(fraction, TEST_SEED)?;
+                (train, Some(test))
+            }
+        })
+    }
+
     pub(super) fn validate(&self) -> Result<()> {
+        if let Some(fraction) = self.test_fraction {
+            let fits = fraction > 0.0 && fraction < 1.0;
+            let wanted = "above 0 and below 1; absent: no classes are held out";
+            gallerist_tensor::Error::require("data.test_fraction".into(), fraction, fits, wanted)?;
+        }
         let refuse = |problem: String, hint: &str| Err(Error::TestImages { problem, hint: hint.into() });
         let given = |paths: &Vec<PathBuf>| !paths.is_empty();
         let sides = [("data.query", &self.query), ("data.gallery", &self.gallery)];
+        let named =
+            [("data.test", &self.test), sides[0], sides[1]].into_iter().find(|(_, paths)| given(paths));
+        if let (Some(_), Some((key, _))) = (self.test_fraction, named) {
+            return refuse(
+                format!("data.test_fraction and {key} are both given"),
+                "leave out data.test_fraction to test on other images than those of data.train",
+            );
+        }
         if let (true, Some((key, _))) = (given(&self.test), sides.iter().find(|(_, paths)| given(paths))) {
             return refuse(
                 format!("data.test and {key} are both given"),
@@ -274,6 +344,9 @@ impl DataConfig {
         }
     }
 }
+
+/// Seed of the classes that `data.test_fraction` holds out. It is fixed, so that runs of other seeds have the same test.
+const TEST_SEED: u64 = 0;
 
 /// `[validation]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

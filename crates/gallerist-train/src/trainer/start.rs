@@ -117,7 +117,8 @@ impl TrainerBuilder {
             (parts.network, pretrained) = (network, Some(report));
         }
         limits::check_maps(&*parts.network, parts.sampler.batch_size())?;
-        let notices = notices::of_start(&config, &*parts.network, parts.store.set());
+        let mut notices = notices::of_start(&config, &*parts.network, parts.store.set());
+        notices.extend(notices::of_little_data(&config, parts.store.set().len()));
         let opened = begun.elapsed();
         parts.network = head_init::begin(parts.network, &config, parts.input, parts.store.set(), &mut watch)?;
         let head_seconds = (begun.elapsed() - opened).as_secs_f64();
@@ -379,15 +380,7 @@ fn image_store(config: &RunConfig, images: ImageSet, transform: Transform) -> Re
 impl TrainingImages {
     /// The images of `data.train`.
     fn open(config: &RunConfig) -> Result<Self> {
-        if config.data.train.is_empty() {
-            return Err(gallerist_tensor::Error::Value {
-                key: "data.train".into(),
-                wanted: "a list of folders, zips or manifests".into(),
-                found: "empty".into(),
-            }
-            .into());
-        }
-        let set = ImageSet::open_with(&config.data.train, &config.data.train_options())?;
+        let (set, _) = config.data.open_train()?;
         let of = &config.validation;
         let (train, validation) = if let Some(fold) = of.fold {
             let (train, validation) = set.class_fold(fold.number - 1, fold.of, of.seed)?;

@@ -6,6 +6,7 @@ mod failure;
 mod interrupts;
 mod jobs;
 mod metrics_table;
+mod next;
 mod output;
 mod printer;
 mod progress;

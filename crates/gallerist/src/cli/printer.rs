@@ -9,7 +9,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-pub(crate) use crate::text::{count, grouped};
+pub(crate) use crate::text::{count, duration, grouped};
 
 /// Prints `error: …`, an empty line and `hint: …`.
 pub(crate) fn error(message: &dyn Display, hint: Option<String>) {
@@ -141,25 +141,9 @@ impl Display for Table {
     }
 }
 
-/// `2 min 05 s`, `48 s`, `0.8 s`.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 60.0 => format!("{s:.0} s"),
-        s if s < 3600.0 => format!("{} min {:02} s", s as u64 / 60, s as u64 % 60),
-        s => format!("{} h {:02} min", s as u64 / 3600, s as u64 % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_have_the_unit_that_fits() {
-        assert_eq!(duration(0.84), "0.8 s");
-        assert_eq!(duration(125.0), "2 min 05 s");
-    }
 
     #[test]
     fn characters_that_steer_a_terminal_are_escaped() {

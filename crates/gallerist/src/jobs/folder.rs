@@ -94,7 +94,7 @@ impl JobFolder {
         }
         let directory = RunDirectory::open(&run)?;
         let config = RunConfig::load(&directory.config(), &[])?;
-        let tested = !config.data.test.is_empty() || !config.data.query.is_empty();
+        let tested = config.data.has_test();
         if key(&config) != self.key || (tested && !directory.metrics().is_file()) {
             return Ok(None);
         }

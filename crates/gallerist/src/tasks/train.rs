@@ -135,8 +135,7 @@ pub fn report(run: &RunDirectory) -> Result<PathBuf> {
 /// The steps of a run that is complete: no steps and no measurements are left.
 fn steps_of_finished(directory: &RunDirectory, config: &RunConfig) -> Result<Option<usize>> {
     let last = directory.checkpoint(CheckpointKind::Last);
-    let has_test = !config.data.test.is_empty() || !config.data.query.is_empty();
-    let measured = !has_test || directory.metrics().exists();
+    let measured = !config.data.has_test() || directory.metrics().exists();
     if !measured || !directory.report().exists() || !last.exists() {
         return Ok(None);
     }
@@ -193,7 +192,9 @@ struct Pace {
 fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Result<Option<RunMetrics>> {
     let (config, directory) = (trainer.config(), trainer.directory());
     let Some(test) = open_test(config)? else {
-        observer.note("no test images (data.test, or data.query and data.gallery) to evaluate on");
+        if !config.data.without_test {
+            observer.note("no test images (data.test, data.test_fraction, or data.query and data.gallery) to evaluate on");
+        }
         return Ok(None);
     };
     let class_overlap = test.queries.overlap_with(trainer.training_set());

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use gallerist_data::ImageSet;
 use gallerist_train::{CheckpointKind, Fold, LogConfig, RunConfig};
 use gallerist_util::random::Random;
 
@@ -99,7 +98,7 @@ pub(super) fn search(
     space.check(&origin, load)?;
     let base = load(&[])?;
     // Faults of the images are reported before anything is written.
-    let images = ImageSet::open_with(&base.data.train, &base.data.train_options())?;
+    let (images, _) = base.data.open_train()?;
     images.class_fold(0, space.folds, space.seed)?;
     let run_file = base.with_absolute_paths().to_toml();
     let store = Store::open(&options.directory, &run_file, space)?;
@@ -342,6 +341,8 @@ fn fold_run(
         images.clear();
     }
     (data.test_split, data.query_split, data.gallery_split) = (None, None, None);
+    // The classes that `data.test_fraction` holds out must not train either.
+    data.without_test = data.test_fraction.is_some();
     config.log = LogConfig::default();
     config.validate()?;
     Ok(config)

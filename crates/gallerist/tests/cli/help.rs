@@ -12,6 +12,7 @@ use crate::program::{error, gallerist};
 fn help_says_what_there_is() {
     insta::assert_snapshot!("help", text(&gallerist(&["--help"]).stdout));
     for command in [
+        "init",
         "train",
         "tune",
         "experiment",

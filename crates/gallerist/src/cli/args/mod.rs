@@ -8,6 +8,7 @@ mod embed;
 mod evaluate;
 pub(crate) mod experiment;
 pub(crate) mod index;
+mod init;
 mod limits;
 mod loss;
 mod named;
@@ -27,6 +28,7 @@ pub(crate) use convert::Convert;
 pub(crate) use data::{Data, DataCommand, DataInfo};
 pub(crate) use embed::Embed;
 pub(crate) use evaluate::{Evaluate, Rerank};
+pub(crate) use init::Init;
 pub(crate) use loss::Loss;
 pub(crate) use named::Precision;
 pub(crate) use search::Search;
@@ -49,6 +51,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(Init),
     Train(Train),
     Tune(Tune),
     Experiment(experiment::ExperimentArgs),

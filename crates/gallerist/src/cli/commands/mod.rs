@@ -8,6 +8,7 @@ mod embed;
 mod evaluate;
 mod experiment;
 mod index;
+mod init;
 mod loss;
 mod plot;
 mod search;
@@ -21,6 +22,7 @@ use super::failure::CommandResult;
 
 pub(crate) fn run(command: Command) -> CommandResult {
     match command {
+        Command::Init(args) => init::run(args),
         Command::Train(args) => train::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Experiment(args) => experiment::run(args),

@@ -26,8 +26,11 @@ pub(super) fn measure(
     let model = with_cache(model, of.cache.as_deref())?;
     let model = on_device(model, of.device, observer)?;
     if of.images.is_none() {
-        let needed = ["data.test", "data.query", "data.gallery"];
-        model.config().check_files(&RunDirectory::open(&of.run)?.config(), &needed)?;
+        let needed: &[&str] = match model.config().data.test_fraction {
+            Some(_) => &["data.train"],
+            None => &["data.test", "data.query", "data.gallery"],
+        };
+        model.config().check_files(&RunDirectory::open(&of.run)?.config(), needed)?;
     }
     let Some(test) = test_images(of, model.config())? else {
         let hint = "give --query IMAGES and --gallery IMAGES, or embed a set with `gallerist embed` and give it as \
