@@ -11,10 +11,7 @@ use std::process::Command;
 const MODULES: [(&str, &[&str]); 3] = [
     ("gallerist-data", &["canvas"]),
     ("gallerist-loss", &["engine::product"]),
-    (
-        "gallerist-retrieval",
-        &["product", "file::mapped", "file::map::guard", "index::values", "index::hnsw::space"],
-    ),
+    ("gallerist-retrieval", &["product", "file::map::guard", "index::values", "index::hnsw::space"]),
 ];
 
 /// Files whose unsafe code Miri cannot run, with the reason.

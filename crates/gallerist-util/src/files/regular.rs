@@ -26,7 +26,8 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let mut options = OpenOptions::new();
     options.read(true);
-    #[cfg(unix)]
+    // Miri knows no flags.
+    #[cfg(all(unix, not(miri)))]
     {
         use std::os::unix::fs::OpenOptionsExt;
         // A terminal must not become the controlling terminal of the process.
