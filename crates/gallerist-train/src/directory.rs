@@ -238,6 +238,11 @@ impl RunDirectory {
         self.path.join(CONFIG)
     }
 
+    /// The run file with the comments of `gallerist init`, where the run was started for images.
+    pub fn init_file(&self) -> PathBuf {
+        self.path.join("init.toml")
+    }
+
     /// The log.
     pub fn log(&self) -> PathBuf {
         self.path.join(LOG)

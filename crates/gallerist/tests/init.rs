@@ -99,6 +99,36 @@ fn a_folder_of_classes_gets_a_run_file_that_says_why_and_trains() {
 }
 
 #[test]
+fn train_on_a_folder_makes_a_run_file_trains_evaluates_and_names_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    classes(&dir.join("meine Fotos"), 8, 4, photograph);
+    let args = ["train", "--images", "meine Fotos", "--set", "train.steps=2"];
+    let (stdout, stderr) = run(dir, &args, 0);
+    assert!(stdout.contains("recall@1"), "{stdout}");
+    assert!(stderr.contains("[data] there are no test images: 2 of 8 classes are held out"), "{stderr}");
+    let next = "next: gallerist serve --gallery 'runs/meine Fotos/embeddings.safetensors'\n";
+    assert!(stderr.ends_with(next), "{stderr}");
+    // The file is kept with the run and trains again, from any folder.
+    let kept = dir.join("runs/meine Fotos/init.toml");
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("# 2 steps as given"));
+    let kept = kept.to_str().unwrap();
+    run(
+        &dir.join("meine Fotos"),
+        &["train", kept, "--out", dir.join("again").to_str().unwrap(), "--json"],
+        0,
+    );
+    // A second call does not write into the first run.
+    let (_, stderr) = run(dir, &args, 0);
+    assert!(stderr.contains("runs/meine Fotos-2/embeddings.safetensors"), "{stderr}");
+    let (_, stderr) = run(dir, &["train", "--images", "meine Fotos", "--out", "runs/meine Fotos"], 2);
+    assert!(stderr.contains("it holds another run"), "{stderr}");
+    // Options of images without images.
+    let (_, stderr) = run(dir, &["train", "x.toml", "--minutes", "3"], 2);
+    assert!(stderr.contains("--images"), "{stderr}");
+}
+
+#[test]
 fn the_library_returns_findings_reasons_and_a_run_file() {
     let dir = tempfile::tempdir().unwrap();
     let of = |name: &str, steps| {

@@ -1,28 +1,123 @@
 //! The command that a user most likely needs next.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::printer;
+use crate::tasks::is_remote;
+use crate::train::{RunConfig, RunDirectory};
+
+/// What a command has done.
+#[derive(Debug)]
+pub(crate) enum Done<'a> {
+    /// A run file was written or checked.
+    RunFile(&'a Path),
+    /// A run is finished.
+    Run(&'a RunDirectory),
+    /// A run was stopped.
+    Stopped(&'a Path),
+    /// Embeddings were written.
+    Embeddings(&'a Path),
+    /// An index or a collection was built or changed, or a gallery was searched.
+    Gallery(&'a Path),
+    /// The test images of a run were measured.
+    MeasuredRun(&'a Path),
+    /// Embeddings, with their labels if these are in a file of their own, were measured.
+    MeasuredEmbeddings(&'a Path, Option<&'a Path>),
+    /// Queries were measured against a gallery.
+    MeasuredQueries(&'a Path, &'a Path),
+    /// A file of weights was downloaded or inspected.
+    Weights(&'a Path),
+    /// The run directory of a network without training was written.
+    Network(&'a Path),
+    /// The images of a set with classes were counted.
+    Images(&'a [PathBuf]),
+}
+
+impl Done<'_> {
+    /// Prints `next: gallerist …`, unless no command follows.
+    pub(crate) fn show(&self) {
+        if let Some(Line(line)) = self.next() {
+            printer::note(&format!("next: {line}"));
+        }
+    }
+
+    /// The command; names in capitals are those that only the user knows.
+    fn next(&self) -> Option<Line> {
+        Some(match self {
+            Done::RunFile(file) => Line::of("train").path(file),
+            Done::Run(run) => return after_training(run),
+            Done::Stopped(run) => Line::of("train --resume").path(run),
+            Done::Embeddings(file) | Done::Gallery(file)
+                if is_remote(file) || !has_extension(file, "npy") =>
+            {
+                Line::of("serve --gallery").path(file)
+            }
+            Done::Embeddings(file) | Done::Gallery(file) => {
+                Line::of("index build").path(file).words("--out").path(file.with_extension("index"))
+            }
+            Done::MeasuredRun(run) => Line::of("plot ranked").path(run).words("--out ranked.svg"),
+            Done::MeasuredEmbeddings(file, labels) => {
+                let line = Line::of("plot map --embeddings").path(file);
+                let line = match labels {
+                    Some(labels) => line.words("--labels").path(labels),
+                    None => line,
+                };
+                line.words("--out map.svg")
+            }
+            Done::MeasuredQueries(queries, gallery) => {
+                Line::of("serve --gallery").path(gallery).words("--queries").path(queries)
+            }
+            Done::Weights(file) => Line::of("init --images IMAGES --weights").path(file),
+            Done::Network(run) => {
+                let file = run.join("embeddings.safetensors");
+                Line::of("embed --run").path(run).words("--images IMAGES --out").path(file)
+            }
+            Done::Images(paths) => Line::of("init --images").paths(paths),
+        })
+    }
+}
+
+/// The page of the embeddings that the run has, or the command that embeds its training images.
+fn after_training(run: &RunDirectory) -> Option<Line> {
+    let (all, queries, gallery) = (run.embeddings(), run.query(), run.gallery());
+    if all.exists() {
+        return Some(Line::of("serve --gallery").path(all));
+    }
+    if queries.exists() && gallery.exists() {
+        return Some(Line::of("serve --gallery").path(gallery).words("--queries").path(queries));
+    }
+    let config = RunConfig::load(&run.config(), &[]).ok()?;
+    let line = Line::of("embed --run").path(run.path()).words("--images").paths(&config.data.train);
+    Some(line.words("--out").path(all))
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
+}
 
 /// A command line that can be pasted into a shell.
 #[derive(Debug)]
-pub(crate) struct Next(String);
+struct Line(String);
 
-impl Next {
+impl Line {
     /// The command `gallerist COMMAND`.
-    pub(crate) fn command(command: &str) -> Self {
-        Next(format!("gallerist {command}"))
+    fn of(command: &str) -> Self {
+        Line(format!("gallerist {command}"))
+    }
+
+    /// Adds words as they are.
+    fn words(self, words: &str) -> Self {
+        Line(format!("{} {words}", self.0))
     }
 
     /// Adds a path, quoted where the shell would take it apart.
-    pub(crate) fn path(self, path: impl AsRef<Path>) -> Self {
+    fn path(self, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_string_lossy();
-        Next(format!("{} {}", self.0, quoted(&path)))
+        Line(format!("{} {}", self.0, quoted(&path)))
     }
 
-    /// Prints `next: gallerist …`.
-    pub(crate) fn show(self) {
-        printer::note(&format!("next: {}", self.0));
+    fn paths(self, paths: &[PathBuf]) -> Self {
+        paths.iter().fold(self, Line::path)
     }
 }
 
@@ -43,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_shell_reads_the_path_that_was_meant() {
-        for path in [
+        let names = [
             "runs/x",
             "my photos/Über uns",
             "it's",
@@ -55,14 +150,53 @@ mod tests {
             "~",
             "#1",
             "a;b",
-        ] {
-            let Next(line) = Next::command("x").path(path);
+        ];
+        for path in names {
+            let Line(line) = Line::of("x").path(path);
             let word = line.strip_prefix("gallerist x ").unwrap();
             let out =
                 std::process::Command::new("sh").args(["-c", &format!("printf %s {word}")]).output().unwrap();
             let read = String::from_utf8(out.stdout).unwrap();
             assert_eq!(read, if path == "-x" { "./-x" } else { path }, "{word}");
         }
-        assert_eq!(Next::command("train").path("runs/鳥/x.toml").0, "gallerist train runs/鳥/x.toml");
+        assert_eq!(Line::of("train").path("runs/鳥/x.toml").0, "gallerist train runs/鳥/x.toml");
+    }
+
+    #[test]
+    fn every_command_names_the_next_with_its_paths() {
+        let path = Path::new;
+        let of = |done: Done| done.next().unwrap().0;
+        assert_eq!(
+            of(Done::Embeddings(path("a b.safetensors"))),
+            "gallerist serve --gallery 'a b.safetensors'"
+        );
+        assert_eq!(of(Done::Embeddings(path("x.npy"))), "gallerist index build x.npy --out x.index");
+        assert_eq!(of(Done::Gallery(path("milvus://db:1/x"))), "gallerist serve --gallery milvus://db:1/x");
+        assert_eq!(
+            of(Done::MeasuredEmbeddings(path("x.npy"), Some(path("y.npy")))),
+            "gallerist plot map --embeddings x.npy --labels y.npy --out map.svg"
+        );
+        assert_eq!(
+            of(Done::MeasuredQueries(path("q.safetensors"), path("g.safetensors"))),
+            "gallerist serve --gallery g.safetensors --queries q.safetensors"
+        );
+        assert_eq!(of(Done::Images(&["a".into(), "b c".into()])), "gallerist init --images a 'b c'");
+    }
+
+    #[test]
+    fn a_run_is_served_with_the_embeddings_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("my run");
+        let run = RunDirectory::create(&at, &RunConfig { ..RunConfig::default() }).unwrap();
+        let of = || after_training(&run).unwrap().0.replace(&*at.to_string_lossy(), "RUN");
+        assert_eq!(of(), "gallerist embed --run 'RUN' --images --out 'RUN/embeddings.safetensors'");
+        std::fs::write(run.gallery(), "").unwrap();
+        std::fs::write(run.query(), "").unwrap();
+        assert_eq!(
+            of(),
+            "gallerist serve --gallery 'RUN/gallery.safetensors' --queries 'RUN/query.safetensors'"
+        );
+        std::fs::write(run.embeddings(), "").unwrap();
+        assert_eq!(of(), "gallerist serve --gallery 'RUN/embeddings.safetensors'");
     }
 }

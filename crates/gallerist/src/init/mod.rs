@@ -17,7 +17,8 @@ pub use findings::{Findings, PartFindings};
 pub use preset::Preset;
 
 use crate::observer::working;
-use crate::{Error, Observer, Result};
+use crate::tasks::train_keeping;
+use crate::{Error, Observer, Result, Trained};
 use choose::Choice;
 
 /// Minutes of training where none are given; the preset's recipe may need fewer.
@@ -102,6 +103,29 @@ pub fn init(
     config.validate()?;
     let reasons = file.into_reasons();
     Ok(Initialized { findings, preset, reasons, warnings, step_seconds, toml, config })
+}
+
+impl Initialized {
+    /// Trains by [`config`](Self::config) as [`train`](crate::train()) does, and keeps the run file with its comments in
+    /// the run directory, as `init.toml`.
+    ///
+    /// ```no_run
+    /// use std::{path::{Path, PathBuf}, sync::atomic::AtomicBool};
+    /// use gallerist::InitOptions;
+    ///
+    /// let stop = AtomicBool::new(false);
+    /// let made = gallerist::init(&[PathBuf::from("photos")], &InitOptions::default(), &mut (), &stop)?;
+    /// let trained = made.train(Path::new("runs/photos"), &mut (), &stop)?;
+    /// println!("{}", trained.directory.init_file().display());
+    /// # Ok::<(), gallerist::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`train`](crate::train()).
+    pub fn train(&self, directory: &Path, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
+        train_keeping(&self.config, Some(&self.toml), directory, observer, stop)
+    }
 }
 
 /// Refuses options that no run file can have.

@@ -20,6 +20,7 @@ pub use loss::{ComputedLoss, LossOptions, compute_loss};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
 pub use serve::{ServeOptions, serve};
+pub(crate) use train::train_keeping;
 pub use train::{Trained, TrainingEnd, complete, report, resume, train};
 
 #[cfg(feature = "cli")]

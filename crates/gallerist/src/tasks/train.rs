@@ -14,6 +14,7 @@ use gallerist_train::{
 
 use super::model::set_threads;
 use super::test_images::embed_test;
+use crate::file::write_text;
 use crate::observer::working;
 use crate::run_metrics::RunMetrics;
 use crate::{Observer, Result, pages, write_projector};
@@ -72,10 +73,25 @@ pub fn train(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Trained> {
+    train_keeping(config, None, directory, observer, stop)
+}
+
+/// [`train`], which keeps the text of the run file, `init_file`, in the directory.
+pub(crate) fn train_keeping(
+    config: &RunConfig,
+    init_file: Option<&str>,
+    directory: &Path,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Trained> {
     set_threads(config.train.threads);
     let trainer = Trainer::start_with(config, directory, observer, stop);
     observer.phase_done();
-    finish(trainer?, false, observer, stop)
+    let trainer = trainer?;
+    if let Some(text) = init_file {
+        write_text(&trainer.directory().init_file(), text)?;
+    }
+    finish(trainer, false, observer, stop)
 }
 
 /// Continues a run from its last checkpoint, on `device` instead of the run file's if one is given.

@@ -45,15 +45,15 @@ pub(crate) struct Init {
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// Test images, of other classes than the training images [default: the split test, else held-out classes]
-    #[arg(long, value_name = "PATH", num_args = 1..)]
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "images")]
     pub(crate) test: Vec<PathBuf>,
     /// Pretrained weights (`gallerist weights fetch`); their network is detected [default: random weights]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "images")]
     pub(crate) weights: Option<PathBuf>,
     /// Kind of the images [default: by their look]
-    #[arg(long, value_parser = named::<Preset>())]
+    #[arg(long, value_parser = named::<Preset>(), requires = "images")]
     pub(crate) preset: Option<Preset>,
     /// Minutes of training on this machine [default: the steps of the recipe, at most 10 minutes]
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", requires = "images")]
     pub(crate) minutes: Option<f64>,
 }

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::init::InitArgs;
 use crate::device::DeviceChoice;
 
-/// Train an embedding network from a run file, evaluate it, and write a report.
+/// Train an embedding network, evaluate it, and write a report.
+///
+/// `--images` makes a run file as `gallerist init` does, keeps it in the run directory (init.toml), and trains by it.
 ///
 /// Writes to the run directory: the resolved configuration (config.toml), the checkpoints
 /// (checkpoints/last.safetensors and best.safetensors), the log (log.jsonl), the embeddings of the
@@ -16,22 +19,36 @@ use crate::device::DeviceChoice;
 /// Ctrl-C writes a checkpoint and stops. `--resume DIR` continues the run; on the CPU the result is bit-identical
 /// to that of an uninterrupted run.
 #[derive(Debug, Args)]
-#[command(override_usage = "gallerist train [OPTIONS] CONFIG\n       gallerist train [OPTIONS] --resume DIR")]
+#[command(
+    override_usage = "gallerist train [OPTIONS] CONFIG\n       gallerist train [OPTIONS] --images PATH...\n       \
+    gallerist train [OPTIONS] --resume DIR"
+)]
+#[command(
+    after_help = "Examples:\n  gallerist train configs/omniglot.toml --set train.steps=500 --out runs/short\n  \
+    gallerist train --images photos --weights weights.pth --minutes 10\n  gallerist train --resume runs/short"
+)]
 pub(crate) struct Train {
     /// Run file (TOML); `gallerist config --print-defaults` lists every key
-    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(required_unless_present_any = ["resume", "images"], conflicts_with_all = ["resume", "images", "test", "weights", "preset", "minutes"])]
     pub(crate) config: Option<PathBuf>,
+    /// Training images in place of a run file: a published data set, a folder with one folder for each class, a CSV
+    /// manifest, or a zip archive
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "resume")]
+    pub(crate) images: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) given: InitArgs,
     /// Override a key of the run file, e.g. --set train.steps=500 (repeatable)
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
     pub(crate) set: Vec<String>,
     /// Profile the run: a summary at the end, details in profile.json of the run directory (key log.profile)
     #[arg(long, conflicts_with = "resume")]
     pub(crate) profile: bool,
-    /// Run directory; must not contain another run [default: runs/NAME, NAME from the run file, numbered]
+    /// Run directory; must not contain another run [default: runs/NAME, NAME from the run file or the
+    /// images, numbered]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,
     /// Continue an interrupted run from its last checkpoint
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["test", "weights", "preset", "minutes"])]
     pub(crate) resume: Option<PathBuf>,
     /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N [default: from the run
     /// file, else auto]

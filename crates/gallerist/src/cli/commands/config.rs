@@ -6,6 +6,7 @@ use crate::train::{DEFAULTS, RunConfig};
 
 use crate::cli::args::Config;
 use crate::cli::failure::CommandResult;
+use crate::cli::next::Done;
 use crate::cli::printer;
 
 pub(super) fn run(args: Config) -> CommandResult {
@@ -15,7 +16,10 @@ pub(super) fn run(args: Config) -> CommandResult {
     };
     match (args.json, &args.check) {
         (true, _) => printer::json(&config)?,
-        (false, Some(_)) => printer::out(&config.to_toml())?,
+        (false, Some(path)) => {
+            printer::out(&config.to_toml())?;
+            Done::RunFile(path).show();
+        }
         (false, None) => printer::out(DEFAULTS)?,
     }
     Ok(ExitCode::SUCCESS)

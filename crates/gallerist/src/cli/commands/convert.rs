@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::cli::args::Convert;
 use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::output::{check_embeddings_file, save_embeddings};
 use crate::cli::printer;
 
@@ -68,6 +69,7 @@ pub(super) fn run(args: Convert) -> CommandResult {
             summary.dimensions,
             summary.file
         ));
+        Done::Embeddings(&args.out).show();
     }
     Ok(ExitCode::SUCCESS)
 }

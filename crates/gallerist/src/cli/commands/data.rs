@@ -6,6 +6,7 @@ use crate::data::{ImageSet, Inspection, inspect};
 
 use crate::cli::args::{Data, DataCommand, DataInfo};
 use crate::cli::failure::CommandResult;
+use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{DECODING, bar, working};
 
@@ -49,6 +50,9 @@ fn info(args: DataInfo) -> CommandResult {
         format!("`{}` ({}) is the same picture as `{}` (train)", leak.other, leak.split, leak.training)
     });
     warn_of(leaks, found.leaks.len(), "leak");
+    if !args.json && found.classes > 1 {
+        Done::Images(&args.path).show();
+    }
     Ok(ExitCode::from(u8::from(!found.is_clean())))
 }
 

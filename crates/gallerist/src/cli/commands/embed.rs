@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::EmbedOptions;
 use crate::cli::args::Embed;
 use crate::cli::failure::CommandResult;
+use crate::cli::next::Done;
 use crate::cli::output::{check_embeddings_file, save_embeddings};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
@@ -63,6 +64,7 @@ pub(super) fn run(args: Embed) -> CommandResult {
             summary.dimensions,
             summary.file
         ));
+        Done::Embeddings(&args.out).show();
     }
     Ok(ExitCode::from(u8::from(!summary.broken.is_empty())))
 }

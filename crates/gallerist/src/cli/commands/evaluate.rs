@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::cli::args::{Evaluate, Rerank};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::metrics_table::{one_shot_table, table, warn_of_notes};
+use crate::cli::next::Done;
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
 use crate::retrieval::eval::{Bootstrap, EvaluationReport, FewShotOptions, OneShot, VerificationOptions};
@@ -23,7 +24,8 @@ struct Printed<'a> {
 }
 
 pub(super) fn run(args: Evaluate) -> CommandResult {
-    let measured = crate::evaluate(&input(&args)?, &options(&args), &mut Terminal::default())?;
+    let input = input(&args)?;
+    let measured = crate::evaluate(&input, &options(&args), &mut Terminal::default())?;
     let (report, one_shot) = (&measured.report, measured.one_shot.as_ref());
     if args.json {
         printer::json(&Printed { report, one_shot })?;
@@ -34,8 +36,25 @@ pub(super) fn run(args: Evaluate) -> CommandResult {
         }
     }
     warn_of_notes(&report.evaluation);
+    if !args.json {
+        show_next(&input);
+    }
     // Images that cannot be read are a finding.
     Ok(ExitCode::from(u8::from(measured.broken_images > 0)))
+}
+
+fn show_next(input: &EvaluateInput) {
+    match input {
+        EvaluateInput::Run(EvaluateRun { run, images: None, .. }) => Done::MeasuredRun(run).show(),
+        EvaluateInput::Run(_) => {}
+        EvaluateInput::Embeddings(file) => {
+            Done::MeasuredEmbeddings(&file.path, file.labels.as_deref()).show();
+        }
+        EvaluateInput::Pair { queries, gallery } => {
+            Done::MeasuredQueries(&queries.path, &gallery.path).show();
+        }
+        EvaluateInput::Items { index, .. } => Done::Gallery(&index.path).show(),
+    }
 }
 
 /// What is measured.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::args::Init;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::interrupts::{self, INTERRUPTED};
-use crate::cli::next::Next;
+use crate::cli::next::Done;
 use crate::cli::output::check_output;
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
@@ -55,7 +55,7 @@ pub(super) fn run(args: Init) -> CommandResult {
         true => printer::json(&Summary { file: &out, made: &made })?,
         false => {
             printer::note(&format!("written to {}", out.display()));
-            Next::command("train").path(&out).show();
+            Done::RunFile(&out).show();
         }
     }
     Ok(ExitCode::from(u8::from(!made.findings.survey.broken.is_empty())))

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::cli::args::Search;
 use crate::cli::failure::CommandResult;
+use crate::cli::next::Done;
 use crate::cli::printer::{self, Table};
 use crate::cli::terminal::Terminal;
 use crate::{FoundList, ImageSearchOptions};
@@ -20,7 +21,10 @@ pub(super) fn run(args: Search) -> CommandResult {
     let found = crate::search(&args.gallery, &args.query, &options, &mut Terminal::default())?;
     match args.json {
         true => printer::json(&found.lists)?,
-        false => printer::out(&tables(&found.lists))?,
+        false => {
+            printer::out(&tables(&found.lists))?;
+            Done::Gallery(&args.gallery).show();
+        }
     }
     Ok(ExitCode::from(u8::from(found.broken_images > 0)))
 }

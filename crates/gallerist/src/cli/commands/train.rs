@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 use crate::cli::args::Train;
+use crate::cli::commands::init;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::metrics_table::{table, warn_of_notes};
+use crate::cli::next::Done;
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::terminal::Terminal;
-use crate::train::RunConfig;
-use crate::{Error, Observer, Result, RunMetrics, Trained, TrainingEnd};
+use crate::train::{RunConfig, RunDirectory};
+use crate::{Error, InitOptions, Observer, Result, RunMetrics, Trained, TrainingEnd, name_of_images};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -60,11 +62,36 @@ fn train(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
             let mut config = RunConfig::load(path, &args.set)?;
             config.log.profile |= args.profile;
             config.train.device = args.device.unwrap_or(config.train.device);
-            let out = args.out.clone().unwrap_or_else(|| free_directory(path));
+            let name = path.file_stem().map_or("run".into(), |stem| stem.to_string_lossy());
+            let out = args.out.clone().unwrap_or_else(|| free_directory(&name));
             crate::train(&config, &out, observer, stop)
         }
-        (None, None) => unreachable!("clap requires one of them"),
+        (None, None) => train_on_images(args, observer, stop),
     }
+}
+
+/// Makes a run file for the images, and trains by it.
+fn train_on_images(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
+    let out = args.out.clone().unwrap_or_else(|| free_directory(&name_of_images(&args.images)));
+    // Before the speed is measured.
+    RunDirectory::check(&out)?;
+    let absolute = |path: &PathBuf| gallerist_util::text::absolute_or_address(path);
+    let steps = args.set.iter().rev().find_map(|set| set.strip_prefix("train.steps=")?.trim().parse().ok());
+    let options = InitOptions {
+        test: args.given.test.iter().map(absolute).collect(),
+        weights: args.given.weights.as_ref().map(absolute),
+        preset: args.given.preset,
+        minutes: args.given.minutes,
+        steps,
+        device: args.device.unwrap_or_default(),
+    };
+    let images: Vec<PathBuf> = args.images.iter().map(absolute).collect();
+    let mut made = crate::init(&images, &options, observer, stop)?;
+    init::show(&made);
+    made.config = RunConfig::parse(&made.toml, "the run file for the images", &args.set)?;
+    made.config.log.profile |= args.profile;
+    made.config.train.device = args.device.unwrap_or(made.config.train.device);
+    made.train(&out, observer, stop)
 }
 
 /// Prints the summary.
@@ -89,23 +116,23 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
             }
             printer::note(&format!("report: {}", report.display()));
         }
-        _ => printer::note(&format!(
-            "stopped at step {}; continue with: gallerist train --resume {}",
-            grouped(steps),
-            run.display()
-        )),
+        _ => printer::note(&format!("stopped at step {}", grouped(steps))),
     }
     if json {
         let finished = trained.end != TrainingEnd::Interrupted;
         printer::json(&Summary { run, finished, steps, report, metrics: trained.metrics.as_ref() })?;
+    } else {
+        match trained.end {
+            TrainingEnd::Interrupted => Done::Stopped(run).show(),
+            TrainingEnd::Finished | TrainingEnd::WasFinished => Done::Run(directory).show(),
+        }
     }
     Ok(())
 }
 
-/// `runs/NAME` of the run file, numbered if that exists.
-fn free_directory(config: &Path) -> PathBuf {
-    let name = config.file_stem().map_or("run".into(), |stem| stem.to_string_lossy().into_owned());
-    let first = Path::new("runs").join(&name);
+/// `runs/NAME`, numbered if that exists.
+fn free_directory(name: &str) -> PathBuf {
+    let first = Path::new("runs").join(name);
     let numbered = (2..).map(|n| Path::new("runs").join(format!("{name}-{n}")));
     std::iter::once(first).chain(numbered).find(|path| !path.exists()).expect("numbers do not end")
 }

@@ -9,6 +9,7 @@ use crate::cli::args::Tune;
 use crate::cli::failure::CommandResult;
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::jobs::JobsView;
+use crate::cli::next::Done;
 use crate::cli::printer::{self, Table};
 use crate::jobs::{self, Job};
 use crate::tune::{Space, Study, TuneObserver, TuneOptions, Tuned};
@@ -68,6 +69,8 @@ fn print(tuned: &Tuned, json: bool) -> std::io::Result<()> {
     printer::note(&format!("page: {}", tuned.page.display()));
     if !tuned.finished {
         printer::note(&"stopped; the same command continues");
+    } else if let (Some(best), false) = (&tuned.best, json) {
+        Done::RunFile(best).show();
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::cli::args::{self, WeightsCommand};
 use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{FETCHING, bar};
@@ -110,6 +111,7 @@ fn fetch(args: args::WeightsFetch) -> CommandResult {
             path.display(),
             grouped(bytes as usize)
         ));
+        Done::Weights(&path).show();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -205,6 +207,7 @@ fn import(args: args::WeightsImport) -> CommandResult {
         false => {
             printer::note(&report);
             printer::note(&format!("model: {}", args.out.display()));
+            Done::Network(&args.out).show();
         }
     }
     Ok(ExitCode::SUCCESS)

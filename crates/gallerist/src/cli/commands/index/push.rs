@@ -20,6 +20,7 @@ mod imp {
     use crate::cli::args::index::Push;
     use crate::cli::commands::index::build;
     use crate::cli::failure::{CommandResult, Failure};
+    use crate::cli::next::Done;
     use crate::cli::printer::{self, count};
     use crate::cli::progress::{SENDING, bar};
     use crate::milvus::{CollectionLayout, ConnectOptions, MilvusIndex, Pushed, Search};
@@ -75,6 +76,7 @@ mod imp {
                 printer::grouped(all.unchanged),
                 count(held, "item")
             ));
+            Done::Gallery(&args.gallery).show();
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::open::{open, open_remote};
 use crate::cli::args::index::Search;
 use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, shown};
 use crate::cli::progress::working;
 use crate::tasks::is_remote;
@@ -91,6 +92,7 @@ pub(super) fn run(mut args: Search) -> CommandResult {
         printer::json(&listed)?;
     } else {
         printer::out(&tables(&listed, info.metric.score()))?;
+        Done::Gallery(&args.index).show();
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Serialize, Serializer};
 
 use crate::cli::failure::Failure;
+use crate::cli::next::Done;
 use crate::cli::printer::{self, count};
 use crate::retrieval::index::{Added, Index};
 use crate::retrieval::search::Metric;
@@ -91,5 +92,6 @@ pub(super) fn report(
             count(summary.dead.unwrap_or(0), "item")
         ));
     }
+    Done::Gallery(path).show();
     Ok(())
 }
