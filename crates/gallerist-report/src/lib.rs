@@ -7,8 +7,8 @@
 //! [`figure`] draws the same content as single pictures, SVG or PNG.
 //!
 //! The caller fills plain structs: [`Report`] for a training or evaluation run,
-//! [`SearchPage`] for the results of a search, [`StudyPage`] for an experiment of many runs. The same input gives the
-//! same bytes.
+//! [`SearchPage`] for the results of a search, [`IssuesPage`] for the issues of an image set, [`StudyPage`] for an
+//! experiment of many runs. The same input gives the same bytes.
 //!
 //! ```
 //! use gallerist_report::{Chart, Evaluation, Metric, Report, Series};
@@ -39,6 +39,7 @@ mod chart;
 mod comparison;
 mod error;
 pub mod figure;
+mod issues;
 mod metric;
 mod number;
 mod page;
@@ -55,6 +56,7 @@ pub use atlas::{Atlas, Sprite};
 pub use chart::{Chart, Panel, Point, Record, Scale, Series, charts_of};
 pub use comparison::{Comparison, ComparisonPlot, ComparisonRow, PlotPoint, PlotSeries};
 pub use error::ReportError;
+pub use issues::IssuesPage;
 pub use metric::{Metric, Unit};
 pub use picture::Picture;
 pub use ranked::{Hit, Item, RankedList, RankedSection};

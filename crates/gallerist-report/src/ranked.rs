@@ -75,6 +75,11 @@ pub(crate) fn marks() -> Markup {
     }
 }
 
+/// Whether some result says if it is right.
+pub(crate) fn has_truth(lists: &[RankedList]) -> bool {
+    lists.iter().any(|list| list.results.iter().any(|hit| hit.correct.is_some()))
+}
+
 /// The legend of the frames, once above the lists.
 pub(crate) fn key(measure: &str, detail: Detail, with_truth: bool) -> Markup {
     html! {

@@ -11,7 +11,7 @@ use crate::metric::{Metric, Unit};
 use crate::number::count;
 use crate::page::{facts, head, page};
 use crate::picture::PictureSheet;
-use crate::ranked::{Detail, RankedSection, key, list, marks};
+use crate::ranked::{Detail, RankedSection, has_truth, key, list, marks};
 use crate::write::write_whole;
 use crate::{Point, ReportError};
 
@@ -271,12 +271,11 @@ fn metrics_table(all: &[Evaluation]) -> Markup {
 }
 
 fn ranked(sheet: &mut PictureSheet, group: &RankedSection) -> Markup {
-    let with_truth = (group.lists.iter()).any(|list| list.results.iter().any(|hit| hit.correct.is_some()));
     html! {
         section.group {
             h3 { (group.title) }
             @if let Some(note) = &group.note { p.note { (note) } }
-            (key(&group.measure, Detail::Report, with_truth))
+            (key(&group.measure, Detail::Report, has_truth(&group.lists)))
             @for ranked in &group.lists { (list(sheet, ranked, Detail::Report)) }
         }
     }

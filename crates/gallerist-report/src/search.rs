@@ -7,7 +7,7 @@ use maud::html;
 use crate::ReportError;
 use crate::page::{facts, head, page};
 use crate::picture::PictureSheet;
-use crate::ranked::{Detail, RankedList, key, list, marks};
+use crate::ranked::{Detail, RankedList, has_truth, key, list, marks};
 use crate::write::write_whole;
 
 /// The content of the page of a search.
@@ -51,7 +51,6 @@ impl SearchPage {
     /// The page as one HTML document.
     pub fn to_html(&self) -> String {
         let mut sheet = PictureSheet::default();
-        let with_truth = (self.lists.iter()).any(|list| list.results.iter().any(|hit| hit.correct.is_some()));
         let body = html! {
             (head(&self.title, self.summary.as_deref(), &[], &self.notices))
             main.search {
@@ -60,7 +59,7 @@ impl SearchPage {
                     @if self.lists.is_empty() {
                         p.none { "There was no query." }
                     } @else {
-                        (key(&self.measure, Detail::Search, with_truth))
+                        (key(&self.measure, Detail::Search, has_truth(&self.lists)))
                     }
                     @for ranked in &self.lists { (list(&mut sheet, ranked, Detail::Search)) }
                 }

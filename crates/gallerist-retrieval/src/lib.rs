@@ -2,7 +2,8 @@
 //!
 //! No tensor engine is needed here: a [`Matrix`] holds one embedding per row, [`mod@file`] reads and
 //! writes it, [`search`] ranks a gallery for every query, [`rerank`] ranks it again, [`index`] keeps a
-//! gallery that changes, [`eval`] turns ranks into metrics, and [`cluster`] compares clusters with classes.
+//! gallery that changes, [`eval`] turns ranks into metrics, [`cluster`] compares clusters with classes, and
+//! [`issues`] finds wrong labels, near-duplicates and outliers.
 //!
 //! Three promises hold everywhere:
 //!
@@ -31,6 +32,7 @@ pub mod file;
 mod gallery;
 pub mod index;
 mod instructions;
+pub mod issues;
 pub mod labels;
 mod matrix;
 mod product;

@@ -22,6 +22,7 @@
 //! | compute a loss on embeddings from a file | [`compute_loss`] |
 //! | compute on a GPU | [`device`] |
 //! | start from trained weights, or export a network | [`weights`] |
+//! | find wrong labels, near-duplicates and outliers | [`issues`], [`retrieval::issues`] |
 //! | search embeddings exactly | [`retrieval::search`] |
 //! | keep a gallery that changes, or one of millions | [`retrieval::index`] |
 //! | read images, sample batches, load them ahead | [`data`] |
@@ -97,7 +98,8 @@ pub use registry::Registry;
 pub use run_metrics::RunMetrics;
 pub use tasks::{
     ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
-    Found, FoundItem, FoundList, ImagePart, ImageSearchOptions, LossOptions, ServeOptions, Trained,
-    TrainingEnd, complete, compute_loss, embed, evaluate, report, resume, search, serve, set_threads, train,
+    Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
+    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, ServeOptions, Trained, TrainingEnd,
+    complete, compute_loss, embed, evaluate, issues, report, resume, search, serve, set_threads, train,
 };
 pub use tune::tune;

@@ -4,6 +4,7 @@ mod database;
 mod embed;
 mod evaluate;
 mod gallery;
+mod issues;
 mod loss;
 mod model;
 mod search;
@@ -16,6 +17,9 @@ pub use evaluate::{
     EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,
 };
 pub use gallery::{FoundItem, FoundList};
+pub use issues::{
+    FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier, IssuesOptions, issues,
+};
 pub use loss::{ComputedLoss, LossOptions, compute_loss};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};

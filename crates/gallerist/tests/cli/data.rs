@@ -1,5 +1,7 @@
 //! `gallerist data`.
 
+use gallerist::retrieval::{EmbeddingSet, Matrix};
+
 use crate::common::{bitmap, text};
 use crate::program::{error, gallerist};
 
@@ -37,4 +39,90 @@ fn data_info_counts_warns_of_leaks_and_broken_files_and_says_so_by_its_exit_code
     let market = error(&["data", "info", path, "--layout", "market1501"]);
     assert!(market.contains("it is not laid out as Market-1501"), "{market}");
     assert!(error(&["data", "info", path, "--layout", "market"]).contains("there is no layout `market`"));
+}
+
+/// Two classes of six images on two lines; the last image of the second class is on the first line.
+fn line(dir: &std::path::Path) -> EmbeddingSet {
+    let mut rows = Vec::new();
+    let (mut labels, mut paths) = (Vec::new(), Vec::new());
+    let mut add = |class: &str, x: f32, y: f32| {
+        rows.extend([x, y]);
+        labels.push(class.to_owned());
+        let path = format!("{class}/{}.bmp", paths.len());
+        let file = dir.join(&path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bitmap(paths.len() as u8 * 9)).unwrap();
+        paths.push(path);
+    };
+    for i in 0..6u8 {
+        add("heron", 10.0, f32::from(i * i) / 10.0);
+    }
+    for i in 0..6u8 {
+        add("wren", f32::from(i * i) / 10.0, 10.0);
+    }
+    add("wren", 10.0, 0.6);
+    let matrix = Matrix::new(13, 2, rows).unwrap();
+    EmbeddingSet {
+        labels: Some(labels),
+        paths: Some(paths),
+        source: Some(dir.display().to_string()),
+        ..matrix.into()
+    }
+}
+
+#[test]
+fn data_issues_writes_a_page_a_table_and_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let photos = dir.path().join("photos");
+    let set = line(&photos);
+    set.save(path("all.safetensors")).unwrap();
+    let (all, out) = (path("all.safetensors"), path("issues"));
+    let run = gallerist(&["data", "issues", "--embeddings", &all, "--out", &out, "--json"]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let json: serde_json::Value = serde_json::from_str(&text(&run.stdout)).unwrap();
+    let wrong = json["wrong_labels"].as_array().unwrap();
+    assert_eq!(wrong.len(), 1, "{json}");
+    assert_eq!(
+        (&wrong[0]["image"]["name"], &wrong[0]["suggested"]),
+        (&"wren/12.bmp".into(), &"heron".into())
+    );
+    let written = |name: &str| std::fs::read_to_string(dir.path().join("issues").join(name)).unwrap();
+    let from_file: serde_json::Value = serde_json::from_str(&written("issues.json")).unwrap();
+    assert_eq!(from_file, json);
+    let table = written("issues.csv");
+    let mut lines = table.lines();
+    assert_eq!(lines.next(), Some("kind,image,label,suggested_label,score,detail,action,new_label"));
+    let line = lines.next().unwrap();
+    assert!(line.starts_with("wrong_label,wren/12.bmp,wren,heron,") && line.ends_with(",,"), "{table}");
+    let page = written("issues.html");
+    assert!(page.contains("Suggested: heron") && page.contains("data:image/"), "{page}");
+
+    // The same image in a second file is a near-duplicate across files.
+    set.select(&[0]).save(path("test.safetensors")).unwrap();
+    let test = path("test.safetensors");
+    let run = gallerist(&["data", "issues", "--embeddings", &all, &test, "--out", &out]);
+    let shown =
+        format!("{}{}", text(&run.stdout), text(&run.stderr)).replace(dir.path().to_str().unwrap(), "DIR");
+    insta::assert_snapshot!("data_issues", shown.replace('\\', "/"));
+}
+
+#[test]
+fn data_issues_says_what_it_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let photos = dir.path().join("photos");
+    let mut set = line(&photos);
+    let out = dir.path().join("out").display().to_string();
+    let photos = photos.to_str().unwrap();
+    let refused = error(&["data", "issues", "--embeddings", photos, "--out", &out]);
+    assert!(refused.contains("holds images, not embeddings"), "{refused}");
+    assert!(refused.contains("gallerist embed --run RUN --images"), "{refused}");
+    let file = dir.path().join("rows.safetensors").display().to_string();
+    set.labels = None;
+    set.save(&file).unwrap();
+    let run = gallerist(&["data", "issues", "--embeddings", &file, "--out", &out]);
+    assert_eq!(run.status.code(), Some(0));
+    assert!(text(&run.stderr).contains("the embeddings have no labels"), "{}", text(&run.stderr));
+    let refused = error(&["data", "issues", "--embeddings", &file, "--out", &out, "--probability", "2"]);
+    assert!(refused.contains("probability must be from 0 to 1, 2 given"), "{refused}");
 }

@@ -29,6 +29,7 @@ fn help_says_what_there_is() {
         insta::assert_snapshot!(format!("help_{command}"), text(&gallerist(&[command, "--help"]).stdout));
     }
     insta::assert_snapshot!("help_data_info", text(&gallerist(&["data", "info", "--help"]).stdout));
+    insta::assert_snapshot!("help_data_issues", text(&gallerist(&["data", "issues", "--help"]).stdout));
     for command in ["list", "show", "run", "table"] {
         let help = text(&gallerist(&["experiment", command, "--help"]).stdout);
         insta::assert_snapshot!(format!("help_experiment_{command}"), help);

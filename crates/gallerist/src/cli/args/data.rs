@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::limits;
+use super::named::metrics;
 use super::shared::PartArgs;
+use crate::IssuesOptions;
+use crate::retrieval::issues::IssueOptions;
+use crate::retrieval::search::Metric;
 use crate::train::limits::MAX_THREADS;
 
 /// Inspect image sets.
@@ -18,6 +22,7 @@ pub(crate) struct Data {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
     Info(DataInfo),
+    Issues(Box<DataIssues>),
 }
 
 /// Summarize a data set: images, classes, splits, broken files, duplicates.
@@ -43,4 +48,78 @@ pub(crate) struct DataInfo {
     /// Print the full result as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Find likely wrong labels, near-duplicates, outliers, and classes that should be one.
+///
+/// Compares the embeddings of all images with each other and writes into the folder --out: issues.html, a page with
+/// pictures; issues.csv, with the empty columns `action` and `new_label` for your decisions; issues.json.
+/// Several files are compared as one set: near-duplicates across a training and a test set are found, too.
+///
+/// docs/clean-data.md explains the methods and measures what they find.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gallerist embed --run runs/photos --images photos --out photos.safetensors\n  \
+    gallerist data issues --embeddings photos.safetensors --out issues\n  \
+    gallerist data issues --embeddings train.safetensors test.safetensors --out issues")]
+pub(crate) struct DataIssues {
+    /// Embeddings with labels and paths, as `gallerist embed` writes them
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub(crate) embeddings: Vec<PathBuf>,
+    /// Folder for the results; created if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// One label per row (.npy of integers, or text with one label a line) [default: those of the embeddings]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labels: Option<PathBuf>,
+    /// The images, for the page [default: the places that they were embedded from]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(crate) images: Vec<PathBuf>,
+    /// How rows are compared: cosine or euclidean [default: as the embeddings declare, else cosine]
+    #[arg(long, value_name = "METRIC", value_parser = metrics(), hide_possible_values = true)]
+    pub(crate) metric: Option<Metric>,
+    /// Report labels that are wrong with at least this probability, 0 to 1; 0: all images, ranked
+    #[arg(long, value_name = "P", default_value_t = IssueOptions::default().probability)]
+    pub(crate) probability: f64,
+    /// Nearest images of a class that define the distance to it
+    #[arg(long, value_name = "N", default_value_t = IssueOptions::default().per_class)]
+    pub(crate) per_class: usize,
+    /// Near-duplicates: largest distance as a share of the median distance of an image to its nearest neighbour
+    #[arg(long, value_name = "SHARE", default_value_t = IssueOptions::default().duplicates)]
+    pub(crate) duplicates: f64,
+    /// Outliers: smallest modified z-score of the mean distance to the nearest neighbours
+    #[arg(long, value_name = "Z", default_value_t = IssueOptions::default().outliers)]
+    pub(crate) outliers: f64,
+    /// Nearest neighbours for outliers
+    #[arg(short, value_name = "K", default_value_t = IssueOptions::default().k)]
+    pub(crate) k: usize,
+    /// Classes that should be one: smallest mixing, from 0 (separate) to 1 (cannot be told apart)
+    #[arg(long, value_name = "SHARE", default_value_t = IssueOptions::default().mixing)]
+    pub(crate) mixing: f64,
+    /// Most images, groups or pairs in each section of the page
+    #[arg(long, value_name = "N", default_value_t = IssuesOptions::default().shown)]
+    pub(crate) shown: usize,
+    /// Print the full result as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl DataIssues {
+    pub(crate) fn options(&self) -> IssuesOptions {
+        IssuesOptions {
+            issues: IssueOptions {
+                k: self.k,
+                per_class: self.per_class,
+                probability: self.probability,
+                duplicates: self.duplicates,
+                outliers: self.outliers,
+                mixing: self.mixing,
+                ..IssueOptions::default()
+            },
+            metric: self.metric,
+            labels: self.labels.clone(),
+            images: self.images.clone(),
+            shown: self.shown,
+        }
+    }
 }

@@ -25,7 +25,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use completions::Completions;
 pub(crate) use config::Config;
 pub(crate) use convert::Convert;
-pub(crate) use data::{Data, DataCommand, DataInfo};
+pub(crate) use data::{Data, DataCommand, DataInfo, DataIssues};
 pub(crate) use embed::Embed;
 pub(crate) use evaluate::{Evaluate, Rerank};
 pub(crate) use init::Init;

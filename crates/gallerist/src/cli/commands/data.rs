@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use crate::data::{ImageSet, Inspection, inspect};
 
-use crate::cli::args::{Data, DataCommand, DataInfo};
+use crate::FoundIssues;
+use crate::cli::args::{Data, DataCommand, DataInfo, DataIssues};
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{DECODING, bar, working};
+use crate::cli::terminal::Terminal;
 
 /// Maximum number of broken files, missing images and leaks in the text output; JSON contains all.
 const SHOWN: usize = 5;
@@ -16,6 +18,7 @@ const SHOWN: usize = 5;
 pub(super) fn run(args: Data) -> CommandResult {
     match args.command {
         DataCommand::Info(args) => info(args),
+        DataCommand::Issues(args) => issues(&args),
     }
 }
 
@@ -54,6 +57,39 @@ fn info(args: DataInfo) -> CommandResult {
         Done::Images(&args.path).show();
     }
     Ok(ExitCode::from(u8::from(!found.is_clean())))
+}
+
+fn issues(args: &DataIssues) -> CommandResult {
+    let found = crate::issues(&args.embeddings, &args.options(), &args.out, &mut Terminal::default())?;
+    match args.json {
+        true => printer::json(&found)?,
+        false => printer::out(&issue_table(&found))?,
+    }
+    let file = |name: &str| args.out.join(name).display().to_string();
+    printer::note(&format!("page: {}", file("issues.html")));
+    printer::note(&format!("table: {}", file("issues.csv")));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The number of issues of each kind.
+fn issue_table(found: &FoundIssues) -> String {
+    let across = found.duplicates.iter().filter(|group| group.across_classes).count();
+    let files = found.duplicates.iter().filter(|group| group.across_files).count();
+    let mut table = Table::new(&["", "count"], &[false, true]);
+    for (name, value) in [
+        ("images", found.images),
+        ("classes", found.classes),
+        ("likely wrong labels", found.wrong_labels.len()),
+        ("labels that cannot be judged", found.not_judged),
+        ("groups of near-duplicates", found.duplicates.len()),
+        ("  across classes", across),
+        ("  across files", files),
+        ("outliers", found.outliers.len()),
+        ("pairs of classes that should perhaps be one", found.same_class.len()),
+    ] {
+        table.row(vec![name.into(), grouped(value)]);
+    }
+    format!("{table}\nestimated share of random labels: {:.2} %\n", 100.0 * found.noise_rate)
 }
 
 /// The first few and the total number.

@@ -1,0 +1,184 @@
+//! The issues with the names of images and classes.
+
+use std::path::PathBuf;
+
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::issues::Issues;
+use serde::Serialize;
+
+use crate::plots::name_of;
+
+/// The rows of several files.
+pub(super) struct Rows {
+    pub(super) files: Vec<PathBuf>,
+    /// The row after the last of each file.
+    pub(super) ends: Vec<usize>,
+    pub(super) set: EmbeddingSet,
+}
+
+/// An image of [`FoundIssues`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IssueImage {
+    /// Its path, relative to its source; of embeddings without paths, `row N`.
+    pub name: String,
+    /// The file of its embedding, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its label.
+    pub label: Option<String>,
+    /// Its row, counted over all files.
+    pub row: usize,
+}
+
+/// An image whose label is likely wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IssueLabel {
+    /// The image.
+    pub image: IssueImage,
+    /// Its label.
+    pub label: String,
+    /// The class of images that are nearest.
+    pub suggested: String,
+    /// The probability that the label is wrong.
+    pub probability: f64,
+    /// The mean distance to the nearest images of its label.
+    pub own_distance: f64,
+    /// The mean distance to the nearest images of the suggested class.
+    pub suggested_distance: f64,
+}
+
+/// A group of near-duplicates.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IssueGroup {
+    /// The images.
+    pub images: Vec<IssueImage>,
+    /// The smallest distance of two of them.
+    pub distance: f64,
+    /// Whether they have different labels.
+    pub across_classes: bool,
+    /// Whether they are in different files.
+    pub across_files: bool,
+}
+
+/// An image far from all others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IssueOutlier {
+    /// The image.
+    pub image: IssueImage,
+    /// The mean distance to its nearest neighbours.
+    pub distance: f64,
+    /// Its modified z-score.
+    pub score: f64,
+}
+
+/// Two classes whose images are mixed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IssueClasses {
+    /// The labels.
+    pub labels: [String; 2],
+    /// Their numbers of images.
+    pub images: [usize; 2],
+    /// Neighbours of the other class, divided by their expected number for one class under two names.
+    pub mixing: f64,
+    /// Neighbours that were counted.
+    pub neighbours: usize,
+    /// Neighbours of the other class.
+    pub of_other_class: usize,
+    /// Standard deviations by which the neighbours of the same class exceed their expected number.
+    pub z_score: f64,
+}
+
+/// What [`issues`](super::issues) finds. Each list is ranked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FoundIssues {
+    /// Images that were compared.
+    pub images: usize,
+    /// Classes; 0 without labels.
+    pub classes: usize,
+    /// Likely wrong labels.
+    pub wrong_labels: Vec<IssueLabel>,
+    /// The estimated share of random labels.
+    pub noise_rate: f64,
+    /// Images whose labels cannot be judged: the others of their class are near-duplicates, or there are none.
+    pub not_judged: usize,
+    /// Groups of near-duplicates.
+    pub duplicates: Vec<IssueGroup>,
+    /// The largest distance of near-duplicates.
+    pub duplicate_distance: f64,
+    /// Outliers.
+    pub outliers: Vec<IssueOutlier>,
+    /// The distance above which an image is an outlier.
+    pub outlier_distance: Option<f64>,
+    /// Pairs of classes that should perhaps be one.
+    pub same_class: Vec<IssueClasses>,
+}
+
+impl Rows {
+    pub(super) fn file(&self, row: usize) -> usize {
+        self.ends.partition_point(|&end| end <= row)
+    }
+
+    fn image(&self, row: usize) -> IssueImage {
+        IssueImage {
+            name: self.set.paths.as_ref().map_or_else(|| format!("row {row}"), |paths| paths[row].clone()),
+            file: (self.files.len() > 1).then(|| name_of(&self.files[self.file(row)])),
+            label: self.set.labels.as_ref().map(|labels| labels[row].clone()),
+            row,
+        }
+    }
+}
+
+impl FoundIssues {
+    /// `names` has the name of each label.
+    pub(super) fn new(issues: &Issues, rows: &Rows, names: &[String]) -> Self {
+        let name = |label: u32| names[label as usize].clone();
+        let differ =
+            |of: &[usize], key: &dyn Fn(usize) -> usize| of.iter().any(|&row| key(row) != key(of[0]));
+        let labels = rows.set.labels.as_deref();
+        let group = |group: &gallerist_retrieval::issues::DuplicateGroup| IssueGroup {
+            images: group.rows.iter().map(|&row| rows.image(row)).collect(),
+            distance: group.distance,
+            across_classes: labels
+                .is_some_and(|labels| group.rows.iter().any(|&row| labels[row] != labels[group.rows[0]])),
+            across_files: differ(&group.rows, &|row| rows.file(row)),
+        };
+        FoundIssues {
+            images: rows.set.embeddings.rows(),
+            classes: names.len(),
+            wrong_labels: issues
+                .wrong_labels
+                .iter()
+                .map(|wrong| IssueLabel {
+                    image: rows.image(wrong.row),
+                    label: name(wrong.label),
+                    suggested: name(wrong.suggested),
+                    probability: wrong.probability,
+                    own_distance: wrong.own_distance,
+                    suggested_distance: wrong.suggested_distance,
+                })
+                .collect(),
+            noise_rate: issues.noise_rate,
+            not_judged: issues.not_judged,
+            duplicates: issues.duplicates.iter().map(group).collect(),
+            duplicate_distance: issues.duplicate_distance,
+            outliers: issues
+                .outliers
+                .iter()
+                .map(|o| IssueOutlier { image: rows.image(o.row), distance: o.distance, score: o.score })
+                .collect(),
+            outlier_distance: issues.outlier_distance,
+            same_class: issues
+                .same_class
+                .iter()
+                .map(|pair| IssueClasses {
+                    labels: pair.labels.map(name),
+                    images: pair.images,
+                    mixing: pair.mixing,
+                    neighbours: pair.coincidence.neighbours,
+                    of_other_class: pair.coincidence.neighbours - pair.coincidence.same,
+                    z_score: pair.coincidence.score(),
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Finding the issues of an image set.
+
+mod found;
+mod page;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use gallerist_retrieval::issues::{IssueOptions, find_issues};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, labels};
+
+pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier};
+
+use super::embed::labels_of;
+use crate::file::{io, write_text};
+use crate::observer::working;
+use crate::{Error, Observer, Result};
+use found::Rows;
+
+/// Options of [`issues`].
+#[derive(Clone, Debug)]
+pub struct IssuesOptions {
+    /// What counts as an issue. The metric is that of the embeddings, unless `metric` is given.
+    pub issues: IssueOptions,
+    /// How rows are compared; by default as the embeddings declare, else by the cosine.
+    pub metric: Option<Metric>,
+    /// One label per row (`.npy` or text); by default those of the embeddings. For one file of embeddings only.
+    pub labels: Option<PathBuf>,
+    /// The images, for the page; by default the places that they were embedded from.
+    pub images: Vec<PathBuf>,
+    /// Most images, groups or pairs of classes that each section of the page shows.
+    pub shown: usize,
+}
+
+impl Default for IssuesOptions {
+    fn default() -> Self {
+        Self { issues: IssueOptions::default(), metric: None, labels: None, images: Vec::new(), shown: 50 }
+    }
+}
+
+/// Finds likely wrong labels, near-duplicates, outliers and classes that should be one in files of embeddings, and
+/// writes `issues.html`, `issues.csv` and `issues.json` into the folder `out`.
+///
+/// Near-duplicates are also found across files, such as a training and a test set. `issues.csv` has the columns
+/// `kind,image,label,suggested_label,score,detail,action,new_label`; the last two are for the user to fill.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::path::{Path, PathBuf};
+/// use gallerist::IssuesOptions;
+///
+/// let files = [PathBuf::from("photos.safetensors")];
+/// let found = gallerist::issues(&files, &IssuesOptions::default(), Path::new("issues"), &mut ())?;
+/// for suspect in &found.wrong_labels {
+///     println!("{}: {} or {}?", suspect.image.name, suspect.label, suspect.suggested);
+/// }
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// When a file cannot be read or written, when it has images in place of embeddings, when files are of different
+/// networks, and as [`find_issues`].
+pub fn issues(
+    files: &[PathBuf],
+    options: &IssuesOptions,
+    out: &Path,
+    observer: &mut dyn Observer,
+) -> Result<FoundIssues> {
+    let rows = load(files, options)?;
+    let metric = options.metric.or(rows.set.metric).unwrap_or_default();
+    std::fs::create_dir_all(out).map_err(|e| io("create", out, e))?;
+    let encoded = rows.set.labels.as_deref().map(labels::encode);
+    let by = IssueOptions { metric, ..options.issues.clone() };
+    let ids = encoded.as_ref().map(|encoded| encoded.ids.as_slice());
+    let issues = working(observer, "comparing all images", || find_issues(&rows.set.embeddings, ids, &by))?;
+    let names = encoded.map(|encoded| encoded.names).unwrap_or_default();
+    let found = FoundIssues::new(&issues, &rows, &names);
+    if names.is_empty() {
+        observer.warning(
+            "the embeddings have no labels: only near-duplicates and outliers are found (give --labels FILE)",
+        );
+    }
+    if rows.set.paths.is_none() {
+        observer.warning("the embeddings have no paths: images are named by their rows");
+    }
+    let page =
+        working(observer, "reading the images", || page::page(&issues, &found, &rows, metric, options));
+    page.write(out.join("issues.html"))?;
+    write_text(&out.join("issues.csv"), &table::csv(&found))?;
+    let json = serde_json::to_string_pretty(&found).expect("plain data");
+    write_text(&out.join("issues.json"), &format!("{json}\n"))?;
+    Ok(found)
+}
+
+/// The rows of all files.
+fn load(files: &[PathBuf], options: &IssuesOptions) -> Result<Rows> {
+    let [first, rest @ ..] = files else {
+        return Err(Error::new("finding issues needs embeddings, and no file is given", None));
+    };
+    if options.labels.is_some() && !rest.is_empty() {
+        return Err(Error::new(
+            format!("--labels is given, and {} files of embeddings", files.len()),
+            Some("give one file, or files that have their labels"),
+        ));
+    }
+    let mut sets = Vec::new();
+    let mut ends = Vec::new();
+    for file in files {
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if file.is_dir() || matches!(extension, Some("zip" | "csv")) {
+            let hint = format!(
+                "embed them first: `gallerist embed --run RUN --images {} --out images.safetensors`",
+                file.display()
+            );
+            let message = format!("`{}` holds images, not embeddings", file.display());
+            return Err(Error::new(message, Some(&hint)));
+        }
+        let set = EmbeddingSet::load(file)?;
+        ends.push(ends.last().copied().unwrap_or(0) + set.embeddings.rows());
+        sets.push(set);
+    }
+    let mut set = EmbeddingSet::concat(sets, false)?;
+    if let Some(given) = &options.labels {
+        let file = first.display().to_string();
+        set.labels = Some(labels_of(Some(given), None, "finding issues", &file, "--labels")?);
+        set.check_counts()?;
+    }
+    Ok(Rows { files: files.to_vec(), ends, set })
+}

@@ -1,0 +1,54 @@
+//! The issues as CSV, with two columns for the user to fill.
+
+use super::found::{FoundIssues, IssueGroup, IssueImage};
+use crate::text::csv_line;
+
+const HEADER: [&str; 8] =
+    ["kind", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
+
+/// One line per wrong label, near-duplicate, outlier and pair of classes.
+pub(super) fn csv(found: &FoundIssues) -> String {
+    let mut text = csv_line(HEADER.map(String::from));
+    let mut line =
+        |kind: &str, image: &str, label: Option<&str>, suggested: &str, score: f64, detail: String| {
+            let label = label.unwrap_or_default();
+            let cells = [kind, image, label, suggested, &format!("{score:.4}"), &detail, "", ""];
+            text += &csv_line(cells.map(String::from));
+        };
+    for suspect in &found.wrong_labels {
+        let IssueImage { name, label, .. } = &suspect.image;
+        let detail = format!(
+            "distance {:.4} to its label and {:.4} to the suggested one",
+            suspect.own_distance, suspect.suggested_distance
+        );
+        line("wrong_label", name, label.as_deref(), &suspect.suggested, suspect.probability, detail);
+    }
+    for (number, group) in found.duplicates.iter().enumerate() {
+        for image in &group.images {
+            let file = image.file.as_deref().map_or(String::new(), |file| format!(", of {file}"));
+            let detail = format!("group {}{}{file}", number + 1, across(group));
+            line("duplicate", &image.name, image.label.as_deref(), "", group.distance, detail);
+        }
+    }
+    for outlier in &found.outliers {
+        let IssueImage { name, label, .. } = &outlier.image;
+        let detail = format!("mean distance {:.4} to its neighbours", outlier.distance);
+        line("outlier", name, label.as_deref(), "", outlier.score, detail);
+    }
+    for pair in &found.same_class {
+        let [label, other] = &pair.labels;
+        let detail = format!("{} of {} neighbours of the other class", pair.of_other_class, pair.neighbours);
+        line("same_class", "", Some(label), other, pair.mixing, detail);
+    }
+    text
+}
+
+/// `, across classes and files`.
+pub(super) fn across(group: &IssueGroup) -> &'static str {
+    match (group.across_classes, group.across_files) {
+        (true, true) => ", across classes and files",
+        (true, false) => ", across classes",
+        (false, true) => ", across files",
+        (false, false) => "",
+    }
+}
