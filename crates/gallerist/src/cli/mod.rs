@@ -14,8 +14,6 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::Registry;
 
 /// Installs the parts of a program, parses the arguments of the process and runs the command.
@@ -39,7 +37,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         printer::error(&error, error.hint());
         return ExitCode::from(2);
     }
-    let cli = args::Cli::parse();
+    let cli = args::Cli::of_process();
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(failure) => {

@@ -1,6 +1,6 @@
 //! The values of a run file for images that are known.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use gallerist_data::{ImageSet, Size};
@@ -111,7 +111,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Network and preprocessing of pretrained weights.
-    fn choose_pretrained(&mut self, weights: &PathBuf) -> Result<()> {
+    fn choose_pretrained(&mut self, weights: &Path) -> Result<()> {
         let Some(network) = network_of(weights)? else {
             return Err(Error::new(
                 format!("the weights `{}` belong to none of the networks", weights.display()),
@@ -380,7 +380,7 @@ fn broken(findings: &Findings) -> Option<String> {
 
 /// The section `[data]`.
 fn data(findings: &Findings, file: &mut RunFile, warnings: &mut Vec<String>) -> DataConfig {
-    let paths = |paths: &[PathBuf]| Value::Array(paths.iter().map(text).collect());
+    let paths = |paths: &[PathBuf]| Value::Array(paths.iter().map(|path| text(path)).collect());
     file.set("data", "train", paths(&findings.images));
     if let Some(split) = &findings.train_split {
         file.set("data", "train_split", split.as_str());
@@ -474,7 +474,7 @@ fn dimensions(recipe: usize, images: usize) -> usize {
         .expect("halves reach 8")
 }
 
-fn text(path: &PathBuf) -> Value {
+fn text(path: &Path) -> Value {
     Value::String(path.to_str().expect("checked before").to_owned())
 }
 

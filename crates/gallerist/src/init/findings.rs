@@ -47,6 +47,9 @@ pub struct Findings {
     /// The split that trains, where folders or a manifest have one.
     #[serde(skip)]
     pub(super) train_split: Option<String>,
+    /// Whether the training images are the split `train`.
+    #[serde(skip)]
+    pub(super) is_split: bool,
     /// Images of each class, ascending.
     #[serde(skip)]
     pub(super) class_sizes: Vec<usize>,
@@ -160,6 +163,7 @@ impl Findings {
             cameras: whole.cameras().is_some(),
             notes: whole.notes().to_vec(),
             test: if test.is_empty() { found } else { TestPart::Paths(test.to_vec()) },
+            is_split: options.split.is_some(),
             train_split: options.split.filter(|_| published.is_none()),
             class_sizes: sizes,
         })
@@ -173,7 +177,8 @@ impl Findings {
             None => String::new(),
         };
         let mut lines = vec![format!("{}{layout}: {}", names.join(", "), self.training)];
-        let others = self.splits.iter().filter(|(name, _)| Some(name) != self.train_split.as_ref());
+        // The training images have a line already.
+        let others = self.splits.iter().filter(|(name, _)| !(self.is_split && name == "train"));
         lines.extend(others.map(|(name, part)| format!("split {name}: {part}")));
         let Survey { decoded, sizes, coloured, white_borders, broken, .. } = &self.survey;
         let share = |part: usize| match part {

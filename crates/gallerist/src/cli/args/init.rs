@@ -15,10 +15,6 @@ use crate::Preset;
 /// preset, changed to suit the images. The number of steps comes from a few training steps on this machine. Without
 /// test images, a part of the classes is held out for the test.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  gallerist init --images photos --weights weights.pth\n  gallerist init --images \
-    photos --weights weights.pth --preset products --minutes 30"
-)]
 pub(crate) struct Init {
     /// Training images: a published data set, a folder with one folder for each class, a CSV manifest, or a zip archive
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]

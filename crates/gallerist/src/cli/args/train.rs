@@ -23,10 +23,6 @@ use crate::device::DeviceChoice;
     override_usage = "gallerist train [OPTIONS] CONFIG\n       gallerist train [OPTIONS] --images PATH...\n       \
     gallerist train [OPTIONS] --resume DIR"
 )]
-#[command(
-    after_help = "Examples:\n  gallerist train configs/omniglot.toml --set train.steps=500 --out runs/short\n  \
-    gallerist train --images photos --weights weights.pth --minutes 10\n  gallerist train --resume runs/short"
-)]
 pub(crate) struct Train {
     /// Run file (TOML); `gallerist config --print-defaults` lists every key
     #[arg(required_unless_present_any = ["resume", "images"], conflicts_with_all = ["resume", "images", "test", "weights", "preset", "minutes"])]

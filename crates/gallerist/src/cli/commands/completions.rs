@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
-use crate::cli::args::{Cli, Completions};
+use crate::cli::args::{self, Completions};
 use crate::cli::failure::CommandResult;
 use crate::cli::printer;
 
 pub(super) fn run(args: Completions) -> CommandResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gallerist", &mut script);
+    clap_complete::generate(args.shell, &mut args::command(), "gallerist", &mut script);
     printer::out(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }
