@@ -240,6 +240,7 @@ pub(crate) fn origin(collection: &DescribeCollectionResponse) -> Origin {
         source: value(SOURCE_KEY),
         run: value(RUN_KEY),
         metric: get(&collection.properties, METRIC_KEY).and_then(Metric::named),
+        threshold: None,
     }
 }
 

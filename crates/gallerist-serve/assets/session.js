@@ -100,7 +100,7 @@ async function rank(s) {
   try {
     const answers = await Promise.all(models.map((model) => api.search({ ...asked, model }, abort.signal)));
     if (mine !== generation) return;
-    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, protocol: answer.protocol, query: queryOf(s, answer.queries) }));
+    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, matches: answer.matches, protocol: answer.protocol, query: queryOf(s, answer.queries) }));
     turn({ status: "ready", lists, query: lists[0].query, results: lists[0].results, elapsed: performance.now() - began });
   } catch (error) {
     if (mine === generation && error.name !== "AbortError") turn({ status: "error", error });

@@ -42,6 +42,15 @@ function badge(item, mark) {
   return typeof item.right === "boolean" ? verdict(item.right) : null;
 }
 
+// What the threshold of the gallery says about a result.
+const DECISION = { match: ["=", "match: within the threshold"], near: ["≈", "near: beyond the threshold, within that of ten times the false match rate"] };
+
+function decision(name) {
+  if (!DECISION[name]) return null;
+  const [sign, words] = DECISION[name];
+  return h("span", { class: `decision ${name}`, title: words, role: "img", "aria-label": name }, sign);
+}
+
 export function hover(id) {
   document.dispatchEvent(new CustomEvent("hover-item", { detail: id }));
 }
@@ -51,7 +60,7 @@ export function tile(item, query = null) {
   const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey ? selection.toggle(item) : actions.search(item));
   const shown = picture(item);
   shown.addEventListener("click", search);
-  const caption = h("div", { class: "caption" }, cut(item.label ?? nameOf(item), { class: "label", title: describe(item) }), query && h("span", { class: "distance" }, fraction(item.distance)));
+  const caption = h("div", { class: "caption" }, cut(item.label ?? nameOf(item), { class: "label", title: describe(item) }), query && decision(item.match), query && h("span", { class: "distance" }, fraction(item.distance)));
   const tools = h("div", { class: "tools" }, tool("plus", "Add to the query (a)", () => actions.add(item), { tabIndex: -1 }), tool("open", "Details (o)", () => actions.open(item), { tabIndex: -1 }));
   const element = h("div", { class: "tile", onpointerenter: () => hover(item.id), onpointerleave: () => hover(null) }, shown, tools, caption);
   if (query) {
@@ -76,7 +85,7 @@ export function update(cell, item, query = null) {
   }
   for (const name of ["right", "wrong"]) cell.querySelector(`.mark.${name}`)?.setAttribute("aria-pressed", String(mark === name));
   cell.setAttribute("aria-selected", String(selected));
-  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, mark ? `marked ${mark}` : null];
+  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, DECISION[item.match]?.length ? item.match : null, mark ? `marked ${mark}` : null];
   cell.setAttribute("aria-label", said.filter(Boolean).join(", "));
 }
 

@@ -56,6 +56,8 @@ impl EvaluationConfig {
             expansion: self.query_expansion,
             cluster: self.cluster,
             verification: self.verification.clone(),
+            open_set: self.open_set.clone(),
+            threshold: self.threshold,
             few_shot: self.few_shot,
             bootstrap: self.bootstrap,
             ..plan

@@ -13,6 +13,7 @@
 //! | train many runs in parallel | [`jobs`] |
 //! | search for the best values of a run file | [`tune`](tune()), [`mod@tune`] |
 //! | repeat the tables of the papers, compare settings | [`experiments`] |
+//! | calibrate the threshold of a match | [`threshold`](threshold()) |
 //! | measure retrieval | [`evaluate`], [`retrieval::eval`] |
 //! | serve a gallery to people and programs | [`serve`](serve()), [`mod@serve`] |
 //! | follow the progress of these calls | [`Observer`] |
@@ -99,7 +100,8 @@ pub use run_metrics::RunMetrics;
 pub use tasks::{
     ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
     Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
-    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, ServeOptions, Trained, TrainingEnd,
-    complete, compute_loss, embed, evaluate, issues, report, resume, search, serve, set_threads, train,
+    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, ServeOptions, ThresholdInput,
+    ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, evaluate, issues, report, resume,
+    save_threshold, search, serve, set_threads, threshold, train,
 };
 pub use tune::tune;

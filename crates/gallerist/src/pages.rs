@@ -179,7 +179,13 @@ fn add_figures(report: &mut Report, sources: &[Source]) -> Result<()> {
     if sources.is_empty() {
         return Ok(());
     }
-    for figure in [plots::distances(sources, SEED), plots::cmc(sources, RANKS), plots::pr(sources)] {
+    let figures = [
+        plots::distances(sources, SEED),
+        plots::cmc(sources, RANKS),
+        plots::pr(sources),
+        plots::open_set(sources, SEED),
+    ];
+    for figure in figures {
         match figure {
             Ok(figure) => report.figures.push(figure),
             // Embeddings without labels, or of one class, have no histograms.

@@ -1,5 +1,7 @@
 //! Numbers in messages, and lines of CSV.
 
+use gallerist_retrieval::eval::OpenSet;
+
 /// `1 image`, `13,180 images`.
 pub(crate) fn count(n: usize, one: &str) -> String {
     let plural = match one.strip_suffix("ss").map(|_| "es").or(one.strip_suffix('y').map(|_| "ies")) {
@@ -8,6 +10,20 @@ pub(crate) fn count(n: usize, one: &str) -> String {
         None => format!("{one}s"),
     };
     format!("{} {}", grouped(n), if n == 1 { one } else { &plural })
+}
+
+/// The searches of open-set identification.
+pub(crate) fn open_set_searches(found: &OpenSet) -> String {
+    let taken_out = match found.taken_out {
+        0 => String::new(),
+        taken_out => format!(", from which {} were taken out", count(taken_out, "class")),
+    };
+    format!(
+        "{} searches for known and {} for unknown classes in a gallery of {}{taken_out}",
+        grouped(found.known),
+        grouped(found.unknown),
+        count(found.gallery, "image")
+    )
 }
 
 /// `13,180`.

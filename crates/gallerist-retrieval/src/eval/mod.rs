@@ -2,7 +2,7 @@
 //!
 //! [`evaluate`] and [`evaluate_split`] cover the usual cases; a [`Task`] adds cameras,
 //! label sets, re-ranking and the value of each query, of which [`Bootstrap`] makes intervals. Other
-//! evaluations are [`verify`] (pairs), [`few_shot`] and [`one_shot`] (episodes). A [`Protocol`] has the rules of a
+//! evaluations are [`verify`] (pairs), [`calibrate`] (the threshold of a match), [`open_set`] (searches for unknown classes), [`few_shot`] and [`one_shot`] (episodes). A [`Protocol`] has the rules of a
 //! benchmark, and a [`Plan`] runs everything.
 //!
 //! Everything follows from the ranks of a query's relevant items. Those are found by counting,
@@ -52,6 +52,7 @@ mod relevant_ranks;
 mod report;
 mod row_labels;
 mod task;
+mod threshold;
 mod ties;
 mod unmatched;
 mod verdict;
@@ -90,6 +91,10 @@ pub use relevant_ranks::RelevantRanks;
 pub use report::Evaluation;
 pub use row_labels::RowLabels;
 pub use task::{Measured, Side, Task, evaluate_graded};
+pub use threshold::{
+    Calibration, Decision, FalseRate, HeldOut, Identification, MatchRule, OpenSet, OpenSetOptions,
+    ThresholdOptions, calibrate, open_set,
+};
 pub use ties::TieBounds;
 pub use verdict::Verdict;
 pub use verification::{Operating, Verification, VerificationOptions, verify};

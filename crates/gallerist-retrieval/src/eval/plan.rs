@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::verdict::{Judge, Judged};
 use super::{
-    Bootstrap, EvalOptions, Evaluation, FewShot, FewShotOptions, Intervals, Measured, Pooling, Protocol,
-    Ranked, RowLabels, Setting, Side, Sightings, Task, Verdict, Verification, VerificationOptions, few_shot,
+    Bootstrap, Calibration, EvalOptions, Evaluation, FalseRate, FewShot, FewShotOptions, Intervals, Measured,
+    OpenSet, OpenSetOptions, Pooling, Protocol, Ranked, RowLabels, Setting, Side, Sightings, Task,
+    ThresholdOptions, Verdict, Verification, VerificationOptions, calibrate, few_shot, open_set,
     pool_queries, verify,
 };
 use crate::cluster::{Agreement, Preset, agreement};
@@ -120,6 +121,10 @@ pub struct Plan {
     pub cluster: Option<Preset>,
     /// The rates of accepting pairs.
     pub verification: Option<VerificationOptions>,
+    /// Searches for known and unknown identities.
+    pub open_set: Option<OpenSetOptions>,
+    /// The threshold of a match for a wanted false match rate.
+    pub threshold: Option<ThresholdOptions>,
     /// Retrieval in small galleries.
     pub few_shot: Option<FewShotOptions>,
     /// Confidence intervals for the metrics of every row.
@@ -160,6 +165,12 @@ pub struct Further {
     /// The rates of accepting pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
+    /// Searches for known and unknown identities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_set: Option<OpenSet>,
+    /// The threshold of a match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Calibration>,
     /// Retrieval in small galleries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub few_shot: Option<FewShot>,
@@ -244,6 +255,12 @@ impl Plan {
                 .as_ref()
                 .map(|options| verify(&task, metric, options))
                 .transpose()?,
+            open_set: self.open_set.as_ref().map(|options| open_set(&task, metric, options)).transpose()?,
+            threshold: self
+                .threshold
+                .as_ref()
+                .map(|options| calibrate(&task, metric, options))
+                .transpose()?,
             few_shot: self
                 .few_shot
                 .map(|options| few_shot(one_set, classes, metric, &options))
@@ -267,6 +284,19 @@ impl Plan {
         let Measured { evaluation, queries } = rules.task(queries, gallery).measure(&self.options)?;
         let evaluation = Evaluation { junk: rules.junk_items(), ..self.named(evaluation) };
         Ok(Measured { evaluation, queries })
+    }
+
+    /// Open-set identification alone.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run) and [`open_set`].
+    pub fn open_set(
+        &self,
+        queries: &Labelled,
+        gallery: Option<&Labelled>,
+        options: &OpenSetOptions,
+    ) -> Result<OpenSet> {
+        open_set(&self.checked(queries, gallery)?.task(queries, gallery), self.options.metric, options)
     }
 
     /// The first `k` items of the ranked lists of the queries `of`: the lists that the metrics are computed
@@ -384,6 +414,11 @@ impl Plan {
                 "pools the images of an identity and a camera, and needs queries with cameras and a gallery";
             return refuse("multi-query", problem, "give query cameras, or leave multi-query out");
         }
+        if gallery.is_some() && self.threshold.is_some_and(|options| options.rate == FalseRate::Comparison) {
+            let problem = "is calibrated on the pairs of one set, and there is a gallery";
+            let hint = "calibrate it per search: rate = \"search\"";
+            return refuse("a threshold per comparison", problem, hint);
+        }
         if gallery.is_some() {
             let hint = "run it on one file of embeddings";
             if self.cluster.is_some() {
@@ -397,6 +432,8 @@ impl Plan {
             let of_classes = [
                 (self.cluster.is_some(), "clustering"),
                 (self.verification.is_some(), "verification"),
+                (self.open_set.is_some(), "open-set identification"),
+                (self.threshold.is_some(), "the threshold of a match"),
                 (self.few_shot.is_some(), "few-shot retrieval"),
                 (self.multi_query.is_some(), "multi-query"),
                 (self.uses_cameras() && queries.cameras, "an evaluation across cameras"),

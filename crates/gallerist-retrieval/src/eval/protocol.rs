@@ -36,6 +36,8 @@ pub struct Protocol {
     pub metric: Metric,
     /// The label of gallery images that are skipped for every query.
     pub junk: Option<&'static str>,
+    /// The label of gallery images of other things, which no query looks for. They are of no common identity.
+    pub distractors: Option<&'static str>,
     /// The sizes of the benchmark's test sets: queries and gallery.
     pub sizes: &'static [(usize, usize)],
     measures: &'static [&'static str],
@@ -90,6 +92,7 @@ const fn every_image(
         setting: Setting::EveryImage,
         metric: Metric::Cosine,
         junk: None,
+        distractors: None,
         sizes,
         measures,
     }
@@ -133,7 +136,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         )
     },
     // The folder has 19,732 gallery images; 3,819 of them are junk.
-    persons("market1501", "Market-1501", Some("-1"), &[(3_368, 19_732), (3_368, 15_913)]),
+    Protocol {
+        distractors: Some("0000"),
+        ..persons("market1501", "Market-1501", Some("-1"), &[(3_368, 19_732), (3_368, 15_913)])
+    },
     persons("duke", "DukeMTMC-reID", None, &[(2_228, 17_661)]),
     persons("cuhk03", "CUHK03-NP", None, &[(1_400, 5_332), (1_400, 5_328)]),
     every_image("omniglot", "Omniglot", &[(13_180, 13_180)], FIRST_TO_EIGHTH),

@@ -130,6 +130,7 @@ impl EmbeddingSet {
             }
             all.metric = all.metric.filter(|&metric| set.metric == Some(metric));
             all.protocol = all.protocol.filter(|protocol| set.protocol.as_ref() == Some(protocol));
+            all.threshold = all.threshold.filter(|rule| set.threshold.as_ref() == Some(rule));
             sources.push((set.sources, set.embeddings.rows()));
             rows += set.embeddings.rows();
             values.extend(set.embeddings.into_vec());
@@ -158,6 +159,7 @@ impl EmbeddingSet {
             run: self.run.clone(),
             metric: self.metric,
             protocol: self.protocol.clone(),
+            threshold: self.threshold.clone(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Embeddings with labels, paths and other information about each row.
 
 use super::sources::Sources;
+use crate::eval::MatchRule;
 use crate::matrix::Matrix;
 use crate::search::Metric;
 
@@ -16,7 +17,8 @@ use crate::search::Metric;
 ///   has none, with a tensor `sources`: u32 `[rows]`, the place of each row's source in the list,
 ///   2^32 - 1 for none;
 /// - metadata `format` = `gallerist-embeddings`, `format_version` = `2`, and, where known, `model`,
-///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`) and `protocol`; version `1`, without
+///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`), `protocol` and `threshold` (JSON, a
+///   [`MatchRule`]); version `1`, without
 ///   `sources`, `metric` and `protocol`, is read too;
 /// - metadata `sha256`: of the header (these digits as zeros) and the tensor bytes. A file of which
 ///   a bit changed is refused. Files of other programs carry no such entry and are read without
@@ -47,6 +49,8 @@ pub struct EmbeddingSet {
     /// The protocol that the images' data set is measured by, such as `market1501`
     /// ([`Protocol::named`](crate::eval::Protocol::named)), where its layout has one.
     pub protocol: Option<String>,
+    /// The threshold at which a result is a match, where one was calibrated.
+    pub threshold: Option<MatchRule>,
 }
 
 impl From<Matrix> for EmbeddingSet {
@@ -62,6 +66,7 @@ impl From<Matrix> for EmbeddingSet {
             run: None,
             metric: None,
             protocol: None,
+            threshold: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::sealed::{AGAIN, CHECKSUM_DIGITS, Take, checksum_holds, encode, write_
 use super::set::EmbeddingSet;
 use super::sources::{NONE as NO_SOURCE, Source, Sources};
 use crate::compact::Values;
+use crate::eval::MatchRule;
 use crate::search::Metric;
 use crate::{Code, CompactMatrix, Error, Matrix, Result};
 
@@ -187,6 +188,10 @@ pub(super) fn with_lists(
         run: metadata.get("run").cloned(),
         metric: metadata.get("metric").map(|name| metric(path, name)).transpose()?,
         protocol: metadata.get("protocol").cloned(),
+        threshold: metadata
+            .get("threshold")
+            .map(|text| match_rule(text).map_err(|problem| refuse(path, problem, None)))
+            .transpose()?,
     };
     set.check_counts().map_err(|error| refuse(path, error.to_string(), None))?;
     Ok(set)
@@ -273,6 +278,16 @@ pub(crate) fn sources_text(list: &[Source]) -> String {
     serde_json::to_string(list).expect("a list of strings is valid JSON")
 }
 
+/// The metadata `threshold` of files and indexes, or what is wrong with it.
+pub(crate) fn match_rule(text: &str) -> std::result::Result<MatchRule, String> {
+    serde_json::from_str(text).map_err(|error| format!("its threshold is unknown: {error}"))
+}
+
+/// The text that [`match_rule`] reads.
+pub(crate) fn match_rule_text(rule: &MatchRule) -> String {
+    serde_json::to_string(rule).expect("finite numbers and names")
+}
+
 fn metric(path: &Path, name: &str) -> Result<Metric> {
     Metric::named(name).ok_or_else(|| refuse(path, format!("its metric `{name}` is unknown"), None))
 }
@@ -344,6 +359,9 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
     if let Some(protocol) = &set.protocol {
         note("protocol", protocol);
     }
+    if let Some(rule) = &set.threshold {
+        note("threshold", &match_rule_text(rule));
+    }
     header.insert("__metadata__".to_owned(), Value::Object(metadata));
 
     write_sealed(path, &header, |take| {
@@ -386,6 +404,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::eval::FalseRate;
 
     fn example() -> EmbeddingSet {
         EmbeddingSet {
@@ -399,6 +418,19 @@ mod tests {
             run: Some("runs/one".into()),
             metric: Some(Metric::Euclidean),
             protocol: Some("market1501".into()),
+            threshold: Some(MatchRule {
+                metric: Metric::Euclidean,
+                threshold: 0.3,
+                near: 1.0 / 3.0,
+                rate: FalseRate::Search,
+                target: 0.01,
+                measured: 0.1 / 12.0,
+                bound: 0.0375,
+                confidence: 0.95,
+                miss_rate: None,
+                gallery: Some(750),
+                model: Some("sha256:12ab".into()),
+            }),
         }
     }
 

@@ -33,7 +33,7 @@ use super::values::Values;
 use crate::file::Sources;
 use crate::file::map::FileMap;
 use crate::file::sealed::{AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, write_sealed};
-use crate::file::tensors::{parse_sources, sources_text};
+use crate::file::tensors::{match_rule, match_rule_text, parse_sources, sources_text};
 use crate::search::Metric;
 use crate::{Error, Result};
 use gallerist_util::memory::prefer_large_pages;
@@ -128,6 +128,9 @@ pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Re
     }
     if let Some(metric) = origin.metric {
         note("metric_of_rows", metric.name());
+    }
+    if let Some(rule) = &origin.threshold {
+        note("threshold", &match_rule_text(rule));
     }
     parts.notes.iter().for_each(|(key, value)| drop(note(key, value)));
     tensors
@@ -230,8 +233,15 @@ impl<'a> Reader<'a> {
             Metric::named(name).ok_or_else(|| self.refuse("the metric of its rows is unknown"))
         };
         let of_rows = self.metadata.get("metric_of_rows").map(of_rows).transpose()?;
-        let origin =
-            Origin { model: text("model"), source: text("source"), run: text("run"), metric: of_rows };
+        let threshold =
+            text("threshold").map(|text| match_rule(&text).map_err(|problem| self.refuse(&problem)));
+        let origin = Origin {
+            model: text("model"),
+            source: text("source"),
+            run: text("run"),
+            metric: of_rows,
+            threshold: threshold.transpose()?,
+        };
         let path = Some(self.path.to_owned());
         let store = Store { metric, dimensions, origin, rows, catalog, path, changed: false };
         let checked = metric.check(store.view(), 0..slots, "rows");

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::items::Items;
+use crate::eval::MatchRule;
 use crate::search::Metric;
 use crate::{EmbeddingSet, Error, MatrixView, Result};
 
@@ -126,7 +127,7 @@ pub(super) fn check_dimensions(dimensions: usize) -> Result<()> {
 /// run change nothing either: [`IndexInfo::check_items`] makes sure that the model is the same. When
 /// items of another place are added, there is no common place any more; the
 /// [source](super::Item::source) of each item then tells where its image is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origin {
     /// The fingerprint of the model that made the embeddings.
     pub model: Option<String>,
@@ -137,6 +138,8 @@ pub struct Origin {
     /// How the model's run compares its embeddings. It also determines the length of the rows: length 1 for the
     /// cosine, as the network gives them for the Euclidean distance. `None` in indices made before files named it.
     pub metric: Option<Metric>,
+    /// The threshold at which a result is a match, where one was calibrated: that of the first items that have one.
+    pub threshold: Option<MatchRule>,
 }
 
 impl From<&EmbeddingSet> for Origin {
@@ -146,6 +149,7 @@ impl From<&EmbeddingSet> for Origin {
             source: set.source.clone(),
             run: set.run.clone(),
             metric: set.metric,
+            threshold: set.threshold.clone(),
         }
     }
 }
@@ -154,6 +158,11 @@ impl Origin {
     /// The metric that the rows were made for: files that name none have rows of length 1.
     pub fn metric_of_rows(&self) -> Metric {
         self.metric.unwrap_or_default()
+    }
+
+    /// The threshold at which a result is a match, if it holds for rows that are compared by `metric`.
+    pub fn threshold_of(&self, metric: Metric) -> Option<&MatchRule> {
+        self.threshold.as_ref().filter(|rule| rule.metric == metric)
     }
 
     /// Takes note of items that are added; `first` when there are no others.
@@ -178,6 +187,9 @@ impl Origin {
         }
         if self.model.is_none() {
             self.model.clone_from(&set.model);
+        }
+        if self.threshold.is_none() {
+            self.threshold.clone_from(&set.threshold);
         }
     }
 }

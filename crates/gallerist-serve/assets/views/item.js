@@ -91,6 +91,7 @@ export function make() {
       fact("Label", item.label && h("span", {}, item.label, " ", button("filter by it", () => state.set({ label: [item.label], open: "" }), { class: "quiet" }))),
       result ? fact("Distance", fraction(result.distance, 4)) : [],
       result && result.similarity !== null ? fact("Similarity", fraction(result.similarity, 4)) : [],
+      result?.match ? fact("Threshold", result.match.replace("_", " ")) : [],
       result && typeof result.right === "boolean" ? fact("Verdict", result.right ? "same label as the query" : "another label than the query's") : [],
       fact("Others of its label", item.neighbours_same_label === undefined || item.label === null ? null : plural(item.neighbours_same_label, "item")),
       fact("Camera", item.camera && h("span", {}, item.camera, " ", button("filter by it", () => state.set({ camera: [item.camera], open: "" }), { class: "quiet" }))),

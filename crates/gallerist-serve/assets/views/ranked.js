@@ -14,14 +14,17 @@ export function make() {
   let shown = null;
   let grids = [];
 
-  function summary({ results, took, elapsed, query }) {
+  function summary({ results, matches, took, elapsed, query }) {
     const verdicts = results.map((result) => marks.verdict(query, result)).filter((verdict) => typeof verdict === "boolean");
     const right = verdicts.filter(Boolean).length;
     const parts = [h("b", {}, `${results.length} nearest`)];
     if (verdicts.length) parts.push(h("span", { class: "tally" }, icon("tick"), `${right} right`), h("span", { class: "tally" }, icon("cross"), `${verdicts.length - right} wrong`));
+    const { threshold } = session.gallery;
+    const decided = typeof matches === "number" ? (matches ? plural(matches, "match", "matches") : "no match") : null;
+    if (decided) parts.push(h("span", { class: "tally decided", title: threshold ? `matches: distance at most ${threshold.distance.toFixed(4)}; false match rate ${threshold.target} per ${threshold.rate}` : "" }, decided));
     const stages = ["decode", "embed", "search"].filter((name) => took?.[name] > 0.05).map((name) => `${name} ${milliseconds(took[name])}`);
     parts.push(h("span", { class: "took", title: `on the server: ${stages.join(", ")}; answered after ${milliseconds(elapsed)}` }, milliseconds(took?.total)));
-    return { parts, said: `${plural(results.length, "result")} in ${milliseconds(took?.total)}${verdicts.length ? `, ${right} right` : ""}` };
+    return { parts, said: `${plural(results.length, "result")} in ${milliseconds(took?.total)}${verdicts.length ? `, ${right} right` : ""}${decided ? `, ${decided}` : ""}` };
   }
 
   function save() {

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use gallerist_retrieval::eval::MatchRule;
+
 use super::error::{Answer, ErrorBody};
 use super::extract::{Json, Params, Shared};
 
@@ -46,6 +48,8 @@ pub(crate) struct GalleryBody {
     queries: Option<QuerySet>,
     /// The rules by which queries are compared with the gallery; null if every item is compared with all others.
     protocol: Option<ProtocolBody>,
+    /// The threshold by which results are marked; null if none was calibrated.
+    threshold: Option<ThresholdBody>,
     /// The name of the other network, if there is a comparison.
     compare: Option<String>,
     /// The name of this network in the comparison.
@@ -90,6 +94,42 @@ pub(crate) struct ProtocolBody {
     rule: String,
 }
 
+/// A calibrated threshold (`gallerist threshold`).
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ThresholdBody {
+    /// Results within this distance are matches.
+    distance: f32,
+    /// Results within this distance are near: the threshold of ten times the false match rate.
+    near: f32,
+    /// What the rates count: `comparison` (of two images) or `search` (of the gallery).
+    #[schema(example = "comparison")]
+    rate: &'static str,
+    /// The false match rate that was asked for.
+    target: f64,
+    /// The upper bound of the false match rate with this confidence.
+    bound: f64,
+    confidence: f64,
+    /// The miss rate at the threshold; null if unknown.
+    miss_rate: Option<f64>,
+    /// Per search: the number of images in the gallery that the threshold was calibrated with; null per comparison.
+    gallery: Option<usize>,
+}
+
+impl ThresholdBody {
+    fn of(rule: &MatchRule) -> Self {
+        Self {
+            distance: rule.distance(),
+            near: rule.near_distance(),
+            rate: rule.rate.name(),
+            target: rule.target,
+            bound: rule.bound,
+            confidence: rule.confidence,
+            miss_rate: rule.miss_rate,
+            gallery: rule.gallery,
+        }
+    }
+}
+
 /// The gallery.
 #[utoipa::path(get, path = "/api/v1/gallery", tag = "gallery", responses((status = 200, body = GalleryBody)))]
 pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
@@ -124,6 +164,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
             title: state.rules.protocol.map(|protocol| protocol.title),
             rule: words.clone(),
         }),
+        threshold: origin.threshold_of(gallery.metric()).map(ThresholdBody::of),
         compare,
         compare_own,
         training: state.training.as_ref().map(|training| last_part(&training.name)),

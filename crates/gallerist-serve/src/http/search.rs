@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::Multipart;
 use axum::http::StatusCode;
 use gallerist_retrieval::Matrix;
+use gallerist_retrieval::eval::Decision;
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -149,6 +150,8 @@ pub(crate) struct Results {
     queries: Vec<QueryBody>,
     /// The rules for a query of the query set; null for other queries.
     protocol: Option<ViewBody>,
+    /// The number of results that are matches by the threshold of the gallery; null for a gallery without one.
+    matches: Option<usize>,
     results: Vec<Hit>,
 }
 
@@ -204,6 +207,10 @@ pub(crate) struct Hit {
     right: Option<bool>,
     /// Why it does not count for the query by the protocol of the gallery; null if it counts.
     left_out: Option<LeftOut>,
+    /// `match`, `near` or `no_match` by the threshold of the gallery; null for a gallery without one.
+    #[serde(rename = "match")]
+    #[schema(example = "near")]
+    decision: Option<&'static str>,
 }
 
 /// A query under construction: rows as they are compared with the gallery's, and their names.
@@ -343,7 +350,8 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let metric = searched.gallery.metric();
     let inside = state.gallery.read();
     let label = common_label(&asked.names);
-    let results = found
+    let rule = searched.gallery.origin().threshold_of(metric);
+    let results: Vec<Hit> = found
         .into_iter()
         .filter(|(id, _)| !own.contains(id))
         .filter_map(|(id, distance)| {
@@ -356,14 +364,17 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         .enumerate()
         .map(|(at, (row, distance, left_out))| {
             let hit = hit(&inside.catalog, at + 1, row, distance, metric, label);
-            Hit { left_out, right: hit.right.filter(|_| left_out.is_none()), ..hit }
+            let decision = rule.map(|rule| rule.decide_distance(distance).name());
+            Hit { left_out, decision, right: hit.right.filter(|_| left_out.is_none()), ..hit }
         })
         .collect();
     asked.took.total = milliseconds(asked.began.elapsed());
     let title = rules.protocol.map(|protocol| protocol.title);
     let protocol = (!of_set.is_empty()).then_some(ViewBody { title, left_out: junk + seen });
     drop(of_set);
-    Ok(Json(Results { took_ms: asked.took, results, protocol, queries: asked.names }))
+    let is_match = |hit: &&Hit| hit.decision == Some(Decision::Match.name());
+    let matches = rule.map(|_| results.iter().filter(is_match).count());
+    Ok(Json(Results { took_ms: asked.took, results, matches, protocol, queries: asked.names }))
 }
 
 fn hit(
@@ -382,6 +393,7 @@ fn hit(
         similarity: (metric == Metric::Cosine).then_some(1.0 - distance * distance / 2.0),
         right: label.map(|label| found.is_some_and(|found| same_class(label, found))),
         left_out: None,
+        decision: None,
     }
 }
 

@@ -285,3 +285,39 @@ fn what_does_not_belong_together_is_refused_before_anything_is_served() {
     let error = Server::bind(contents, twice).err().unwrap();
     assert!(error.hint().is_some_and(|hint| hint.contains("--port")), "{error}");
 }
+
+#[test]
+fn the_threshold_of_a_gallery_marks_results() {
+    use gallerist_retrieval::eval::{FalseRate, MatchRule};
+    use gallerist_retrieval::search::Metric;
+
+    let mut fixture = Fixture::new();
+    let plain = Running::start(fixture.contents(), options());
+    let similar = format!("/api/v1/items/{}/similar?k=5", plain.items()[0].0);
+    let found = plain.json(&similar);
+    assert!(found["matches"].is_null() && found["results"][0]["match"].is_null());
+    assert!(plain.json("/api/v1/gallery")["threshold"].is_null());
+    // Between the first and the second, and between the second and the third result.
+    let similarity = |at: usize| found["results"][at]["similarity"].as_f64().unwrap() as f32;
+    let between = |at: usize| f32::midpoint(similarity(at), similarity(at + 1));
+    fixture.set.threshold = Some(MatchRule {
+        metric: Metric::Cosine,
+        threshold: between(0),
+        near: between(1),
+        rate: FalseRate::Comparison,
+        target: 0.01,
+        measured: 0.01,
+        bound: 0.05,
+        confidence: 0.95,
+        miss_rate: Some(0.5),
+        gallery: None,
+        model: None,
+    });
+    let server = Running::start(fixture.contents(), options());
+    let found = server.json(&similar);
+    let marks: Vec<_> = found["results"].as_array().unwrap().iter().map(|one| one["match"].clone()).collect();
+    assert_eq!(marks, ["match", "near", "no_match", "no_match", "no_match"]);
+    assert_eq!(found["matches"], 1);
+    let threshold = &server.json("/api/v1/gallery")["threshold"];
+    assert_eq!((&threshold["rate"], &threshold["target"]), (&"comparison".into(), &0.01.into()));
+}

@@ -8,7 +8,9 @@ use gallerist_data::{
 use gallerist_loss::cross_batch::XbmConfig;
 use gallerist_nn::{Combine, HeadChoice, NetworkConfig};
 use gallerist_retrieval::cluster::Preset;
-use gallerist_retrieval::eval::{Bootstrap, FewShotOptions, VerificationOptions};
+use gallerist_retrieval::eval::{
+    Bootstrap, FewShotOptions, OpenSetOptions, ThresholdOptions, VerificationOptions,
+};
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
@@ -428,6 +430,13 @@ pub struct EvaluationConfig {
     /// The true accept rates over all pairs; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification: Option<VerificationOptions>,
+    /// Open-set identification: searches for known and unknown identities; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_set: Option<OpenSetOptions>,
+    /// The threshold of a match for a wanted false match rate; absent: none. With queries and a gallery its `rate` is
+    /// `search`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<ThresholdOptions>,
     /// Retrieval in small galleries; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub few_shot: Option<FewShotOptions>,
@@ -481,6 +490,8 @@ impl Default for EvaluationConfig {
             query_expansion: None,
             cluster: None,
             verification: None,
+            open_set: None,
+            threshold: None,
             few_shot: None,
             bootstrap: None,
         }

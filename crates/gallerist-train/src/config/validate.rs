@@ -100,6 +100,7 @@ fn check_limits(config: &RunConfig) -> Result<()> {
         ("evaluation.batch_size", evaluation.batch_size, MAX_BATCH),
         ("evaluation.bootstrap.resamples", evaluation.bootstrap.map_or(0, |of| of.resamples), MAX_REPEATS),
         ("evaluation.few_shot.episodes", few_shot.map_or(0, |of| of.episodes), MAX_REPEATS),
+        ("evaluation.threshold.splits", evaluation.threshold.map_or(0, |of| of.splits), MAX_REPEATS),
         ("report.queries", config.report.queries, 10_000),
         ("report.failures", config.report.failures, 10_000),
         ("report.results", config.report.results, 1000),
@@ -107,6 +108,7 @@ fn check_limits(config: &RunConfig) -> Result<()> {
     for (key, found, limit) in counts {
         at_most(key, found, limit)?;
     }
+    evaluation.threshold.map_or(Ok(()), |options| options.check())?;
     let (key, images) = (config.sampler.batch_size_keys(), config.sampler.batch_size());
     at_most(key, images, MAX_BATCH)?;
     let size = config.image.size;

@@ -143,6 +143,7 @@ impl Model {
             run: None,
             metric: Some(self.metric()),
             protocol: set.layout().and_then(published_protocol).map(str::to_owned),
+            threshold: None,
         };
         let cache_problem = store.disk_problem().map(ToString::to_string);
         Ok((Embedded { set, broken, cache_problem }, items))

@@ -1,9 +1,12 @@
 //! The metrics as text.
 
-use crate::retrieval::eval::{Evaluation, Further, Intervals, OneShot, Over};
+use crate::retrieval::eval::{
+    Calibration, Evaluation, FalseRate, Further, Intervals, MatchRule, OneShot, OpenSet, Over,
+};
 use crate::retrieval::search::Metric;
 
 use crate::cli::printer::{self, Table, count, grouped};
+use crate::text::open_set_searches;
 
 /// The published mean accuracy of Omniglot's 20 runs with the modified Hausdorff
 /// distance of the strokes' pixels, an error of 38.8 % (Lake, Salakhutdinov, Tenenbaum, 2015).
@@ -48,6 +51,12 @@ pub(crate) fn table(evaluation: &Evaluation, further: &Further) -> String {
             grouped(found.genuine_pairs as usize),
             grouped(found.impostor_pairs as usize)
         );
+    }
+    if let Some(found) = &further.open_set {
+        text += &format!("\n{}", open_set_table(found, evaluation.metric));
+    }
+    if let Some(found) = &further.threshold {
+        text += &format!("\n{}", threshold_table(found));
     }
     if let Some(found) = &further.few_shot {
         let mut table = Table::new(&["few-shot", "value", "95 % interval"], &[false, true, true]);
@@ -131,4 +140,81 @@ fn values(rows: &[(&str, f64)]) -> String {
 
 fn share(value: f64) -> String {
     format!("{value:.4}")
+}
+
+/// Detection and identification rates.
+fn open_set_table(found: &OpenSet, metric: Metric) -> String {
+    let distance = if metric == Metric::Euclidean { "largest distance" } else { "least similarity" };
+    let mut table = Table::new(&["open-set", "value", distance], &[false, true, true]);
+    for point in &found.dir_at_far {
+        let threshold = point.threshold.map_or("-".into(), |threshold| format!("{threshold:.4}"));
+        table.row(vec![format!("dir at far {}", point.far), share(point.dir), threshold]);
+    }
+    format!("{table}\n  {}\n", open_set_searches(found))
+}
+
+/// The threshold and its rates.
+pub(crate) fn threshold_table(found: &Calibration) -> String {
+    let rule = &found.rule;
+    let sign = if rule.metric == Metric::Euclidean { "<=" } else { ">=" };
+    let score = |threshold: f32, distance: fn(&MatchRule) -> f32| {
+        // Only the cosine is shown as a distance, too.
+        let distance = match rule.metric {
+            Metric::Cosine => format!(" (distance <= {:.4})", distance(rule)),
+            Metric::Euclidean | Metric::InnerProduct => String::new(),
+        };
+        format!("{} {sign} {threshold:.4}{distance}", rule.metric.score())
+    };
+    let (errors, misses) = match rule.rate {
+        FalseRate::Comparison => ("false match rate (FMR)", "false non-match rate (FNMR)"),
+        FalseRate::Search => {
+            ("false positive identification rate (FPIR)", "false negative rate (FNIR, rank 1)")
+        }
+    };
+    let mut table = Table::new(&["threshold", "value"], &[false, false]);
+    let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
+    row("match", score(rule.threshold, MatchRule::distance));
+    row("near", score(rule.near, MatchRule::near_distance));
+    row(errors, small_share(rule.measured));
+    row(&format!("  bound, confidence {}", rule.confidence), small_share(rule.bound));
+    if let Some(held_out) = &found.held_out {
+        let low = held_out.rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = held_out.rates.iter().copied().fold(0.0, f64::max);
+        let splits = count(held_out.rates.len(), "split");
+        let value = format!(
+            "{}, mean of {splits} ({} to {})",
+            small_share(held_out.mean),
+            small_share(low),
+            small_share(high)
+        );
+        row("  held out", value);
+    }
+    row(misses, rule.miss_rate.map_or("-".into(), small_share));
+    if let Some(miss) = found.held_out.as_ref().and_then(|held_out| held_out.miss_rate) {
+        row("  held out", small_share(miss));
+    }
+    let (impostors, genuine) = (grouped(found.impostors as usize), grouped(found.genuine as usize));
+    let data = match rule.rate {
+        FalseRate::Comparison => format!(
+            "{} images of {} identities: {impostors} impostor and {genuine} genuine pairs",
+            grouped(found.images),
+            grouped(found.identities)
+        ),
+        FalseRate::Search => format!(
+            "{impostors} searches for {} unknown and {genuine} for {} known identities in a gallery of {} images",
+            grouped(found.identities),
+            grouped(found.genuine_identities),
+            grouped(rule.gallery.unwrap_or_default())
+        ),
+    };
+    format!("{table}\n  {data}\n")
+}
+
+/// Four digits after the decimal point, or three significant ones of a small rate.
+fn small_share(rate: f64) -> String {
+    if rate == 0.0 || rate >= 0.1 {
+        return format!("{rate:.4}");
+    }
+    let digits = (2 - rate.log10().floor() as i32) as usize;
+    format!("{rate:.digits$}")
 }

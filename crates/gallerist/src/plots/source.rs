@@ -5,8 +5,8 @@ use std::path::Path;
 
 use gallerist_data::ImageSet;
 use gallerist_retrieval::eval::{
-    self, EvalOptions, Evaluation, EvaluationReport, Labelled, Measure, Plan, Relevance, Rules, Setting,
-    SharedLabels,
+    self, EvalOptions, Evaluation, EvaluationReport, Labelled, Measure, OpenSet, OpenSetOptions, Plan,
+    Relevance, Rules, Setting, SharedLabels,
 };
 use gallerist_retrieval::labels::{self, LabelSets};
 use gallerist_retrieval::search::Metric;
@@ -193,6 +193,12 @@ impl Source {
     pub(crate) fn measure(&self, what: &str, measures: Vec<Measure>) -> Result<eval::Measured> {
         self.check_labels(what)?;
         Ok(self.measuring(measures).measure(&self.queries.rows, self.gallery_rows())?)
+    }
+
+    /// Open-set identification with the rules of the plan.
+    pub(crate) fn open_set(&self, options: &OpenSetOptions) -> Result<OpenSet> {
+        self.check_labels("open-set identification")?;
+        Ok(self.measuring(Vec::new()).open_set(&self.queries.rows, self.gallery_rows(), options)?)
     }
 
     /// The first `k` items of the ranked lists of some queries, as the metrics see them.

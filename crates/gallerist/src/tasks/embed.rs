@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use gallerist_data::{Broken, ImageSet, OpenOptions};
 use gallerist_nn::{Combine, HeadChoice};
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::file::{Source, load_labels};
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::CheckpointKind;
 use gallerist_train::model::{Embedded, Model};
+use gallerist_train::{CheckpointKind, RunDirectory};
 use gallerist_util::text::{absolute, absolute_or_address};
 
 use super::model::{on_device, set_threads};
@@ -76,7 +78,17 @@ pub fn embed(
         embedded.set.name_source(name.clone());
     }
     embedded.set.run = Some(absolute(run).to_string_lossy().into_owned());
+    embedded.set.threshold = threshold_of_run(run, &embedded.set)?;
     Ok(embedded)
+}
+
+/// The threshold that a run keeps with its embeddings, if it is one for rows such as these.
+fn threshold_of_run(run: &Path, set: &EmbeddingSet) -> Result<Option<MatchRule>> {
+    let directory = RunDirectory::open(run)?;
+    let files = [directory.embeddings(), directory.gallery()];
+    let Some(file) = files.iter().find(|file| file.exists()) else { return Ok(None) };
+    let fits = |rule: &MatchRule| rule.model == set.model && Some(rule.metric) == set.metric;
+    Ok(EmbeddingSet::load(file)?.threshold.filter(fits))
 }
 
 /// Embeds a set and reports differences from the published counts and images that cannot be read.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gallerist_retrieval::eval::Decision;
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
 use gallerist_retrieval::search::{CompactGallery, Metric, RankedLists, SearchOptions};
@@ -16,6 +17,9 @@ use crate::{Error, Result};
 pub struct FoundList {
     /// The path of the query image, relative to its source.
     pub query: String,
+    /// How many results are matches by the threshold of the gallery; `None` for a gallery without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matches: Option<usize>,
     /// The nearest items, the nearest first.
     pub results: Vec<FoundItem>,
 }
@@ -33,6 +37,9 @@ pub struct FoundItem {
     pub id: Option<u64>,
     /// The Euclidean distance to the query; of rows of length 1 where the gallery is compared by the cosine.
     pub distance: f32,
+    /// Whether it is a match by the threshold of the gallery; `None` for a gallery without one.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
     /// The label, if there are labels.
     pub label: Option<String>,
     /// The path of the image, if there are paths.
@@ -147,7 +154,7 @@ fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<Embedding
         let known = items.iter().any(|item| of(item).is_some());
         known.then(|| items.iter().map(|item| of(item).clone().unwrap_or_default()).collect())
     };
-    let Origin { model, source, run, metric } = origin;
+    let Origin { model, source, run, metric, threshold } = origin;
     Ok(EmbeddingSet {
         embeddings: Matrix::new(items.len(), dimensions, rows)?,
         labels: list(|item| &item.label),
@@ -159,6 +166,7 @@ fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<Embedding
         run,
         metric,
         protocol: None,
+        threshold,
     })
 }
 
@@ -176,17 +184,24 @@ pub(super) fn named(
     lists: &RankedLists,
 ) -> Vec<FoundList> {
     let text = |list: &Option<Vec<String>>, i: usize| list.as_ref().map(|list| list[i].clone());
+    let metric = gallery.metric.unwrap_or_default();
+    let rule = gallery.threshold.as_ref().filter(|rule| rule.metric == metric);
     let item = |rank: usize, index: usize, distance: f32| FoundItem {
         rank,
         index: if let Names::Rows(rows) = names { Some(rows[index]) } else { None },
         id: if let Names::Ids(ids) = names { Some(ids[index]) } else { None },
         distance,
+        decision: rule.map(|rule| rule.decide_distance(distance)),
         label: text(&gallery.labels, index),
         path: text(&gallery.paths, index),
     };
     (0..lists.len())
         .map(|query| FoundList {
             query: text(&queries.paths, query).unwrap_or_default(),
+            matches: rule.map(|rule| {
+                let is_match = |distance: &&f32| rule.decide_distance(**distance) == Decision::Match;
+                lists.scores(query).iter().filter(is_match).count()
+            }),
             results: (lists.indices(query).iter().zip(lists.scores(query)).enumerate())
                 .map(|(i, (&index, &distance))| item(i + 1, index as usize, distance))
                 .collect(),

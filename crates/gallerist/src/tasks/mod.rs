@@ -10,6 +10,7 @@ mod model;
 mod search;
 mod serve;
 mod test_images;
+mod threshold;
 mod train;
 
 pub use embed::{EmbedOptions, embed};
@@ -24,6 +25,7 @@ pub use loss::{ComputedLoss, LossOptions, compute_loss};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
 pub use serve::{ServeOptions, serve};
+pub use threshold::{ThresholdInput, ThresholdSettings, save_threshold, threshold};
 pub(crate) use train::train_keeping;
 pub use train::{Trained, TrainingEnd, complete, report, resume, train};
 

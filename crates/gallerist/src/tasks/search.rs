@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{ImageSet, OpenOptions};
+use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::search::{self, Metric, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, Matrix, prepare_to_write};
 use gallerist_tensor::device::DeviceChoice;
@@ -43,6 +44,8 @@ impl Default for ImageSearchOptions {
 pub struct Found {
     /// One ranked list per query image that could be read.
     pub lists: Vec<FoundList>,
+    /// The threshold of the gallery, by which the results are marked.
+    pub threshold: Option<MatchRule>,
     /// Query images that could not be read.
     pub broken_images: usize,
 }
@@ -108,7 +111,9 @@ pub fn search(
         page.write(path)?;
         observer.note(&format!("page: {}", path.display()));
     }
-    Ok(Found { lists: named(&queries, (&gallery, &names), &lists), broken_images })
+    let lists = named(&queries, (&gallery, &names), &lists);
+    let marked = lists.iter().any(|list| list.matches.is_some());
+    Ok(Found { lists, threshold: gallery.threshold.filter(|_| marked), broken_images })
 }
 
 /// The nearest rows by Euclidean distance; the cosine is shown as the distance of rows of length 1.

@@ -14,6 +14,7 @@ use gallerist_train::{
 
 use super::model::set_threads;
 use super::test_images::embed_test;
+use super::threshold::save_threshold;
 use crate::file::write_text;
 use crate::observer::working;
 use crate::run_metrics::RunMetrics;
@@ -218,7 +219,14 @@ fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Resul
     let model = Model::open(directory.path(), which)?.on(trainer.device().device());
     let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(directory.path()), observer)?;
     measured.save(directory)?;
-    let EvaluationReport { evaluation, further } = working(observer, "measuring", || measured.report())?;
+    let EvaluationReport { evaluation, mut further } = working(observer, "measuring", || measured.report())?;
+    if let Some(found) = &mut further.threshold {
+        found.rule.model = Some(model.fingerprint().into());
+        let gallery = directory.gallery();
+        let file = if gallery.exists() { gallery } else { directory.embeddings() };
+        save_threshold(&found.rule, &file)?;
+        found.notes.iter().for_each(|note| observer.warning(note));
+    }
     let metrics = RunMetrics {
         evaluation,
         further,

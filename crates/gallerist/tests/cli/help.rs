@@ -19,6 +19,7 @@ fn help_says_what_there_is() {
         "embed",
         "convert",
         "evaluate",
+        "threshold",
         "search",
         "loss",
         "data",

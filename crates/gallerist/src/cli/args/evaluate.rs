@@ -131,6 +131,13 @@ pub(crate) struct Evaluate {
     /// False accept rates, from 0 to 1
     #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "0.1,0.01,0.001,0.0001", requires = "verification", help_heading = FURTHER)]
     pub(crate) far: Vec<f64>,
+    /// Also measure open-set identification: detection and identification rates (DIR) at false alarm rates. Queries
+    /// without a match are the unknown ones; if there are none, half of the classes are taken out of the gallery
+    #[arg(long, help_heading = FURTHER)]
+    pub(crate) open_set: bool,
+    /// False alarm rates of --open-set, from 0 to 1
+    #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "0.1,0.01,0.001", requires = "open_set", help_heading = FURTHER)]
+    pub(crate) open_set_far: Vec<f64>,
     /// Also measure few-shot episodes, drawn with --seed: classes x gallery images per class, e.g. 5x1
     #[arg(long, value_name = "WAYSxSHOTS", help_heading = FURTHER)]
     pub(crate) few_shot: Option<WaysShots>,
@@ -149,7 +156,7 @@ pub(crate) struct Evaluate {
     /// Unit of resampling: single queries, or classes with all their queries
     #[arg(long, default_value = "queries", value_parser = named::<Over>(), requires = "bootstrap", help_heading = FURTHER)]
     pub(crate) bootstrap_over: Over,
-    /// Seed of bootstrap, k-means and episodes
+    /// Seed of bootstrap, k-means, episodes, and the classes that --open-set takes out
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = FURTHER)]
     pub(crate) seed: u64,
 

@@ -17,6 +17,7 @@ pub(crate) mod plot;
 mod search;
 mod serve;
 mod shared;
+mod threshold;
 mod train;
 mod tune;
 mod weights;
@@ -35,6 +36,7 @@ pub(crate) use loss::Loss;
 pub(crate) use named::Precision;
 pub(crate) use search::Search;
 pub(crate) use serve::Serve;
+pub(crate) use threshold::Threshold;
 pub(crate) use train::Train;
 pub(crate) use tune::Tune;
 pub(crate) use weights::{
@@ -60,6 +62,7 @@ pub(crate) enum Command {
     Embed(Embed),
     Convert(Convert),
     Evaluate(Box<Evaluate>),
+    Threshold(Threshold),
     Search(Search),
     Index(index::Index),
     Plot(plot::Plot),

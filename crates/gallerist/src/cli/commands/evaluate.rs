@@ -10,7 +10,9 @@ use crate::cli::metrics_table::{one_shot_table, table, warn_of_notes};
 use crate::cli::next::Done;
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
-use crate::retrieval::eval::{Bootstrap, EvaluationReport, FewShotOptions, OneShot, VerificationOptions};
+use crate::retrieval::eval::{
+    Bootstrap, EvaluationReport, FewShotOptions, OneShot, OpenSetOptions, VerificationOptions,
+};
 use crate::retrieval::rerank::{KReciprocal, QueryExpansion};
 use crate::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, ImagePart};
 
@@ -130,6 +132,7 @@ fn options(args: &Evaluate) -> EvaluateOptions {
         multi_query: args.multi_query,
         cluster: args.cluster.then_some(args.kmeans),
         verification: args.verification.then(|| VerificationOptions { fars: args.far.clone() }),
+        open_set: args.open_set.then(|| OpenSetOptions { fars: args.open_set_far.clone(), seed: args.seed }),
         few_shot,
         bootstrap,
         seed: args.seed,

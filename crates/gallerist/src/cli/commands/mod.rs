@@ -13,6 +13,7 @@ mod loss;
 mod plot;
 mod search;
 mod serve;
+mod threshold;
 mod train;
 mod tune;
 mod weights;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Embed(args) => embed::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Evaluate(args) => evaluate::run(*args),
+        Command::Threshold(args) => threshold::run(args),
         Command::Search(args) => search::run(args),
         Command::Index(args) => index::run(args.command),
         Command::Plot(args) => plot::run(args.kind),

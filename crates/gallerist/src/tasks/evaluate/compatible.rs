@@ -9,7 +9,7 @@ use crate::{Error, Observer, Result};
 
 /// Refuses queries and gallery whose rows differ in length, because they are made to be compared in different ways;
 /// with `force` a warning.
-pub(super) fn same_metric(
+pub(in crate::tasks) fn same_metric(
     (query, of_queries): (&Path, Option<Metric>),
     (gallery, of_gallery): (&Path, Option<Metric>),
     force: bool,
@@ -35,7 +35,7 @@ pub(super) fn same_metric(
 }
 
 /// Refuses queries and gallery that name different models; with `force` a warning.
-pub(super) fn same_model(
+pub(in crate::tasks) fn same_model(
     (query, of_queries): (&Path, Option<&str>),
     (gallery, of_gallery): (&Path, Option<&str>),
     force: bool,

@@ -152,7 +152,7 @@ fn require_cameras(options: &EvaluateOptions, set: &EmbeddingSet, file: &Embeddi
 }
 
 /// A file of embeddings with its labels and cameras, or those of separate lists.
-fn labelled(file: &EmbeddingsFile) -> Result<EmbeddingSet> {
+pub(in crate::tasks) fn labelled(file: &EmbeddingsFile) -> Result<EmbeddingSet> {
     let path = &file.path;
     let extension = path.extension().and_then(|extension| extension.to_str());
     if path.is_dir() || matches!(extension, Some("zip" | "csv")) {

@@ -108,6 +108,7 @@ fn refuse_what_needs_embeddings(
         ("--multi-query", plan.multi_query.is_some()),
         ("--cluster", plan.cluster.is_some()),
         ("--verification", plan.verification.is_some()),
+        ("--open-set", plan.open_set.is_some()),
         ("--few-shot", plan.few_shot.is_some()),
         ("--bootstrap", plan.bootstrap.is_some()),
         ("--html", options.page.is_some()),

@@ -19,6 +19,8 @@ use crate::measured::Measured;
 use crate::observer::working;
 use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
+pub(super) use compatible::{same_metric, same_model};
+pub(super) use files::labelled;
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
 /// Measures retrieval: the test images of a run, files of embeddings, or the ranked lists of an index.

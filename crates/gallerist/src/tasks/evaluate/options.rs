@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{
-    Bootstrap, EvalOptions, EvaluationReport, FewShotOptions, OneShot, Plan, Pooling, VerificationOptions,
+    Bootstrap, EvalOptions, EvaluationReport, FewShotOptions, OneShot, OpenSetOptions, Plan, Pooling,
+    VerificationOptions,
 };
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::search::Metric;
@@ -117,6 +118,8 @@ pub struct EvaluateOptions {
     pub cluster: Option<Preset>,
     /// Verification over all pairs.
     pub verification: Option<VerificationOptions>,
+    /// Open-set identification.
+    pub open_set: Option<OpenSetOptions>,
     /// Few-shot episodes.
     pub few_shot: Option<FewShotOptions>,
     /// Confidence intervals.
@@ -155,6 +158,7 @@ impl EvaluateOptions {
             multi_query: self.multi_query,
             cluster: self.cluster.or(plan.cluster),
             verification: self.verification.clone().or(plan.verification),
+            open_set: self.open_set.clone().or(plan.open_set),
             few_shot: self.few_shot.or(plan.few_shot),
             bootstrap: self.bootstrap.or(plan.bootstrap),
             seed: self.seed,

@@ -1,0 +1,211 @@
+//! The threshold at which a result is a match.
+
+use std::path::Path;
+
+use gallerist_retrieval::eval::{
+    self, Calibration, MatchRule, Protocol, Setting, Side, Task, ThresholdOptions,
+};
+use gallerist_retrieval::labels::{encode, encode_both};
+use gallerist_retrieval::search::Metric;
+use gallerist_retrieval::{EmbeddingSet, GalleryFile};
+use gallerist_util::hex;
+
+use super::evaluate::{EmbeddingsFile, labelled, same_metric, same_model};
+use crate::measured::declared_metric;
+use crate::text::count;
+use crate::{Error, Observer, Result};
+
+/// What [`threshold`] is calibrated on.
+#[derive(Clone, Debug)]
+pub struct ThresholdInput {
+    /// Embeddings of images that the network was not trained on; with a gallery, the queries.
+    pub embeddings: EmbeddingsFile,
+    /// The gallery that is searched ([`FalseRate::Search`](eval::FalseRate::Search) only); by default the same embeddings.
+    pub gallery: Option<EmbeddingsFile>,
+}
+
+/// How [`threshold`] is calibrated.
+#[derive(Clone, Debug, Default)]
+pub struct ThresholdSettings {
+    /// The wanted rate, the confidence, the splits.
+    pub options: ThresholdOptions,
+    /// How rows are compared; by default as the files declare.
+    pub metric: Option<Metric>,
+    /// Images with these labels are left out. Of Market-1501's files, junk is always left out, and so are the
+    /// distractors where the embeddings are one set: they are of no common identity.
+    pub leave_out: Vec<String>,
+    /// Compares embeddings of different models or metrics, with a warning.
+    pub force: bool,
+}
+
+/// Calibrates the threshold at which a pair of images, or a search, is a match: the most permissive one with the
+/// wanted false match rate, with a bound that holds over identities and the miss rate that it costs.
+///
+/// The identities must be others than those that the network was trained on; else the rates are too low.
+///
+/// # Example
+///
+/// ```no_run
+/// use gallerist::retrieval::eval::ThresholdOptions;
+/// use gallerist::{ThresholdInput, ThresholdSettings};
+///
+/// let input = ThresholdInput { embeddings: "test.safetensors".into(), gallery: None };
+/// let options = ThresholdOptions { target: 0.01, ..ThresholdOptions::default() };
+/// let settings = ThresholdSettings { options, ..ThresholdSettings::default() };
+/// let found = gallerist::threshold(&input, &settings, &mut ())?;
+/// println!("{} {}: at most {:.4}", found.rule.metric, found.rule.threshold, found.rule.bound);
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// For files that cannot be read, have no labels or do not fit each other, and as [`eval::calibrate`].
+pub fn threshold(
+    input: &ThresholdInput,
+    settings: &ThresholdSettings,
+    observer: &mut dyn Observer,
+) -> Result<Calibration> {
+    settings.options.check()?;
+    let queries = labelled(&input.embeddings)?;
+    let gallery = input.gallery.as_ref().map(labelled).transpose()?;
+    if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
+        let (a, b) = (&*input.embeddings.path, &*file.path);
+        same_model((a, queries.model.as_deref()), (b, set.model.as_deref()), settings.force, observer)?;
+        if settings.metric.is_none() {
+            same_metric((a, queries.metric), (b, set.metric), settings.force, observer)?;
+        }
+    }
+    let metric = settings.metric.unwrap_or_else(|| declared_metric(&queries, gallery.as_ref()));
+    let protocol = |set: &EmbeddingSet| set.protocol.as_deref().and_then(Protocol::named);
+    let across_cameras = [Some((&queries, &input.embeddings)), gallery.as_ref().zip(input.gallery.as_ref())]
+        .into_iter()
+        .flatten()
+        .all(|(set, file)| {
+            let asked =
+                file.cameras.is_some() || protocol(set).is_some_and(|of| of.setting == Setting::Cameras);
+            asked && set.cameras.is_some()
+        });
+    let one_set = gallery.is_none();
+    let model = queries.model.clone();
+    let mut prepare = |set: EmbeddingSet| {
+        let of = protocol(&set);
+        let mut without: Vec<&str> = settings.leave_out.iter().map(String::as_str).collect();
+        without.extend(of.and_then(|of| of.junk));
+        if one_set {
+            without.extend(of.and_then(|of| of.distractors));
+        }
+        let rows = set.embeddings.rows();
+        let kept = without_labels(set, &without);
+        if kept.embeddings.rows() < rows {
+            let left_out = count(rows - kept.embeddings.rows(), "image");
+            observer.note(&format!("left out: {left_out} with the labels {}", without.join(", ")));
+        }
+        kept
+    };
+    let queries = prepare(queries);
+    let gallery = gallery.map(&mut prepare);
+    let labels = |set: &EmbeddingSet| set.labels.clone().unwrap_or_default();
+    let cameras = |set: &EmbeddingSet| set.cameras.clone().filter(|_| across_cameras).unwrap_or_default();
+    let none = EmbeddingSet::from(gallerist_retrieval::Matrix::new(0, 0, Vec::new())?);
+    let images = gallery.as_ref().unwrap_or(&none);
+    let (query_labels, image_labels) = match one_set {
+        true => (encode(&labels(&queries)), encode(&[])),
+        false => encode_both(&labels(&queries), &labels(images)),
+    };
+    let (query_cameras, image_cameras) = encode_both(&cameras(&queries), &cameras(images));
+    let side = |set, labels, cameras| {
+        let side = Side::classes(set, labels);
+        if across_cameras { side.with_cameras(cameras) } else { side }
+    };
+    let of_queries = side(&queries.embeddings, &query_labels.ids, &query_cameras.ids);
+    let task = match &gallery {
+        None => Task::every_row(of_queries),
+        Some(gallery) => {
+            Task::split(of_queries, side(&gallery.embeddings, &image_labels.ids, &image_cameras.ids))
+        }
+    };
+    let mut found = eval::calibrate(&task, metric, &settings.options)?;
+    found.rule.model = model;
+    Ok(found)
+}
+
+/// Writes a threshold into an embeddings file: searches of the file, and of indexes that are built from it, mark their
+/// results by it.
+///
+/// # Example
+///
+/// ```no_run
+/// # let input = gallerist::ThresholdInput { embeddings: "test.safetensors".into(), gallery: None };
+/// let found = gallerist::threshold(&input, &gallerist::ThresholdSettings::default(), &mut ())?;
+/// gallerist::save_threshold(&found.rule, std::path::Path::new("photos.safetensors"))?;
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// For a file that is not a `.safetensors` file of f32 embeddings, for embeddings of another network, and for rows that
+/// are compared in another way.
+pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
+    let name = file.display();
+    let refuse = |problem: &str, hint: &str| {
+        Err(Error::new(format!("cannot save the threshold in `{name}`: {problem}"), Some(hint)))
+    };
+    let is_npy = file.extension().is_some_and(|extension| extension == "npy");
+    let mut set = match GalleryFile::open(file, false)? {
+        GalleryFile::Embeddings(set) if !is_npy => set,
+        GalleryFile::Embeddings(_) => {
+            return refuse(
+                "a .npy file holds numbers only",
+                "write a .safetensors file with `gallerist convert`",
+            );
+        }
+        GalleryFile::Compact(_) => {
+            return refuse(
+                "it is not in f32",
+                "save it in the file of f32 and write this one again with `gallerist convert --precision`",
+            );
+        }
+        GalleryFile::Index(_) => {
+            return refuse(
+                "it is an index",
+                "save it in the embeddings and build the index again with `gallerist index build`",
+            );
+        }
+    };
+    if let (Some(of_rule), Some(of_file)) = (&rule.model, &set.model)
+        && of_rule != of_file
+    {
+        let [a, b] = [of_rule, of_file].map(|model| hex::short(model));
+        return refuse(
+            &format!("it was embedded with the network {b}, the threshold is one of {a}"),
+            "calibrate on embeddings of the same network",
+        );
+    }
+    let metric = set.metric.unwrap_or_default();
+    if metric != rule.metric {
+        return refuse(
+            &format!("its rows are compared by {metric}, the threshold is one of {}", rule.metric),
+            "calibrate without --metric",
+        );
+    }
+    set.threshold = Some(rule.clone());
+    Ok(set.save(file)?)
+}
+
+/// The rows with other labels than these.
+fn without_labels(set: EmbeddingSet, labels: &[&str]) -> EmbeddingSet {
+    let of = set.labels.as_deref().unwrap_or_default();
+    let kept: Vec<usize> = (0..of.len()).filter(|&row| !labels.contains(&of[row].as_str())).collect();
+    if kept.len() == of.len() {
+        return set;
+    }
+    let pick = |list: &Option<Vec<String>>| {
+        list.as_ref().map(|list| kept.iter().map(|&row| list[row].clone()).collect())
+    };
+    EmbeddingSet {
+        labels: pick(&set.labels),
+        cameras: pick(&set.cameras),
+        metric: set.metric,
+        ..set.embeddings.select(&kept).into()
+    }
+}

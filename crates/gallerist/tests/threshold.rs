@@ -1,0 +1,129 @@
+//! A threshold is calibrated, kept, and used.
+
+mod common;
+
+use std::path::Path;
+
+use common::{gallerist, root, small_run, text};
+use gallerist::retrieval::eval::{Decision, FalseRate};
+use gallerist::retrieval::search::Metric;
+use gallerist::retrieval::{EmbeddingSet, Matrix};
+use serde_json::Value;
+
+fn done(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+fn refused(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stdout));
+    text(&out.stderr)
+}
+
+/// 120 identities on a circle, 3 images each.
+fn circle() -> EmbeddingSet {
+    let angle = |row: usize| (row / 3) as f32 * 2.399_963 + (row % 3) as f32 * 0.01;
+    let values = (0..360).flat_map(|row| [angle(row).cos(), angle(row).sin()]).collect();
+    EmbeddingSet {
+        labels: Some((0..360).map(|row| format!("id{}", row / 3)).collect()),
+        model: Some("sha256:12ab".into()),
+        ..Matrix::new(360, 2, values).unwrap().into()
+    }
+}
+
+#[test]
+fn the_command_calibrates_and_saves_a_threshold_and_says_what_cannot_be_guaranteed() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    circle().save(dir.join("test.safetensors")).unwrap();
+    circle().save(dir.join("gallery.safetensors")).unwrap();
+    let out = gallerist(
+        dir,
+        "threshold --embeddings test.safetensors --far 0.02 --save gallery.safetensors --json",
+    );
+    let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(
+        text(&out.stderr).contains("120 identities can guarantee 0.049 at best"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert_eq!((&found["identities"], &found["rate"]), (&120.into(), &"comparison".into()));
+    assert_eq!(found["held_out"]["rates"].as_array().unwrap().len(), 10);
+    let rule = EmbeddingSet::load(dir.join("gallery.safetensors")).unwrap().threshold.unwrap();
+    assert_eq!((rule.rate, rule.target, rule.metric), (FalseRate::Comparison, 0.02, Metric::Cosine));
+    assert!(rule.measured <= 0.02 && rule.bound > 0.02);
+    assert_eq!(rule.model.as_deref(), Some("sha256:12ab"));
+
+    // An index keeps it; a conversion keeps it.
+    done(dir, "index build gallery.safetensors --out g.index");
+    let index = gallerist::retrieval::index::open_index(dir.join("g.index"), false).unwrap();
+    assert_eq!(index.origin().unwrap().threshold.as_ref(), Some(&rule));
+    done(dir, "convert gallery.safetensors --out small.safetensors --precision bf16");
+    assert_eq!(EmbeddingSet::load(dir.join("small.safetensors")).unwrap().threshold, Some(rule));
+
+    let line = "threshold --embeddings test.safetensors --guarantee";
+    let message = refused(dir, &format!("{line} --far 0.001"));
+    assert!(message.contains("120 identities guarantee 0.049 at best, 5990 are needed"), "{message}");
+    let sure = done(dir, &format!("{line} --far 0.1"));
+    assert!(sure.contains("bound, confidence 0.95") && sure.contains("0.1000"), "{sure}");
+    let search = done(dir, "threshold --embeddings test.safetensors --far 0.1 --per search");
+    assert!(
+        search.contains("for 60 unknown and 180 for 60 known identities in a gallery of 180 images"),
+        "{search}"
+    );
+
+    for (line, wanted) in [
+        ("--far 0.1 --save small.safetensors", "it is not in f32"),
+        ("--far 0.1 --save g.index", "build the index again"),
+        ("--far 0", "the false match rate must be above 0"),
+        ("--far 0.00001", "less than one of them may be accepted"),
+    ] {
+        let message = refused(dir, &format!("threshold --embeddings test.safetensors {line}"));
+        assert!(message.contains(wanted), "{line}: {message}");
+    }
+    let mut other = circle();
+    other.model = Some("sha256:ffff".into());
+    other.save(dir.join("other.safetensors")).unwrap();
+    let message = refused(dir, "threshold --embeddings test.safetensors --far 0.1 --save other.safetensors");
+    assert!(message.contains("calibrate on embeddings of the same network"), "{message}");
+}
+
+#[test]
+fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let run = small_run(dir, &["evaluation.threshold.target=0.1"]);
+    let metrics: Value = serde_json::from_slice(&std::fs::read(run.join("metrics.json")).unwrap()).unwrap();
+    let kept = EmbeddingSet::load(run.join("embeddings.safetensors")).unwrap().threshold.unwrap();
+    assert!((metrics["threshold"]["threshold"].as_f64().unwrap() - f64::from(kept.threshold)).abs() < 1e-6);
+    assert_eq!(metrics["threshold"]["identities"], 20);
+
+    let images =
+        gallerist::data::ImageSet::open(root().join("data/omniglot/omniglot_images_evaluation.zip")).unwrap();
+    std::fs::create_dir_all(dir.join("photos/a")).unwrap();
+    for image in 0..3 {
+        std::fs::write(dir.join(format!("photos/a/{image}.png")), images.read(image).unwrap()).unwrap();
+    }
+    done(dir, "embed --run run --images photos --out photos.safetensors");
+    assert_eq!(EmbeddingSet::load(dir.join("photos.safetensors")).unwrap().threshold, Some(kept.clone()));
+    let line = "search --gallery photos.safetensors --query photos/a/0.png -k 3";
+    let lists: Value = serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap();
+    let list = &lists[0];
+    assert_eq!(list["results"][0]["match"], "match", "an image matches itself");
+    let matches = list["results"].as_array().unwrap().iter().filter(|item| item["match"] == "match").count();
+    assert_eq!(list["matches"], matches);
+    for item in list["results"].as_array().unwrap() {
+        let decision = kept.decide_distance(item["distance"].as_f64().unwrap() as f32);
+        assert_eq!(item["match"], decision.name());
+        assert!(Decision::ALL.contains(&decision));
+    }
+
+    // A threshold that nothing passes.
+    let mut set = EmbeddingSet::load(dir.join("photos.safetensors")).unwrap();
+    set.threshold =
+        set.threshold.map(|rule| gallerist::retrieval::eval::MatchRule { threshold: 1.5, ..rule });
+    set.save(dir.join("photos.safetensors")).unwrap();
+    assert!(done(dir, line).contains("no match: none is within distance"));
+}
