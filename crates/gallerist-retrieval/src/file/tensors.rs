@@ -599,7 +599,7 @@ mod tests {
     fn a_compact_set_comes_back_decoded_and_takes_a_half_or_a_quarter() {
         let values = (0..64 * 100).map(|i| (i as f32).sin()).collect();
         let set = EmbeddingSet { embeddings: Matrix::new(64, 100, values).unwrap(), ..example() };
-        let set = EmbeddingSet { labels: None, paths: None, sources: None, ..set };
+        let set = EmbeddingSet { labels: None, paths: None, sources: None, threshold: None, ..set };
         let whole = saved(&set).len();
         for (code, most) in [(Code::Bf16, whole / 2 + 300), (Code::Int8, whole / 4 + 600)] {
             let bytes = saved_as(&set, Some(code));
