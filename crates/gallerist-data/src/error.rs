@@ -49,6 +49,16 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// Corrections of labels that cannot be used.
+    #[error("corrections `{path}`, line {line}: {problem}")]
+    Corrections {
+        /// The file.
+        path: String,
+        /// One-based line.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
     /// The answers of a one-shot run that cannot be used.
     #[error("answers `{path}`{}: {problem}", line_note(*line))]
     Answers {
@@ -191,6 +201,11 @@ impl Error {
             Error::Manifest { .. } => Some(
                 "a manifest starts with the header `path,label` and may have the columns \
                  `camera` and `split`; paths are relative to the manifest"
+                    .to_owned(),
+            ),
+            Error::Corrections { .. } => Some(
+                "a row has an image of this set (or only a label, for all its images) and the action `relabel` with a \
+                 new_label, `drop`, or none; a row for another set belongs into another file"
                     .to_owned(),
             ),
             Error::Answers { .. } => Some(

@@ -83,6 +83,12 @@ pub enum Error {
         /// The run's run file.
         config: PathBuf,
     },
+    /// Corrections of labels that are not those that the run started with.
+    #[error("the corrections of `data.relabel` have changed since the run started: {files}")]
+    ChangedCorrections {
+        /// The files, or nothing where there are none any more.
+        files: String,
+    },
     /// Values of the run file, devices, files of parameters.
     #[error(transparent)]
     Tensor(#[from] gallerist_tensor::Error),
@@ -118,6 +124,10 @@ impl Error {
             Error::Moved { key, config, .. } => {
                 Some(format!("put it back, or write where it is now into `{key}` of `{}`", config.display()))
             }
+            Error::ChangedCorrections { .. } => Some(
+                "restore the files, or start a new run (without `data.relabel_sha256` in its run file)"
+                    .into(),
+            ),
             Error::Tensor(e) => e.hint(),
             Error::Weights(e) => e.hint(),
             Error::Data(e) => e.hint(),

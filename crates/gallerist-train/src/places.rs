@@ -18,6 +18,7 @@ impl RunConfig {
             ("data.test", &mut data.test),
             ("data.query", &mut data.query),
             ("data.gallery", &mut data.gallery),
+            ("data.relabel", &mut data.relabel),
         ];
         let mut files: Vec<(&'static str, &mut PathBuf)> =
             lists.into_iter().flat_map(|(key, list)| list.iter_mut().map(move |path| (key, path))).collect();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::address;
@@ -11,6 +11,7 @@ use super::image_source::ImageSource;
 use super::labels::{self, LabelFrom, LabelSets};
 use super::layout::DatasetLayout;
 use super::record::{ImageListing, ImageRecord};
+use super::relabel::Corrections;
 use super::set::{ImageSet, Item};
 use crate::error::Error;
 
@@ -29,6 +30,10 @@ pub struct OpenOptions {
     pub label_from: LabelFrom,
     /// Images cut to their bounding boxes, where the annotations have them.
     pub crop_boxes: bool,
+    /// CSV files of corrections, as `gallerist data issues` writes them: `image` with the action `relabel` and a
+    /// `new_label`, or `drop`; a row with a label in place of an image is for all images of that class. Labels are
+    /// those of the set, after [`label_from`](Self::label_from).
+    pub relabel: Vec<PathBuf>,
     /// Only the first so many classes, in the order of their names.
     pub max_classes: Option<usize>,
     /// Only the first so many images (after `max_classes`).
@@ -160,9 +165,10 @@ impl Sources {
         options: &OpenOptions,
     ) -> Result<Sources, Error> {
         let mut all = Sources::default();
+        let mut corrections = Corrections::read(&options.relabel)?;
         for source in sources {
             let mut source = source?;
-            let mut listing = list_split(&mut *source, options)?;
+            let mut listing = list_split(&mut *source, options, &mut corrections)?;
             let number = all.sources.len() as u32;
             all.sources.push(Arc::from(source));
             all.skipped += listing.skipped;
@@ -170,6 +176,10 @@ impl Sources {
             all.missing.append(&mut listing.missing);
             all.left_out.append(&mut listing.left_out);
             all.records.extend(listing.records.into_iter().map(|record| (number, record)));
+        }
+        all.notes.extend(corrections.finish(&all.name())?);
+        if all.records.is_empty() {
+            return Err(Error::NoImages { path: all.name(), skipped: all.skipped });
         }
         Ok(all)
     }
@@ -253,13 +263,18 @@ fn items(records: Vec<(u32, ImageRecord)>) -> (Vec<Item>, Vec<String>) {
     (items, split_names)
 }
 
-/// Lists a source and keeps the images of the split that `options` choose.
-fn list_split(source: &mut dyn ImageSource, options: &OpenOptions) -> Result<ImageListing, Error> {
+/// Lists a source, keeps the images of the split that `options` choose, and corrects their labels.
+fn list_split(
+    source: &mut dyn ImageSource,
+    options: &OpenOptions,
+    corrections: &mut Corrections,
+) -> Result<ImageListing, Error> {
     let mut listing = source.list()?;
     check_count(source.name(), listing.records.len())?;
     for (number, record) in (0..).zip(&mut listing.records) {
         record.number = number;
     }
+    corrections.find(&listing.records, source.name(), options.label_from)?;
     let members = |split| source.layout().map_or(vec![split], |layout| layout.members(split));
     let by_default = options.default_split.as_deref().filter(|split| {
         source.layout().is_none_or(|layout| layout.has_own_splits())
@@ -277,6 +292,7 @@ fn list_split(source: &mut dyn ImageSource, options: &OpenOptions) -> Result<Ima
     if listing.records.is_empty() {
         return Err(Error::NoImages { path: source.name().to_owned(), skipped: listing.skipped });
     }
+    corrections.apply(&mut listing.records, options.label_from);
     Ok(listing)
 }
 

@@ -462,3 +462,36 @@ fn labels_in_sets_are_shared_kept_by_subsets_and_split_by_groups() {
     let error = write(["a", "b|", "a", "b", "a", "b"]).unwrap_err().to_string();
     assert!(error.ends_with("line 3: the label `b|` has an empty part"), "{error}");
 }
+
+#[test]
+fn corrections_change_labels_and_leave_images_out_before_a_split_is_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["train/Bird/a/1.png", "train/Bird/b/1.png", "test/Bird/c/1.png", "test/Bird/c/2.png"];
+    let photos = folder.path().join("photos");
+    write_tree(&photos, &files.map(|path| (path.to_owned(), Vec::new())));
+    let csv = folder.path().join("issues.csv");
+    let open = |text: &str, split: Option<&str>| {
+        fs::write(&csv, text).unwrap();
+        let options = OpenOptions {
+            relabel: vec![csv.clone()],
+            split: split.map(str::to_owned),
+            label_from: gallerist_data::LabelFrom::Leaf,
+            ..OpenOptions::default()
+        };
+        ImageSet::open_with(&[&photos], &options)
+    };
+    let text = "image,label,action,new_label\n\
+                train/Bird/a/1.png,a,relabel,b\ntest/Bird/c/1.png,c,drop,\n,c,relabel,Bird/d\n";
+    let all = open(text, None).unwrap();
+    assert_eq!((all.len(), all.class_names()), (3, &["b".to_owned(), "d".to_owned()][..]));
+    let note = "corrections: 2 images relabelled, 1 image left out";
+    assert!(all.notes().iter().any(|n| n == note), "{:?}", all.notes());
+    // Rows for another split of the source are no fault.
+    let train = open(text, Some("train")).unwrap();
+    assert_eq!((train.len(), train.class_names().len()), (2, 1));
+    let message = open("image,action\ntrain/Bird/a/9.png,drop\n", None).unwrap_err();
+    assert!(message.to_string().contains("has no image `train/Bird/a/9.png`"), "{message}");
+    assert!(message.hint().unwrap().contains("another set"), "{message}");
+    let gone = OpenOptions { relabel: vec![folder.path().join("gone.csv")], ..OpenOptions::default() };
+    assert!(ImageSet::open_with(&[&photos], &gone).unwrap_err().to_string().contains("gone.csv"));
+}

@@ -175,6 +175,14 @@ pub struct DataConfig {
     /// The split of `gallery`; absent: `gallery` where there is one, else all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gallery_split: Option<String>,
+    /// CSV files of corrections of the training images, as `gallerist data issues` writes them and you fill them: labels
+    /// change, images are left out; absent: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relabel: Vec<PathBuf>,
+    /// The SHA-256 of the files of `relabel`; the program writes it when the run starts. With other contents, the run
+    /// does not continue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relabel_sha256: Option<String>,
     /// Which part of a label is the class: `path` (`Fruit/Apple`) or `leaf` (`Apple`).
     pub label: LabelFrom,
     /// Whether images are cropped to their bounding boxes, in training and test, if the annotations have them.
@@ -212,6 +220,8 @@ impl Default for DataConfig {
             test_split: None,
             query_split: None,
             gallery_split: None,
+            relabel: Vec::new(),
+            relabel_sha256: None,
             label: LabelFrom::Path,
             crop_boxes: false,
             max_train_classes: 0,
@@ -227,7 +237,8 @@ impl Default for DataConfig {
 impl DataConfig {
     /// How the training images are opened.
     pub fn train_options(&self) -> OpenOptions {
-        self.options(&self.train_split, "train", self.max_train_classes)
+        let options = self.options(&self.train_split, "train", self.max_train_classes);
+        OpenOptions { relabel: self.relabel.clone(), ..options }
     }
 
     /// How the test images are opened.
@@ -280,6 +291,7 @@ impl DataConfig {
             }
             .into());
         }
+        self.check_corrections()?;
         let set = ImageSet::open_with(&self.train, &self.train_options())?;
         Ok(match self.test_fraction {
             None => (set, None),
@@ -288,6 +300,23 @@ impl DataConfig {
                 (train, Some(test))
             }
         })
+    }
+
+    /// The SHA-256 of the files of `relabel`, where there are any.
+    pub(crate) fn digest_of_corrections(&self) -> Result<Option<String>> {
+        if self.relabel.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(gallerist_data::digest_of_corrections(&self.relabel)?))
+    }
+
+    /// Refuses other corrections than those that the run started with.
+    fn check_corrections(&self) -> Result<()> {
+        if self.relabel_sha256.is_none() || self.relabel_sha256 == self.digest_of_corrections()? {
+            return Ok(());
+        }
+        let files: Vec<String> = self.relabel.iter().map(|file| format!("`{}`", file.display())).collect();
+        Err(Error::ChangedCorrections { files: files.join(", ") })
     }
 
     pub(super) fn validate(&self) -> Result<()> {
@@ -340,6 +369,7 @@ impl DataConfig {
             default_split: Some(default.to_owned()),
             label_from: self.label,
             crop_boxes: self.crop_boxes,
+            relabel: Vec::new(),
             // 0 means no limit.
             max_classes: (max_classes > 0).then_some(max_classes),
             max_images: None,

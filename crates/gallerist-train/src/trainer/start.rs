@@ -122,7 +122,8 @@ impl TrainerBuilder {
         let opened = begun.elapsed();
         parts.network = head_init::begin(parts.network, &config, parts.input, parts.store.set(), &mut watch)?;
         let head_seconds = (begun.elapsed() - opened).as_secs_f64();
-        let config = config.located_from(directory);
+        let mut config = config.located_from(directory);
+        config.data.relabel_sha256 = config.data.digest_of_corrections()?;
         let directory = RunDirectory::create(directory, &config)?;
         let mut trainer = parts.into_trainer(&config, directory, 0)?;
         trainer.started.pretrained = pretrained;
@@ -242,7 +243,7 @@ impl Trainer {
         let run_file = RunDirectory::open_to_write(directory)?.config();
         let mut config = RunConfig::load(&run_file, &[])?;
         config.train.device = device.unwrap_or(config.train.device);
-        config.check_files(&run_file, &["data.train"])?;
+        config.check_files(&run_file, &["data.train", "data.relabel"])?;
         TrainerBuilder::new(&config).resume_with(directory, observer, stop)
     }
 

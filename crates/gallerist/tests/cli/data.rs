@@ -1,8 +1,9 @@
 //! `gallerist data`.
 
+use gallerist::data::ImageSet;
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 
-use crate::common::{bitmap, text};
+use crate::common::{bitmap, small_run, text};
 use crate::program::{error, gallerist};
 
 #[test]
@@ -125,4 +126,62 @@ fn data_issues_says_what_it_needs() {
     assert!(text(&run.stderr).contains("the embeddings have no labels"), "{}", text(&run.stderr));
     let refused = error(&["data", "issues", "--embeddings", &file, "--out", &out, "--probability", "2"]);
     assert!(refused.contains("probability must be from 0 to 1, 2 given"), "{refused}");
+}
+
+#[test]
+fn the_filled_table_of_issues_corrects_a_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let photos = dir.path().join("photos");
+    line(&photos).save(path("all.safetensors")).unwrap();
+    let (all, out) = (path("all.safetensors"), path("issues"));
+    let run = gallerist(&["data", "issues", "--embeddings", &all, "--out", &out]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let csv = path("issues/issues.csv");
+    let table = std::fs::read_to_string(&csv).unwrap();
+    let filled: String = table
+        .lines()
+        .map(|line| match line.strip_prefix("wrong_label,").and_then(|line| line.strip_suffix(",,")) {
+            Some(line) => format!("wrong_label,{line},relabel,heron\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    std::fs::write(&csv, &filled).unwrap();
+    let photos = photos.to_str().unwrap();
+    let run = gallerist(&["data", "info", photos, "--relabel", &csv]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("corrections: 1 image relabelled, 0 images left out"));
+
+    std::fs::write(&csv, filled.replace("wren/12.bmp", "wren/99.bmp")).unwrap();
+    let refused = error(&["data", "info", photos, "--relabel", &csv]);
+    assert!(refused.contains("has no image `wren/99.bmp`") && refused.contains("line 2"), "{refused}");
+    std::fs::write(&csv, filled.replace("new_label", "newlabel")).unwrap();
+    let refused = error(&["data", "info", photos, "--relabel", &csv]);
+    assert!(refused.contains("no column is called `newlabel`"), "{refused}");
+}
+
+#[test]
+fn a_run_keeps_its_corrections() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("issues.csv");
+    let images = crate::common::root().join("data/omniglot/omniglot_images_background.zip");
+    let set = ImageSet::open(images).unwrap();
+    let [first, second] =
+        [0, 1].map(|class| format!("image,label,action\n,{},drop\n", set.class_names()[class]));
+    std::fs::write(&csv, &first).unwrap();
+    let setting = format!("data.relabel=[{:?}]", csv.to_str().unwrap());
+    let run = small_run(dir.path(), &[&setting]);
+    let config = std::fs::read_to_string(run.join("config.toml")).unwrap();
+    assert!(config.contains("relabel_sha256 = \""), "{config}");
+    // A finished run with more steps to take.
+    std::fs::write(run.join("config.toml"), config.replace("steps = 12", "steps = 14")).unwrap();
+    std::fs::write(&csv, second).unwrap();
+    let refused = error(&["train", "--resume", run.to_str().unwrap()]);
+    assert!(
+        refused.contains("the corrections of `data.relabel` have changed since the run started"),
+        "{refused}"
+    );
+    std::fs::write(&csv, first).unwrap();
+    let resumed = gallerist(&["train", "--resume", run.to_str().unwrap()]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
 }

@@ -53,7 +53,8 @@ pub(crate) struct DataInfo {
 /// Find likely wrong labels, near-duplicates, outliers, and classes that should be one.
 ///
 /// Compares the embeddings of all images with each other and writes into the folder --out: issues.html, a page with
-/// pictures; issues.csv, with the empty columns `action` and `new_label` for your decisions; issues.json.
+/// pictures; issues.csv, with the empty columns `action` and `new_label` to fill and give
+/// to --relabel; issues.json.
 /// Several files are compared as one set: near-duplicates across a training and a test set are found, too.
 ///
 /// docs/clean-data.md explains the methods and measures what they find.

@@ -29,6 +29,10 @@ pub(crate) struct PartArgs {
     /// Part of a hierarchical label that is the class: path (`Fruit/Apple`) or leaf (`Apple`)
     #[arg(long, value_name = "PART", default_value_t)]
     pub(crate) label_from: LabelFrom,
+    /// CSV files of corrections, as `gallerist data issues` writes them: rows with the action `relabel` and a new_label,
+    /// or `drop`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) relabel: Vec<PathBuf>,
 }
 
 impl PartArgs {
@@ -38,6 +42,7 @@ impl PartArgs {
             split: self.split.clone(),
             crop_boxes: self.crop_boxes,
             label_from: self.label_from,
+            relabel: self.relabel.clone(),
             ..OpenOptions::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::data::{ImageSet, Inspection, inspect};
+use crate::data::{ImageSet, Inspection, OpenOptions, inspect};
 
 use crate::FoundIssues;
 use crate::cli::args::{Data, DataCommand, DataInfo, DataIssues};
@@ -28,7 +28,8 @@ fn info(args: DataInfo) -> CommandResult {
         let set = ImageSet::open_with(&args.path, &options)?;
         let test = match &args.test[..] {
             [] => None,
-            test => Some(ImageSet::open_with(test, &options)?),
+            // Corrections are for the PATHs.
+            test => Some(ImageSet::open_with(test, &OpenOptions { relabel: Vec::new(), ..options })?),
         };
         Ok::<_, crate::data::Error>((set, test))
     })?;

@@ -76,7 +76,7 @@ pub(super) fn page(
     IssuesPage {
         title: format!("Issues of {}", names.join(" and ")),
         summary: Some(
-            "issues.csv lists the same issues, with the columns action and new_label for your decisions."
+            "To correct the set, fill the columns action and new_label of issues.csv and give the file to --relabel."
                 .into(),
         ),
         notices: images.notices,

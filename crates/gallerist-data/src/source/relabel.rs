@@ -1,0 +1,315 @@
+//! Corrections of labels from CSV files: `image,action[,label][,new_label]`, as `gallerist data issues` writes them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::labels::{self, LabelFrom};
+use super::record::ImageRecord;
+use crate::error::Error;
+
+/// The columns of a file of corrections.
+const COLUMNS: [&str; 8] =
+    ["kind", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
+
+/// What to do with an image, or with all images of a class.
+#[derive(Clone, Debug, PartialEq)]
+enum Action {
+    Relabel(String),
+    Drop,
+}
+
+/// One correction.
+#[derive(Debug)]
+struct Correction {
+    file: String,
+    line: u64,
+    /// The path of the image; empty: all images of the class `label`.
+    image: String,
+    label: String,
+    action: Action,
+    /// Images that it was for, in any split.
+    found: usize,
+}
+
+/// The corrections of several files, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Corrections {
+    list: Vec<Correction>,
+    of_image: HashMap<String, usize>,
+    of_class: HashMap<String, usize>,
+    relabelled: usize,
+    dropped: usize,
+}
+
+/// The SHA-256 of files of corrections, in their order: for a run that must not continue with other corrections.
+///
+/// # Errors
+///
+/// When a file cannot be read.
+///
+/// # Example
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// let file = folder.path().join("issues.csv");
+/// std::fs::write(&file, "image,action\n1.png,drop\n").unwrap();
+/// let digest = gallerist_data::digest_of_corrections(&[file]).unwrap();
+/// assert_eq!(digest.len(), 64);
+/// ```
+pub fn digest_of_corrections(files: &[PathBuf]) -> Result<String, Error> {
+    let mut digest = Sha256::new();
+    for file in files {
+        let bytes = read(file)?;
+        digest.update((bytes.len() as u64).to_le_bytes());
+        digest.update(bytes);
+    }
+    Ok(gallerist_util::hex::encode(&digest.finalize()))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    gallerist_util::files::read_regular(file).map_err(|e| Error::io("read", file.display().to_string(), e))
+}
+
+impl Corrections {
+    /// Reads files of corrections. Rows without an action are ignored.
+    pub(super) fn read(files: &[PathBuf]) -> Result<Self, Error> {
+        let mut all = Corrections::default();
+        for file in files {
+            all.add(&file.display().to_string(), &read(file)?)?;
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, file: &str, bytes: &[u8]) -> Result<(), Error> {
+        let fault = |line: u64, problem: String| Error::Corrections { path: file.to_owned(), line, problem };
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+        let csv_fault = |e: csv::Error| fault(e.position().map_or(1, csv::Position::line), e.to_string());
+        let header = reader.headers().map_err(csv_fault)?.clone();
+        if let Some(unknown) = header.iter().find(|name| !COLUMNS.contains(name)) {
+            return Err(fault(
+                1,
+                format!("no column is called `{unknown}`; there are {}", COLUMNS.join(", ")),
+            ));
+        }
+        let place = |wanted: &str| header.iter().position(|name| name == wanted);
+        for wanted in ["image", "action"] {
+            if place(wanted).is_none() {
+                return Err(fault(1, format!("no column `{wanted}`")));
+            }
+        }
+        for record in reader.records() {
+            let record = record.map_err(csv_fault)?;
+            let line = record.position().map_or(1, csv::Position::line);
+            let value = |name: &str| place(name).map_or("", |place| &record[place]).to_owned();
+            let (image, label, new_label) = (value("image"), value("label"), value("new_label"));
+            let action = match value("action").as_str() {
+                "" if new_label.is_empty() => continue,
+                "drop" if new_label.is_empty() => Action::Drop,
+                "relabel" if !new_label.is_empty() => Action::Relabel(new_label),
+                "" => return Err(fault(line, format!("the new label `{new_label}` has no action"))),
+                "drop" => return Err(fault(line, format!("`drop` with the new label `{new_label}`"))),
+                "relabel" => return Err(fault(line, "`relabel` without a new label".to_owned())),
+                other => return Err(fault(line, format!("no action is called `{other}`"))),
+            };
+            if let Action::Relabel(new) = &action
+                && labels::canonical(new).is_none()
+            {
+                return Err(fault(line, format!("the label `{new}` has an empty part")));
+            }
+            if image.is_empty() && label.is_empty() {
+                return Err(fault(line, "neither an image nor a label".to_owned()));
+            }
+            let correction = Correction { file: file.to_owned(), line, image, label, action, found: 0 };
+            self.push(correction)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a correction; one that says the same again, in another row or file, is no error.
+    fn push(&mut self, correction: Correction) -> Result<(), Error> {
+        let (known, key) = match correction.image.is_empty() {
+            true => (&mut self.of_class, &correction.label),
+            false => (&mut self.of_image, &correction.image),
+        };
+        if let Some(&before) = known.get(key) {
+            let before = &self.list[before];
+            if before.action == correction.action {
+                return Ok(());
+            }
+            let problem =
+                format!("`{key}` has another action here than in line {} of `{}`", before.line, before.file);
+            return Err(Error::Corrections { path: correction.file, line: correction.line, problem });
+        }
+        known.insert(key.clone(), self.list.len());
+        self.list.push(correction);
+        Ok(())
+    }
+
+    /// Notes which corrections are for images of a source: all its images, before a split is chosen.
+    pub(super) fn find(
+        &mut self,
+        records: &[ImageRecord],
+        source: &str,
+        label_from: LabelFrom,
+    ) -> Result<(), Error> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        for record in records {
+            let label = class_of(record, label_from);
+            if let Some(&at) = self.of_class.get(&label) {
+                self.list[at].found += 1;
+            }
+            let Some(&at) = self.of_image.get(record.path()) else { continue };
+            let correction = &mut self.list[at];
+            let fault = |problem: String| Error::Corrections {
+                path: correction.file.clone(),
+                line: correction.line,
+                problem,
+            };
+            if correction.found > 0 {
+                return Err(fault(format!("two sources have an image `{}`", correction.image)));
+            }
+            if !correction.label.is_empty() && correction.label != label {
+                return Err(fault(format!(
+                    "`{}` has the label `{label}` in `{source}`, not `{}`",
+                    correction.image, correction.label
+                )));
+            }
+            correction.found += 1;
+        }
+        Ok(())
+    }
+
+    /// Corrects the labels of records and leaves out those that are dropped. A correction of an image comes before
+    /// one of its class.
+    pub(super) fn apply(&mut self, records: &mut Vec<ImageRecord>, label_from: LabelFrom) {
+        if self.list.is_empty() {
+            return;
+        }
+        let (mut relabelled, mut dropped) = (0, 0);
+        records.retain_mut(|record| {
+            let label = class_of(record, label_from);
+            let at = self.of_image.get(record.path()).or_else(|| self.of_class.get(&label));
+            match at.map(|&at| &self.list[at].action) {
+                None => true,
+                Some(Action::Drop) => {
+                    dropped += 1;
+                    false
+                }
+                Some(Action::Relabel(new)) => {
+                    relabelled += usize::from(label != *new);
+                    record.label = Some(new.clone());
+                    true
+                }
+            }
+        });
+        self.relabelled += relabelled;
+        self.dropped += dropped;
+    }
+
+    /// Refuses corrections that were for no image; `set` is the name of the set. Returns what was done, for the notes.
+    pub(super) fn finish(self, set: &str) -> Result<Option<String>, Error> {
+        if let Some(unused) = self.list.iter().find(|correction| correction.found == 0) {
+            let missing = match unused.image.is_empty() {
+                true => format!("no image of `{set}` has the label `{}`", unused.label),
+                false => format!("`{set}` has no image `{}`", unused.image),
+            };
+            let (path, line) = (unused.file.clone(), unused.line);
+            return Err(Error::Corrections { path, line, problem: missing });
+        }
+        let images = |n: usize| if n == 1 { "1 image".to_owned() } else { format!("{n} images") };
+        let note = || {
+            format!("corrections: {} relabelled, {} left out", images(self.relabelled), images(self.dropped))
+        };
+        Ok((!self.list.is_empty()).then(note))
+    }
+}
+
+/// The name of a record's class, as a set has it; empty without a label.
+fn class_of(record: &ImageRecord, label_from: LabelFrom) -> String {
+    let Some(label) = &record.label else { return String::new() };
+    let label = label_from.apply(vec![label.clone()], &mut Vec::new()).remove(0);
+    labels::canonical(&label).unwrap_or(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corrections(text: &str) -> Result<Corrections, Error> {
+        let mut all = Corrections::default();
+        all.add("c.csv", text.as_bytes())?;
+        Ok(all)
+    }
+
+    fn records() -> Vec<ImageRecord> {
+        [("1.png", "a"), ("2.png", "a"), ("3.png", "b"), ("4.png", "c")]
+            .map(|(path, label)| ImageRecord::new(path).with_label(label))
+            .to_vec()
+    }
+
+    #[test]
+    fn labels_change_and_images_are_left_out() {
+        let text = "kind,image,label,suggested_label,score,detail,action,new_label\n\
+                    wrong_label,1.png,a,b,.9,,relabel,b\n\
+                    outlier,3.png,b,,4,,drop,\n\
+                    wrong_label,2.png,a,b,.8,,,\n\
+                    same_class,,c,d,.9,,relabel,d\n";
+        let mut all = corrections(text).unwrap();
+        let mut records = records();
+        all.find(&records, "set", LabelFrom::Path).unwrap();
+        all.apply(&mut records, LabelFrom::Path);
+        let left: Vec<_> = records.iter().map(|r| (r.path(), r.label.as_deref().unwrap())).collect();
+        assert_eq!(left, [("1.png", "b"), ("2.png", "a"), ("4.png", "d")]);
+        assert_eq!(
+            all.finish("set").unwrap().as_deref(),
+            Some("corrections: 2 images relabelled, 1 image left out")
+        );
+    }
+
+    #[test]
+    fn faults_name_the_file_the_line_and_the_problem() {
+        let faults = [
+            ("image,action,newlabel\n", "no column is called `newlabel`"),
+            ("image,label\n", "no column `action`"),
+            ("image,action\n1.png,delete\n", "line 2: no action is called `delete`"),
+            ("image,action,new_label\n1.png,relabel,\n", "`relabel` without a new label"),
+            ("image,action,new_label\n1.png,,b\n", "the new label `b` has no action"),
+            ("image,action,new_label\n1.png,drop,b\n", "`drop` with the new label `b`"),
+            ("image,action,new_label\n1.png,relabel,|\n", "has an empty part"),
+            ("image,action\n,drop\n", "neither an image nor a label"),
+            (
+                "image,action,new_label\n1.png,relabel,b\n1.png,relabel,c\n",
+                "line 3: `1.png` has another action here than in line 2 of `c.csv`",
+            ),
+        ];
+        for (text, wanted) in faults {
+            let message = corrections(text).unwrap_err().to_string();
+            assert!(message.starts_with("corrections `c.csv`, line"), "{message}");
+            assert!(message.contains(wanted), "{message}");
+        }
+        assert!(corrections("image,action\n1.png,drop\n1.png,drop\n").is_ok());
+    }
+
+    #[test]
+    fn corrections_of_another_set_are_refused() {
+        let mut all = corrections("image,action\n9.png,drop\n").unwrap();
+        all.find(&records(), "set", LabelFrom::Path).unwrap();
+        assert!(all.finish("set").unwrap_err().to_string().contains("`set` has no image `9.png`"));
+        let mut all = corrections("image,label,action\n1.png,b,drop\n").unwrap();
+        let message = all.find(&records(), "set", LabelFrom::Path).unwrap_err().to_string();
+        assert!(message.contains("`1.png` has the label `a` in `set`, not `b`"), "{message}");
+        let mut all = corrections("image,label,action\n1.png,a,drop\n").unwrap();
+        all.find(&records(), "one", LabelFrom::Path).unwrap();
+        assert!(
+            all.find(&records(), "two", LabelFrom::Path).unwrap_err().to_string().contains("two sources")
+        );
+        let mut all = corrections("image,label,action\n,z,drop\n").unwrap();
+        all.find(&records(), "set", LabelFrom::Path).unwrap();
+        assert!(all.finish("set").unwrap_err().to_string().contains("has the label `z`"));
+    }
+}
