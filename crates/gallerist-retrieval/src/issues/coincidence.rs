@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{IssueOptions, Neighbour};
+use super::neighbours::Neighbour;
+use super::options::IssueOptions;
 use crate::search::{Metric, RankedLists, SearchOptions, self_search};
 use crate::{Matrix, Result};
 

@@ -2,7 +2,7 @@
 //!
 //! The distance of an image to a class is the mean distance to the m nearest images of the class. Near-duplicates of the
 //! image are left out: a copy of an image with a wrong label has the same wrong label and would confirm it. m is
-//! [`per_class`](super::IssueOptions::per_class), but at most half of the other images of the image's own class (rounded
+//! [`per_class`](super::options::IssueOptions::per_class), but at most half of the other images of the image's own class (rounded
 //! up), so that the few images of a small class need not all be close. All classes are compared at the same m; a class
 //! with fewer images gives those that it has, but one image alone stands for a class only where m is 1.
 //!
@@ -11,8 +11,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::duplicates::Pair;
+use super::neighbours::{Neighbour, distance, neighbours};
 use super::noise::{ClassDistances, Noise};
-use super::{IssueOptions, Issues, distance, neighbours};
+use super::options::IssueOptions;
 use crate::product::Panels;
 use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, SearchOptions, search};
@@ -37,15 +38,6 @@ pub struct WrongLabel {
     pub own: Vec<Neighbour>,
     /// The nearest images of the suggested class.
     pub against: Vec<Neighbour>,
-}
-
-/// A row and its distance.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Neighbour {
-    /// The row.
-    pub row: usize,
-    /// Its distance.
-    pub distance: f64,
 }
 
 /// Most other classes whose distances are kept for an image. Farther classes have next to no share of the probability.
@@ -148,7 +140,17 @@ fn mean_of_nearest(values: impl Iterator<Item = f32>, depth: usize) -> Option<(f
     (!nearest.is_empty()).then(|| ((sum / nearest.len() as f64) as f32, nearest.len()))
 }
 
-/// Fits the noise of the labels and adds the likely wrong labels to `issues`.
+/// What the labels of a set look like.
+pub(super) struct Judged {
+    /// The likely wrong ones, by falling probability.
+    pub wrong: Vec<WrongLabel>,
+    /// The estimated share of random labels.
+    pub noise_rate: f64,
+    /// Rows whose label cannot be judged.
+    pub not_judged: usize,
+}
+
+/// Fits the noise of the labels and finds the likely wrong ones.
 pub(super) fn judge(
     matrix: &Matrix,
     labels: &[u32],
@@ -156,8 +158,7 @@ pub(super) fn judge(
     compared: &[Compared],
     radius: f32,
     options: &IssueOptions,
-    issues: &mut Issues,
-) -> Result<()> {
+) -> Result<Judged> {
     let judged: Vec<(usize, &ClassDistances)> = compared
         .iter()
         .enumerate()
@@ -165,8 +166,7 @@ pub(super) fn judge(
         .collect();
     let distances: Vec<&ClassDistances> = judged.iter().map(|&(_, distances)| distances).collect();
     let noise = Noise::fit(&distances, classes.len());
-    issues.not_judged = matrix.rows() - judged.len();
-    issues.noise_rate = noise.rate;
+    let not_judged = matrix.rows() - judged.len();
     let mut ranked: Vec<(f64, WrongLabel)> = judged
         .into_iter()
         .filter_map(|(row, distances)| {
@@ -188,8 +188,9 @@ pub(super) fn judge(
         .collect();
     // By the share and not by the probability, which rounds to 1 for several rows.
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.row.cmp(&b.1.row)));
-    issues.wrong_labels = ranked.into_iter().map(|(_, wrong)| wrong).collect();
-    add_neighbours(matrix, labels, radius, options.per_class, &mut issues.wrong_labels)
+    let mut wrong: Vec<WrongLabel> = ranked.into_iter().map(|(_, wrong)| wrong).collect();
+    add_neighbours(matrix, labels, radius, options.per_class, &mut wrong)?;
+    Ok(Judged { wrong, noise_rate: noise.rate, not_judged })
 }
 
 /// Adds to each row the nearest images of its label and of the suggested class, without near-duplicates.

@@ -29,7 +29,9 @@
 mod coincidence;
 mod duplicates;
 mod labels;
+mod neighbours;
 mod noise;
+mod options;
 mod outliers;
 
 use serde::{Deserialize, Serialize};
@@ -40,44 +42,12 @@ use crate::{Error, Matrix, Result};
 
 pub use coincidence::{Coincidence, SameClass, coincidence};
 pub use duplicates::DuplicateGroup;
-pub use labels::{Neighbour, WrongLabel};
+pub use labels::WrongLabel;
+pub use neighbours::Neighbour;
+pub use options::IssueOptions;
 pub use outliers::Outlier;
 
-/// What counts as an issue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IssueOptions {
-    /// How rows are compared: [`Metric::Cosine`] or [`Metric::Euclidean`].
-    pub metric: Metric,
-    /// Nearest neighbours for outliers. Default 10.
-    pub k: usize,
-    /// Nearest images of a class that define the distance to it. Default 5.
-    pub per_class: usize,
-    /// A label is reported if it is wrong with at least this probability, 0 to 1. Default 0.5; 0 reports all rows,
-    /// ranked.
-    pub probability: f64,
-    /// Two rows are near-duplicates if their distance is at most this share of the median distance of a row to its
-    /// nearest neighbour. Default 0.5.
-    pub duplicates: f64,
-    /// A row is an outlier if its modified z-score is above this. Default 3.5 (Iglewicz and Hoaglin, 1993).
-    pub outliers: f64,
-    /// Two classes are reported as one from this [mixing](SameClass::mixing) on, 0 to 1. Default 0.8.
-    pub mixing: f64,
-}
-
-impl Default for IssueOptions {
-    fn default() -> Self {
-        Self {
-            metric: Metric::Cosine,
-            k: 10,
-            per_class: 5,
-            probability: 0.5,
-            duplicates: 0.5,
-            outliers: 3.5,
-            mixing: 0.8,
-        }
-    }
-}
+use neighbours::{distance, median};
 
 /// The issues of a set of rows. Each list is ranked, the clearest issue first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -99,31 +69,6 @@ pub struct Issues {
     pub outlier_distance: Option<f64>,
     /// Pairs of classes whose images are mixed, by falling mixing.
     pub same_class: Vec<SameClass>,
-}
-
-impl IssueOptions {
-    fn check(&self) -> Result<()> {
-        let refuse = |option, wanted, found: String| Err(Error::Option { option, wanted, found });
-        if self.metric == Metric::InnerProduct {
-            return refuse("the metric", "cosine or euclidean", self.metric.name().to_owned());
-        }
-        for (option, value) in [("k", self.k), ("per_class", self.per_class)] {
-            if value == 0 {
-                return refuse(option, "at least 1", "0".to_owned());
-            }
-        }
-        for (option, value) in [("probability", self.probability), ("mixing", self.mixing)] {
-            if !(0.0..=1.0).contains(&value) {
-                return refuse(option, "from 0 to 1", value.to_string());
-            }
-        }
-        for (option, value) in [("duplicates", self.duplicates), ("outliers", self.outliers)] {
-            if !(value.is_finite() && value >= 0.0) {
-                return refuse(option, "a number from 0 on", value.to_string());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Finds the issues of `embeddings`; `labels` has the class of each row. Without labels, only near-duplicates and
@@ -165,7 +110,10 @@ pub fn find_issues(embeddings: &Matrix, labels: Option<&[u32]>, options: &IssueO
         ..Issues::default()
     };
     if let Some(labels) = labels {
-        labels::judge(matrix, labels, &classes, &compared, radius as f32, options, &mut issues)?;
+        let judged = labels::judge(matrix, labels, &classes, &compared, radius as f32, options)?;
+        issues.wrong_labels = judged.wrong;
+        issues.noise_rate = judged.noise_rate;
+        issues.not_judged = judged.not_judged;
         issues.same_class = coincidence::find(matrix, labels, &lists, options)?;
     }
     Ok(issues)
@@ -179,23 +127,4 @@ fn scaled(embeddings: &Matrix, metric: Metric) -> Result<Option<Matrix>> {
     embeddings.check_finite("embeddings")?;
     check_rows(embeddings.view(), metric, "embeddings")?;
     Ok(Some(embeddings.l2_normalized().0))
-}
-
-/// The median: of an even number of values the mean of the two in the middle. Reorders the values.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
-}
-
-/// The Euclidean distance of two rows.
-fn distance(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt()
-}
-
-/// A list of neighbours.
-fn neighbours((rows, scores): (&[u32], &[f32])) -> Vec<Neighbour> {
-    let neighbour =
-        |(&row, &distance): (&u32, &f32)| Neighbour { row: row as usize, distance: distance.into() };
-    rows.iter().zip(scores).map(neighbour).collect()
 }

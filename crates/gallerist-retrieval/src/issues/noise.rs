@@ -41,7 +41,7 @@ impl Noise {
     /// The temperature of the trimmed likelihood, and the rate at it.
     pub(super) fn fit(images: &[&ClassDistances], classes: usize) -> Self {
         let mut nearest: Vec<f64> = images.iter().map(|image| f64::from(image.nearest())).collect();
-        let scale = if nearest.is_empty() { 0.0 } else { super::median(&mut nearest) };
+        let scale = if nearest.is_empty() { 0.0 } else { super::neighbours::median(&mut nearest) };
         if scale == 0.0 || classes < 2 {
             return Self { temperature: 1.0, rate: 0.0 };
         }

@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IssueOptions, Neighbour, median, neighbours};
+use super::neighbours::{Neighbour, median, neighbours};
+use super::options::IssueOptions;
 use crate::search::RankedLists;
 
 /// A row far from all others.

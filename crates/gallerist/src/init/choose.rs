@@ -9,10 +9,10 @@ use gallerist_weights::{Preprocessing, network_of};
 use toml::Value;
 
 use super::findings::{Findings, TestPart};
+use super::options::{DEFAULT_MINUTES, InitOptions};
 use super::pace::step_seconds;
 use super::preset::{Preset, Recipe};
 use super::run_file::RunFile;
-use super::{DEFAULT_MINUTES, InitOptions};
 use crate::text::{count, duration, grouped};
 use crate::{Error, Observer, Result};
 

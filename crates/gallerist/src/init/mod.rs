@@ -2,6 +2,7 @@
 
 mod choose;
 mod findings;
+mod options;
 mod pace;
 mod preset;
 mod run_file;
@@ -9,38 +10,17 @@ mod run_file;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::RunConfig;
 use serde::Serialize;
 
 pub use findings::{Findings, PartFindings};
+pub use options::{DEFAULT_MINUTES, InitOptions};
 pub use preset::Preset;
 
 use crate::observer::working;
 use crate::tasks::train_keeping;
 use crate::{Error, Observer, Result, Trained};
 use choose::Choice;
-
-/// Minutes of training where none are given; the preset's recipe may need fewer.
-pub const DEFAULT_MINUTES: f64 = 10.0;
-
-/// How [`init`] chooses.
-#[derive(Clone, Debug, Default)]
-pub struct InitOptions {
-    /// Test images, of other classes; empty: a split of the images, or held-out classes.
-    pub test: Vec<PathBuf>,
-    /// A file of pretrained weights; `None`: the network starts from random weights.
-    pub weights: Option<PathBuf>,
-    /// The kind of the images; `None`: by their look.
-    pub preset: Option<Preset>,
-    /// Minutes of training on this machine, from a measured rate; `None`: the steps of the recipe, but at most
-    /// [`DEFAULT_MINUTES`].
-    pub minutes: Option<f64>,
-    /// Steps of training. The rate is then not measured.
-    pub steps: Option<usize>,
-    /// The device of the network.
-    pub device: DeviceChoice,
-}
 
 /// A run file for images, and the reasons for its values.
 #[derive(Clone, Debug, Serialize)]

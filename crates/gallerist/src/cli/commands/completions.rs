@@ -8,7 +8,7 @@ use crate::cli::printer;
 
 pub(super) fn run(args: Completions) -> CommandResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "gallerist", &mut script);
+    clap_complete::generate(args.shell, &mut args::help::command(), "gallerist", &mut script);
     printer::out(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,43 +1,23 @@
 //! Finding the issues of an image set.
 
 mod found;
+mod options;
 mod page;
 mod table;
 
 use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::issues::{IssueOptions, find_issues};
-use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, labels};
 
 pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier};
+pub use options::IssuesOptions;
 
 use super::embed::labels_of;
 use crate::file::{io, write_text};
 use crate::observer::working;
 use crate::{Error, Observer, Result};
 use found::Rows;
-
-/// Options of [`issues`].
-#[derive(Clone, Debug)]
-pub struct IssuesOptions {
-    /// What counts as an issue. The metric is that of the embeddings, unless `metric` is given.
-    pub issues: IssueOptions,
-    /// How rows are compared; by default as the embeddings declare, else by the cosine.
-    pub metric: Option<Metric>,
-    /// One label per row (`.npy` or text); by default those of the embeddings. For one file of embeddings only.
-    pub labels: Option<PathBuf>,
-    /// The images, for the page; by default the places that they were embedded from.
-    pub images: Vec<PathBuf>,
-    /// Most images, groups or pairs of classes that each section of the page shows.
-    pub shown: usize,
-}
-
-impl Default for IssuesOptions {
-    fn default() -> Self {
-        Self { issues: IssueOptions::default(), metric: None, labels: None, images: Vec::new(), shown: 50 }
-    }
-}
 
 /// Finds likely wrong labels, near-duplicates, outliers and classes that should be one in files of embeddings, and
 /// writes `issues.html`, `issues.csv` and `issues.json` into the folder `out`.

@@ -8,8 +8,8 @@ use gallerist_report::{Hit, IssuesPage, Item, Metric as Number, RankedList, Rank
 use gallerist_retrieval::issues::{Issues, Neighbour};
 use gallerist_retrieval::search::Metric;
 
-use super::IssuesOptions;
 use super::found::{FoundIssues, Rows};
+use super::options::IssuesOptions;
 use super::table::across;
 use crate::pictures::Pictures;
 use crate::plots::{measure, name_of};

@@ -1,0 +1,27 @@
+//! Options of the search for issues.
+
+use std::path::PathBuf;
+
+use gallerist_retrieval::issues::IssueOptions;
+use gallerist_retrieval::search::Metric;
+
+/// Options of [`issues`](super::issues()).
+#[derive(Clone, Debug)]
+pub struct IssuesOptions {
+    /// What counts as an issue. The metric is that of the embeddings, unless `metric` is given.
+    pub issues: IssueOptions,
+    /// How rows are compared; by default as the embeddings declare, else by the cosine.
+    pub metric: Option<Metric>,
+    /// One label per row (`.npy` or text); by default those of the embeddings. For one file of embeddings only.
+    pub labels: Option<PathBuf>,
+    /// The images, for the page; by default the places that they were embedded from.
+    pub images: Vec<PathBuf>,
+    /// Most images, groups or pairs of classes that each section of the page shows.
+    pub shown: usize,
+}
+
+impl Default for IssuesOptions {
+    fn default() -> Self {
+        Self { issues: IssueOptions::default(), metric: None, labels: None, images: Vec::new(), shown: 50 }
+    }
+}
