@@ -23,7 +23,7 @@ use crate::{EmbeddingSet, Result, prepare_to_write};
 /// ```
 pub enum GalleryFile {
     /// Embeddings in f32, in memory.
-    Embeddings(EmbeddingSet),
+    Embeddings(Box<EmbeddingSet>),
     /// Embeddings in bf16 or int8, mapped. The checksum of the file is not verified yet.
     Compact(MappedCompact),
     /// An index.
@@ -46,7 +46,7 @@ impl GalleryFile {
         }
         match MappedCompact::open(path) {
             Ok(compact) => Ok(Self::Compact(compact)),
-            Err(_) => Ok(Self::Embeddings(EmbeddingSet::load(path)?)),
+            Err(_) => Ok(Self::Embeddings(Box::new(EmbeddingSet::load(path)?))),
         }
     }
 }

@@ -119,10 +119,8 @@ fn copies_of_an_image_do_not_confirm_its_wrong_label() {
     let (rows, mut labels) = clusters(&[20; 6], 14.0, 6);
     // Row 0 three times more, all with the label of another class.
     let mut data = rows.as_slice().to_vec();
-    for _ in 0..3 {
-        data.extend_from_slice(rows.row(0));
-        labels.push(4);
-    }
+    data.extend(rows.row(0).repeat(3));
+    labels.extend([4; 3]);
     labels[0] = 4;
     let rows = Matrix::new(labels.len(), rows.cols(), data).unwrap();
     let found = find_issues(&rows, Some(&labels), &euclidean()).unwrap();

@@ -14,6 +14,9 @@ use super::options::IssueOptions;
 use crate::search::{Metric, RankedLists, SearchOptions, self_search};
 use crate::{Matrix, Result};
 
+/// An image, by its row, and its neighbours.
+type Example = (usize, Vec<Neighbour>);
+
 /// Two classes whose images are mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SameClass {
@@ -163,11 +166,7 @@ pub(super) fn find(
 
 /// The coincidences of two classes and an example of each, each image with `k` neighbours or fewer than its class has
 /// images.
-fn of_classes(
-    matrix: &Matrix,
-    classes: [&Vec<usize>; 2],
-    k: usize,
-) -> Result<(Coincidence, [(usize, Vec<Neighbour>); 2])> {
+fn of_classes(matrix: &Matrix, classes: [&Vec<usize>; 2], k: usize) -> Result<(Coincidence, [Example; 2])> {
     let rows: Vec<usize> = classes.into_iter().flatten().copied().collect();
     let k = k.min(classes[0].len() - 1).min(classes[1].len() - 1);
     let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(k) };

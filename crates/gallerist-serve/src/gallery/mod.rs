@@ -71,7 +71,7 @@ impl Gallery {
     fn read_file(path: &Path, writable: bool) -> Result<Self> {
         let name = path.display().to_string();
         match GalleryFile::open(path, writable)? {
-            GalleryFile::Embeddings(set) => Self::from_set(name, set),
+            GalleryFile::Embeddings(set) => Self::from_set(name, *set),
             GalleryFile::Compact(compact) => Self::from_compact(name, path, compact),
             GalleryFile::Index(index) => Self::from_index(name, index),
         }

@@ -67,7 +67,7 @@ impl Gallery {
         let index = match is_remote(path) {
             true => database::open(path, None, warn)?.index,
             false => match GalleryFile::open(path, false)? {
-                GalleryFile::Embeddings(set) => return Ok(Self::Embeddings(set)),
+                GalleryFile::Embeddings(set) => return Ok(Self::Embeddings(*set)),
                 GalleryFile::Compact(compact) => {
                     compact.verify()?;
                     let origin = Origin::from(&compact.select(&[])?);

@@ -152,7 +152,7 @@ pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
     };
     let is_npy = file.extension().is_some_and(|extension| extension == "npy");
     let mut set = match GalleryFile::open(file, false)? {
-        GalleryFile::Embeddings(set) if !is_npy => set,
+        GalleryFile::Embeddings(set) if !is_npy => *set,
         GalleryFile::Embeddings(_) => {
             return refuse(
                 "a .npy file holds numbers only",

@@ -188,9 +188,8 @@ impl Pairs {
             let spare = lock().pop();
             let mut tally = spare.unwrap_or_else(&new);
             let own = &self.groups[self.group[row]];
-            if own.genuine > 0 {
+            if let Some(weight) = WHOLE.checked_div(own.genuine) {
                 let later = row + 1..own.end;
-                let weight = WHOLE / own.genuine;
                 match &self.cameras {
                     None => take(&mut tally, true, weight, &scores[later]),
                     Some(cameras) => {
