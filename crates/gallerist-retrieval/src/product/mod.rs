@@ -203,7 +203,8 @@ mod tests {
     // Runs under Miri with `-C target-feature=+avx512f`.
     #[test]
     fn every_kernel_adds_in_the_order_of_the_dimensions() {
-        for depth in [0, 1, 2, 7, 33, PART, PART + 1] {
+        let depths: &[usize] = if cfg!(miri) { &[0, 1, 7] } else { &[0, 1, 2, 7, 33, PART, PART + 1] };
+        for &depth in depths {
             let (a, b) = (values(LANES * depth, 1), values(LANES * depth, 2));
             let a = MatrixView::new(LANES, depth, &a).unwrap();
             let b = MatrixView::new(LANES, depth, &b).unwrap();
