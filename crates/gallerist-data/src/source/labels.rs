@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use gallerist_util::disjoint::components;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -192,21 +193,9 @@ impl LabelSets {
     /// For each image the smallest label that is linked to its own by a chain of images that share
     /// labels: images of different groups have no label in common.
     pub(super) fn groups(&self) -> Vec<u32> {
-        let mut parent: Vec<u32> = (0..self.names.len() as u32).collect();
-        fn root(parent: &mut [u32], mut label: u32) -> u32 {
-            while parent[label as usize] != label {
-                parent[label as usize] = parent[parent[label as usize] as usize];
-                label = parent[label as usize];
-            }
-            label
-        }
-        for set in &self.sets {
-            for pair in set.windows(2) {
-                let (a, b) = (root(&mut parent, pair[0]), root(&mut parent, pair[1]));
-                parent[a.max(b) as usize] = a.min(b);
-            }
-        }
-        self.sets.iter().map(|set| root(&mut parent, set[0])).collect()
+        let pairs = self.sets.iter().flat_map(|set| set.windows(2));
+        let root = components(self.names.len(), pairs.map(|pair| (pair[0] as usize, pair[1] as usize)));
+        self.sets.iter().map(|set| root[set[0] as usize] as u32).collect()
     }
 }
 

@@ -6,6 +6,7 @@
 //! images of different classes are at 0.68. With drawings of simple shapes, different drawings are that close, too: see
 //! `docs/clean-data.md`.
 
+use gallerist_util::disjoint::components;
 use serde::{Deserialize, Serialize};
 
 /// Rows that are near-duplicates, directly or through other rows of the group.
@@ -29,19 +30,14 @@ pub(super) fn groups(
     pairs: Vec<Pair>,
     distance: impl Fn(usize, usize) -> f64,
 ) -> Vec<DuplicateGroup> {
-    let mut parents: Vec<usize> = (0..rows).collect();
-    for &(a, b, _) in &pairs {
-        let (a, b) = (root(&mut parents, a as usize), root(&mut parents, b as usize));
-        // The root is the lowest row, whatever the order of the pairs.
-        parents[a.max(b)] = a.min(b);
-    }
+    let root = components(rows, pairs.iter().map(|&(a, b, _)| (a as usize, b as usize)));
     let mut members = vec![Vec::new(); rows];
     for row in 0..rows {
-        members[root(&mut parents, row)].push(row);
+        members[root[row]].push(row);
     }
     let mut closest = vec![f64::INFINITY; rows];
     for (a, _, distance) in pairs {
-        let closest = &mut closest[root(&mut parents, a as usize)];
+        let closest = &mut closest[root[a as usize]];
         *closest = closest.min(f64::from(distance));
     }
     let mut groups: Vec<DuplicateGroup> = members
@@ -55,15 +51,6 @@ pub(super) fn groups(
         .collect();
     groups.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(a.rows[0].cmp(&b.rows[0])));
     groups
-}
-
-/// The root of a row; shortens the way to it.
-fn root(parents: &mut [usize], mut row: usize) -> usize {
-    while parents[row] != row {
-        parents[row] = parents[parents[row]];
-        row = parents[row];
-    }
-    row
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //!
 //! The distance of an image to a class is the mean distance to the m nearest images of the class. Near-duplicates of the
 //! image are left out: a copy of an image with a wrong label has the same wrong label and would confirm it. m is
-//! [`per_class`](super::options::IssueOptions::per_class), but at most half of the other images of the image's own class (rounded
-//! up), so that the few images of a small class need not all be close. All classes are compared at the same m; a class
-//! with fewer images gives those that it has, but one image alone stands for a class only where m is 1.
+//! [`per_class`](super::options::IssueOptions::per_class), but at most half of the other images of the image's own class
+//! (rounded up), so that the few images of a small class need not all be close. All classes are compared at the same m. Of
+//! a class with fewer than m images, all of them count. A class of one image is left out, unless m is 1.
 //!
 //! [`noise`](super::noise) turns the distances into the probability that a label is wrong.
 

@@ -196,15 +196,16 @@ pub(super) fn named(
         path: text(&gallery.paths, index),
     };
     (0..lists.len())
-        .map(|query| FoundList {
-            query: text(&queries.paths, query).unwrap_or_default(),
-            matches: rule.map(|rule| {
-                let is_match = |distance: &&f32| rule.decide_distance(**distance) == Decision::Match;
-                lists.scores(query).iter().filter(is_match).count()
-            }),
-            results: (lists.indices(query).iter().zip(lists.scores(query)).enumerate())
+        .map(|query| {
+            let results: Vec<FoundItem> = (lists.indices(query).iter().zip(lists.scores(query)).enumerate())
                 .map(|(i, (&index, &distance))| item(i + 1, index as usize, distance))
-                .collect(),
+                .collect();
+            let is_match = |item: &&FoundItem| item.decision == Some(Decision::Match);
+            FoundList {
+                query: text(&queries.paths, query).unwrap_or_default(),
+                matches: rule.map(|_| results.iter().filter(is_match).count()),
+                results,
+            }
         })
         .collect()
 }

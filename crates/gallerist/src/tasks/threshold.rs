@@ -196,16 +196,5 @@ pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
 fn without_labels(set: EmbeddingSet, labels: &[&str]) -> EmbeddingSet {
     let of = set.labels.as_deref().unwrap_or_default();
     let kept: Vec<usize> = (0..of.len()).filter(|&row| !labels.contains(&of[row].as_str())).collect();
-    if kept.len() == of.len() {
-        return set;
-    }
-    let pick = |list: &Option<Vec<String>>| {
-        list.as_ref().map(|list| kept.iter().map(|&row| list[row].clone()).collect())
-    };
-    EmbeddingSet {
-        labels: pick(&set.labels),
-        cameras: pick(&set.cameras),
-        metric: set.metric,
-        ..set.embeddings.select(&kept).into()
-    }
+    if kept.len() == of.len() { set } else { set.select(&kept) }
 }

@@ -137,10 +137,11 @@ impl Weighed {
 pub(super) fn miss_rates(searches: &Searches, keys: &[u32]) -> Vec<Option<f64>> {
     let known: Vec<&Searched> = searches.queries.iter().filter(|search| search.known).collect();
     let sizes = sizes(known.iter().map(|search| search.identity));
+    let weight = |search: &&&Searched| u128::from(WHOLE / sizes[&search.identity]);
+    let all: u128 = known.iter().map(|search| weight(&search)).sum();
     let rate = |&key: &u32| {
         let hits = known.iter().filter(|search| search.identified(key));
-        let sum: u128 = hits.map(|search| u128::from(WHOLE / sizes[&search.identity])).sum();
-        let all: u128 = known.iter().map(|search| u128::from(WHOLE / sizes[&search.identity])).sum();
+        let sum: u128 = hits.map(|search| weight(&search)).sum();
         (all > 0).then(|| 1.0 - sum as f64 / all as f64)
     };
     keys.iter().map(rate).collect()

@@ -132,15 +132,12 @@ impl FoundIssues {
     /// `names` has the name of each label.
     pub(super) fn new(issues: &Issues, rows: &Rows, names: &[String]) -> Self {
         let name = |label: u32| names[label as usize].clone();
-        let differ =
-            |of: &[usize], key: &dyn Fn(usize) -> usize| of.iter().any(|&row| key(row) != key(of[0]));
         let labels = rows.set.labels.as_deref();
         let group = |group: &gallerist_retrieval::issues::DuplicateGroup| IssueGroup {
             images: group.rows.iter().map(|&row| rows.image(row)).collect(),
             distance: group.distance,
-            across_classes: labels
-                .is_some_and(|labels| group.rows.iter().any(|&row| labels[row] != labels[group.rows[0]])),
-            across_files: differ(&group.rows, &|row| rows.file(row)),
+            across_classes: labels.is_some_and(|labels| differ(&group.rows, |row| &labels[row])),
+            across_files: differ(&group.rows, |row| rows.file(row)),
         };
         FoundIssues {
             images: rows.set.embeddings.rows(),
@@ -181,4 +178,9 @@ impl FoundIssues {
                 .collect(),
         }
     }
+}
+
+/// Whether some row has another value than the first.
+fn differ<T: PartialEq>(rows: &[usize], value: impl Fn(usize) -> T) -> bool {
+    rows.iter().any(|&row| value(row) != value(rows[0]))
 }

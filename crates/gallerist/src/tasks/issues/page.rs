@@ -35,43 +35,20 @@ pub(super) fn page(
 ) -> IssuesPage {
     let images = Images::open(rows, &options.images);
     let (labels, paths) = (rows.set.labels.as_deref(), rows.set.paths.as_deref());
-    let of_set: Vec<Pictures> =
-        images.sets.iter().map(|set| Pictures::new(labels, paths, Some(set))).collect();
-    let without = Pictures::new(labels, paths, None);
-    let item = |row: usize| images.of_row[row].map_or(&without, |set| &of_set[set]).item(row);
-    let is_same = |a: usize, b: usize| labels.map(|labels| labels[a] == labels[b]);
-    let hits = |row: usize, near: &[Neighbour]| {
-        near.iter()
-            .map(|near| Hit {
-                item: item(near.row),
-                distance: near.distance,
-                correct: is_same(row, near.row),
-            })
-            .collect::<Vec<Hit>>()
+    let parts = Parts {
+        issues,
+        found,
+        labels,
+        of_row: &images.of_row,
+        of_set: images.sets.iter().map(|set| Pictures::new(labels, paths, Some(set))).collect(),
+        without: Pictures::new(labels, paths, None),
+        metric,
+        shown: options.shown,
     };
-    let section = |title: &str, note: String, all: usize, lists: Vec<RankedList>| {
-        let note = match all > lists.len() {
-            true => format!("{note} The first {} of {} are shown.", lists.len(), grouped(all)),
-            false => note,
-        };
-        RankedSection { title: title.into(), note: Some(note), measure: measure(metric).into(), lists }
+    let sections = match labels {
+        Some(_) => vec![parts.wrong_labels(), parts.duplicates(), parts.outliers(), parts.same_class()],
+        None => vec![parts.duplicates(), parts.outliers()],
     };
-    let mut sections = Vec::new();
-    if labels.is_some() {
-        sections.push(wrong_labels(issues, found, options.shown, (&item, &hits), &section));
-    }
-    sections.push(duplicates(issues, found, options.shown, (&item, &hits), &section));
-    let outliers = issues.outliers.iter().take(options.shown).map(|outlier| RankedList {
-        query: item(outlier.row),
-        scores: vec![Number::number("z-score", outlier.score)],
-        note: None,
-        results: hits(outlier.row, &outlier.nearest),
-    });
-    let note = "Images far from their nearest neighbours, the farthest first.".to_owned();
-    sections.push(section("Outliers", note, issues.outliers.len(), outliers.collect()));
-    if labels.is_some() {
-        sections.push(same_class(issues, found, options.shown, (&item, &hits), &section));
-    }
     let names: Vec<String> = rows.files.iter().map(|file| name_of(file)).collect();
     IssuesPage {
         title: format!("Issues of {}", names.join(" and ")),
@@ -79,105 +56,118 @@ pub(super) fn page(
             "To correct the set, fill the columns action and new_label of issues.csv and give the file to --relabel."
                 .into(),
         ),
-        notices: images.notices,
         facts: facts(found),
         sections,
+        notices: images.notices,
     }
 }
 
-type Parts<'a> = (&'a dyn Fn(usize) -> Item, &'a dyn Fn(usize, &[Neighbour]) -> Vec<Hit>);
-type Section<'a> = &'a dyn Fn(&str, String, usize, Vec<RankedList>) -> RankedSection;
-
-fn wrong_labels(
-    issues: &Issues,
-    found: &FoundIssues,
+/// What the sections are made of.
+struct Parts<'a> {
+    issues: &'a Issues,
+    found: &'a FoundIssues,
+    labels: Option<&'a [String]>,
+    /// For each row the number of its pictures in `of_set`.
+    of_row: &'a [Option<usize>],
+    of_set: Vec<Pictures<'a>>,
+    /// For rows whose images cannot be found.
+    without: Pictures<'a>,
+    metric: Metric,
+    /// Most lists or pairs of classes in a section.
     shown: usize,
-    (item, hits): Parts<'_>,
-    section: Section<'_>,
-) -> RankedSection {
-    let lists = issues.wrong_labels.iter().zip(&found.wrong_labels).take(shown).map(|(wrong, named)| {
-        let mut near: Vec<Neighbour> = wrong.against.iter().chain(&wrong.own).copied().collect();
-        near.sort_by(|a, b| a.distance.total_cmp(&b.distance));
-        RankedList {
-            query: item(wrong.row),
-            scores: vec![Number::share("wrong with probability", wrong.probability)],
-            note: Some(format!("Suggested: {}", named.suggested)),
-            results: hits(wrong.row, &near),
-        }
-    });
-    let note = format!(
-        "Images that are closer to another class than to their own, with the nearest images of both. An estimated \
-         {:.1} % of the labels are random.",
-        100.0 * found.noise_rate
-    );
-    section("Likely wrong labels", note, issues.wrong_labels.len(), lists.collect())
 }
 
-fn duplicates(
-    issues: &Issues,
-    found: &FoundIssues,
-    shown: usize,
-    (item, hits): Parts<'_>,
-    section: Section<'_>,
-) -> RankedSection {
-    // Groups across classes or files first: the others do less harm.
-    let mut order: Vec<usize> = (0..issues.duplicates.len()).collect();
-    order.sort_by_key(|&at| !(found.duplicates[at].across_classes || found.duplicates[at].across_files));
-    let lists = order.into_iter().take(shown).map(|at| {
-        let group = &issues.duplicates[at];
-        let others = group.rows.iter().zip(&group.to_first).skip(1);
-        let mut near: Vec<Neighbour> = others.map(|(&row, &distance)| Neighbour { row, distance }).collect();
-        near.sort_by(|a, b| a.distance.total_cmp(&b.distance));
-        let text = format!(
-            "Group {} of {}{}",
-            at + 1,
-            count(group.rows.len(), "image"),
-            across(&found.duplicates[at])
-        );
-        near.truncate(GROUP);
-        RankedList {
-            query: item(group.rows[0]),
-            scores: Vec::new(),
-            note: Some(text),
-            results: hits(group.rows[0], &near),
-        }
-    });
-    let note = format!(
-        "Images at a distance of at most {:.4}, joined into groups. Groups across classes or files come first.",
-        found.duplicate_distance
-    );
-    section("Near-duplicates", note, issues.duplicates.len(), lists.collect())
-}
+impl Parts<'_> {
+    fn item(&self, row: usize) -> Item {
+        self.of_row[row].map_or(&self.without, |set| &self.of_set[set]).item(row)
+    }
 
-fn same_class(
-    issues: &Issues,
-    found: &FoundIssues,
-    shown: usize,
-    (item, hits): Parts<'_>,
-    section: Section<'_>,
-) -> RankedSection {
-    let pairs = issues.same_class.iter().zip(&found.same_class).take(shown);
-    let lists = pairs.flat_map(|(pair, named)| {
-        let list = |(row, near): &(usize, Vec<Neighbour>)| RankedList {
-            query: item(*row),
-            scores: vec![Number::number("mixing", pair.mixing)],
-            note: Some(format!(
-                "{} ({}) and {} ({}): {} of {} neighbours are of the other class.",
-                named.labels[0],
-                count(named.images[0], "image"),
-                named.labels[1],
-                count(named.images[1], "image"),
-                named.of_other_class,
-                named.neighbours
-            )),
-            results: hits(*row, near),
+    /// An image with others, by rising distance.
+    fn list(&self, row: usize, near: &[Neighbour], scores: Vec<Number>, note: Option<String>) -> RankedList {
+        let hit = |near: &Neighbour| Hit {
+            item: self.item(near.row),
+            distance: near.distance,
+            correct: self.labels.map(|labels| labels[row] == labels[near.row]),
         };
-        pair.examples.iter().map(list).collect::<Vec<_>>()
-    });
-    let note = "Pairs of classes whose images are mixed: 1 means that the images cannot be told apart, 0 that the classes \
-                are separate. Each with an image of both classes and its nearest images in the two."
-        .to_owned();
-    section("Classes that should perhaps be one", note, 2 * issues.same_class.len(), lists.collect())
+        RankedList { query: self.item(row), scores, note, results: near.iter().map(hit).collect() }
+    }
+
+    fn section(&self, title: &str, note: String, all: usize, lists: Vec<RankedList>) -> RankedSection {
+        let note = match all > lists.len() {
+            true => format!("{note} The first {} of {} are shown.", lists.len(), grouped(all)),
+            false => note,
+        };
+        RankedSection { title: title.into(), note: Some(note), measure: measure(self.metric).into(), lists }
+    }
+
+    fn wrong_labels(&self) -> RankedSection {
+        let all = &self.issues.wrong_labels;
+        let lists = all.iter().zip(&self.found.wrong_labels).take(self.shown).map(|(wrong, named)| {
+            let mut near: Vec<Neighbour> = wrong.against.iter().chain(&wrong.own).copied().collect();
+            near.sort_by(|a, b| a.distance.total_cmp(&b.distance));
+            let scores = vec![Number::share("wrong with probability", wrong.probability)];
+            self.list(wrong.row, &near, scores, Some(format!("Suggested: {}", named.suggested)))
+        });
+        let note = format!(
+            "Images that are closer to another class than to their own, with the nearest images of both. An \
+             estimated {:.1} % of the labels are random.",
+            100.0 * self.found.noise_rate
+        );
+        self.section("Likely wrong labels", note, all.len(), lists.collect())
+    }
+
+    fn duplicates(&self) -> RankedSection {
+        let (all, found) = (&self.issues.duplicates, &self.found.duplicates);
+        // Groups across classes or files first: the others do less harm.
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by_key(|&at| !(found[at].across_classes || found[at].across_files));
+        let lists = order.into_iter().take(self.shown).map(|at| {
+            let group = &all[at];
+            let others = group.rows.iter().zip(&group.to_first).skip(1);
+            let mut near: Vec<Neighbour> =
+                others.map(|(&row, &distance)| Neighbour { row, distance }).collect();
+            near.sort_by(|a, b| a.distance.total_cmp(&b.distance));
+            near.truncate(GROUP);
+            let text =
+                format!("Group {} of {}{}", at + 1, count(group.rows.len(), "image"), across(&found[at]));
+            self.list(group.rows[0], &near, Vec::new(), Some(text))
+        });
+        let note = format!(
+            "Images at a distance of at most {:.4}, joined into groups. Groups across classes or files come first.",
+            self.found.duplicate_distance
+        );
+        self.section("Near-duplicates", note, all.len(), lists.collect())
+    }
+
+    fn outliers(&self) -> RankedSection {
+        let all = &self.issues.outliers;
+        let lists = all.iter().take(self.shown).map(|outlier| {
+            let scores = vec![Number::number("z-score", outlier.score)];
+            self.list(outlier.row, &outlier.nearest, scores, None)
+        });
+        let note = "Images far from their nearest neighbours, the farthest first.".to_owned();
+        self.section("Outliers", note, all.len(), lists.collect())
+    }
+
+    fn same_class(&self) -> RankedSection {
+        let all = &self.issues.same_class;
+        let lists = all.iter().zip(&self.found.same_class).take(self.shown).flat_map(|(pair, named)| {
+            let [first, second] = &named.labels;
+            let [of_first, of_second] = named.images.map(|images| count(images, "image"));
+            let text = format!(
+                "{first} ({of_first}) and {second} ({of_second}): {} of {} neighbours are of the other class.",
+                named.of_other_class, named.neighbours
+            );
+            pair.examples.iter().map(move |(row, near)| {
+                let scores = vec![Number::number("mixing", pair.mixing)];
+                self.list(*row, near, scores, Some(text.clone()))
+            })
+        });
+        let note = "Pairs of classes whose images are mixed: 1 means that the images cannot be told apart, 0 that the \
+                    classes are separate. Each with an image of both classes and its nearest images in the two."
+            .to_owned();
+        self.section("Classes that should perhaps be one", note, 2 * all.len(), lists.collect())
+    }
 }
 
 fn facts(found: &FoundIssues) -> Vec<(String, String)> {
