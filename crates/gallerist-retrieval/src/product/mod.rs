@@ -203,7 +203,8 @@ mod tests {
     // Runs under Miri with `-C target-feature=+avx512f`.
     #[test]
     fn every_kernel_adds_in_the_order_of_the_dimensions() {
-        let depths: &[usize] = if cfg!(miri) { &[0, 1, 7] } else { &[0, 1, 2, 7, 33, PART, PART + 1] };
+        let depths: &[usize] = if cfg!(miri) { &[0, 3] } else { &[0, 1, 2, 7, 33, PART, PART + 1] };
+        let counts: &[usize] = if cfg!(miri) { &[1, ROWS + 1] } else { &[1, ROWS, ROWS + 1, LANES] };
         for &depth in depths {
             let (a, b) = (values(LANES * depth, 1), values(LANES * depth, 2));
             let a = MatrixView::new(LANES, depth, &a).unwrap();
@@ -230,7 +231,7 @@ mod tests {
                     }
                 }
                 let mut tiles = Tile::for_panel();
-                for rows in [1, ROWS, ROWS + 1, LANES] {
+                for &rows in counts {
                     tiles.iter_mut().flat_map(|tile| &mut tile.0).for_each(|keys| keys.fill(f32::NAN));
                     let (left, right) = ((left.panel(0), left.bias(0)), (right.panel(0), right.bias(0)));
                     kernel.products(rows, left, right, &mut tiles);
