@@ -1,0 +1,46 @@
+"""Deep metric learning and image retrieval.
+
+- :mod:`gallerist.losses`: ranking losses on NumPy arrays; :mod:`gallerist.torch`: the same as ``torch.nn.Module``.
+- :mod:`gallerist.miners`: choices of pairs for the losses that take one.
+- :func:`gallerist.evaluate`: the metrics and protocols of the field.
+- :func:`gallerist.search`: exact search; :class:`gallerist.Index`: galleries that change.
+- :func:`gallerist.load`, :func:`gallerist.save`: embeddings files.
+"""
+
+from __future__ import annotations
+
+from . import losses, miners
+from ._evaluate import Evaluation, evaluate, metrics, protocols
+from ._files import Embeddings, load, save
+from ._index import Index
+from ._native import version as _version
+from ._search import search
+
+__version__ = _version()
+__all__ = [
+    "Embeddings",
+    "Evaluation",
+    "Index",
+    "evaluate",
+    "load",
+    "losses",
+    "metrics",
+    "miners",
+    "protocols",
+    "save",
+    "search",
+    "set_threads",
+]
+
+
+def set_threads(count: int) -> int:
+    """Sets the number of compute threads, for the whole process and only before the first computation.
+
+    :param count: number of threads; 0 leaves it as it is (one thread a core).
+    :returns: the number of threads in use.
+    """
+    from . import _native
+
+    if count < 0:
+        raise ValueError(f"count: wanted 0 or more, got {count}")
+    return _native.threads(count)

@@ -1,0 +1,157 @@
+"""Galleries that change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _arrays, _native
+from ._search import _positive
+
+
+class Index:
+    """A gallery of items with ids: add, remove, search, filter, save.
+
+    ``kind="exact"`` compares a query with every item; ``kind="hnsw"`` is a graph for millions of items (Malkov and
+    Yashunin, 2018), whose lists are approximate.
+
+    >>> index = Index(2)
+    >>> index.add([[1.0, 0.0], [0.0, 1.0]], labels=["wren", "heron"])
+    (2, 0, 0)
+    >>> ids, scores = index.search([[1.0, 0.1]], k=1)
+    >>> int(ids[0, 0])
+    0
+    """
+
+    def __init__(
+        self,
+        dimensions: int,
+        *,
+        metric: str = "cosine",
+        kind: str = "exact",
+        m: int = 16,
+        ef_construction: int = 100,
+        ef: int = 64,
+        seed: int = 1,
+    ) -> None:
+        """An empty index in memory.
+
+        :param dimensions: values of an embedding.
+        :param metric: ``cosine``, ``euclidean`` or ``inner_product``.
+        :param kind: ``exact`` or ``hnsw``.
+        :param m: links of an item of ``hnsw``, 2 or more.
+        :param ef_construction: candidates for the links of a new item of ``hnsw``.
+        :param ef: candidates of a search in ``hnsw``.
+        :param seed: seed of the graph.
+        """
+        self._native = _native.Index(_positive(dimensions, "dimensions"), metric, kind, m, ef_construction, ef, seed)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, mmap: bool = False) -> Index:
+        """Reads an index that was saved, by this package or by ``gallerist index``.
+
+        :param mmap: leaves the rows in the file, which may be larger than memory; the index cannot be changed then.
+        """
+        index = cls.__new__(cls)
+        index._native = _native.Index.open(os.fspath(path), mmap)
+        return index
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Kind, metric, dimensions, number of items, model."""
+        return self._native.info()
+
+    def __len__(self) -> int:
+        return self._native.info()["count"]
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"Index({info['count']} items, dimensions={info['dimensions']}, kind={info['kind']!r}, metric={info['metric']!r})"
+
+    def add(
+        self,
+        embeddings: Any,
+        ids: Any = None,
+        *,
+        labels: Sequence[Any] | None = None,
+        paths: Sequence[Any] | None = None,
+        cameras: Sequence[Any] | None = None,
+        replace: bool = False,
+    ) -> tuple[int, int, int]:
+        """Adds items. Items that are in the index unchanged stay as they are.
+
+        :param embeddings: array of shape ``(n, d)``.
+        :param ids: ``n`` ids below 2^63. By default those of the paths, or the numbers after the largest id.
+        :param replace: replaces items whose id exists; otherwise items that differ are refused.
+        :returns: numbers of new, unchanged and replaced items.
+        """
+        rows = _arrays.rows(embeddings, "embeddings")
+        return self._native.add(
+            rows,
+            None if ids is None else _arrays.ids(ids, "ids"),
+            _arrays.strings(labels, "labels", len(rows)),
+            _arrays.strings(paths, "paths", len(rows)),
+            _arrays.strings(cameras, "cameras", len(rows)),
+            replace,
+        )
+
+    def remove(self, ids: Any) -> int:
+        """Removes the items with these ids, and returns how many there were."""
+        return self._native.remove(_arrays.ids(ids, "ids"))
+
+    def search(
+        self,
+        queries: Any,
+        k: int = 10,
+        *,
+        label_in: Sequence[Any] | None = None,
+        label_not_in: Sequence[Any] | None = None,
+        camera_in: Sequence[Any] | None = None,
+        camera_not_in: Sequence[Any] | None = None,
+        path_in: Sequence[Any] | None = None,
+        path_not_in: Sequence[Any] | None = None,
+        id_in: Any = None,
+        id_not_in: Any = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best ``k`` items for each query, of those that pass all filters.
+
+        :returns: ids (u64) and scores (f32) of shape ``(n, k')`` with ``k' = min(k, items)``, the best first. A list
+            that is shorter ends with 2^64 - 1 and NaN.
+        """
+        return self._native.search(
+            _arrays.rows(queries, "queries"),
+            _positive(k, "k"),
+            (_texts(label_in), _texts(label_not_in)),
+            (_texts(camera_in), _texts(camera_not_in)),
+            (_texts(path_in), _texts(path_not_in)),
+            (_ids(id_in, "id_in"), _ids(id_not_in, "id_not_in")),
+        )
+
+    def labels(self) -> tuple[np.ndarray, list[str | None]]:
+        """The ids of all items, rising, and their labels."""
+        return self._native.labels()
+
+    def set_ef(self, ef: int) -> None:
+        """Candidates of a search in ``hnsw``: more find more of the nearest items and take longer."""
+        self._native.set_ef(_positive(ef, "ef"))
+
+    def compact(self) -> None:
+        """Frees what removed items still occupy."""
+        self._native.compact()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the index to a file, which gets its name when it is complete."""
+        self._native.save(os.fspath(path))
+
+
+def _texts(values: Sequence[Any] | None) -> list[str] | None:
+    if values is None:
+        return None
+    return [values] if isinstance(values, str) else [str(value) for value in values]
+
+
+def _ids(values: Any, name: str) -> list[int] | None:
+    return None if values is None else _arrays.ids(values, name).tolist()

@@ -1,0 +1,56 @@
+"""Batches of classes and images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class ClassSampler(torch.utils.data.Sampler[list[int]]):
+    """Batches of ``classes`` classes with ``images`` images each, for ``DataLoader(batch_sampler=...)``.
+
+    Classes are drawn without replacement in a batch; the images of a class are taken in a random order, and again
+    from the start when all were taken. A class with fewer images than ``images`` repeats them.
+    """
+
+    def __init__(self, labels: Sequence[Any], classes: int, images: int, *, batches: int | None = None, seed: int = 1) -> None:
+        """
+        :param labels: the label of every sample of the data set.
+        :param classes: classes in a batch.
+        :param images: images of each class in a batch, 2 or more for losses that need positives.
+        :param batches: batches of an epoch; by default as many as hold each sample once.
+        :param seed: seed of the batches; :meth:`set_epoch` changes them.
+        """
+        if isinstance(labels, torch.Tensor):
+            labels = labels.cpu().numpy()
+        _, numbers = np.unique(np.asarray(labels), return_inverse=True)
+        self._members = [np.flatnonzero(numbers == label) for label in range(numbers.max(initial=-1) + 1)]
+        if not 1 <= classes <= len(self._members):
+            raise ValueError(f"classes: wanted 1 to {len(self._members)}, the classes of the labels, got {classes}")
+        if images < 1:
+            raise ValueError(f"images: wanted 1 or more, got {images}")
+        self.classes, self.images, self.seed, self.epoch = classes, images, seed, 0
+        self.batches = max(1, len(numbers) // (classes * images)) if batches is None else batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses other batches, the same ones for the same epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng([self.seed, self.epoch])
+        waiting: list[list[int]] = [[] for _ in self._members]
+        for _ in range(self.batches):
+            batch: list[int] = []
+            for label in random.choice(len(self._members), self.classes, replace=False):
+                queue = waiting[label]
+                while len(queue) < self.images:
+                    queue.extend(random.permutation(self._members[label]).tolist())
+                batch += queue[: self.images]
+                del queue[: self.images]
+            yield batch

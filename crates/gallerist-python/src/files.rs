@@ -1,0 +1,74 @@
+//! Embeddings files.
+
+use std::path::PathBuf;
+
+use gallerist::retrieval::{Code, EmbeddingSet};
+use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrays::matrix;
+use crate::errors::{OrValueError, detached, value_error};
+use crate::search::metric;
+
+/// The embeddings and what else the file has of each row.
+#[pyfunction]
+pub(crate) fn load(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+    let set = detached(py, || EmbeddingSet::load(&path).or_value_error())?;
+    let dict = PyDict::new(py);
+    let shape = [set.embeddings.rows(), set.embeddings.cols()];
+    dict.set_item("embeddings", set.embeddings.into_vec().into_pyarray(py).reshape(shape)?)?;
+    for (name, values) in [("labels", set.labels), ("paths", set.paths), ("cameras", set.cameras)] {
+        dict.set_item(name, values)?;
+    }
+    for (name, value) in
+        [("model", set.model), ("source", set.source), ("run", set.run), ("protocol", set.protocol)]
+    {
+        dict.set_item(name, value)?;
+    }
+    dict.set_item("metric", set.metric.map(|metric| metric.name()))?;
+    Ok(dict)
+}
+
+/// Writes an embeddings file, atomically.
+#[pyfunction]
+#[pyo3(signature = (path, embeddings, labels, paths, cameras, model, source, metric_name, protocol, precision))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn save(
+    py: Python<'_>,
+    path: PathBuf,
+    embeddings: PyReadonlyArray2<'_, f32>,
+    labels: Option<Vec<String>>,
+    paths: Option<Vec<String>>,
+    cameras: Option<Vec<String>>,
+    model: Option<String>,
+    source: Option<String>,
+    metric_name: Option<&str>,
+    protocol: Option<String>,
+    precision: &str,
+) -> PyResult<()> {
+    let metric = metric_name.map(metric).transpose()?;
+    let set = EmbeddingSet {
+        labels,
+        paths,
+        cameras,
+        model,
+        source,
+        metric,
+        protocol,
+        ..matrix(&embeddings)?.into()
+    };
+    let code = match precision {
+        "f32" => None,
+        "bf16" => Some(Code::Bf16),
+        "int8" => Some(Code::Int8),
+        other => {
+            let hint = Some("one of f32, bf16, int8".to_owned());
+            return Err(value_error(format!("there is no precision `{other}`"), hint));
+        }
+    };
+    detached(py, || match code {
+        None => set.save(&path).or_value_error(),
+        Some(code) => set.save_compact(&path, code).or_value_error(),
+    })
+}

@@ -1,0 +1,47 @@
+//! The native part of the Python package `gallerist`.
+//!
+//! The functions here take plain values and NumPy arrays whose dtype and number of dimensions the Python part has made
+//! right (`python/gallerist/_arrays.py`). They check sizes and values, release the interpreter's lock while they
+//! compute, and return arrays and plain values.
+
+mod arrays;
+mod errors;
+mod evaluate;
+mod files;
+mod index;
+mod loss;
+mod search;
+
+use pyo3::prelude::*;
+
+#[pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use super::evaluate::{evaluate, metrics, protocols};
+    #[pymodule_export]
+    use super::files::{load, save};
+    #[pymodule_export]
+    use super::index::Index;
+    #[pymodule_export]
+    use super::loss::{Loss, losses, miners};
+    #[pymodule_export]
+    use super::search::search;
+    #[pymodule_export]
+    use super::{threads, version};
+}
+
+/// The version of the package.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Sets the number of compute threads. Only the first call can set it; the result is the number in use.
+#[pyfunction]
+fn threads(count: usize) -> usize {
+    if count > 0 {
+        // It fails when the threads are already running; the number in use is returned either way.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(count).build_global();
+    }
+    rayon::current_num_threads()
+}

@@ -1,0 +1,58 @@
+//! Exact search.
+
+use gallerist::retrieval::search::{Metric, RankedLists, SearchOptions};
+use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+use crate::arrays::view;
+use crate::errors::{OrValueError, detached, value_error};
+
+/// The metric of this name.
+pub(crate) fn metric(name: &str) -> PyResult<Metric> {
+    Metric::named(name).ok_or_else(|| {
+        let names: Vec<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+        value_error(format!("there is no metric `{name}`"), Some(format!("one of {}", names.join(", "))))
+    })
+}
+
+/// Indices (u32) and scores (f32) of shape (queries, k); rows of a shorter list end with 2^32 - 1 and NaN.
+#[pyfunction]
+#[pyo3(signature = (gallery, queries, k, metric_name, exclude_self))]
+pub(crate) fn search<'py>(
+    py: Python<'py>,
+    gallery: PyReadonlyArray2<'py, f32>,
+    queries: Option<PyReadonlyArray2<'py, f32>>,
+    k: usize,
+    metric_name: &str,
+    exclude_self: bool,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let options = SearchOptions { metric: metric(metric_name)?, exclude_self, ..SearchOptions::new(k) };
+    let rows = view(&gallery, "gallery")?;
+    let of = queries.as_ref().map(|queries| view(queries, "queries")).transpose()?;
+    // The longest possible list: a larger k would only take memory.
+    let options = SearchOptions { k: k.min(rows.rows()), ..options };
+    let lists = detached(py, || {
+        match (of, exclude_self) {
+            (None, true) => gallerist::retrieval::search::self_search(rows, &options),
+            (None, false) => gallerist::retrieval::search::search(rows, rows, &options),
+            (Some(queries), _) => gallerist::retrieval::search::search(queries, rows, &options),
+        }
+        .or_value_error()
+    })?;
+    lists_to_arrays(py, &lists)
+}
+
+fn lists_to_arrays<'py>(
+    py: Python<'py>,
+    lists: &RankedLists,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let (rows, k) = (lists.len(), lists.k());
+    let (mut indices, mut scores) = (vec![u32::MAX; rows * k], vec![f32::NAN; rows * k]);
+    for (query, (found, values)) in lists.iter().enumerate() {
+        indices[query * k..][..found.len()].copy_from_slice(found);
+        scores[query * k..][..values.len()].copy_from_slice(values);
+    }
+    let indices = indices.into_pyarray(py).reshape([rows, k])?.into_any();
+    let scores = scores.into_pyarray(py).reshape([rows, k])?.into_any();
+    Ok((indices, scores))
+}

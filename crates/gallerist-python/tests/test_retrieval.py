@@ -1,0 +1,141 @@
+"""Search, evaluation, indices and files."""
+
+import numpy as np
+import pytest
+
+import gallerist
+
+
+@pytest.fixture
+def gallery():
+    random = np.random.default_rng(6)
+    return random.normal(size=(300, 12)).astype(np.float32)
+
+
+def test_search_is_a_sort_of_all_scores(gallery):
+    unit = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
+    scores = unit.astype(np.float64) @ unit.T.astype(np.float64)
+    np.fill_diagonal(scores, -np.inf)
+    found, values = gallerist.search(gallery, k=7)
+    np.testing.assert_array_equal(found, np.argsort(-scores, axis=1, kind="stable")[:, :7])
+    np.testing.assert_allclose(values, np.sort(scores, axis=1)[:, ::-1][:, :7], atol=1e-6)
+    found, _ = gallerist.search(gallery, gallery[:5], k=1)
+    assert found[:, 0].tolist() == [0, 1, 2, 3, 4]
+    found, values = gallerist.search(gallery[:3], k=10)
+    assert found.shape == (3, 3) and found[0, 2] == 2**32 - 1 and np.isnan(values[0, 2])
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda rows: gallerist.search(rows, k=0), "k: wanted a number of 1 or more, got 0"),
+        (lambda rows: gallerist.search(rows, rows[:, :5]), "dimensions|5"),
+        (lambda rows: gallerist.search(rows, metric="hamming"), "there is no metric `hamming`"),
+        (lambda rows: gallerist.search(rows[:0]), "(?i)no rows|empty"),
+        (lambda rows: gallerist.search(rows * np.float32(np.nan)), "finite|NaN"),
+        (lambda rows: gallerist.evaluate(rows, [1]), "one label a row, that is 300, got 1"),
+        (lambda rows: gallerist.evaluate(rows, np.arange(300), metrics=["recall@0"]), "recall@0|at least 1"),
+        (lambda rows: gallerist.evaluate(rows, np.arange(300), metrics=["accuracy"]), "accuracy"),
+        (lambda rows: gallerist.evaluate(rows, np.arange(300), protocol="x"), "there is no protocol `x`"),
+        (lambda rows: gallerist.evaluate(rows, np.arange(300), bootstrap={"samples": 3}), "bootstrap: unknown field"),
+        (lambda rows: gallerist.evaluate(rows, np.arange(300), gallery=rows), "gallery_labels"),
+        (lambda rows: gallerist.Index(0), "dimensions"),
+        (lambda rows: gallerist.Index(12).add(rows, ids=[-1] * 300), "ids"),
+        (lambda rows: gallerist.Index(12).add(rows, ids=[1] * 300), "(?i)id 1"),
+        (lambda rows: gallerist.Index(11).add(rows), "12|dimensions"),
+        (lambda rows: gallerist.Index(12, kind="tree"), "there is no kind of index `tree`"),
+        (lambda rows: gallerist.save("x.txt", rows), "safetensors"),
+        (lambda rows: gallerist.load("/nowhere/x.npy"), "nowhere"),
+    ],
+)
+def test_bad_input_is_a_value_error(gallery, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(gallery)
+
+
+def test_evaluation(gallery):
+    labels = np.arange(300) // 5
+    found = gallerist.evaluate(gallery, labels, bootstrap={"resamples": 50}, cluster="faiss20", rerank=True)
+    assert 0 <= found["metrics"]["recall@1"] <= 1 and found["queries"] == 300
+    assert found["intervals"]["metrics"]["recall@1"]["low"] <= found["metrics"]["recall@1"]
+    assert set(found["clustering"]) >= {"nmi"} and "reranked" in found
+    split = gallerist.evaluate(gallery[:100], labels[:100], gallery=gallery[100:], gallery_labels=labels[100:])
+    assert split["queries_without_match"] == 100
+    words = gallerist.evaluate(gallery, [f"class {label}" for label in labels])
+    assert words["metrics"] == gallerist.evaluate(gallery, labels)["metrics"]
+    assert "recall@K" in gallerist.metrics()
+    assert "market1501" in [protocol["name"] for protocol in gallerist.protocols()]
+
+
+def test_evaluation_as_a_data_frame(gallery):
+    pandas = pytest.importorskip("pandas")
+    frame = gallerist.evaluate(gallery, np.arange(300) // 5, rerank=True).to_frame()
+    assert isinstance(frame, pandas.DataFrame) and set(frame["ranking"]) == {"as measured", "reranked"}
+
+
+def test_cameras(gallery):
+    labels, cameras = np.arange(300) // 5, np.arange(300) % 2
+    found = gallerist.evaluate(
+        gallery[::2], labels[::2], gallery=gallery, gallery_labels=labels, cameras=cameras[::2], gallery_cameras=cameras
+    )
+    assert "camera" in found["protocol"]
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_index(gallery, tmp_path, kind):
+    index = gallerist.Index(12, kind=kind)
+    labels = [str(i % 3) for i in range(300)]
+    assert index.add(gallery, labels=labels) == (300, 0, 0)
+    assert index.add(gallery[:10], ids=np.arange(10), labels=labels[:10]) == (0, 10, 0)
+    ids, scores = index.search(gallery[:4], k=5)
+    assert ids[:, 0].tolist() == [0, 1, 2, 3] and scores.shape == (4, 5)
+    ids, _ = index.search(gallery[:4], k=5, label_in=["1"])
+    assert (ids % 3 == 1).all()
+    ids, _ = index.search(gallery[:4], k=300, id_not_in=[0])
+    assert 0 not in ids
+    index.save(tmp_path / "x.index")
+    assert index.remove([0, 1, 999]) == 2 and len(index) == 298
+    again = gallerist.Index.open(tmp_path / "x.index", mmap=True)
+    assert len(again) == 300 and again.info["kind"] == kind
+    with pytest.raises(ValueError):
+        again.add(gallery[:1] + 1, ids=[5])
+    with pytest.raises(ValueError, match="either label_in or label_not_in"):
+        index.search(gallery[:1], label_in="1", label_not_in="2")
+
+
+def test_files(gallery, tmp_path):
+    path = tmp_path / "x.safetensors"
+    gallerist.save(path, gallery, [{"b", "a"}] * 300, paths=[f"{i}.jpg" for i in range(300)], metric="euclidean")
+    found = gallerist.load(path)
+    np.testing.assert_array_equal(found.embeddings, gallery)
+    assert found.labels[0] == "a|b" and found.paths[7] == "7.jpg" and found.metric == "euclidean"
+    gallerist.save(tmp_path / "y.safetensors", found, precision="bf16")
+    assert np.abs(gallerist.load(tmp_path / "y.safetensors").embeddings - gallery).max() < 0.02
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError):
+        gallerist.load(path)
+
+
+def test_long_work_lets_other_threads_run(gallery):
+    import threading
+    import time
+
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    many = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
+    start = time.perf_counter()
+    gallerist.search(many, k=5)
+    end = time.perf_counter()
+    stop.set()
+    thread.join()
+    assert sum(start < at < end for at in ticks) > 10

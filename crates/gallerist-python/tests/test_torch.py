@@ -1,0 +1,145 @@
+"""Losses as modules of PyTorch."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gallerist import _native  # noqa: E402
+from gallerist import losses as numpy_losses  # noqa: E402
+from gallerist.torch import ClassSampler, CrossBatchMemory, losses  # noqa: E402
+
+ALL = {entry["name"]: entry for entry in json.loads(_native.losses())}
+CLASSES = {getattr(losses, name).name: getattr(losses, name) for name in losses.__all__ if name != "Loss"}
+
+
+def made(name, **parameters):
+    sizes = {"classes": 12, "dimensions": 16} if ALL[name]["learns"] else {}
+    return CLASSES[name](**sizes, **parameters)
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_value_and_gradient_are_those_of_the_numpy_loss(name, batch):
+    rows, labels = batch
+    sizes = {"classes": 12, "dimensions": 16} if ALL[name]["learns"] else {}
+    (of_numpy,) = [c for n in numpy_losses.__all__ if getattr(c := getattr(numpy_losses, n), "name", None) == name]
+    wanted = of_numpy(**sizes)(rows, labels)
+    x = torch.tensor(rows, requires_grad=True)
+    loss = made(name)
+    value = loss(x, torch.tensor(labels))
+    (3 * value).backward()
+    assert value.shape == () and value.item() == pytest.approx(wanted.value, rel=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), 3 * wanted.gradient, rtol=1e-5, atol=1e-7)
+    own = {key.replace(".", "_"): gradient for key, gradient in wanted.parameter_gradients.items()}
+    for key, parameter in loss.named_parameters():
+        np.testing.assert_allclose(parameter.grad.numpy(), 3 * own[key], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["contrastive", "multi_similarity", "sup_con", "circle", "proxy_anchor", "smooth_ap"])
+def test_gradcheck(name, batch):
+    rows, labels = torch.tensor(batch[0][:12], dtype=torch.float64, requires_grad=True), torch.tensor(batch[1][:12])
+    assert torch.autograd.gradcheck(lambda x: made(name)(x, labels), (rows,), eps=1e-6, atol=1e-5, rtol=1e-3)
+
+
+def test_half_precision_and_grad_scaler(batch):
+    rows, labels = batch
+    wanted = torch.tensor(rows, requires_grad=True)
+    losses.RllLoss()(wanted, torch.tensor(labels)).backward()
+    for dtype, bound in ((torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
+        x = torch.tensor(rows, requires_grad=True)
+        value = losses.RllLoss()(x.to(dtype), torch.tensor(labels))
+        assert value.dtype == dtype
+        (value.float() * 1024).backward()
+        assert (x.grad / 1024 - wanted.grad).abs().max() < bound
+
+
+def test_a_batch_is_used_twice_and_without_gradient(batch):
+    rows, labels = torch.tensor(batch[0], requires_grad=True), torch.tensor(batch[1])
+    (losses.RllLoss()(rows, labels) + losses.ContrastiveLoss()(rows, labels)).backward()
+    both = rows.grad.clone()
+    rows.grad = None
+    losses.RllLoss()(rows, labels).backward()
+    losses.ContrastiveLoss()(rows, labels).backward()
+    torch.testing.assert_close(rows.grad, both)
+    with torch.no_grad():
+        assert not losses.RllLoss()(rows, labels).requires_grad
+
+
+def test_labels_that_are_sets(batch):
+    rows, labels = torch.tensor(batch[0], requires_grad=True), batch[1]
+    sets = [{int(label), 50 + int(label) % 2} for label in labels]
+    loss = losses.ContrastiveLoss()
+    loss(rows, sets).backward()
+    assert (loss.queries.positives == 23).all()
+
+
+def test_state_is_saved_with_the_parameters(batch):
+    loss = made("soft_triple")
+    file = io.BytesIO()
+    torch.save(loss.state_dict(), file)
+    other = made("soft_triple", seed=2)
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    assert other(rows, labels) != loss(rows, labels)
+    file.seek(0)
+    other.load_state_dict(torch.load(file))
+    assert other(rows, labels) == loss(rows, labels)
+
+
+def test_cross_batch_memory(batch):
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    loss = CrossBatchMemory(losses.ContrastiveLoss(), size=40, start_step=1)
+    for _ in range(3):
+        loss(rows[:24].clone().requires_grad_(), labels[:24]).backward()
+    assert len(loss) == 40
+    assert (loss.loss.queries.negatives > 20).all()
+    loss(rows[:24], labels[:24])
+    assert loss.embeddings.requires_grad is False
+
+
+def test_parallel_calls_of_one_loss(batch):
+    from concurrent.futures import ThreadPoolExecutor
+
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    loss = losses.RllLoss()
+    wanted = loss(rows, labels).item()
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: loss(rows, labels).item(), range(64))) == {wanted}
+
+
+def test_an_array_in_place_of_a_tensor(batch):
+    with pytest.raises(ValueError, match="wanted a tensor.*gallerist.losses"):
+        losses.RllLoss()(batch[0], batch[1])
+
+
+def test_class_sampler():
+    labels = [i % 10 for i in range(95)]
+    sampler = ClassSampler(labels, classes=5, images=4)
+    batches = list(sampler)
+    assert len(batches) == len(sampler) == 95 // 20
+    for batch in batches:
+        of = [labels[i] for i in batch]
+        assert len(set(of)) == 5 and all(of.count(label) == 4 for label in of) and len(set(batch)) == 20
+    assert list(sampler) == batches
+    sampler.set_epoch(1)
+    assert list(sampler) != batches
+    with pytest.raises(ValueError, match="classes: wanted 1 to 10"):
+        ClassSampler(labels, classes=11, images=4)
+
+
+def test_training_with_a_loss(batch):
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    torch.manual_seed(0)
+    network = torch.nn.Linear(16, 8)
+    loss = losses.RllLoss()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    values = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        value = loss(network(rows), labels)
+        value.backward()
+        optimizer.step()
+        values.append(value.item())
+    assert values[-1] < 0.5 * values[0]
