@@ -13,7 +13,7 @@ use std::path::Path;
 use graph::Graph;
 
 /// The crates of the workspace, lowest layer first. A crate depends on crates of lower layers only.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["gallerist-util", "workspace-hack"],
     &["gallerist-jpeg"],
     &["gallerist-data", "gallerist-kernels", "gallerist-report", "gallerist-retrieval"],
@@ -22,6 +22,7 @@ const LAYERS: [&[&str]; 8] = [
     &["gallerist-weights"],
     &["gallerist-train"],
     &["gallerist"],
+    &["gallerist-python"],
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.
