@@ -368,6 +368,14 @@ fn what_was_meant_is_suggested() {
     }
     let error = parse("steps = 5").unwrap_err();
     assert_eq!(error.hint().unwrap(), "did you mean `train.steps`?");
+    // The key is one of the default loss.
+    let other =
+        RunConfig::parse("[loss]\nname = \"rll\"\nt_neg = 10.0", "`run.toml`", &["loss.name=nra".into()]);
+    let hint = other.unwrap_err().hint().unwrap();
+    assert_eq!(
+        hint,
+        "`loss.t_neg` is a key of another loss; remove it, or replace the whole section: --set 'loss={name=\"…\"}'"
+    );
 }
 
 #[test]

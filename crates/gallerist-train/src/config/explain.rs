@@ -254,6 +254,16 @@ fn nearest_key(word: &str, key: Option<&str>, listed: &[&str], known: &Table) ->
         .map(|(key, _)| key)
         .filter(|key| key.contains('.') && key.rsplit('.').next() == Some(word))
         .collect();
+    // A key of this section, but of another loss, network or sampler than the one that was chosen.
+    if let (Some(key), Some(section)) = (key, section)
+        && elsewhere.iter().any(|known| known == key)
+    {
+        let tag = if section == "loss" { "name" } else { "kind" };
+        return Some(format!(
+            "`{key}` is a key of another {section}; remove it, or replace the whole section: --set \
+             '{section}={{{tag}=\"…\"}}'"
+        ));
+    }
     let here = nearest(word, listed);
     // A key that exists is meant rather than one that is spelt like it.
     match (&elsewhere[..], here, section) {

@@ -62,6 +62,11 @@ pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
             vec![series("norm", &|s| f64::from(s.embedding_norm))],
         ),
     ]);
+    // Only some losses have terms without a gradient.
+    if steps.iter().any(|step| step.dead_share > 0.0) {
+        let share = vec![series("dead terms", &|s| f64::from(s.dead_share))];
+        charts.push(chart("Share of dead terms (loss without gradient)", Scale::Share, true, share));
+    }
     charts
 }
 
@@ -110,6 +115,22 @@ fn validation_charts(records: &[Record]) -> Vec<Chart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dead_terms_are_drawn_where_there_are_any() {
+        let step = |dead: f32| {
+            let line = format!(
+                r#"{{"event":"step","step":1,"epoch":0,"loss":1.0,"positive_share":0.5,"negative_share":0.5,
+                "mined_positives":1.0,"mined_negatives":1.0,"dead_share":{dead},"positive_distance":1.0,
+                "negative_distance":1.0,"rank":2.0,"gradient_norm":1.0,"embedding_norm":1.0,"learning_rate":0.1,
+                "seconds":0.1,"waited":0.0}}"#
+            );
+            serde_json::from_str::<Record>(&line).unwrap()
+        };
+        let titles = |dead| charts(&[step(dead)]).into_iter().map(|chart| chart.title).collect::<Vec<_>>();
+        assert!(titles(0.25).iter().any(|title| title.starts_with("Share of dead terms")));
+        assert!(!titles(0.0).iter().any(|title| title.contains("dead")));
+    }
 
     #[test]
     fn validation_is_drawn_whatever_it_measured() {
