@@ -56,6 +56,9 @@ fn images_of_one_path_in_two_folders_are_two_items() {
     };
     let (train, test) = (embed("X/train", "train.safetensors"), embed("X/test", "test.safetensors"));
     assert_eq!(train.paths, test.paths);
+    // A single class folder is no class.
+    let said = text(&gallerist(dir, "embed --run run --images X/train/a --out a.safetensors").stderr);
+    assert!(said.contains("embeddings without labels written to a.safetensors"), "{said}");
     let name = Source::name_of(&dir.join("X/train"));
     assert_eq!(name, format!("{}/X/train", dir.display()));
     let ids = Items::from_set(train.clone()).unwrap().ids().to_vec();

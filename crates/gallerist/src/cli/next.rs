@@ -31,6 +31,18 @@ pub(crate) enum Done<'a> {
     Network(&'a Path),
     /// The images of a set with classes were counted.
     Images(&'a [PathBuf]),
+    /// A table of issues to fill was written.
+    Issues(&'a Path),
+    /// The curves of runs were drawn.
+    Curves(&'a [PathBuf]),
+    /// The public weights were listed.
+    WeightsListed,
+    /// The losses were listed.
+    LossesListed,
+    /// The experiments were listed.
+    ExperimentsListed,
+    /// The rows of an experiment were shown.
+    ExperimentShown(&'a Path),
 }
 
 impl Done<'_> {
@@ -73,6 +85,12 @@ impl Done<'_> {
                 Line::of("embed --run").path(run).words("--images IMAGES --out").path(file)
             }
             Done::Images(paths) => Line::of("init --images").paths(paths),
+            Done::Issues(table) => Line::of("data info IMAGES --relabel").path(table),
+            Done::Curves(runs) => Line::of("plot report").paths(runs).words("--out report.html"),
+            Done::WeightsListed => Line::of("weights fetch NAME --out weights.pth"),
+            Done::LossesListed => Line::of("loss --loss NAME --embeddings FILE"),
+            Done::ExperimentsListed => Line::of("experiment show NAME"),
+            Done::ExperimentShown(name) => Line::of("experiment run").path(name),
         })
     }
 }
@@ -181,6 +199,15 @@ mod tests {
             "gallerist serve --gallery g.safetensors --queries q.safetensors"
         );
         assert_eq!(of(Done::Images(&["a".into(), "b c".into()])), "gallerist init --images a 'b c'");
+        assert_eq!(
+            of(Done::Issues(path("my issues/issues.csv"))),
+            "gallerist data info IMAGES --relabel 'my issues/issues.csv'"
+        );
+        assert_eq!(
+            of(Done::Curves(&["a".into(), "b".into()])),
+            "gallerist plot report a b --out report.html"
+        );
+        assert_eq!(of(Done::ExperimentShown(path("losses"))), "gallerist experiment run losses");
     }
 
     #[test]

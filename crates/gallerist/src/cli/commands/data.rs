@@ -69,6 +69,9 @@ fn issues(args: &DataIssues) -> CommandResult {
     let file = |name: &str| args.out.join(name).display().to_string();
     printer::note(&format!("page: {}", file("issues.html")));
     printer::note(&format!("table: {}", file("issues.csv")));
+    if !args.json {
+        Done::Issues(&args.out.join("issues.csv")).show();
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -59,9 +59,10 @@ pub(super) fn run(args: Embed) -> CommandResult {
         printer::json(&summary)?;
     } else {
         printer::note(&format!(
-            "{} x {} embeddings written to {}",
+            "{} x {} embeddings {}written to {}",
             printer::grouped(summary.images),
             summary.dimensions,
+            if summary.labels { "" } else { "without labels " },
             summary.file
         ));
         Done::Embeddings(&args.out).show();

@@ -13,6 +13,7 @@ use crate::cli::args::experiment::{
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::jobs::JobsView;
+use crate::cli::next::Done;
 use crate::cli::printer::{self, Table as Printed, count};
 use crate::experiments::{Experiment, Plan, Scale, Selection, Table};
 use crate::jobs::{self, End, Options};
@@ -50,6 +51,7 @@ fn list(args: &ExperimentList) -> CommandResult {
         table.row(vec![about.name.clone(), rows, scale_names(experiment).join(" "), about.title.clone()]);
     }
     printer::out(&table.to_string())?;
+    Done::ExperimentsListed.show();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -97,6 +99,7 @@ fn show(args: &ExperimentShow) -> CommandResult {
         rows.row(vec![row.name.clone(), row.variant.clone(), state]);
     }
     printer::out(&format!("{text}\n{rows}"))?;
+    Done::ExperimentShown(args.name.as_ref()).show();
     Ok(ExitCode::SUCCESS)
 }
 

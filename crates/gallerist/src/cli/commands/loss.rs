@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cli::args::Loss;
 use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table};
 use crate::loss::{LossConfig, preset};
@@ -44,6 +45,7 @@ struct Query {
 pub(super) fn run(args: Loss) -> CommandResult {
     if args.list {
         printer::out(&list())?;
+        Done::LossesListed.show();
         return Ok(ExitCode::SUCCESS);
     }
     let config = loss_from_settings(args.loss.as_deref(), args.preset.as_deref(), &settings(&args))?;

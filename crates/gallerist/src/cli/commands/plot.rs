@@ -10,16 +10,19 @@ use crate::train::{EvaluationConfig, RunDirectory};
 
 use crate::cli::args::plot::{Kind, MapArgs, One, Out, Projection, QuerySelection, Ranked, Several, Split};
 use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::output::check_output;
 use crate::cli::printer;
 use crate::cli::progress::{MAPPING, bar, working};
 
 pub(super) fn run(kind: Kind) -> CommandResult {
     match kind {
-        Kind::Curves(args) => draw(&args.out, || {
+        Kind::Curves(args) => {
             let runs: Vec<&Path> = args.runs.iter().map(PathBuf::as_path).collect();
-            Ok(plots::curves(&runs)?)
-        }),
+            let code = draw(&args.out, || Ok(plots::curves(&runs)?))?;
+            Done::Curves(&args.runs).show();
+            Ok(code)
+        }
         Kind::Ranked(args) => draw(&args.out, || working(DRAWING, || ranked(&args))),
         Kind::Map(args) => draw(&args.out, || map(&args)),
         Kind::Cmc(args) => {

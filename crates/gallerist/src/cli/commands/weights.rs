@@ -56,6 +56,7 @@ fn list(args: args::WeightsList) -> CommandResult {
         );
     }
     printer::out(&text)?;
+    Done::WeightsListed.show();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::open::open;
 use crate::cli::args::index::Bench;
 use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, grouped};
 
 /// One row of the table.
@@ -62,6 +63,7 @@ pub(super) fn run(args: Bench) -> CommandResult {
         ]);
     }
     printer::out(&table.to_string())?;
+    Done::Gallery(&args.index).show();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::open::{open, open_remote};
 use super::summary::summary;
 use crate::cli::args::index::Info;
-use crate::cli::failure::CommandResult;
+use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
 use crate::cli::printer::{self, grouped};
 use crate::retrieval::index::IndexInfo;
 use crate::tasks::is_remote;
@@ -50,19 +51,20 @@ fn info_of_collection(args: &Info) -> CommandResult {
         ("model", or_unknown(info.model)),
         ("run", or_unknown(collection.run)),
         ("images from", or_unknown(collection.source)),
-    ])
+    ])?;
+    Done::Gallery(&args.index).show();
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Names and values, one per line.
-fn print_facts(facts: &[(&str, String)]) -> CommandResult {
+fn print_facts(facts: &[(&str, String)]) -> Result<(), Failure> {
     let mut table = printer::Table::new(&["", ""], &[false, false]);
     for (name, value) in facts {
         table.row(vec![(*name).to_owned(), value.clone()]);
     }
     let text = table.to_string();
     // The table has no header.
-    printer::out(text.split_once('\n').map_or("", |(_, rows)| rows))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(printer::out(text.split_once('\n').map_or("", |(_, rows)| rows))?)
 }
 
 pub(super) fn run(args: Info) -> CommandResult {
@@ -97,5 +99,7 @@ pub(super) fn run(args: Info) -> CommandResult {
         ("images from", source),
         ("bytes", grouped(summary.bytes as usize)),
     ]);
-    print_facts(&facts)
+    print_facts(&facts)?;
+    Done::Gallery(&args.index).show();
+    Ok(ExitCode::SUCCESS)
 }
