@@ -77,8 +77,8 @@ pub use crate::sampler::{
 pub use crate::size::Size;
 pub use crate::source::{
     AddressedSource, BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord,
-    ImageSet, ImageSource, LabelFrom, OneShotRun, OneShotRuns, OpenOptions, digest_of_corrections,
-    register_source,
+    ImageSet, ImageSource, LabelFrom, ListedColumn, OneShotRun, OneShotRuns, OpenOptions,
+    digest_of_corrections, register_source,
 };
 pub use crate::store::ImageStore;
 pub use crate::survey::{Survey, survey};

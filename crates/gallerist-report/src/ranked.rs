@@ -15,6 +15,8 @@ pub struct Item {
     pub label: Option<String>,
     /// The path of the image.
     pub path: Option<String>,
+    /// Names and values of further columns. The page of a search shows them.
+    pub details: Vec<(String, String)>,
 }
 
 /// One place of a ranked list.
@@ -183,6 +185,9 @@ fn label_and_path(item: &Item) -> Markup {
             (Some(label), None) => p.label { (breakable(label)) },
             (None, Some(path)) => p.path title=(path) { (breakable(path)) },
             (None, None) => {}
+        }
+        @for (name, value) in &item.details {
+            p.remark { (name) ": " (breakable(value)) }
         }
     }
 }

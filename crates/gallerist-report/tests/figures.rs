@@ -17,7 +17,8 @@ fn picture() -> Picture {
 
 /// One figure of each kind, `text` wherever there can be a text.
 fn every_kind(text: &str) -> Vec<(&'static str, Figure)> {
-    let item = |picture| Item { picture, label: Some(text.into()), path: Some(text.into()) };
+    let item =
+        |picture| Item { picture, label: Some(text.into()), path: Some(text.into()), ..Item::default() };
     let hit = |correct| Hit { item: item(Some(picture())), distance: 0.5, correct };
     let list = RankedList {
         query: item(None),

@@ -136,6 +136,7 @@ fn item(seed: u8, label: &str) -> Item {
         picture: Some(picture(seed)),
         label: Some(label.to_owned()),
         path: Some(format!("test/{label}/{seed}.png")),
+        ..Item::default()
     }
 }
 
@@ -277,6 +278,7 @@ fn no_text_can_leave_its_place() {
         picture: Some(picture(1)),
         label: Some(hostile()),
         path: Some(format!("{HOSTILE}/{HOSTILE}/a.png")),
+        details: vec![(hostile(), hostile())],
     };
     let missing = Item { picture: None, ..item.clone() };
     let metric = Metric::number(hostile(), 1.0);
@@ -503,7 +505,7 @@ fn noise(seed: u32) -> Item {
     Item {
         picture: Some(Picture::from_pixels(28, 28, 1, &pixels).unwrap()),
         label: Some(format!("Alphabet/character{:02}", seed % 30)),
-        path: None,
+        ..Item::default()
     }
 }
 

@@ -34,6 +34,28 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A column that a set cannot have.
+    #[error("column `{name}`: {problem}")]
+    Column {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A condition that cannot be read, or that does not fit the columns.
+    #[error("the condition is wrong at character {character}: {problem}{}", pointed(condition, *character))]
+    Condition {
+        /// The condition; empty if it is long.
+        condition: String,
+        /// The place, from 1.
+        character: usize,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// A file name whose extension names no known format.
     #[error("cannot tell the format of `{}`: wanted {wanted}", path.display())]
     Extension {
@@ -229,6 +251,14 @@ pub enum Error {
     },
 }
 
+/// The condition with a mark below the place, where both fit into a line.
+fn pointed(condition: &str, character: usize) -> String {
+    match condition.is_empty() || condition.chars().any(char::is_control) {
+        true => String::new(),
+        false => format!("\n  {condition}\n  {}^", " ".repeat(character - 1)),
+    }
+}
+
 fn same_id(id: u64, path: Option<&str>) -> String {
     match path {
         Some(path) => format!("are both `{path}` of one source (id {id})"),
@@ -280,7 +310,10 @@ impl Error {
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
                 _ => gallerist_util::files::NotAFile::of(source).map(gallerist_util::files::NotAFile::hint),
             },
-            Self::Format { hint, .. } | Self::Protocol { hint, .. } => hint.clone(),
+            Self::Format { hint, .. }
+            | Self::Protocol { hint, .. }
+            | Self::Column { hint, .. }
+            | Self::Condition { hint, .. } => hint.clone(),
             Self::Extension { .. } => Some("rename the file, or choose another format".to_owned()),
             Self::NonFinite { .. } => Some(
                 "a network that diverged writes such rows; embed again from an earlier checkpoint".to_owned(),

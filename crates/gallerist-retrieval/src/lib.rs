@@ -1,7 +1,7 @@
 //! Embeddings on disk, exact search, ranked lists and retrieval metrics.
 //!
 //! No tensor engine is needed here: a [`Matrix`] holds one embedding per row, [`mod@file`] reads and
-//! writes it, [`search`] ranks a gallery for every query, [`rerank`] ranks it again, [`index`] keeps a
+//! writes it, [`columns`] and [`condition`] filter its rows, [`search`] ranks a gallery for every query, [`rerank`] ranks it again, [`index`] keeps a
 //! gallery that changes, [`eval`] turns ranks into metrics, [`cluster`] compares clusters with classes, and
 //! [`issues`] finds wrong labels, near-duplicates and outliers.
 //!
@@ -25,7 +25,9 @@
 //! ```
 
 pub mod cluster;
+pub mod columns;
 mod compact;
+pub mod condition;
 mod error;
 pub mod eval;
 pub mod file;

@@ -377,7 +377,8 @@ pub fn search_page(
         notices.push(format!("The gallery's pictures cannot be found at {place}."));
     }
     let of_queries = Pictures::new(queries.labels.as_deref(), queries.paths.as_deref(), Some(query_images));
-    let of_gallery = Pictures::new(gallery.labels.as_deref(), gallery.paths.as_deref(), source.as_ref());
+    let of_gallery = Pictures::new(gallery.labels.as_deref(), gallery.paths.as_deref(), source.as_ref())
+        .with_columns(&gallery.columns);
     let lists = (0..lists.len())
         .map(|query| RankedList {
             query: of_queries.item(query),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use gallerist_data::{Image, ImageSet};
 use gallerist_report::{Item, Picture};
+use gallerist_retrieval::columns::Columns;
 
 /// Longer side of a picture on a page, in pixels.
 const PICTURE_SIDE: usize = 128;
@@ -13,6 +14,7 @@ pub(crate) struct Pictures<'a> {
     labels: Option<&'a [String]>,
     paths: Option<&'a [String]>,
     images: Option<(&'a ImageSet, HashMap<&'a str, usize>)>,
+    columns: Option<&'a Columns>,
 }
 
 impl<'a> Pictures<'a> {
@@ -25,7 +27,12 @@ impl<'a> Pictures<'a> {
             let places = (0..images.len()).map(|i| (images.path(i), i)).collect();
             (images, places)
         });
-        Pictures { labels, paths, images }
+        Pictures { labels, paths, images, columns: None }
+    }
+
+    /// With the further columns of the rows.
+    pub(crate) fn with_columns(self, columns: &'a Columns) -> Self {
+        Self { columns: Some(columns), ..self }
     }
 
     /// A row with its picture for a page.
@@ -54,7 +61,9 @@ impl<'a> Pictures<'a> {
         let label = self.labels.map(|labels| labels[row].clone());
         // Rows without a path are identified by their number.
         let path = self.paths.map_or_else(|| format!("row {row}"), |paths| paths[row].clone());
-        Item { picture, label, path: Some(path) }
+        let details = self.columns.map_or(vec![], |columns| columns.row(row));
+        let details = details.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
+        Item { picture, label, path: Some(path), details }
     }
 
     fn find(&self, row: usize) -> Option<(&ImageSet, usize)> {

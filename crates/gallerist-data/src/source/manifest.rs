@@ -1,8 +1,22 @@
-//! CSV manifests: `path,label[,camera][,split]`; a label `a|b` is a set of labels.
+//! CSV manifests: `path,label[,camera][,split]` and further columns; a label `a|b` is a set of labels.
 
 use std::path::{Component, Path, PathBuf};
 
+use super::record::ListedColumn;
 use crate::error::Error;
+
+/// The limits of embeddings files, so that a manifest is refused before its images are embedded.
+const MAX_COLUMNS: usize = 1000;
+const MAX_NAME_BYTES: usize = 256;
+const MAX_VALUE_BYTES: usize = 1 << 16;
+
+/// A manifest.
+#[derive(Debug, PartialEq)]
+pub(super) struct Manifest {
+    pub(super) rows: Vec<Row>,
+    /// The further columns, in their order.
+    pub(super) columns: Vec<ListedColumn>,
+}
 
 /// One row.
 #[derive(Debug, PartialEq)]
@@ -18,10 +32,10 @@ pub(super) struct Row {
 
 /// Parses a manifest. `name` is for messages.
 ///
-/// The header is required. Columns of other names are ignored, unless there is
-/// no `label` column: then one of them may be a misspelt `label`, and leaving
-/// all labels out in silence would be worse than asking.
-pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Vec<Row>, Error> {
+/// The header is required. Columns of other names are kept as they are, and those without a name are
+/// ignored. Without a column `label`, other columns are refused: one of them may be a misspelt `label`, and
+/// leaving all labels out in silence would be worse than asking.
+pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     let fault = |line: Option<u64>, problem: String| Error::Manifest { path: name.to_owned(), line, problem };
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
@@ -49,9 +63,10 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Vec<Row>, Error> {
     let path = column("path")?
         .ok_or_else(|| fault(Some(1), format!("no column `path`; its columns are {}", columns())))?;
     let (label, camera, split) = (column("label")?, column("camera")?, column("split")?);
-    if label.is_none() && header.iter().any(|c| !["path", "camera", "split"].contains(&c)) {
+    if label.is_none() && header.iter().any(|c| !OWN.contains(&c)) {
         return Err(fault(Some(1), format!("no column `label`; its columns are {}", columns())));
     }
+    let mut further = further_columns(&header).map_err(|problem| fault(Some(1), problem))?;
     let mut rows = Vec::new();
     let mut lines = Lines::default();
     for record in reader.records() {
@@ -74,8 +89,43 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Vec<Row>, Error> {
             camera: value(camera, "camera")?,
             split: value(split, "split")?,
         });
+        for (at, column) in &mut further {
+            let value = &record[*at];
+            if value.len() > MAX_VALUE_BYTES {
+                let (name, bytes) = (&column.name, value.len());
+                let problem = format!("`{name}` has {bytes} bytes; at most {MAX_VALUE_BYTES} are permitted");
+                return Err(fault(Some(line), problem));
+            }
+            column.values.push(value.to_owned());
+        }
     }
-    Ok(rows)
+    Ok(Manifest { rows, columns: further.into_iter().map(|(_, column)| column).collect() })
+}
+
+/// The columns that every manifest may have.
+const OWN: [&str; 4] = ["path", "label", "camera", "split"];
+
+/// The further columns of a header, without values, each with its place.
+fn further_columns(header: &csv::StringRecord) -> Result<Vec<(usize, ListedColumn)>, String> {
+    let mut columns: Vec<(usize, ListedColumn)> = Vec::new();
+    for (at, name) in header.iter().enumerate().filter(|(_, name)| !name.is_empty() && !OWN.contains(name)) {
+        if name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+            let name: String = name.chars().filter(|c| !c.is_control()).take(30).collect();
+            return Err(format!(
+                "the column `{name}` has a name of more than {MAX_NAME_BYTES} bytes or with control characters"
+            ));
+        }
+        columns.push((at, ListedColumn { name: name.to_owned(), values: Vec::new() }));
+    }
+    if columns.len() > MAX_COLUMNS {
+        return Err(format!("it has {} further columns; at most {MAX_COLUMNS} are permitted", columns.len()));
+    }
+    let mut names: Vec<&str> = columns.iter().map(|(_, column)| column.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("two columns are called `{}`", pair[0])),
+        None => Ok(columns),
+    }
 }
 
 /// Line numbers of ascending byte positions. The parser's own count is one too
@@ -146,7 +196,7 @@ mod tests {
     fn all_columns_in_any_order_with_quotes_and_a_byte_order_mark() {
         let text = "\u{feff}split,label,path,note,camera\r\ntrain,\"a,b|c\", x/1.png ,hello,2\r\n";
         assert_eq!(
-            parse(text.as_bytes(), "m.csv").unwrap(),
+            parse(text.as_bytes(), "m.csv").unwrap().rows,
             [Row {
                 line: 2,
                 path: "x/1.png".to_owned(),
@@ -155,6 +205,25 @@ mod tests {
                 split: Some("train".to_owned()),
             }]
         );
+    }
+
+    #[test]
+    fn further_columns_are_kept_as_written() {
+        let text = "price,,path,label,shop\n12.50,0,1.png,a,\"x, y\"\n,1,2.png,a,\n";
+        let column = |name: &str, values: [&str; 2]| ListedColumn {
+            name: name.to_owned(),
+            values: values.map(str::to_owned).to_vec(),
+        };
+        let wanted = [column("price", ["12.50", ""]), column("shop", ["x, y", ""])];
+        assert_eq!(parse(text.as_bytes(), "m.csv").unwrap().columns, wanted);
+        let line = "manifest `m.csv`, line";
+        assert_eq!(message("path,label,a,b,a\n"), format!("{line} 1: two columns are called `a`"));
+        let long = message(&format!("path,label,a\n1.png,x,1\n2.png,x,{}\n", "y".repeat(65_537)));
+        assert_eq!(long, format!("{line} 3: `a` has 65537 bytes; at most 65536 are permitted"));
+        assert!(message(&format!("path,label,{}\n", "n".repeat(257))).contains("more than 256 bytes"));
+        assert!(message("path,label,\"a\nb\"\n").contains("control characters"));
+        let many = (0..1001).map(|i| format!(",c{i}")).collect::<String>();
+        assert!(message(&format!("path,label{many}\n")).contains("1001 further columns"));
     }
 
     #[test]

@@ -37,6 +37,6 @@ pub use layout::DatasetLayout;
 pub use one_shot::{OneShotRun, OneShotRuns};
 pub use open::OpenOptions;
 pub use overlap::ClassOverlap;
-pub use record::{ImageListing, ImageRecord};
+pub use record::{ImageListing, ImageRecord, ListedColumn};
 pub use relabel::digest_of_corrections;
 pub use set::ImageSet;

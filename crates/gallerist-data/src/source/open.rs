@@ -10,7 +10,7 @@ use super::files::FileSource;
 use super::image_source::ImageSource;
 use super::labels::{self, LabelFrom, LabelSets};
 use super::layout::DatasetLayout;
-use super::record::{ImageListing, ImageRecord};
+use super::record::{ImageListing, ImageRecord, ListedColumn};
 use super::relabel::Corrections;
 use super::set::{ImageSet, Item};
 use crate::error::Error;
@@ -152,6 +152,8 @@ struct Sources {
     sources: Vec<Arc<dyn ImageSource>>,
     /// The images, each with the number of its source.
     records: Vec<(u32, ImageRecord)>,
+    /// The further columns of each source.
+    columns: Vec<Vec<ListedColumn>>,
     skipped: usize,
     notes: Vec<String>,
     missing: Vec<String>,
@@ -171,6 +173,7 @@ impl Sources {
             let mut listing = list_split(&mut *source, options, &mut corrections)?;
             let number = all.sources.len() as u32;
             all.sources.push(Arc::from(source));
+            all.columns.push(std::mem::take(&mut listing.columns));
             all.skipped += listing.skipped;
             all.notes.append(&mut listing.notes);
             all.missing.append(&mut listing.missing);
@@ -227,6 +230,7 @@ impl Sources {
             class_names,
             label_sets,
             cameras,
+            columns: self.columns.into(),
             split_names: split_names.into(),
             cropped: options.crop_boxes,
             skipped: self.skipped,
@@ -271,6 +275,14 @@ fn list_split(
 ) -> Result<ImageListing, Error> {
     let mut listing = source.list()?;
     check_count(source.name(), listing.records.len())?;
+    if let Some(column) = listing.columns.iter().find(|column| column.values.len() != listing.records.len()) {
+        let (name, values, images) = (&column.name, column.values.len(), listing.records.len());
+        return Err(Error::Layout {
+            path: source.name().to_owned(),
+            problem: format!("the column `{name}` has {values} values for {images} images"),
+            hint: "list one value per image, empty where it is missing",
+        });
+    }
     for (number, record) in (0..).zip(&mut listing.records) {
         record.number = number;
     }

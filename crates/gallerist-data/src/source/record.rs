@@ -69,6 +69,15 @@ impl ImageRecord {
     }
 }
 
+/// A further column of a list of images: prices, dates, tags, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedColumn {
+    /// Its name, unique in the list.
+    pub name: String,
+    /// One value per image, in the order of the list; empty where it is missing.
+    pub values: Vec<String>,
+}
+
 /// The images of a source, and what the user should know about them.
 ///
 /// ```
@@ -81,6 +90,8 @@ impl ImageRecord {
 pub struct ImageListing {
     /// The images, in the order in which the source numbers them.
     pub records: Vec<ImageRecord>,
+    /// Further columns. Embeddings files keep them.
+    pub columns: Vec<ListedColumn>,
     /// Files that are no images by their extension.
     pub skipped: usize,
     /// What the user should know, one sentence each.

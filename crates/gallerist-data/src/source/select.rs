@@ -205,6 +205,7 @@ impl ImageSet {
             class_names: Vec::new(),
             label_sets: None,
             cameras: None,
+            columns: self.columns.clone(),
             split_names: self.split_names.clone(),
             cropped: self.cropped,
             skipped: self.skipped,

@@ -10,6 +10,7 @@ use super::content::ImageContent;
 use super::image_source::ImageSource;
 use super::labels::LabelSets;
 use super::layout::DatasetLayout;
+use super::record::ListedColumn;
 use crate::decode::decode_reduced;
 use crate::error::Error;
 use crate::image::Image;
@@ -31,8 +32,8 @@ use crate::image::Image;
 ///   left out, with a note in [`ImageSet::notes`] and a list in [`ImageSet::left_out`]. The splits may be
 ///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class.
 /// * **A flat folder**: all images in one folder, and no labels.
-/// * **A CSV manifest** with the header `path,label` and optionally `camera` and
-///   `split`; paths are relative to the manifest, and a label `a|b` gives an image
+/// * **A CSV manifest** with the header `path,label` and optionally `camera`,
+///   `split` and [further columns](ImageSet::columns); paths are relative to the manifest, and a label `a|b` gives an image
 ///   [several](ImageSet::label_sets). A file called `manifest.csv`
 ///   at the top of a folder or archive is used in place of the folder layout.
 /// * **A zip archive** of any of these, read in place. Entries are stored or
@@ -59,6 +60,8 @@ pub struct ImageSet {
     pub(super) class_names: Vec<String>,
     pub(super) label_sets: Option<Arc<LabelSets>>,
     pub(super) cameras: Option<Vec<String>>,
+    /// The further columns of each source, with a value for every image that it lists.
+    pub(super) columns: Arc<[Vec<ListedColumn>]>,
     pub(super) split_names: Arc<[String]>,
     /// Images are cut to their bounding boxes.
     pub(super) cropped: bool,
@@ -141,6 +144,36 @@ impl ImageSet {
     /// One camera per image, where a manifest names them.
     pub fn cameras(&self) -> Option<&[String]> {
         self.cameras.as_deref()
+    }
+
+    /// The names of further columns, of a manifest for example, in order of appearance, with one text per image, which
+    /// is empty where the value is missing.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("list.csv");
+    /// # for name in ["1.png", "2.png"] { std::fs::write(folder.path().join(name), "").unwrap(); }
+    /// std::fs::write(&path, "path,label,price\n1.png,dress,12.50\n2.png,dress,\n").unwrap();
+    /// let set = gallerist_data::ImageSet::open(&path).unwrap();
+    /// assert_eq!(set.columns(), [("price", vec!["12.50", ""])]);
+    /// ```
+    pub fn columns(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut names: Vec<&str> = Vec::new();
+        for column in self.columns.iter().flatten() {
+            if !names.contains(&column.name.as_str()) {
+                names.push(&column.name);
+            }
+        }
+        let values = |name: &str| {
+            let of_source = |columns: &'_ Vec<ListedColumn>| columns.iter().position(|c| c.name == name);
+            let places: Vec<Option<usize>> = self.columns.iter().map(of_source).collect();
+            let value = |item: &Item| {
+                let source = item.source as usize;
+                places[source].map_or("", |at| self.columns[source][at].values[item.number as usize].as_str())
+            };
+            self.items.iter().map(value).collect()
+        };
+        names.iter().map(|&name| (name, values(name))).collect()
     }
 
     /// The layout of the sources, where all have the same; `None` also for single images.

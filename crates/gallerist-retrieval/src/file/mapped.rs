@@ -180,6 +180,19 @@ impl MappedCompact {
         CompactMatrix::new(self.rows, self.cols, values).expect("checked when the file was opened")
     }
 
+    /// Labels, paths, columns and the other lists of all rows, without the embeddings: those have no columns.
+    ///
+    /// # Errors
+    /// As [`select`](Self::select).
+    pub fn without_embeddings(&self) -> Result<EmbeddingSet> {
+        let path = self.file.path();
+        let set = tensors::open(path, &self.file).and_then(|(tensors, metadata)| {
+            tensors::with_lists((path, &tensors), &metadata, Matrix::new(self.rows, 0, Vec::new())?, None)
+        });
+        self.check()?;
+        set
+    }
+
     /// The selected rows, decoded, in that order, with their labels and other lists.
     ///
     /// # Errors

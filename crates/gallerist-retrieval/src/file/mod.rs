@@ -2,6 +2,7 @@
 //! numbers alone. [`MappedMatrix`] leaves them there.
 
 mod atomic;
+mod columns;
 mod format;
 mod label_list;
 pub(crate) mod map;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use format::{Format, format_of, format_of_existing};
 
+use crate::columns::Columns;
 use crate::{Code, Error, Matrix, Result};
 
 pub use atomic::{is_stray, prepare_to_write, sweep_stray_files, write_atomically};
@@ -77,7 +79,8 @@ impl EmbeddingSet {
     }
 
     /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
-    /// left out, as is a run or protocol that differs. Every row keeps its source.
+    /// left out, as is a run or protocol that differs. Every row keeps its source. Columns are joined by
+    /// [`Columns::concat`].
     ///
     /// Distances between embeddings of different networks mean nothing: sets that name different
     /// models, or of which only some name one, are refused unless `mix_models`, and the result then
@@ -104,6 +107,7 @@ impl EmbeddingSet {
         let (mut rows, cols) = (all.embeddings.rows(), all.embeddings.cols());
         let mut values = all.embeddings.into_vec();
         let mut sources = vec![(all.sources, rows)];
+        let mut columns = vec![(all.columns, rows)];
         for set in sets {
             set.check_counts()?;
             if set.embeddings.cols() != cols {
@@ -132,11 +136,13 @@ impl EmbeddingSet {
             all.protocol = all.protocol.filter(|protocol| set.protocol.as_ref() == Some(protocol));
             all.threshold = all.threshold.filter(|rule| set.threshold.as_ref() == Some(rule));
             sources.push((set.sources, set.embeddings.rows()));
+            columns.push((set.columns, set.embeddings.rows()));
             rows += set.embeddings.rows();
             values.extend(set.embeddings.into_vec());
         }
         let sources = Sources::concat(sources.iter().map(|(sources, rows)| (sources.as_ref(), *rows)));
-        Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, ..all })
+        let columns = Columns::concat(columns.iter().map(|(columns, rows)| (columns, *rows)));
+        Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, columns, ..all })
     }
 
     /// These rows with all their information, in the given order.
@@ -153,6 +159,7 @@ impl EmbeddingSet {
             labels: list(&self.labels),
             paths: list(&self.paths),
             cameras: list(&self.cameras),
+            columns: self.columns.select(rows),
             model: self.model.clone(),
             source: self.source.clone(),
             sources: self.sources.as_ref().and_then(|sources| sources.select(rows).or_none()),
@@ -180,7 +187,7 @@ impl EmbeddingSet {
         Some(self.sources.as_ref()?.get(row)?.name.as_str())
     }
 
-    /// Refuses a set whose labels, paths, cameras or sources are not one per embedding.
+    /// Refuses a set whose labels, paths, cameras, columns or sources are not one per embedding.
     ///
     /// # Errors
     /// [`Error::Count`].
@@ -190,6 +197,7 @@ impl EmbeddingSet {
             ("labels", length(&self.labels)),
             ("paths", length(&self.paths)),
             ("cameras", length(&self.cameras)),
+            ("values of each column", self.columns.rows()),
             ("sources", self.sources.as_ref().map(Sources::len)),
         ];
         let wanted = self.embeddings.rows();

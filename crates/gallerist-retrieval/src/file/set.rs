@@ -1,6 +1,7 @@
 //! Embeddings with labels, paths and other information about each row.
 
 use super::sources::Sources;
+use crate::columns::Columns;
 use crate::eval::MatchRule;
 use crate::matrix::Matrix;
 use crate::search::Metric;
@@ -16,7 +17,10 @@ use crate::search::Metric;
 /// - metadata `sources`, where known: a JSON list of [`Source`](super::Source)s; where there are several, or a row
 ///   has none, with a tensor `sources`: u32 `[rows]`, the place of each row's source in the list,
 ///   2^32 - 1 for none;
-/// - metadata `format` = `gallerist-embeddings`, `format_version` = `2`, and, where known, `model`,
+/// - metadata `columns`, where there are [columns](crate::columns): a JSON list of `{"name", "kind"}`. Column `i` of
+///   numbers is a tensor `column.i`, f64 `[rows]`, NaN where missing; every other one is a tensor `column.i`, u32
+///   `[rows]`, the place of the row's text in the JSON list `column.i.values`, u8, or 2^32 - 1 where missing;
+/// - metadata `format` = `gallerist-embeddings`, `format_version` = `2` (`3` with columns), and, where known, `model`,
 ///   `source`, `run`, `metric` (`cosine`, `euclidean`, `inner_product`), `protocol` and `threshold` (JSON, a
 ///   [`MatchRule`]); version `1`, without
 ///   `sources`, `metric` and `protocol`, is read too;
@@ -36,6 +40,8 @@ pub struct EmbeddingSet {
     pub paths: Option<Vec<String>>,
     /// The camera of each row.
     pub cameras: Option<Vec<String>>,
+    /// Further columns: numbers, dates, text, tags.
+    pub columns: Columns,
     /// The fingerprint of the model that made the embeddings.
     pub model: Option<String>,
     /// Where the images were read from, where that is one place for all rows.
@@ -60,6 +66,7 @@ impl From<Matrix> for EmbeddingSet {
             labels: None,
             paths: None,
             cameras: None,
+            columns: Columns::default(),
             model: None,
             source: None,
             sources: None,

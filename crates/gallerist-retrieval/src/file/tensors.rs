@@ -8,10 +8,12 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
+use super::columns;
 use super::npy;
 use super::sealed::{AGAIN, CHECKSUM_DIGITS, Take, checksum_holds, encode, write_sealed};
 use super::set::EmbeddingSet;
 use super::sources::{NONE as NO_SOURCE, Source, Sources};
+use crate::columns::Columns;
 use crate::compact::Values;
 use crate::eval::MatchRule;
 use crate::search::Metric;
@@ -19,8 +21,10 @@ use crate::{Code, CompactMatrix, Error, Matrix, Result};
 
 const FORMAT: &str = "gallerist-embeddings";
 const VERSION: &str = "2";
+/// The version of a file with columns, which older programs would leave out without a word.
+const VERSION_WITH_COLUMNS: &str = "3";
 /// The versions that are read.
-const VERSIONS: [&str; 2] = ["1", VERSION];
+const VERSIONS: [&str; 3] = ["1", VERSION, VERSION_WITH_COLUMNS];
 /// How a list of labels is written.
 const LIST_FORMAT: &str =
     "write one integer a row (int32, int64), or the bytes of a JSON list of strings; see docs/embeddings.md";
@@ -45,8 +49,12 @@ pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(SafeTensors<'a>,
     if is_ours(&metadata) {
         let found = metadata.get("format_version").map_or("none", String::as_str);
         if !VERSIONS.contains(&found) {
-            let problem = format!("wanted format version {}, found {found}", VERSIONS.join(" or "));
-            return Err(refuse(path, problem, None));
+            let problem = format!("wanted format version {}, found {found}", VERSIONS.join(", "));
+            return Err(refuse(
+                path,
+                problem,
+                Some("a newer version of Gallerist wrote it: update this program"),
+            ));
         }
     }
     Ok((tensors, metadata))
@@ -174,11 +182,17 @@ pub(super) fn with_lists(
         }))
     };
     let sources = sources(path, tensors, metadata, all)?;
+    let columns = match metadata.get("columns").filter(|_| is_ours(metadata)) {
+        None => Columns::default(),
+        Some(text) => columns::read(tensors, text, all, selected.map(|(rows, _)| rows))
+            .map_err(|problem| refuse(path, problem, None))?,
+    };
     let set = EmbeddingSet {
         embeddings,
         labels: list("labels")?,
         paths: list("paths")?,
         cameras: list("cameras")?,
+        columns,
         model: metadata.get("model").cloned(),
         source: metadata.get("source").cloned(),
         sources: match selected {
@@ -336,10 +350,13 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
         );
         lists.push(text);
     }
+    let columns = columns::Tensors::new(&set.columns);
+    columns.describe(&mut header, end);
+    let columns_text = columns.metadata();
     let mut metadata = Map::new();
     let mut note = |key: &str, value: &str| metadata.insert(key.to_owned(), Value::from(value));
     note("format", FORMAT);
-    note("format_version", VERSION);
+    note("format_version", if columns_text.is_some() { VERSION_WITH_COLUMNS } else { VERSION });
     note("sha256", &"0".repeat(CHECKSUM_DIGITS));
     if let Some(model) = &set.model {
         note("model", model);
@@ -359,6 +376,9 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
     if let Some(protocol) = &set.protocol {
         note("protocol", protocol);
     }
+    if let Some(text) = &columns_text {
+        note("columns", text);
+    }
     if let Some(rule) = &set.threshold {
         note("threshold", &match_rule_text(rule));
     }
@@ -369,7 +389,8 @@ pub(super) fn save(path: &Path, set: &EmbeddingSet, code: Option<Code>) -> Resul
         if let Some(sources) = sources.filter(|sources| !sources.is_one()) {
             encode(sources.places(), u32::to_le_bytes, take)?;
         }
-        lists.iter().try_for_each(|list| take(list))
+        lists.iter().try_for_each(|list| take(list))?;
+        columns.encode(take)
     })
 }
 
@@ -404,6 +425,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::columns::Column;
     use crate::eval::FalseRate;
 
     fn example() -> EmbeddingSet {
@@ -412,6 +434,11 @@ mod tests {
             labels: Some(vec!["heron".into(), "grey \"wren\"\n".into()]),
             paths: Some(vec!["a/1.jpg".into(), "b/ü.jpg".into()]),
             cameras: None,
+            columns: Columns::new(vec![
+                Column::infer("price", ["1.5", ""]).unwrap(),
+                Column::infer("shop \"x\"", ["", "ü|a"]).unwrap(),
+            ])
+            .unwrap(),
             model: Some("sha256:12ab".into()),
             source: Some("data/test".into()),
             sources: Some(Sources::one(Source { name: "/data/test".into(), images: None }, 2)),
@@ -600,6 +627,7 @@ mod tests {
         let values = (0..64 * 100).map(|i| (i as f32).sin()).collect();
         let set = EmbeddingSet { embeddings: Matrix::new(64, 100, values).unwrap(), ..example() };
         let set = EmbeddingSet { labels: None, paths: None, sources: None, threshold: None, ..set };
+        let set = EmbeddingSet { columns: Columns::default(), ..set };
         let whole = saved(&set).len();
         for (code, most) in [(Code::Bf16, whole / 2 + 300), (Code::Int8, whole / 4 + 600)] {
             let bytes = saved_as(&set, Some(code));

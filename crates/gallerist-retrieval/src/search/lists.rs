@@ -26,6 +26,11 @@ impl RankedLists {
         Self::gather(k, lists, |list| vec![list.as_slice()], present)
     }
 
+    /// A list without results for each of `queries` queries.
+    pub fn empty(k: usize, queries: usize) -> Self {
+        Self { k, ends: vec![0; queries], indices: Vec::new(), scores: Vec::new() }
+    }
+
     fn gather<B: Send>(
         k: usize,
         blocks: Vec<B>,

@@ -5,13 +5,14 @@
 //! 128 MiB of the gallery at a time and of `queries * k` candidates, never of
 //! `queries * gallery` scores. The gallery may be a [mapped file](crate::file::MappedMatrix) larger
 //! than memory. [`Gallery`] packs once for many searches; [`CompactGallery`] takes half or a quarter
-//! of the memory and gives the same lists.
+//! of the memory and gives the same lists. [`search_groups`] returns groups of rows.
 
 mod best;
 mod candidates;
 mod compact;
 mod forecast;
 mod gallery;
+mod groups;
 mod lists;
 mod metric;
 mod options;
@@ -28,6 +29,7 @@ use crate::{Error, MatrixView, Result};
 pub(crate) use best::{rank_key, score_of, unrank_key};
 pub use compact::CompactGallery;
 pub use gallery::Gallery;
+pub use groups::{GroupScore, search_groups};
 pub use lists::RankedLists;
 pub use metric::Metric;
 pub use options::{Filter, SearchOptions};

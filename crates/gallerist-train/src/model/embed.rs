@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
+use gallerist_retrieval::columns::{Column, Columns};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_tensor::device::on_device;
@@ -129,14 +130,17 @@ impl Model {
         threads: usize,
         progress: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<(Embedded, Vec<u32>)> {
-        let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
         let set = store.set();
+        // Before the images are embedded, because columns may be refused.
+        let columns = columns_of(set)?;
+        let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
         let pick = |of: &dyn Fn(usize) -> String| items.iter().map(|&i| of(i as usize)).collect::<Vec<_>>();
         let set = EmbeddingSet {
             embeddings,
             labels: set.labels().map(|ids| pick(&|i| set.class_names()[ids[i] as usize].clone())),
             paths: Some(pick(&|i| set.path(i).to_string())),
             cameras: set.cameras().map(|cameras| pick(&|i| cameras[i].clone())),
+            columns: columns.select(&items.iter().map(|&i| i as usize).collect::<Vec<_>>()),
             model: Some(self.fingerprint.clone()),
             source: Some(set.name().to_string()),
             sources: Some(sources(set, &items)),
@@ -204,6 +208,17 @@ impl Model {
         let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
         Ok(EmbeddedItems { embeddings, items, broken })
     }
+}
+
+/// The further columns of a set of images, such as those of a manifest, with the kinds that follow from their values
+/// ([`Column::infer`]).
+///
+/// # Errors
+///
+/// When a column has a name or a value that embeddings files cannot have.
+pub fn columns_of(images: &ImageSet) -> Result<Columns> {
+    let columns = images.columns().into_iter().map(|(name, values)| Column::infer(name, values));
+    Ok(Columns::new(columns.collect::<Result<_, _>>()?)?)
 }
 
 /// The source of each of these images.

@@ -1,11 +1,14 @@
 //! A gallery of any kind as images search it: a file of embeddings, an index, a collection of a database.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use gallerist_retrieval::columns::Columns;
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::Decision;
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
-use gallerist_retrieval::search::{CompactGallery, Metric, RankedLists, SearchOptions};
+use gallerist_retrieval::search::{CompactGallery, GroupScore, Metric, RankedLists, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
 use serde::Serialize;
 
@@ -44,6 +47,19 @@ pub struct FoundItem {
     pub label: Option<String>,
     /// The path of the image, if there are paths.
     pub path: Option<String>,
+    /// The items of its group that met the condition, where results are grouped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_size: Option<usize>,
+    /// The values of further columns by their names: numbers, texts, and lists of tags.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, serde_json::Value>,
+}
+
+/// Groups of the rows of a gallery.
+pub(super) struct Groups {
+    /// The group of each row.
+    pub(super) of_rows: Vec<u32>,
+    pub(super) by: GroupScore,
 }
 
 /// A gallery as its file stores it.
@@ -121,6 +137,29 @@ impl Gallery {
         }
     }
 
+    /// The rows of a file that meet a condition, or all of them.
+    pub(super) fn matching(self, condition: Option<&Condition>) -> Result<(EmbeddingSet, Names)> {
+        let rows = |set: &EmbeddingSet| match condition {
+            Some(condition) => condition.rows(set),
+            None => Ok((0..set.embeddings.rows()).collect()),
+        };
+        match self {
+            Self::Embeddings(set) => {
+                let rows = rows(&set)?;
+                let set = if rows.len() == set.embeddings.rows() { set } else { set.select(&rows) };
+                Ok((set, Names::Rows(rows)))
+            }
+            Self::Compact(compact, _) => {
+                let rows = rows(&compact.without_embeddings()?)?;
+                Ok((compact.select(&rows)?, Names::Rows(rows)))
+            }
+            Self::Index(..) => Err(Error::new(
+                "an index cannot be searched with a condition or in groups: it does not keep further columns",
+                Some("search the file of embeddings that the index was built from"),
+            )),
+        }
+    }
+
     /// The rows among which the nearest are: all of a file in f32; else what is found for any of the queries.
     pub(super) fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Names)> {
         let metric = self.metric()?;
@@ -160,6 +199,7 @@ fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<Embedding
         labels: list(|item| &item.label),
         paths: list(|item| &item.path),
         cameras: list(|item| &item.camera),
+        columns: Columns::default(),
         model,
         source,
         sources: None,
@@ -181,11 +221,21 @@ fn distinct<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
 pub(super) fn named(
     queries: &EmbeddingSet,
     (gallery, names): (&EmbeddingSet, &Names),
+    groups: Option<&Groups>,
     lists: &RankedLists,
 ) -> Vec<FoundList> {
     let text = |list: &Option<Vec<String>>, i: usize| list.as_ref().map(|list| list[i].clone());
     let metric = gallery.metric.unwrap_or_default();
-    let rule = gallery.threshold.as_ref().filter(|rule| rule.metric == metric);
+    // The threshold is one of pairs, not of means.
+    let is_pair = groups.is_none_or(|groups| groups.by == GroupScore::Best);
+    let rule = gallery.threshold.as_ref().filter(|rule| rule.metric == metric && is_pair);
+    let mut sizes = vec![0; groups.map_or(0, |groups| groups.of_rows.len())];
+    groups.iter().flat_map(|groups| &groups.of_rows).for_each(|&group| sizes[group as usize] += 1);
+    let value = |value| serde_json::to_value(value).expect("finite numbers and texts");
+    let columns = |row| {
+        let row = gallery.columns.row(row).into_iter();
+        row.map(|(name, of_row)| (name.to_owned(), value(of_row))).collect()
+    };
     let item = |rank: usize, index: usize, distance: f32| FoundItem {
         rank,
         index: if let Names::Rows(rows) = names { Some(rows[index]) } else { None },
@@ -194,6 +244,8 @@ pub(super) fn named(
         decision: rule.map(|rule| rule.decide_distance(distance)),
         label: text(&gallery.labels, index),
         path: text(&gallery.paths, index),
+        group_size: groups.map(|groups| sizes[groups.of_rows[index] as usize]),
+        columns: columns(index),
     };
     (0..lists.len())
         .map(|query| {

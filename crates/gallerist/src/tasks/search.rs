@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{ImageSet, OpenOptions};
+use gallerist_retrieval::condition::{Condition, groups_of};
 use gallerist_retrieval::eval::MatchRule;
-use gallerist_retrieval::search::{self, Metric, SearchOptions};
+use gallerist_retrieval::search::{self, GroupScore, Metric, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, Matrix, prepare_to_write};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::CheckpointKind;
 
 use super::embed::embed_set;
-use super::gallery::{FoundList, Gallery, named};
+use super::gallery::{FoundList, Gallery, Groups, Names, named};
 use super::model::{of_gallery, on_device, set_threads};
 use crate::observer::working;
 use crate::text::count;
@@ -27,6 +28,13 @@ pub struct ImageSearchOptions {
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
+    /// Only items that meet this condition on their columns are found. The gallery must be a file of embeddings.
+    pub condition: Option<Condition>,
+    /// One result for all items with the same value of this column, `label`, `camera` or `path`: the nearest of them.
+    /// Items without a value are groups of their own. The gallery must be a file of embeddings.
+    pub group_by: Option<String>,
+    /// The distance of a group, by which groups are ranked.
+    pub group_score: GroupScore,
     /// Writes the ranked lists with pictures as an HTML page.
     pub page: Option<PathBuf>,
     /// The images of the gallery, for the page; by default the place they were embedded from.
@@ -35,7 +43,17 @@ pub struct ImageSearchOptions {
 
 impl Default for ImageSearchOptions {
     fn default() -> Self {
-        Self { k: 10, run: None, checkpoint: None, device: DeviceChoice::default(), page: None, images: None }
+        Self {
+            k: 10,
+            run: None,
+            checkpoint: None,
+            device: DeviceChoice::default(),
+            condition: None,
+            group_by: None,
+            group_score: GroupScore::default(),
+            page: None,
+            images: None,
+        }
     }
 }
 
@@ -67,9 +85,26 @@ pub struct Found {
 /// # Ok::<(), gallerist::Error>(())
 /// ```
 ///
+/// With a condition, and in groups:
+///
+/// ```no_run
+/// # use std::path::{Path, PathBuf};
+/// # use gallerist::ImageSearchOptions;
+/// use gallerist::retrieval::condition::Condition;
+///
+/// let options = ImageSearchOptions {
+///     condition: Some(Condition::parse("price < 20 and shop = \"x\"")?),
+///     group_by: Some("product".to_owned()),
+///     ..ImageSearchOptions::default()
+/// };
+/// let found = gallerist::search(Path::new("photos.safetensors"), &[PathBuf::from("query.jpg")], &options, &mut ())?;
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
 /// # Errors
 ///
-/// When the gallery or its network cannot be found or read, when the gallery is compared by the inner product, and when
+/// When the gallery or its network cannot be found or read, when the condition or the group names a column that the
+/// gallery does not have, when the gallery is compared by the inner product, and when
 /// no query image can be read.
 pub fn search(
     gallery: &Path,
@@ -85,23 +120,42 @@ pub fn search(
     }
     let warner = observer.warner();
     let opened = working(observer, "reading the gallery", || Gallery::open(gallery, warner))?;
-    let metric = opened.metric()?;
-    let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &opened.origin())?;
+    let (metric, size, origin) = (opened.metric()?, opened.len()?, opened.origin());
+    // Before the network is read: a condition may be wrong.
+    let opened = match options.condition.is_some() || options.group_by.is_some() {
+        true => Narrowed::Rows(opened.matching(options.condition.as_ref())?),
+        false => Narrowed::All(opened),
+    };
+    let groups = match (&opened, &options.group_by) {
+        (Narrowed::Rows((set, _)), Some(column)) => {
+            Some(Groups { of_rows: groups_of(set, column)?, by: options.group_score })
+        }
+        _ => None,
+    };
+    let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin)?;
     set_threads(model.config().train.threads);
     let model = on_device(model, options.device, observer)?;
     let images = ImageSet::open_with(queries, &OpenOptions::default())?;
     // Queries come once: they are not cached.
     let queries = embed_set(&model.with_cache(None)?, images.clone(), "embedding the queries", observer)?;
     let (broken_images, queries) = (queries.broken.len(), queries.set);
-    let size = opened.len()?;
-    let (mut gallery, names) = opened.candidates(&queries.embeddings, options.k)?;
+    let (mut gallery, names) = match opened {
+        Narrowed::All(opened) => opened.candidates(&queries.embeddings, options.k)?,
+        Narrowed::Rows(rows) => rows,
+    };
     if let Some(images) = &options.images {
         gallery.sources = None;
         gallery.source = Some(gallerist_util::text::absolute_or_address(images).display().to_string());
     }
-    let lists = nearest(&queries, &gallery, metric, options.k)?;
+    let lists = nearest(&queries, &gallery, metric, options.k, groups.as_ref())?;
     if let Some(path) = &options.page {
         let mut page = pages::search_page(&images, &queries, &gallery, metric, &lists);
+        if let Some(condition) = &options.condition {
+            page.facts.push(("condition".into(), condition.to_string()));
+        }
+        if let Some(column) = &options.group_by {
+            page.facts.push(("one result for each".into(), column.clone()));
+        }
         // The candidates may contain only the results.
         for (name, value) in &mut page.facts {
             if name == "gallery" {
@@ -111,26 +165,38 @@ pub fn search(
         page.write(path)?;
         observer.note(&format!("page: {}", path.display()));
     }
-    let lists = named(&queries, (&gallery, &names), &lists);
+    let lists = named(&queries, (&gallery, &names), groups.as_ref(), &lists);
     let marked = lists.iter().any(|list| list.matches.is_some());
     Ok(Found { lists, threshold: gallery.threshold.filter(|_| marked), broken_images })
 }
 
-/// The nearest rows by Euclidean distance; the cosine is shown as the distance of rows of length 1.
+/// What a search looks through.
+enum Narrowed {
+    All(Gallery),
+    Rows((EmbeddingSet, Names)),
+}
+
+/// The nearest rows or groups by Euclidean distance; the cosine is shown as the distance of rows of length 1.
 fn nearest(
     queries: &EmbeddingSet,
     gallery: &EmbeddingSet,
     metric: Metric,
     k: usize,
+    groups: Option<&Groups>,
 ) -> Result<search::RankedLists> {
+    if gallery.embeddings.rows() == 0 {
+        return Ok(search::RankedLists::empty(k, queries.embeddings.rows()));
+    }
     let unit = |rows: &Matrix| rows.l2_normalized().0;
     let scaled = metric == Metric::Cosine;
     // Queries that declare the cosine have length 1 already.
     let rows_of_queries = (scaled && queries.metric != Some(metric)).then(|| unit(&queries.embeddings));
     let rows_of_gallery = scaled.then(|| unit(&gallery.embeddings));
-    Ok(search::search(
-        rows_of_queries.as_ref().unwrap_or(&queries.embeddings),
-        rows_of_gallery.as_ref().unwrap_or(&gallery.embeddings),
-        &SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(k) },
-    )?)
+    let queries = rows_of_queries.as_ref().unwrap_or(&queries.embeddings);
+    let gallery = rows_of_gallery.as_ref().unwrap_or(&gallery.embeddings);
+    let options = SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(k) };
+    Ok(match groups {
+        None => search::search(queries, gallery, &options)?,
+        Some(groups) => search::search_groups(queries, gallery, &groups.of_rows, groups.by, &options)?,
+    })
 }

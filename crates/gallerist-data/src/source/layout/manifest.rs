@@ -45,7 +45,8 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
         _ => None,
     };
     let mut records = Vec::new();
-    for row in manifest::parse(&tree.read(at)?, &name)? {
+    let manifest = manifest::parse(&tree.read(at)?, &name)?;
+    for row in manifest.rows {
         let path = match top {
             None => manifest::tidy(&row.path, |path| tree.contains(path)),
             Some(top) => {
@@ -65,7 +66,7 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
             ..ImageRecord::default()
         });
     }
-    Ok(ImageListing { records, ..ImageListing::default() })
+    Ok(ImageListing { records, columns: manifest.columns, ..ImageListing::default() })
 }
 
 /// Refuses a manifest that names a file twice, or files that are not there.

@@ -21,6 +21,10 @@ pub(crate) struct Convert {
     /// Number format of the stored embeddings
     #[arg(long, default_value = "f32", value_parser = precisions())]
     pub(crate) precision: Precision,
+    /// Keep only rows that meet a condition on their columns, such as 'price < 20 and label = "dress"'
+    /// (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub(crate) condition: Option<String>,
     /// Allow files of different networks or metrics; distances between their rows are meaningless
     #[arg(long)]
     pub(crate) mix_models: bool,

@@ -7,6 +7,7 @@ use clap::Args;
 use super::limits;
 use super::named::named;
 use super::shared::DeviceArgs;
+use crate::retrieval::search::GroupScore;
 use crate::train::CheckpointKind;
 
 /// Find the K nearest gallery items of each query image, by exact search or with an index.
@@ -30,6 +31,17 @@ pub(crate) struct Search {
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// Find only items that meet a condition on their columns, such as 'price < 20 and shop = "x"'; for a
+    /// gallery of embeddings (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub(crate) condition: Option<String>,
+    /// One result for all items with the same value of a column, the nearest of them; for a gallery of
+    /// embeddings
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) group_by: Option<String>,
+    /// Distance of a group: that of its nearest item, or the mean of all
+    #[arg(long, value_name = "SCORE", default_value = "best", requires = "group_by", value_parser = named::<GroupScore>())]
+    pub(crate) group_score: GroupScore,
     /// Print the ranked lists as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,

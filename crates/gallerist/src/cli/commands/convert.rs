@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::retrieval::condition::Condition;
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
@@ -26,6 +27,7 @@ struct Summary {
 }
 
 pub(super) fn run(args: Convert) -> CommandResult {
+    let condition = args.condition.as_deref().map(Condition::parse).transpose()?;
     check_embeddings_file(&args.out, args.precision)?;
     let mut sets = Vec::with_capacity(args.files.len());
     for file in &args.files {
@@ -49,6 +51,17 @@ pub(super) fn run(args: Convert) -> CommandResult {
         }
         error => error.into(),
     })?;
+    let set = match condition {
+        None => set,
+        Some(condition) => {
+            let rows = condition.rows(&set)?;
+            if rows.is_empty() {
+                let message = format!("no row meets the condition `{condition}`; nothing was written");
+                return Err(Failure::new(message, None));
+            }
+            set.select(&rows)
+        }
+    };
     save_embeddings(&set, &args.out, args.precision)?;
     let bytes = std::fs::metadata(&args.out).map_or(0, |file| file.len());
     let summary = Summary {

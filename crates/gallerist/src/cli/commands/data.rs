@@ -3,10 +3,13 @@
 use std::process::ExitCode;
 
 use crate::data::{ImageSet, Inspection, OpenOptions, inspect};
+use crate::retrieval::columns::{Column, ColumnKind};
+use crate::train::model::columns_of;
+use serde::Serialize;
 
 use crate::FoundIssues;
 use crate::cli::args::{Data, DataCommand, DataInfo, DataIssues};
-use crate::cli::failure::CommandResult;
+use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{DECODING, bar, working};
@@ -41,9 +44,10 @@ fn info(args: DataInfo) -> CommandResult {
     let bar = bar(total, DECODING);
     let found = inspect(&set, test.as_ref(), threads, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
+    let columns = columns(&set)?;
     match args.json {
-        true => printer::json(&found)?,
-        false => printer::out(&text(&found))?,
+        true => printer::json(&Info { found: &found, columns: &columns })?,
+        false => printer::out(&(text(&found) + &column_table(&columns)))?,
     }
     for note in &found.notes {
         printer::warning(note);
@@ -58,6 +62,45 @@ fn info(args: DataInfo) -> CommandResult {
         Done::Images(&args.path).show();
     }
     Ok(ExitCode::from(u8::from(!found.is_clean())))
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Info<'a> {
+    #[serde(flatten)]
+    found: &'a Inspection,
+    #[serde(skip_serializing_if = "<[ColumnInfo]>::is_empty")]
+    columns: &'a [ColumnInfo],
+}
+
+/// A further column of a manifest.
+#[derive(Serialize)]
+struct ColumnInfo {
+    name: String,
+    kind: ColumnKind,
+    /// Images with a value.
+    values: usize,
+}
+
+fn columns(set: &ImageSet) -> Result<Vec<ColumnInfo>, Failure> {
+    let columns = columns_of(set)?;
+    let info = |column: &Column| ColumnInfo {
+        name: column.name().to_owned(),
+        kind: column.kind(),
+        values: (0..column.len()).filter(|&row| column.value(row).is_some()).count(),
+    };
+    Ok(columns.iter().map(info).collect())
+}
+
+fn column_table(columns: &[ColumnInfo]) -> String {
+    if columns.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["column", "kind", "images with a value"], &[false, false, true]);
+    for column in columns {
+        table.row(vec![column.name.clone(), column.kind.to_string(), grouped(column.values)]);
+    }
+    format!("\n{table}")
 }
 
 fn issues(args: &DataIssues) -> CommandResult {

@@ -1,12 +1,17 @@
 //! `gallerist search`.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
+
+use serde_json::Value;
 
 use crate::cli::args::Search;
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
 use crate::cli::printer::{self, Table};
 use crate::cli::terminal::Terminal;
+use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::Decision;
 use crate::{Found, ImageSearchOptions};
 
@@ -16,6 +21,9 @@ pub(super) fn run(args: Search) -> CommandResult {
         run: args.run,
         checkpoint: args.checkpoint,
         device: args.device.device,
+        condition: args.condition.as_deref().map(Condition::parse).transpose()?,
+        group_by: args.group_by,
+        group_score: args.group_score,
         page: args.html,
         images: args.images,
     };
@@ -30,9 +38,26 @@ pub(super) fn run(args: Search) -> CommandResult {
     Ok(ExitCode::from(u8::from(found.broken_images > 0)))
 }
 
+/// Further columns in the text output; JSON contains all.
+const MAX_COLUMNS: usize = 6;
+
+/// The text of a value: tags with `|` between them.
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+        Some(other) => other.to_string(),
+    }
+}
+
 fn tables(found: &Found) -> String {
     let mut text = String::new();
     let rule = found.threshold.as_ref();
+    let items = || found.lists.iter().flat_map(|list| &list.results);
+    let grouped = items().any(|item| item.group_size.is_some());
+    let columns: BTreeSet<&String> = items().flat_map(|item| item.columns.keys()).collect();
+    let columns: Vec<&String> = columns.into_iter().take(MAX_COLUMNS).collect();
     for list in &found.lists {
         let (mut names, mut right) =
             (vec!["rank", "distance", "label", "path"], vec![true, true, false, false]);
@@ -40,6 +65,13 @@ fn tables(found: &Found) -> String {
             names.insert(2, "match");
             right.insert(2, false);
         }
+        if grouped {
+            names.push("in group");
+            right.push(true);
+        }
+        let shown: Vec<Cow<str>> = columns.iter().map(|name| printer::shown(name)).collect();
+        names.extend(shown.iter().map(AsRef::as_ref));
+        right.extend(columns.iter().map(|_| false));
         let mut table = Table::new(&names, &right);
         for item in &list.results {
             let mut cells = vec![
@@ -56,6 +88,8 @@ fn tables(found: &Found) -> String {
                 };
                 cells.insert(2, words.to_owned());
             }
+            cells.extend(item.group_size.filter(|_| grouped).map(|size| size.to_string()));
+            cells.extend(columns.iter().map(|name| cell(item.columns.get(*name))));
             table.row(cells);
         }
         text += &format!("{}\n{table}", printer::shown(&list.query));

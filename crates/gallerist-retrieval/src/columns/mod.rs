@@ -1,0 +1,200 @@
+//! Further columns of the rows of a set: numbers, dates, text and tags.
+//!
+//! A column has one value per row, or none where it is missing. Its kind follows from its values
+//! ([`Column::infer`]): numbers where all are numbers, dates where all are dates, tags where one contains `|`, else text.
+//!
+//! ```
+//! use gallerist_retrieval::columns::{Column, ColumnKind, Columns, Value};
+//!
+//! let price = Column::infer("price", ["12.50", "", "80"])?;
+//! assert_eq!((price.kind(), price.value(0), price.value(1)), (ColumnKind::Number, Some(Value::Number(12.5)), None));
+//! let colour = Column::infer("colour", ["red|blue", "red", ""])?;
+//! assert_eq!(colour.kind(), ColumnKind::Tags);
+//! let columns = Columns::new(vec![price, colour])?;
+//! assert_eq!(columns.names().collect::<Vec<_>>(), ["price", "colour"]);
+//! # Ok::<(), gallerist_retrieval::Error>(())
+//! ```
+
+mod column;
+mod date;
+mod texts;
+mod value;
+
+pub use column::{Column, ColumnKind};
+pub(crate) use date::Instant;
+pub(crate) use texts::MISSING;
+pub use value::Value;
+
+use std::collections::HashSet;
+
+use crate::{Error, Result};
+
+/// Names that are not free: conditions use them for the lists that every set may have.
+pub const RESERVED: [&str; 3] = ["label", "camera", "path"];
+
+/// The most columns of a set.
+pub const MAX_COLUMNS: usize = 1000;
+
+/// The columns of a set, in order; all have the same number of rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns {
+    list: Vec<Column>,
+}
+
+impl Columns {
+    /// # Errors
+    /// [`Error::Column`] for two columns of one name, for a [reserved](RESERVED) name and for more than
+    /// [`MAX_COLUMNS`]; [`Error::Count`] for columns of different lengths.
+    pub fn new(list: Vec<Column>) -> Result<Self> {
+        if list.len() > MAX_COLUMNS {
+            return Err(Error::Column {
+                name: list[MAX_COLUMNS].name().to_owned(),
+                problem: format!("there are {} columns; a set has at most {MAX_COLUMNS}", list.len()),
+                hint: Some("leave out columns that are not needed".to_owned()),
+            });
+        }
+        let mut names = HashSet::new();
+        for column in &list {
+            let name = column.name();
+            let refuse = |problem: &str, hint: &str| Error::Column {
+                name: name.to_owned(),
+                problem: problem.to_owned(),
+                hint: Some(hint.to_owned()),
+            };
+            if RESERVED.contains(&name) {
+                return Err(refuse(
+                    "its name is reserved",
+                    "rename it; labels, cameras and paths have lists of their own",
+                ));
+            }
+            if !names.insert(name) {
+                return Err(refuse("two columns have this name", "rename one of them"));
+            }
+            if column.len() != list[0].len() {
+                let (wanted, found) = (list[0].len(), column.len());
+                return Err(Error::Count {
+                    what: "values of a column",
+                    rows: "rows of the first",
+                    wanted,
+                    found,
+                });
+            }
+        }
+        Ok(Self { list })
+    }
+
+    /// True when there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Number of columns.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Number of rows; `None` without columns.
+    pub fn rows(&self) -> Option<usize> {
+        self.list.first().map(Column::len)
+    }
+
+    /// The columns, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Column> {
+        self.list.iter()
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.list.iter().map(Column::name)
+    }
+
+    /// The column of this name.
+    pub fn get(&self, name: &str) -> Option<&Column> {
+        self.list.iter().find(|column| column.name() == name)
+    }
+
+    /// The names and values of a row; columns in which it has no value are left out.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row(&self, row: usize) -> Vec<(&str, Value<'_>)> {
+        self.list.iter().filter_map(|column| Some((column.name(), column.value(row)?))).collect()
+    }
+
+    /// These rows, in the given order.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { list: self.list.iter().map(|column| column.select(rows)).collect() }
+    }
+
+    /// The columns of several sets one after the other, each given with its number of rows. The result has the columns
+    /// of all: in rows of a set without a column, its value is missing. Where a column has two kinds, it becomes tags if
+    /// one of them is tags, else text.
+    #[must_use]
+    pub fn concat<'a>(sets: impl IntoIterator<Item = (&'a Self, usize)>) -> Self {
+        let sets: Vec<_> = sets.into_iter().collect();
+        let mut names = Vec::new();
+        let mut known = HashSet::new();
+        for name in sets.iter().flat_map(|(columns, _)| columns.names()) {
+            if known.insert(name) {
+                names.push(name);
+            }
+        }
+        let parts = |name| sets.iter().map(|(columns, rows)| (columns.get(name), *rows)).collect::<Vec<_>>();
+        Self { list: names.into_iter().map(|name| Column::concat(name, &parts(name))).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, values: &[&str]) -> Column {
+        Column::infer(name, values).unwrap()
+    }
+
+    #[test]
+    fn columns_of_one_name_of_a_reserved_name_and_of_two_lengths_are_refused() {
+        let message = |list| Columns::new(list).unwrap_err().to_string();
+        let twice = vec![column("a", &["1"]), column("a", &["2"])];
+        assert_eq!(message(twice), "column `a`: two columns have this name");
+        assert_eq!(message(vec![column("label", &["1"])]), "column `label`: its name is reserved");
+        let uneven = vec![column("a", &["1"]), column("b", &["2", "3"])];
+        assert_eq!(message(uneven), "2 values of a column for 1 rows of the first");
+        let many = (0..=MAX_COLUMNS).map(|i| column(&format!("c{i}"), &["1"])).collect();
+        assert!(message(many).contains("at most 1000"));
+    }
+
+    #[test]
+    fn joined_sets_have_the_columns_of_both_and_missing_values_for_the_others() {
+        let one = Columns::new(vec![column("price", &["1", "2"]), column("shop", &["x", "y"])]).unwrap();
+        let two = Columns::new(vec![column("shop", &["x|z"]), column("day", &["2024-05-01"])]).unwrap();
+        let none = Columns::default();
+        let all = Columns::concat([(&one, 2), (&none, 1), (&two, 1)]);
+        let wanted = Columns::new(vec![
+            column("price", &["1", "2", "", ""]),
+            column("shop", &["x", "y", "", "x|z"]),
+            column("day", &["", "", "", "2024-05-01"]),
+        ]);
+        assert_eq!(all, wanted.unwrap());
+        assert_eq!(all.row(1), [("price", Value::Number(2.0)), ("shop", Value::Tags("y"))]);
+        assert_eq!(all.select(&[3, 0]).select(&[1, 0]), all.select(&[0, 3]));
+        assert_eq!(Columns::concat([(&none, 3)]), none);
+    }
+
+    #[test]
+    fn numbers_and_words_of_one_name_become_text_and_no_values_change_nothing() {
+        let of = |values: &[&str]| Columns::new(vec![column("size", values)]).unwrap();
+        let kind = |a: &[&str], b: &[&str]| {
+            let all = Columns::concat([(&of(a), a.len()), (&of(b), b.len())]);
+            (all.get("size").unwrap().kind(), all.get("size").unwrap().value(0).unwrap().to_string())
+        };
+        assert_eq!(kind(&["2.50"], &["XL"]), (ColumnKind::Text, "2.5".to_owned()));
+        assert_eq!(kind(&["2.5"], &[""]), (ColumnKind::Number, "2.5".to_owned()));
+        assert_eq!(kind(&["2024-05-01"], &["3"]), (ColumnKind::Text, "2024-05-01".to_owned()));
+        assert_eq!(kind(&["a"], &["b|a"]), (ColumnKind::Tags, "a".to_owned()));
+    }
+}

@@ -1,0 +1,118 @@
+//! Conditions on the columns of rows: `price < 20 and shop = "x"`.
+//!
+//! # Language
+//!
+//! ```text
+//! condition  = term { "or" term }
+//! term       = factor { "and" factor }
+//! factor     = "not" factor | "(" condition ")" | column test
+//! test       = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
+//!            | ["not"] "in" "(" value { "," value } ")"
+//!            | ["not"] "has" text          the tags contain it
+//!            | ["not"] "under" text        equal, or below it in a hierarchy: "animals/birds" under "animals"
+//!            | "is" ["not"] "missing"
+//! value      = 12.5 | 2024-05-01 | "text" | 'text'
+//! column     = name | `any name`
+//! ```
+//!
+//! Words of the language are not case-sensitive; names and texts are. In a text, `\` keeps the next character. The
+//! columns `label`, `camera` and `path` are those of the set; labels `a|b` are tags. Texts are ordered by their bytes,
+//! dates by time. A test of a missing value is false, also `!=`, `not in`, `not has` and `not under`; `not (…)` of a
+//! test that is false is true.
+//!
+//! ```
+//! use gallerist_retrieval::columns::{Column, Columns};
+//! use gallerist_retrieval::condition::Condition;
+//! use gallerist_retrieval::{EmbeddingSet, Matrix};
+//!
+//! let columns = Columns::new(vec![
+//!     Column::infer("price", ["12.5", "80", ""])?,
+//!     Column::infer("shop", ["x", "x", "y"])?,
+//! ])?;
+//! let set = EmbeddingSet { columns, ..Matrix::new(3, 1, vec![0.0; 3])?.into() };
+//! let rows = |text: &str| Condition::parse(text)?.rows(&set);
+//! assert_eq!(rows("price < 20 and shop = \"x\"")?, [0]);
+//! assert_eq!(rows("not (price < 20)")?, [1, 2]);
+//! assert!(rows("prise < 20").unwrap_err().hint().unwrap().contains("did you mean `price`?"));
+//! # Ok::<(), gallerist_retrieval::Error>(())
+//! ```
+
+mod evaluate;
+mod expression;
+mod field;
+mod groups;
+mod lexer;
+mod parser;
+
+use std::fmt;
+
+use expression::Expression;
+pub use groups::groups_of;
+
+use crate::file::EmbeddingSet;
+use crate::{Error, Result};
+
+/// The most bytes of a condition.
+pub const MAX_LENGTH: usize = 1 << 16;
+
+/// A condition that was parsed. It is checked against the columns of a set when it is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    text: String,
+    expression: Expression,
+}
+
+impl Condition {
+    /// Reads a condition of the [language](self) above.
+    ///
+    /// # Errors
+    /// [`Error::Condition`] for text that is none, with the position.
+    pub fn parse(text: &str) -> Result<Self> {
+        let expression = parser::parse(text).map_err(|fault| fault.of(text))?;
+        Ok(Self { text: text.to_owned(), expression })
+    }
+
+    /// Whether each row of `set` meets the condition.
+    ///
+    /// # Errors
+    /// [`Error::Condition`] for a column that the set does not have, and for a test that its kind does not permit.
+    pub fn mask(&self, set: &EmbeddingSet) -> Result<Vec<bool>> {
+        evaluate::mask(&self.expression, set).map_err(|fault| fault.of(&self.text))
+    }
+
+    /// The rows of `set` that meet the condition, ascending.
+    ///
+    /// # Errors
+    /// As [`mask`](Self::mask).
+    pub fn rows(&self, set: &EmbeddingSet) -> Result<Vec<usize>> {
+        let mask = self.mask(set)?;
+        Ok(mask.iter().enumerate().filter(|(_, meets)| **meets).map(|(row, _)| row).collect())
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What is wrong at a place of a condition.
+#[derive(Debug)]
+struct Fault {
+    /// Byte of the condition.
+    at: usize,
+    problem: String,
+    hint: Option<String>,
+}
+
+impl Fault {
+    fn new(at: usize, problem: impl Into<String>, hint: impl Into<Option<String>>) -> Self {
+        Self { at, problem: problem.into(), hint: hint.into() }
+    }
+
+    fn of(self, text: &str) -> Error {
+        let character = text.get(..self.at).map_or(0, |before| before.chars().count()) + 1;
+        let shown = if text.len() <= 500 { text.to_owned() } else { String::new() };
+        Error::Condition { condition: shown, character, problem: self.problem, hint: self.hint }
+    }
+}

@@ -1,0 +1,149 @@
+//! The further columns of a manifest, from `data info` to the page of a search.
+
+mod common;
+
+use std::path::Path;
+
+use common::{gallerist, text};
+use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::columns::Value as ColumnValue;
+use serde_json::{Value, json};
+
+fn done(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+fn results(dir: &Path, line: &str) -> Vec<Value> {
+    let lists: Value = serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap();
+    lists[0]["results"].as_array().unwrap().clone()
+}
+
+fn refused(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
+    text(&out.stderr)
+}
+
+#[test]
+fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let train =
+        "train configs/smoke.toml --set train.steps=2 --set validation.every=2 --set data.max_test_classes=2";
+    done(&root, &format!("{train} --out {}", dir.join("run").display()));
+    let images =
+        gallerist::data::ImageSet::open(root.join("data/omniglot/omniglot_images_evaluation.zip")).unwrap();
+    // Two pictures of each of four products, and one picture without a product.
+    let mut manifest = "path,label,product,price,added,shop,colour\n".to_owned();
+    for number in 0..9 {
+        std::fs::write(dir.join(format!("{number}.png")), images.read(20 * number).unwrap()).unwrap();
+        let product = if number == 8 { String::new() } else { format!("P{}", number / 2) };
+        let price = ["5", "12.5", "", "80"][number % 4];
+        let (shop, colour) = (["x", "y z"][number % 2], ["red|blue", "red", ""][number % 3]);
+        let line = format!(
+            "{number}.png,a/b{},{product},{price},2024-05-0{},{shop},{colour}\n",
+            number % 2,
+            number + 1
+        );
+        manifest += &line;
+    }
+    std::fs::write(dir.join("list.csv"), manifest).unwrap();
+
+    let info: Value = serde_json::from_str(&done(dir, "data info list.csv --json")).unwrap();
+    let kinds = info["columns"].as_array().unwrap().iter();
+    let kinds: Vec<(&str, &str, u64)> = kinds
+        .map(|c| (c["name"].as_str().unwrap(), c["kind"].as_str().unwrap(), c["values"].as_u64().unwrap()))
+        .collect();
+    let wanted = [
+        ("product", "text", 8),
+        ("price", "number", 7),
+        ("added", "date", 9),
+        ("shop", "text", 9),
+        ("colour", "tags", 6),
+    ];
+    assert_eq!(kinds, wanted);
+    assert!(done(dir, "data info list.csv").contains("images with a value"));
+
+    done(dir, "embed --run run --images list.csv --out all.safetensors");
+    let set = EmbeddingSet::load(dir.join("all.safetensors")).unwrap();
+    assert_eq!(set.columns.row(0)[1], ("price", ColumnValue::Number(5.0)));
+
+    let search = "search --run run --gallery all.safetensors --query 0.png -k 9";
+    let all = results(dir, search);
+    let first =
+        json!({"product": "P0", "price": 5, "added": "2024-05-01", "shop": "x", "colour": ["blue", "red"]});
+    assert_eq!((&all[0]["path"], &all[0]["columns"]), (&json!("0.png"), &first));
+
+    // A condition leaves out the others, and changes neither order nor distances.
+    let cheap = results(dir, &format!("{search} --where price<20")); // 0, 1, 4, 5, 8
+    let kept: Vec<(&Value, &Value, &Value)> = all
+        .iter()
+        .filter(|item| item["columns"]["price"].as_f64().is_some_and(|price| price < 20.0))
+        .map(|item| (&item["index"], &item["distance"], &item["columns"]))
+        .collect();
+    let found: Vec<(&Value, &Value, &Value)> =
+        cheap.iter().map(|item| (&item["index"], &item["distance"], &item["columns"])).collect();
+    assert_eq!((found.len(), &found), (5, &kept));
+    assert_eq!(results(dir, &format!("{search} --where price<1")), Vec::<Value>::new());
+
+    // One result for each product; the picture without a product is one of its own.
+    let groups = results(dir, &format!("{search} --group-by product"));
+    let mut seen = Vec::new();
+    let firsts: Vec<&Value> = all
+        .iter()
+        .filter(|item| {
+            let product = &item["columns"]["product"];
+            let new = product.is_null() || !seen.contains(product);
+            seen.push(product.clone());
+            new
+        })
+        .collect();
+    assert_eq!(groups.len(), 5);
+    for (group, first) in groups.iter().zip(firsts) {
+        assert_eq!((&group["index"], &group["distance"]), (&first["index"], &first["distance"]));
+        assert_eq!(group["group_size"], if group["index"] == 8 { 1 } else { 2 });
+    }
+    let means =
+        results(dir, &format!("{} --group-by product --group-score mean", search.replace("-k 9", "-k 2")));
+    let mean = |product: &Value| {
+        let of = all.iter().filter(|item| item["columns"]["product"] == *product);
+        let of: Vec<f64> = of.map(|item| item["distance"].as_f64().unwrap()).collect();
+        of.iter().sum::<f64>() / of.len() as f64
+    };
+    assert_eq!(means.len(), 2);
+    for item in &means {
+        let off = item["distance"].as_f64().unwrap() - mean(&item["columns"]["product"]);
+        assert!(off.abs() < 1e-6, "{off}");
+    }
+
+    // The same of a gallery in int8, and on the page.
+    done(dir, "convert all.safetensors --precision int8 --out small.safetensors");
+    let small = search.replace("all.", "small.");
+    let found = results(dir, &format!("{small} --where price<20 --group-by product"));
+    assert_eq!(found.iter().filter(|item| item["group_size"] == 2).count(), 2);
+    done(dir, &format!("{search} --where price<20 --group-by product --html page.html"));
+    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(
+        page.contains("price&lt;20") && page.contains("one result for each") && page.contains("2024-05-01")
+    );
+
+    done(dir, "convert all.safetensors --where shop='x' --out x.safetensors");
+    let kept = EmbeddingSet::load(dir.join("x.safetensors")).unwrap();
+    assert_eq!(kept, set.select(&[0, 2, 4, 6, 8]));
+
+    let error = refused(dir, &format!("{search} --where prise<20"));
+    assert!(
+        error.contains("there is no column `prise`") && error.contains("did you mean `price`?"),
+        "{error}"
+    );
+    let error = refused(dir, &format!("{search} --group-by colour"));
+    assert!(error.contains("it has tags, and a row may have several"), "{error}");
+    let error = refused(dir, "convert all.safetensors --where price<1 --out none.safetensors");
+    assert!(error.contains("no row meets the condition"), "{error}");
+    done(dir, "index build all.safetensors --out all.index");
+    let error = refused(dir, "search --run run --gallery all.index --query 0.png --where price<20");
+    assert!(error.contains("it does not keep further columns"), "{error}");
+}
