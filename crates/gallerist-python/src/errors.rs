@@ -1,9 +1,13 @@
 //! Errors as Python exceptions.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
+use gallerist_util::interrupt::{self, Interrupted};
 use pyo3::PyErr;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// A message, with what to do about it on the next line.
@@ -30,18 +34,74 @@ macro_rules! or_value_error {
 or_value_error!(
     gallerist::Error,
     gallerist::TensorError,
+    gallerist::data::Error,
+    gallerist::map::MapError,
     gallerist::retrieval::Error,
     gallerist::train::Error
 );
 
 /// Runs `work` without the interpreter's lock. A panic, which is a fault of this package, becomes a `RuntimeError`.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {
-    py.detach(|| match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(result) => result,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            Err(PyRuntimeError::new_err(format!("this is a fault of gallerist, please report it: {text}")))
-        }
+    py.detach(|| caught(work))
+}
+
+/// How often a long computation looks for Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// [`detached`] for work that may take seconds: Ctrl-C ends it, with a `KeyboardInterrupt`.
+///
+/// The work runs on another thread, because only the calling thread can handle signals.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> PyResult<T> + Send,
+) -> PyResult<T> {
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let (done, is_done) = channel();
+            scope.spawn(move || {
+                // The receiver waits for it.
+                let _ = done.send(caught(work));
+            });
+            let mut pressed = None;
+            let result = loop {
+                match is_done.recv_timeout(SIGNALS) {
+                    Ok(result) => break result,
+                    Err(RecvTimeoutError::Disconnected) => unreachable!("the thread sends before it ends"),
+                    Err(RecvTimeoutError::Timeout) if pressed.is_some() => {}
+                    Err(RecvTimeoutError::Timeout) => {
+                        pressed = Python::attach(|py| py.check_signals()).err();
+                        if pressed.is_some() {
+                            interrupt::raise();
+                        }
+                    }
+                }
+            };
+            match pressed {
+                None => result,
+                Some(pressed) => {
+                    interrupt::clear();
+                    Err(pressed)
+                }
+            }
+        })
     })
+}
+
+/// Whether a computation of so many multiplications may take longer than a tenth of a second.
+pub(crate) fn is_long(factors: [usize; 3]) -> bool {
+    const SHORT: usize = 1 << 31;
+    factors.into_iter().try_fold(1usize, usize::checked_mul).is_none_or(|products| products > SHORT)
+}
+
+fn caught<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(&*panic)))
+}
+
+fn of_panic(panic: &(dyn Any + Send)) -> PyErr {
+    if Interrupted::is_in(panic) {
+        return PyKeyboardInterrupt::new_err(());
+    }
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    PyRuntimeError::new_err(format!("this is a fault of gallerist, please report it: {text}"))
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::arrays::matrix;
-use crate::errors::{OrValueError, detached, value_error};
+use crate::errors::{OrValueError, interruptible, value_error};
 use crate::search::metric;
 
 /// The names of all metrics, with `K` for a number.
@@ -32,7 +32,7 @@ pub(crate) fn protocols() -> String {
 }
 
 /// Rows with labels and, where they are known, cameras.
-type Part<'py> = (PyReadonlyArray2<'py, f32>, Vec<String>, Option<Vec<String>>);
+pub(crate) type Part<'py> = (PyReadonlyArray2<'py, f32>, Vec<String>, Option<Vec<String>>);
 
 /// Measures `queries` against `gallery`, or each row of `queries` against the others. `options` is JSON; so is the
 /// result.
@@ -46,17 +46,17 @@ pub(crate) fn evaluate<'py>(
     let plan = plan(options)?;
     let queries = labelled(queries)?;
     let gallery = gallery.map(labelled).transpose()?;
-    detached(py, move || {
+    interruptible(py, move || {
         let report = plan.run(&queries, gallery.as_ref()).or_value_error()?;
         Ok(serde_json::to_string(&report).expect("a report is plain data"))
     })
 }
 
-fn labelled((rows, labels, cameras): Part<'_>) -> PyResult<Labelled> {
+pub(crate) fn labelled((rows, labels, cameras): Part<'_>) -> PyResult<Labelled> {
     Ok(Labelled { embeddings: matrix(&rows)?, labels, cameras })
 }
 
-fn plan(options: &str) -> PyResult<Plan> {
+pub(crate) fn plan(options: &str) -> PyResult<Plan> {
     let mut options: Map<String, Value> =
         serde_json::from_str(options).map_err(|error| value_error(error, None))?;
     let protocol: Option<String> = take(&mut options, "protocol")?;

@@ -14,7 +14,10 @@ use crate::search::metric;
 /// The embeddings and what else the file has of each row.
 #[pyfunction]
 pub(crate) fn load(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let set = detached(py, || EmbeddingSet::load(&path).or_value_error())?;
+    set_to_dict(py, detached(py, || EmbeddingSet::load(&path).or_value_error())?)
+}
+
+pub(crate) fn set_to_dict(py: Python<'_>, set: EmbeddingSet) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     let shape = [set.embeddings.rows(), set.embeddings.cols()];
     dict.set_item("embeddings", set.embeddings.into_vec().into_pyarray(py).reshape(shape)?)?;
@@ -70,5 +73,14 @@ pub(crate) fn save(
     detached(py, || match code {
         None => set.save(&path).or_value_error(),
         Some(code) => set.save_compact(&path, code).or_value_error(),
+    })
+}
+
+/// Writes a text file, atomically.
+#[pyfunction]
+pub(crate) fn write_text(py: Python<'_>, path: PathBuf, text: &str) -> PyResult<()> {
+    detached(py, || {
+        gallerist_util::files::write(&path, |file| file.write_all(text.as_bytes()))
+            .map_err(|error| value_error(format!("cannot write `{}`: {error}", path.display()), None))
     })
 }

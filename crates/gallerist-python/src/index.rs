@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{matrix, view};
-use crate::errors::{OrValueError, detached, value_error};
+use crate::errors::{OrValueError, detached, interruptible, is_long, value_error};
 use crate::search::metric;
 
 /// Ids and scores.
@@ -129,11 +129,16 @@ impl Index {
             id: among(ids, "id")?,
         };
         let rows = view(&queries, "queries")?;
-        let (lists, k) = detached(py, || {
+        let count = detached(py, || Ok(self.lock().info().or_value_error()?.count))?;
+        let search = || {
             let index = self.lock();
             let k = k.min(index.info().or_value_error()?.count.max(1));
             Ok((index.search(rows, k, &filter).or_value_error()?, k))
-        })?;
+        };
+        let (lists, k) = match is_long([rows.rows(), count, rows.cols()]) {
+            true => interruptible(py, search)?,
+            false => detached(py, search)?,
+        };
         let shape = [lists.len(), k];
         let (mut ids, mut scores) = (vec![u64::MAX; shape[0] * k], vec![f32::NAN; shape[0] * k]);
         for (query, (found, values)) in lists.iter().enumerate() {

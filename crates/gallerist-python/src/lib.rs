@@ -7,10 +7,14 @@
 mod arrays;
 mod errors;
 mod evaluate;
+mod figures;
 mod files;
 mod index;
 mod loss;
+mod model;
 mod search;
+mod train;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -19,13 +23,19 @@ mod native {
     #[pymodule_export]
     use super::evaluate::{evaluate, metrics, protocols};
     #[pymodule_export]
-    use super::files::{load, save};
+    use super::figures::{embeddings_report, map, run_report};
+    #[pymodule_export]
+    use super::files::{load, save, write_text};
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
     use super::loss::{Loss, losses, miners};
     #[pymodule_export]
+    use super::model::Model;
+    #[pymodule_export]
     use super::search::search;
+    #[pymodule_export]
+    use super::train::train;
     #[pymodule_export]
     use super::{threads, version};
 }

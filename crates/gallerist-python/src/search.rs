@@ -5,7 +5,7 @@ use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::arrays::view;
-use crate::errors::{OrValueError, detached, value_error};
+use crate::errors::{OrValueError, detached, interruptible, is_long, value_error};
 
 /// The metric of this name.
 pub(crate) fn metric(name: &str) -> PyResult<Metric> {
@@ -31,14 +31,18 @@ pub(crate) fn search<'py>(
     let of = queries.as_ref().map(|queries| view(queries, "queries")).transpose()?;
     // The longest possible list: a larger k would only take memory.
     let options = SearchOptions { k: k.min(rows.rows()), ..options };
-    let lists = detached(py, || {
+    let search = || {
         match (of, exclude_self) {
             (None, true) => gallerist::retrieval::search::self_search(rows, &options),
             (None, false) => gallerist::retrieval::search::search(rows, rows, &options),
             (Some(queries), _) => gallerist::retrieval::search::search(queries, rows, &options),
         }
         .or_value_error()
-    })?;
+    };
+    let lists = match is_long([of.unwrap_or(rows).rows(), rows.rows(), rows.cols()]) {
+        true => interruptible(py, search)?,
+        false => detached(py, search)?,
+    };
     lists_to_arrays(py, &lists)
 }
 

@@ -15,7 +15,7 @@ from gallerist.torch import losses as ours  # noqa: E402
 # Definitions and differences: docs/losses-agreement.md.
 PAIRS = {
     "multi_similarity": (
-        lambda: ours.MultiSimilarityLoss(alpha=2.0, beta=50.0, lambda_=0.5, epsilon=1e9),
+        lambda: ours.MultiSimilarityLoss(alpha=2.0, beta=50.0, base=0.5, miner="all"),
         lambda: theirs.MultiSimilarityLoss(alpha=2, beta=50, base=0.5),
     ),
     "circle": (lambda: ours.CircleLoss(margin=0.25, gamma=80.0), lambda: theirs.CircleLoss(m=0.25, gamma=80)),

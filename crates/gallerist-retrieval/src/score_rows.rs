@@ -1,5 +1,6 @@
 //! All scores of a query, for what needs more of them than the best few.
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 
 use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile};
@@ -41,6 +42,7 @@ pub(crate) fn score_rows<T: Send>(
         .map_init(
             || (vec![0.0f32; height * items], Tile::new()),
             |(scores, tile), task| {
+                interrupt::point();
                 let rows = task * height..queries.rows().min((task + 1) * height);
                 let panel = rows.start / LANES;
                 let first_panel = if against == Against::Later { panel } else { 0 };

@@ -1,11 +1,13 @@
 //! What several crates need and no published crate has: files that are replaced atomically ([`files`]), huge pages and
-//! prefetch ([`memory`]), code compiled for the CPU's widest instruction set ([`simd`]), digests in hexadecimal
-//! ([`hex`]), groups of linked numbers ([`disjoint`]), protocol buffers ([`protobuf`]), parts chosen by name ([`registry`]), values chosen by name
-//! ([`named_values`](mod@named_values)), suggestions for misspelt names ([`text`]).
+//! prefetch ([`memory`]), code compiled for the CPU's widest instruction set ([`simd`]), the end of long computations
+//! ([`interrupt`]), digests in hexadecimal ([`hex`]), groups of linked numbers ([`disjoint`]), protocol buffers
+//! ([`protobuf`]), parts chosen by name ([`registry`]), values chosen by name ([`named_values`](mod@named_values)),
+//! suggestions for misspelt names ([`text`]).
 
 pub mod disjoint;
 pub mod files;
 pub mod hex;
+pub mod interrupt;
 pub mod memory;
 pub mod named_values;
 pub mod protobuf;

@@ -5,31 +5,42 @@
 - :func:`gallerist.evaluate`: the metrics and protocols of the field.
 - :func:`gallerist.search`: exact search; :class:`gallerist.Index`: galleries that change.
 - :func:`gallerist.load`, :func:`gallerist.save`: embeddings files.
+- :func:`gallerist.train`, :func:`gallerist.resume`: runs; :class:`gallerist.Model`: trained networks.
+- :func:`gallerist.map`: points in the plane; :func:`gallerist.report`: a page that a notebook shows.
 """
 
 from __future__ import annotations
 
 from . import losses, miners
 from ._evaluate import Evaluation, evaluate, metrics, protocols
+from ._figures import Report, map, report  # noqa: A004
 from ._files import Embeddings, load, save
 from ._index import Index
+from ._model import Model
 from ._native import version as _version
 from ._search import search
+from ._train import resume, train
 
 __version__ = _version()
 __all__ = [
     "Embeddings",
     "Evaluation",
     "Index",
+    "Model",
+    "Report",
     "evaluate",
     "load",
     "losses",
+    "map",
     "metrics",
     "miners",
     "protocols",
+    "report",
+    "resume",
     "save",
     "search",
     "set_threads",
+    "train",
 ]
 
 

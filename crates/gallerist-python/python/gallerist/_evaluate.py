@@ -95,20 +95,31 @@ def evaluate(
     of_gallery = None
     if gallery is not None:
         of_gallery = _part(gallery, gallery_labels, gallery_cameras, "gallery_")
-    options = {
-        "protocol": protocol,
-        "metric": metric,
-        "metrics": None if metrics is None else [metrics] if isinstance(metrics, str) else list(metrics),
-        "ignore_cameras": ignore_cameras,
-        "rerank": _options(rerank),
-        "expansion": _options(expansion),
-        "cluster": cluster,
-        "verification": _options(verification),
-        "few_shot": _options(few_shot),
-        "bootstrap": _options(bootstrap),
-        "seed": seed,
-    }
-    return Evaluation(json.loads(_native.evaluate(queries, of_gallery, json.dumps(options))))
+    options = options_json(
+        protocol=protocol,
+        metric=metric,
+        metrics=metrics,
+        ignore_cameras=ignore_cameras,
+        rerank=rerank,
+        expansion=expansion,
+        cluster=cluster,
+        verification=verification,
+        few_shot=few_shot,
+        bootstrap=bootstrap,
+        seed=seed,
+    )
+    return Evaluation(json.loads(_native.evaluate(queries, of_gallery, options)))
+
+
+def options_json(**options: Any) -> str:
+    """Options of :func:`evaluate` as the native part takes them."""
+    for name in ("rerank", "expansion", "verification", "few_shot", "bootstrap"):
+        options[name] = _options(options.get(name))
+    if isinstance(options.get("metrics"), str):
+        options["metrics"] = [options["metrics"]]
+    elif options.get("metrics") is not None:
+        options["metrics"] = list(options["metrics"])
+    return json.dumps(options)
 
 
 def _part(rows: Any, labels: Any, cameras: Any, prefix: str) -> tuple[Any, list[str], list[str] | None]:

@@ -1,5 +1,6 @@
 //! Lloyd's k-means on the exact search.
 
+use gallerist_util::interrupt;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -169,6 +170,7 @@ fn plus_plus(rows: &Matrix, count: usize, random: &mut ChaCha8Rng) -> Vec<usize>
     let mut chosen = vec![below(rows.rows(), random)];
     let mut nearest = vec![f64::INFINITY; rows.rows()];
     while chosen.len() < count {
+        interrupt::point();
         let centre = rows.row(chosen[chosen.len() - 1]);
         nearest.par_iter_mut().enumerate().for_each(|(row, nearest)| {
             *nearest = nearest.min(squared_distance(rows.row(row), centre));

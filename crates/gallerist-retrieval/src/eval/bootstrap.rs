@@ -1,5 +1,6 @@
 //! How far a mean could be from where another draw of queries or classes would have put it.
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,7 @@ impl Bootstrap {
         let resampled: Vec<Vec<Option<f64>>> = (0..self.resamples)
             .into_par_iter()
             .map(|resample| {
+                interrupt::point();
                 let mut random = generator(self.seed, resample as u64);
                 let mut sums = vec![(0.0, 0u64); measures];
                 for _ in 0..units.len() {

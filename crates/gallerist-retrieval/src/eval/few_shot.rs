@@ -1,5 +1,6 @@
 //! Few-shot retrieval: many small galleries drawn from the test classes.
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +110,7 @@ pub fn few_shot(
     let values = (0..episodes)
         .into_par_iter()
         .map(|episode| {
+            interrupt::point();
             let mut random = generator(seed, episode as u64);
             let (mut gallery, mut tests) = (Vec::new(), Vec::new());
             for class in different(classes.len(), ways, &mut random) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 
 use super::relevant_ranks::RelevantRanks;
@@ -355,6 +356,7 @@ impl<'a> Counting<'a> {
         let block = panels_per_block(gallery.depth());
         let mut tiles = Tile::for_panel();
         for start in (0..gallery.panels()).step_by(block) {
+            interrupt::point();
             for (panel, floors) in floors.chunks(LANES).enumerate() {
                 for item_panel in start..(start + block).min(gallery.panels()) {
                     self.tiles(floors.len(), first_panel + panel, item_panel, &mut tiles);
@@ -404,6 +406,7 @@ impl<'a> Counting<'a> {
         let lock = |block: usize| tallies[block].lock().unwrap_or_else(PoisonError::into_inner);
         for round in rounds(blocks) {
             round.into_par_iter().with_max_len(1).for_each(|(a, b)| {
+                interrupt::point();
                 self.tally_pair(&mut lock(a), &mut lock(b));
             });
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 
 use super::candidates::{Bounds, Candidates, Exact};
@@ -155,6 +156,7 @@ impl<'a> CompactGallery<'a> {
         let keys: Vec<Vec<Vec<u64>>> = (0..groups * parts)
             .into_par_iter()
             .map(|task| {
+                interrupt::point();
                 let (group, part) = (task / parts, task % parts);
                 let first = group * QUERIES_PER_TASK;
                 let queries = first..(first + QUERIES_PER_TASK).min(queries.panels.rows());

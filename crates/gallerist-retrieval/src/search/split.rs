@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 
 use super::best::Best;
@@ -72,6 +73,7 @@ pub(super) fn scan(
     let first_query = query_panels.start * LANES;
     let mut tiles = Tile::for_panel();
     for start in gallery_panels.clone().step_by(block) {
+        interrupt::point();
         let gallery_block = start..(start + block).min(gallery_panels.end);
         for query_panel in query_panels.clone() {
             let rows = LANES.min(queries.rows() - query_panel * LANES);

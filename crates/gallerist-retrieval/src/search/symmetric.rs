@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 
 use super::best::Best;
@@ -53,6 +54,7 @@ fn search_from(gallery: &Panels, options: &SearchOptions, forecast: Option<Forec
     // Within a round no block occurs twice, so no thread waits for another.
     for round in rounds(blocks) {
         round.into_par_iter().with_max_len(1).for_each(|(a, b)| {
+            interrupt::point();
             let (mut best_a, mut best_b) = (lock(a), lock(b));
             scan_pair(kernel, &scorer, (panels(a), &mut best_a), (panels(b), &mut best_b), &options);
         });

@@ -31,9 +31,19 @@ impl RunConfig {
             },
             hint: Some("`gallerist config --print-defaults > run.toml` writes one with every key".into()),
         })?;
-        let mut config = Self::parse(&text, &format!("`{}`", path.display()), settings)?;
-        config.find_files(path.parent().unwrap_or(Path::new("")));
-        config.suit_weights(&given(&text, settings));
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::complete(&text, &format!("`{}`", path.display()), folder, settings)
+    }
+
+    /// The text of a run file as [`load`](Self::load) takes it: `origin` names it in errors, `folder` is its directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunConfig::load`].
+    pub fn complete(text: &str, origin: &str, folder: &Path, settings: &[String]) -> Result<Self> {
+        let mut config = Self::parse(text, origin, settings)?;
+        config.find_files(folder);
+        config.suit_weights(&given(text, settings));
         config.validate()?;
         Ok(config)
     }

@@ -61,11 +61,34 @@ pub fn embed(
     options: &EmbedOptions,
     observer: &mut dyn Observer,
 ) -> Result<Embedded> {
+    embed_images(&open_model(run, options, observer)?, run, images, options, observer)
+}
+
+/// The network of a run as [`embed`] uses it, for programs that embed again and again: see [`embed_images`].
+///
+/// # Errors
+///
+/// When the run has no such checkpoint, and for options that do not fit the network.
+pub fn open_model(run: &Path, options: &EmbedOptions, observer: &mut dyn Observer) -> Result<Model> {
     let model = Model::open(run, options.checkpoint)?;
     set_threads(model.config().train.threads);
     let model = on_device(model, options.device, observer)?;
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
-    let model = with_cache(model, options.cache.as_deref())?;
+    with_cache(model, options.cache.as_deref())
+}
+
+/// [`embed`] with the model of a run that is open. Of the options, those of the images and their source count.
+///
+/// # Errors
+///
+/// When no image can be read.
+pub fn embed_images(
+    model: &Model,
+    run: &Path,
+    images: &[PathBuf],
+    options: &EmbedOptions,
+    observer: &mut dyn Observer,
+) -> Result<Embedded> {
     // The file contains the absolute path of the images, so it can be opened from any folder.
     let places: Vec<_> = images.iter().map(|path| absolute_or_address(path)).collect();
     let set =
@@ -73,7 +96,7 @@ pub fn embed(
     if options.source.is_some() {
         check_one_source(&set)?;
     }
-    let mut embedded = embed_set(&model, set, "embedding", observer)?;
+    let mut embedded = embed_set(model, set, "embedding", observer)?;
     if let Some(name) = &options.source {
         embedded.set.name_source(name.clone());
     }

@@ -13,7 +13,7 @@ mod test_images;
 mod threshold;
 mod train;
 
-pub use embed::{EmbedOptions, embed};
+pub use embed::{EmbedOptions, embed, embed_images, open_model};
 pub use evaluate::{
     EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,
 };

@@ -50,7 +50,10 @@ class ClassSampler(torch.utils.data.Sampler[list[int]]):
             for label in random.choice(len(self._members), self.classes, replace=False):
                 queue = waiting[label]
                 while len(queue) < self.images:
-                    queue.extend(random.permutation(self._members[label]).tolist())
+                    # Those that wait are in this batch: again only after all others.
+                    order = random.permutation(self._members[label]).tolist()
+                    waits = set(queue)
+                    queue += [i for i in order if i not in waits] + [i for i in order if i in waits]
                 batch += queue[: self.images]
                 del queue[: self.images]
             yield batch

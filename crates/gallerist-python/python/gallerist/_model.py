@@ -1,0 +1,110 @@
+"""Trained networks."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._files import Embeddings
+from ._progress import Events
+
+
+class Model:
+    """The network of a run, with its preparation of images.
+
+    >>> model = Model.load("runs/photos")                     # doctest: +SKIP
+    >>> rows = model.embed(["photos", "more/7.jpg"])          # doctest: +SKIP
+    >>> rows.embeddings.shape                                 # doctest: +SKIP
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    @classmethod
+    def load(
+        cls,
+        run: str | os.PathLike[str],
+        *,
+        checkpoint: str = "best",
+        device: str = "auto",
+        normalize: bool | None = None,
+    ) -> Model:
+        """Opens the network of a run directory.
+
+        :param checkpoint: ``best`` (by the validation) or ``last``.
+        :param device: ``auto``, ``cpu``, or a GPU if this build has one.
+        :param normalize: whether rows are scaled to length 1; None: as the run's metric needs.
+        """
+        return cls(_native.Model.load(os.fspath(run), checkpoint, device, normalize))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """``fingerprint`` (equal for comparable embeddings), ``metric``, ``step``, ``config`` (the run file)."""
+        return self._native.info()
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"Model({info['fingerprint'][:16]}, step={info['step']}, metric={info['metric']!r})"
+
+    def embed(self, images: Any, *, split: str | None = None, progress: bool = True) -> Embeddings:
+        """Embeds images.
+
+        :param images: a path, or a list of paths: images, folders, archives, manifests. Or images in memory: an array
+            of shape ``(n, height, width, 3)``, or a list of arrays ``(height, width)``, ``(height, width, 1 or 3)`` or
+            of PIL images, all with values from 0 to 255 (u8).
+        :param split: the split of a data set that has several.
+        :param progress: shows a progress bar if tqdm is installed.
+        :returns: one row per image that could be read, with labels and paths where files have them. The others are
+            named in a warning.
+        :raises ValueError: when no image can be read, and for arrays of another shape or dtype.
+        """
+        paths, arrays = _images(images)
+        with Events(progress) as events:
+            if arrays is None:
+                found, broken = self._native.embed_files(paths, split, events)
+            else:
+                found, broken = self._native.embed_arrays(arrays, events)
+                found["paths"] = found["source"] = None
+        for problem in broken if arrays is not None else []:
+            warnings.warn(f"{problem}; it is left out", RuntimeWarning, stacklevel=2)
+        return Embeddings(**found)
+
+
+def _images(images: Any) -> tuple[list[str], list[np.ndarray] | None]:
+    """Paths, or arrays of shape (height, width, channels)."""
+    if isinstance(images, (str, os.PathLike)):
+        return [os.fspath(images)], None
+    if isinstance(images, np.ndarray):
+        if images.ndim != 4:
+            raise ValueError(
+                f"images: wanted an array of shape (n, height, width, channels), got shape {images.shape}; "
+                "give one image as a list of one"
+            )
+        return [], [_array(image, number) for number, image in enumerate(images)]
+    items: Sequence[Any] = list(images) if isinstance(images, Iterable) else [images]
+    if all(isinstance(item, (str, os.PathLike)) for item in items):
+        if not items:
+            raise ValueError("images: the list is empty")
+        return [os.fspath(item) for item in items], None
+    return [], [_array(item, number) for number, item in enumerate(items)]
+
+
+def _array(image: Any, number: int) -> np.ndarray:
+    if hasattr(image, "convert") and hasattr(image, "mode"):
+        image = image if image.mode in ("L", "RGB") else image.convert("RGB")
+    array = np.asarray(image)
+    if array.dtype != np.uint8:
+        raise ValueError(f"images: wanted values from 0 to 255 (uint8), image {number} has {array.dtype}")
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] not in (1, 3):
+        raise ValueError(
+            f"images: wanted the shape (height, width), (height, width, 1) or (height, width, 3), image {number} has "
+            f"{array.shape}"
+        )
+    return array

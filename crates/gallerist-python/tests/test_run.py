@@ -1,0 +1,269 @@
+"""Training, embedding, maps, reports, Ctrl-C."""
+
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+import gallerist
+
+DATA = pathlib.Path(__file__).parents[3] / "data" / "omniglot"
+TRAIN, TEST = DATA / "omniglot_images_background.zip", DATA / "omniglot_images_evaluation.zip"
+
+CONFIG = {
+    "train": {"steps": 12, "seed": 1, "checkpoint_every": 4, "threads": 1},
+    "data": {"train": [TRAIN], "test": [TEST], "max_train_classes": 20, "max_test_classes": 10},
+    "validation": {"every": 6},
+    "image": {"size": 20, "channels": 1, "invert": True, "stored_size": 28},
+    "sampler": {"kind": "classes_images", "classes_per_batch": 6, "images_per_class": 3},
+    "network": {"kind": "conv_blocks", "channels": [8, 8], "dimensions": 8},
+    "loss": {"name": "rll", "margin": 0.4},
+    "report": {},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "short"
+    events = []
+    result = gallerist.train(CONFIG, out, callback=events.append, progress=False)
+    return out, result, events
+
+
+def test_training_returns_metrics_and_reports_each_step(run):
+    out, result, events = run
+    assert result["end"] == "finished" and result["steps"] == 12 and result["broken_images"] == 0
+    assert pathlib.Path(result["directory"]) == out and pathlib.Path(result["report"]).exists()
+    assert result["metrics"] == json.loads((out / "metrics.json").read_text())
+    steps = [event for event in events if event["event"] == "step"]
+    assert [event["step"] for event in steps] == list(range(1, 13))
+    assert all(np.isfinite(event["loss"]) for event in steps)
+    assert [event["step"] for event in events if event["event"] == "validation"] == [6, 12]
+    kinds = [event["event"] for event in events]
+    assert kinds.index("started") < kinds.index("step") < kinds.index("trained")
+
+
+def test_a_callback_ends_a_run_that_resumes_with_the_same_bits(run, tmp_path):
+    out, whole, _ = run
+    other = tmp_path / "other"
+    stop = lambda event: not (event["event"] == "step" and event["step"] == 5)  # noqa: E731
+    result = gallerist.train(CONFIG, other, callback=stop, progress=False)
+    assert result["end"] == "interrupted" and result["steps"] == 5 and result["metrics"] is None
+    result = gallerist.resume(other, progress=False)
+    assert result["end"] == "finished" and result["metrics"]["metrics"] == whole["metrics"]["metrics"]
+    a, b = gallerist.load(out / "embeddings.safetensors"), gallerist.load(other / "embeddings.safetensors")
+    np.testing.assert_array_equal(a.embeddings, b.embeddings)
+    assert gallerist.resume(other, progress=False)["end"] == "was finished"
+
+
+def test_an_exception_of_the_callback_is_raised_after_a_checkpoint(tmp_path):
+    def fail(event):
+        if event["event"] == "step" and event["step"] == 2:
+            raise ZeroDivisionError("of the caller")
+
+    with pytest.raises(ZeroDivisionError, match="of the caller"):
+        gallerist.train(CONFIG, tmp_path / "run", callback=fail, progress=False)
+    assert (tmp_path / "run" / "checkpoints" / "last.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"train": {"step": 3}}, "the dictionary.*\n*.*did you mean `steps`"),
+        ({"train": {"steps": 0}}, "steps"),
+        ({"loss": {"name": "rl"}}, "rll"),
+        ({"data": {"train": ["/nowhere/images"]}}, "nowhere"),
+    ],
+)
+def test_a_configuration_that_is_not_right(tmp_path, change, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        gallerist.train({**CONFIG, **change}, tmp_path / "run", progress=False)
+
+
+def test_run_files_and_settings(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        gallerist.train(tmp_path / "none.toml", tmp_path / "run")
+    with pytest.raises(ValueError, match="train.step=3"):
+        gallerist.train(CONFIG, tmp_path / "run", settings={"train.step": 3}, progress=False)
+    file = DATA.parents[1] / "configs" / "smoke.toml"
+    few = {"train.steps": 1, "data.max_train_classes": 20, "data.max_test_classes": 5}
+    few |= {"network.channels": [4], "sampler.classes_per_batch": 10}
+    assert gallerist.train(file, tmp_path / "run", settings=few, progress=False)["steps"] == 1
+
+
+def images(archive, count):
+    image = pytest.importorskip("PIL.Image")
+    with zipfile.ZipFile(archive) as files:
+        names = sorted(name for name in files.namelist() if name.endswith(".png"))[:count]
+        return names, [image.open(io.BytesIO(files.read(name))) for name in names]
+
+
+def test_a_model_embeds_files_and_arrays_alike(run, tmp_path):
+    out, _, _ = run
+    model = gallerist.Model.load(out)
+    assert model.info["metric"] in repr(model)
+    names, pictures = images(TEST, 6)
+    for name, picture in zip(names, pictures):
+        path = tmp_path / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(path)
+    of_files = model.embed(tmp_path / "images", progress=False)
+    assert of_files.embeddings.shape == (6, 8) and of_files.model == model.info["fingerprint"]
+    of_pil = model.embed([picture.convert("L") for picture in pictures], progress=False)
+    np.testing.assert_allclose(of_pil.embeddings, of_files.embeddings, atol=1e-5)
+    arrays = np.stack([np.asarray(picture.convert("RGB")) for picture in pictures])
+    np.testing.assert_array_equal(model.embed(arrays, progress=False).embeddings, of_pil.embeddings)
+    np.testing.assert_array_equal(model.embed(arrays[:, ::1, :, ::-1], progress=False).embeddings, of_pil.embeddings)
+    (path.parent / "broken.png").write_bytes(b"no image")
+    with pytest.warns(RuntimeWarning, match="broken.png"):
+        assert len(model.embed(tmp_path / "images", progress=False).embeddings) == 6
+
+
+@pytest.mark.parametrize(
+    "images, message",
+    [
+        (np.zeros((2, 8, 8), np.uint8), r"\(n, height, width, channels\)"),
+        (np.zeros((2, 8, 8, 3), np.float32), "uint8"),
+        ([np.zeros((8, 8, 4), np.uint8)], r"\(8, 8, 4\)"),
+        ([np.zeros((0, 8, 3), np.uint8)], r"\(0, 8, 3\)"),
+        ([], "empty"),
+        (["/nowhere/x.png"], "nowhere"),
+    ],
+)
+def test_images_that_cannot_be_embedded(run, images, message):
+    with pytest.raises(ValueError, match=message):
+        gallerist.Model.load(run[0]).embed(images, progress=False)
+
+
+def test_no_run(tmp_path):
+    with pytest.raises(ValueError, match="no run|config.toml"):
+        gallerist.Model.load(tmp_path)
+    with pytest.raises(ValueError, match="best, last"):
+        gallerist.Model.load(tmp_path, checkpoint="first")
+
+
+def test_map():
+    rows = np.random.default_rng(1).normal(size=(60, 10)).astype(np.float32)
+    points = gallerist.map(rows, steps=50, perplexity=10, progress=False)
+    assert points.shape == (60, 2) and np.isfinite(points).all()
+    np.testing.assert_array_equal(points, gallerist.map(rows, steps=50, perplexity=10, progress=False))
+    assert gallerist.map(rows, method="pca").shape == (60, 2)
+    with pytest.warns(RuntimeWarning, match="perplexity"):
+        gallerist.map(rows, steps=1, progress=False)
+    with pytest.raises(ValueError, match="tsne, pca"):
+        gallerist.map(rows, method="umap")
+    with pytest.raises(ValueError, match="perplexity"):
+        gallerist.map(rows, perplexity=0.0, progress=False)
+
+
+def test_reports(run, tmp_path):
+    out, _, _ = run
+    page = gallerist.report(out)
+    page.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page.html
+    assert page._repr_html_().startswith("<iframe srcdoc=")
+    assert "</html>" in gallerist.report([out, out]).html
+    rows = np.random.default_rng(1).normal(size=(40, 6)).astype(np.float32)
+    page = gallerist.report(rows, np.arange(40) // 4, title="forty rows", metrics=["recall@1", "map@r"])
+    assert "forty rows" in page.html
+    page = gallerist.report(rows[:20], np.arange(20) // 4, gallery=rows[20:], gallery_labels=np.arange(20) // 4)
+    assert "</html>" in page.html
+    with pytest.raises(ValueError, match="run directories, or embeddings"):
+        gallerist.report([])
+    with pytest.raises(ValueError, match="labels"):
+        gallerist.report(rows)
+
+
+def test_a_progress_bar_is_shown_where_tqdm_is_installed(capsys):
+    pytest.importorskip("tqdm")
+    rows = np.random.default_rng(1).normal(size=(60, 10)).astype(np.float32)
+    gallerist.map(rows, steps=5, perplexity=5)
+    assert "map" in capsys.readouterr().err
+
+
+INTERRUPTED = {
+    "search": "gallerist.search(rows, k=10)",
+    "search of queries": "gallerist.search(rows, rows[::2], k=10)",
+    "evaluation": "gallerist.evaluate(rows, np.arange(len(rows)) // 5)",
+    "clustering": "gallerist.evaluate(rows[:30000], np.arange(30000) // 5, cluster='sklearn10', metrics=['recall@1'])",
+    "map": "gallerist.map(rows[:40000], progress=False)",
+    "training": "gallerist.train({**config, 'train': {'steps': 100000}}, out, progress=False)",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent")
+@pytest.mark.parametrize("what", INTERRUPTED)
+def test_ctrl_c_ends_long_work(what, tmp_path):
+    config = json.loads(json.dumps(CONFIG, default=str))
+    program = f"""
+        import time, numpy as np, gallerist
+        config, out = {config!r}, {str(tmp_path / "run")!r}
+        rows = np.random.default_rng(1).normal(size=(200_000, 64)).astype(np.float32)
+        print("begins", flush=True)
+        try:
+            {INTERRUPTED[what]}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        found, _ = gallerist.search(rows[:100], k=1)
+        print(len(found), flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout.readline() == "begins\n"
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        output, _ = process.communicate(timeout=60)
+    assert output.split() == ["interrupted", "100"], output
+    assert time.monotonic() - begun < 20
+    if what == "training":
+        assert (tmp_path / "run" / "checkpoints" / "last.safetensors").exists()
+
+
+def test_a_network_of_torch_is_trained_on_omniglot():
+    torch = pytest.importorskip("torch")
+    image = pytest.importorskip("PIL.Image")
+    from gallerist.torch import ClassSampler, losses
+
+    rows, labels = [], []
+    with zipfile.ZipFile(TRAIN) as files:
+        names = sorted(name for name in files.namelist() if name.endswith(".png"))[: 20 * 90]
+        for name in names:
+            picture = image.open(io.BytesIO(files.read(name))).convert("L").resize((28, 28), image.Resampling.BOX)
+            rows.append(1 - np.asarray(picture, dtype=np.float32) / 255)
+            labels.append(name.rpartition("/")[0])
+    classes = np.unique(labels, return_inverse=True)[1]
+    rows = torch.tensor(np.stack(rows))[:, None]
+    train, test = np.flatnonzero(classes < 60), np.flatnonzero(classes >= 60)
+
+    torch.manual_seed(1)
+    block = lambda a, b: [torch.nn.Conv2d(a, b, 3, 2, 1), torch.nn.BatchNorm2d(b), torch.nn.ReLU()]  # noqa: E731
+    network = torch.nn.Sequential(*block(1, 32), *block(32, 32), *block(32, 64), torch.nn.Flatten(), torch.nn.Linear(1024, 32))
+    loss = losses.RllLoss(margin=0.4, t_neg=10.0)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.003)
+
+    def recall():
+        network.eval()
+        with torch.no_grad():
+            embeddings = network(rows[test])
+        network.train()
+        return gallerist.evaluate(embeddings, classes[test], metrics=["recall@1"])["metrics"]["recall@1"]
+
+    before = recall()
+    sampler = ClassSampler(classes[train], classes=20, images=4, batches=80)
+    for batch in sampler:
+        at = train[batch]
+        optimizer.zero_grad()
+        loss(network(rows[at]), torch.tensor(classes[at])).backward()
+        optimizer.step()
+    after = recall()
+    assert after > before + 0.3, (before, after)
