@@ -80,6 +80,8 @@ class Source:
     def type_of(self, kind: str) -> str:
         if found := re.fullmatch(r"Option<(.+)>", kind):
             return f"{self.type_of(found[1])} | None"
+        if found := re.fullmatch(r"Vec<(.+)>", kind):
+            return f"list[{self.type_of(found[1])}]"
         if kind == "MinerConfig":
             return "Miner | str | dict[str, Any]"
         if kind in TYPES:

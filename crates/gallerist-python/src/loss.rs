@@ -219,8 +219,8 @@ impl Batch {
         Ok(Batch { data, shape: [n, d], dtype, labels })
     }
 
-    fn tensor(&self, device: &Device) -> Tensor<2> {
-        Tensor::from_data(self.data.clone(), (device, self.dtype))
+    fn into_tensor(self, device: &Device) -> Tensor<2> {
+        Tensor::from_data(self.data, (device, self.dtype))
     }
 }
 
@@ -257,10 +257,11 @@ impl Loss {
             self.numbered(&batch.labels, memory.as_ref().map(|memory| &memory.labels))?;
         let loss = self.ready(LossShape { classes, dimensions: d }, parameters)?;
         let prepared = |rows| if normalize { l2_normalize(rows) } else { rows };
-        let x = batch.tensor(&self.device);
+        let (shape, dtype) = (batch.shape, batch.dtype);
+        let x = batch.into_tensor(&self.device);
         let x = if gradient { x.require_grad() } else { x };
-        let rows = memory.as_ref().zip(of_memory.as_ref()).map(|(memory, labels)| CrossBatchRows {
-            embeddings: prepared(memory.tensor(&self.device)),
+        let rows = memory.zip(of_memory.as_ref()).map(|(memory, labels)| CrossBatchRows {
+            embeddings: prepared(memory.into_tensor(&self.device)),
             labels: labels.borrowed(),
         });
         let output = loss.forward_against(prepared(x.clone()), ids.borrowed(), rows, progress);
@@ -272,7 +273,7 @@ impl Loss {
             let gradients = output.value.backward();
             computed.gradient = Some(match x.grad(&gradients) {
                 Some(gradient) => gradient.into_data(),
-                None => Tensor::<2>::zeros(batch.shape, (&self.device, batch.dtype)).into_data(),
+                None => Tensor::<2>::zeros(shape, (&self.device, dtype)).into_data(),
             });
             let mut visitor =
                 Visitor { path: params::Path::default(), gradients: &gradients, found: BTreeMap::new() };

@@ -14,7 +14,7 @@ class Events:
     """Receives the events of a call from the native part: ``events(kind, data)`` with the data as JSON."""
 
     def __init__(self, progress: bool, callback: Callback | None = None) -> None:
-        self._bars = _tqdm() if progress else None
+        self._bars: Any = _tqdm() if progress else None
         self._bar: Any = None
         self._callback = callback
 

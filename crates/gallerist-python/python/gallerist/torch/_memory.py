@@ -18,6 +18,15 @@ class CrossBatchMemory(torch.nn.Module):
     >>> loss(embeddings, labels).backward()                                              # doctest: +SKIP
     """
 
+    embeddings: torch.Tensor | None
+    """The embeddings in the memory, the latest last."""
+
+    labels: torch.Tensor | None
+    """Their labels."""
+
+    step: torch.Tensor
+    """Batches seen."""
+
     def __init__(self, loss: Loss, size: int = 8192, start_step: int = 1000) -> None:
         """
         :param loss: a loss that compares pairs.
@@ -47,7 +56,7 @@ class CrossBatchMemory(torch.nn.Module):
         return value
 
     def _store(self, embeddings: torch.Tensor, labels: torch.Tensor) -> None:
-        if self.embeddings is not None:
+        if self.embeddings is not None and self.labels is not None:
             embeddings = torch.cat([self.embeddings, embeddings])
             labels = torch.cat([self.labels, labels])
         self.embeddings, self.labels = embeddings[-self.size :].clone(), labels[-self.size :].clone()

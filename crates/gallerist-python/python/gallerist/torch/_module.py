@@ -113,7 +113,10 @@ class _Function(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: torch.Tensor) -> tuple:
-        gradients = [gradient * scale.to(gradient.dtype) for gradient in ctx.saved_tensors]
+        gradients = ctx.saved_tensors
+        # On a GPU, the comparison would wait for it.
+        if scale.device.type != "cpu" or scale.item() != 1.0:
+            gradients = [gradient * scale.to(gradient.dtype) for gradient in gradients]
         return (None, None, *gradients)
 
 

@@ -711,7 +711,7 @@ class RecallAtKLoss(Loss):
     def __init__(
         self,
         *,
-        k: dict[str, Any] = [1, 2, 4, 8, 16],
+        k: list[int] = [1, 2, 4, 8, 16],
         temperature: float = 0.01,
         rank_temperature: float = 1.0,
         include_query: bool = False,

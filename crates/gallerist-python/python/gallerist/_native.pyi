@@ -1,0 +1,117 @@
+"""The native part. Its functions take arrays of the right dtype and shape: use those of ``gallerist`` instead."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+_F32: TypeAlias = NDArray[np.float32]
+_Rows: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+_Part: TypeAlias = tuple[_F32, list[str], list[str] | None]
+_Condition: TypeAlias = tuple[list[str] | None, list[str] | None]
+_Events: TypeAlias = Callable[[str, str], Any]
+
+class Loss:
+    def __new__(
+        cls, name: str, settings: list[str], classes: int | None, dimensions: int | None, seed: int
+    ) -> Loss: ...
+    def settings(self) -> str: ...
+    def parameters(self) -> dict[str, _F32]: ...
+    def compute(
+        self,
+        embeddings: _Rows,
+        labels: NDArray[np.int64],
+        ends: NDArray[np.uint64] | None,
+        memory: _Rows | None,
+        memory_labels: NDArray[np.int64] | None,
+        memory_ends: NDArray[np.uint64] | None,
+        parameters: dict[str, _F32] | None,
+        normalize: bool | None,
+        gradient: bool,
+        step: int,
+        steps: int,
+    ) -> dict[str, Any]: ...
+
+class Index:
+    def __new__(
+        cls, dimensions: int, metric_name: str, kind: str, m: int, ef_construction: int, ef: int, seed: int
+    ) -> Index: ...
+    @staticmethod
+    def open(path: str, mapped: bool) -> Index: ...
+    def info(self) -> dict[str, Any]: ...
+    def add(
+        self,
+        embeddings: _F32,
+        ids: NDArray[np.uint64] | None,
+        labels: list[str] | None,
+        paths: list[str] | None,
+        cameras: list[str] | None,
+        replace: bool,
+    ) -> tuple[int, int, int]: ...
+    def remove(self, ids: NDArray[np.uint64]) -> int: ...
+    def search(
+        self,
+        queries: _F32,
+        k: int,
+        labels: _Condition,
+        cameras: _Condition,
+        paths: _Condition,
+        ids: tuple[list[int] | None, list[int] | None],
+    ) -> tuple[NDArray[np.uint64], _F32]: ...
+    def labels(self) -> tuple[NDArray[np.uint64], list[str | None]]: ...
+    def set_ef(self, ef: int) -> None: ...
+    def compact(self) -> None: ...
+    def save(self, path: str) -> None: ...
+
+class Model:
+    @staticmethod
+    def load(run: str, checkpoint: str, device: str, normalize: bool | None) -> Model: ...
+    def info(self) -> dict[str, Any]: ...
+    def embed_files(
+        self, images: list[str], split: str | None, events: _Events
+    ) -> tuple[dict[str, Any], list[str]]: ...
+    def embed_arrays(
+        self, images: list[NDArray[np.uint8]], events: _Events
+    ) -> tuple[dict[str, Any], list[str]]: ...
+
+def embeddings_report(
+    name: str,
+    queries: _Part,
+    query_paths: list[str] | None,
+    gallery: _Part | None,
+    gallery_paths: list[str] | None,
+    images: str | None,
+    options: str,
+) -> str: ...
+def evaluate(queries: _Part, gallery: _Part | None, options: str) -> str: ...
+def load(path: str) -> dict[str, Any]: ...
+def losses() -> str: ...
+def map(
+    embeddings: _F32, method: str, perplexity: float, steps: int, events: _Events
+) -> tuple[_F32, str, list[str]]: ...
+def metrics() -> list[str]: ...
+def miners() -> str: ...
+def protocols() -> str: ...
+def run_report(runs: list[str]) -> str: ...
+def save(
+    path: str,
+    embeddings: _F32,
+    labels: list[str] | None,
+    paths: list[str] | None,
+    cameras: list[str] | None,
+    model: str | None,
+    source: str | None,
+    metric_name: str | None,
+    protocol: str | None,
+    precision: str,
+) -> None: ...
+def search(
+    gallery: _F32, queries: _F32 | None, k: int, metric_name: str, exclude_self: bool
+) -> tuple[NDArray[np.uint32], _F32]: ...
+def threads(count: int) -> int: ...
+def train(
+    text: str, origin: str, folder: str, settings: list[str], directory: str, resume: bool, events: _Events
+) -> str: ...
+def version() -> str: ...
+def write_text(path: str, text: str) -> None: ...
