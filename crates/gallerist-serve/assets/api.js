@@ -36,10 +36,10 @@ export function query(parameters) {
   return pairs.size ? `?${pairs}` : "";
 }
 
-const filters = ({ label, not_label, camera }) => ({ label, not_label, camera });
+const filters = ({ label, not_label, camera, where }) => ({ label, not_label, camera, where: where || undefined });
 
 export const gallery = () => json("api/v1/gallery");
-export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ set: state.set, offset, limit, ...filters(state) }), { signal });
+export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ set: state.set, offset, limit, order: state.order, ...filters(state) }), { signal });
 export const item = (id, signal) => json(`api/v1/items/${id}`, { signal });
 export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, signal).then((answer) => answer.items);
 export const labels = (contains, limit, signal) => json("api/v1/labels" + query({ contains, limit }), { signal });

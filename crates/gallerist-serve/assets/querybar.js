@@ -24,7 +24,8 @@ export function make() {
 
   const chips = h("div", { class: "chips" });
   const filter = gallery.labelled ? labelFilter() : null;
-  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, chips));
+  const where = gallery.columns?.length ? whereField(gallery.columns) : null;
+  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, where, chips));
 
   function one(source, name, remove) {
     const label = `Remove ${name} from the query`;
@@ -64,10 +65,19 @@ export function make() {
     show(s) {
       if (![...k.options].some((option) => option.value === String(s.k))) k.append(h("option", { value: String(s.k) }, `${s.k} results`));
       k.value = String(s.k);
+      if (where && document.activeElement !== where.firstChild) where.firstChild.value = s.where;
       drawTiles(s);
       drawChips(s);
     },
   };
+}
+
+// A condition on the columns of the items; Enter applies it, and an empty one removes it.
+function whereField(columns) {
+  const example = columns.find(({ kind }) => kind === "number");
+  const input = h("input", { type: "text", "aria-label": "Condition", placeholder: example ? `${example.name} < 20` : `${columns[0].name} is not missing`, title: `Condition; the columns are ${columns.map(({ name, kind }) => `${name} (${kind})`).join(", ")}`, autocomplete: "off", spellcheck: false });
+  input.addEventListener("change", () => state.set({ where: input.value.trim() }));
+  return h("div", { class: "filter where" }, input);
 }
 
 // The number of labels in the list, and the most labels that one choice adds.

@@ -67,7 +67,7 @@ const queryOf = (s, queries) => {
 };
 
 export function follow(s) {
-  const wanted = JSON.stringify([s.ids, s.k, s.all, s.label, s.not_label, s.camera, s.model, files.map((file) => file.url)]);
+  const wanted = JSON.stringify([s.ids, s.k, s.all, s.label, s.not_label, s.camera, s.where, s.model, files.map((file) => file.url)]);
   if (wanted === key) return;
   key = wanted;
   rank(s);

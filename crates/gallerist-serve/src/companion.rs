@@ -100,6 +100,7 @@ impl Side {
             let id = stable_id(&format!("{of:?} {}", item.id));
             catalog.push(id, Entry::from(&item));
         }
+        let catalog = catalog.with_columns(items.set().columns.clone());
         Ok(Self { name, catalog, rows, metric, images, protocol })
     }
 }

@@ -1,11 +1,12 @@
 //! One column.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::date::Instant;
-use super::texts::Texts;
+use super::texts::{MISSING, Texts};
 use super::value::Value;
 use crate::labels::SEPARATOR;
 use crate::{Error, Result};
@@ -229,6 +230,45 @@ impl Column {
         }
     }
 
+    /// Sorts rows by their values: numbers by size, dates by time, texts and tags by their bytes; `descending` the other way
+    /// round. Rows without a value come last in both, and equal rows keep their order.
+    ///
+    /// ```
+    /// # use gallerist_retrieval::columns::Column;
+    /// let price = Column::infer("price", ["80", "", "5", "12.5"])?;
+    /// let mut rows = vec![0, 1, 2, 3];
+    /// price.sort(&mut rows, false);
+    /// assert_eq!(rows, [2, 3, 0, 1]);
+    /// price.sort(&mut rows, true);
+    /// assert_eq!(rows, [0, 3, 2, 1]);
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn sort(&self, rows: &mut [usize], descending: bool) {
+        // The rank of each row's value, with the rows without one after all others.
+        let ranks: Vec<u32> = match &self.cells {
+            Cells::Numbers(numbers) => ranks(numbers, f64::total_cmp),
+            Cells::Texts(texts) => {
+                let of_texts = match self.kind {
+                    ColumnKind::Date => {
+                        let days: Vec<_> = texts.distinct().iter().map(|text| Instant::parse(text)).collect();
+                        ranks(&days, Ord::cmp)
+                    }
+                    _ => ranks(texts.distinct(), Ord::cmp),
+                };
+                let rank = |&place: &u32| of_texts.get(place as usize).copied().unwrap_or(MISSING);
+                texts.places().iter().map(rank).collect()
+            }
+        };
+        let has_value = |row: usize| self.value(row).is_some();
+        match descending {
+            false => rows.sort_by_key(|&row| (!has_value(row), ranks[row])),
+            true => rows.sort_by_key(|&row| (!has_value(row), std::cmp::Reverse(ranks[row]))),
+        }
+    }
+
     /// The numbers, with NaN where one is missing; `None` for a column of another kind.
     pub(crate) fn as_numbers(&self) -> Option<&[f64]> {
         if let Cells::Numbers(numbers) = &self.cells { Some(numbers) } else { None }
@@ -266,6 +306,18 @@ fn checked(name: String) -> Result<String> {
         return Ok(name);
     };
     Err(Error::Column { name, problem, hint: Some("rename the column".to_owned()) })
+}
+
+/// The rank of each value: equal values have equal ranks.
+fn ranks<T>(values: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| compare(&values[a], &values[b]));
+    let mut ranks = vec![0; values.len()];
+    for pair in order.windows(2) {
+        let differ = compare(&values[pair[0]], &values[pair[1]]) != Ordering::Equal;
+        ranks[pair[1]] = ranks[pair[0]] + u32::from(differ);
+    }
+    ranks
 }
 
 /// A decimal number, as [`Column::infer`] defines it.
@@ -312,6 +364,20 @@ mod tests {
         ] {
             assert_eq!(Column::infer("c", values).unwrap().kind(), kind, "{values:?}");
         }
+    }
+
+    #[test]
+    fn rows_are_sorted_by_their_values_with_missing_ones_last() {
+        let sorted = |values: &[&str], descending| {
+            let mut rows: Vec<usize> = (0..values.len()).collect();
+            Column::infer("c", values).unwrap().sort(&mut rows, descending);
+            rows
+        };
+        assert_eq!(sorted(&["3", "", "-1", "3", "20"], false), [2, 0, 3, 4, 1]);
+        assert_eq!(sorted(&["3", "", "-1", "3", "20"], true), [4, 0, 3, 2, 1]);
+        let days = ["2024-05-01T01:00+02:00", "2024-04-30", "", "2024-04-30T23:00Z"];
+        assert_eq!(sorted(&days, false), [1, 0, 3, 2]);
+        assert_eq!(sorted(&["b", "a", "", "b"], true), [0, 3, 1, 2]);
     }
 
     #[test]

@@ -4,13 +4,12 @@ use std::collections::HashSet;
 
 use super::Fault;
 use super::expression::{Expression, Literal, LiteralValue, Operation, Test};
-use super::field::{Field, field};
+use super::field::{Field, RowTexts, Table, field};
 use crate::columns::{ColumnKind, Instant, MISSING};
-use crate::file::EmbeddingSet;
 use crate::labels::SEPARATOR;
 
 /// Whether each row meets the condition.
-pub(super) fn mask(expression: &Expression, set: &EmbeddingSet) -> Result<Vec<bool>, Fault> {
+pub(super) fn mask(expression: &Expression, set: &dyn Table) -> Result<Vec<bool>, Fault> {
     let join = |parts: &[Expression], both: fn(bool, bool) -> bool| {
         let (first, others) = parts.split_first().expect("a condition has parts");
         let mut all = mask(first, set)?;
@@ -34,14 +33,18 @@ pub(super) fn mask(expression: &Expression, set: &EmbeddingSet) -> Result<Vec<bo
 type NumberTest<'a> = Box<dyn Fn(f64) -> bool + 'a>;
 type TextTest<'a> = Box<dyn Fn(&str) -> bool + 'a>;
 
-fn of_test(test: &Test, set: &EmbeddingSet) -> Result<Vec<bool>, Fault> {
+fn of_test(test: &Test, set: &dyn Table) -> Result<Vec<bool>, Fault> {
     let (kind, values) =
         field(set, &test.column).map_err(|(problem, hint)| Fault::new(test.at, problem, hint))?;
     if let Operation::Missing(missing) = test.operation {
         return Ok(match values {
             Field::Numbers(numbers) => numbers.iter().map(|number| number.is_nan() == missing).collect(),
-            Field::Texts(_, places) => places.iter().map(|&place| (place == MISSING) == missing).collect(),
-            Field::List(list) => list.iter().map(|text| text.is_empty() == missing).collect(),
+            Field::Texts(RowTexts::Distinct(_, places)) => {
+                places.iter().map(|&place| (place == MISSING) == missing).collect()
+            }
+            Field::Texts(RowTexts::Each(list)) => {
+                list.iter().map(|text| text.is_empty() == missing).collect()
+            }
         });
     }
     match values {
@@ -49,12 +52,12 @@ fn of_test(test: &Test, set: &EmbeddingSet) -> Result<Vec<bool>, Fault> {
             let meets = of_number(test)?;
             Ok(numbers.iter().map(|&number| !number.is_nan() && meets(number)).collect())
         }
-        Field::Texts(distinct, places) => {
+        Field::Texts(RowTexts::Distinct(distinct, places)) => {
             let meets = of_text(test, kind)?;
             let table: Vec<bool> = distinct.iter().map(|text| meets(text)).collect();
             Ok(places.iter().map(|&place| table.get(place as usize).copied().unwrap_or(false)).collect())
         }
-        Field::List(list) => {
+        Field::Texts(RowTexts::Each(list)) => {
             let meets = of_text(test, kind)?;
             Ok(list.iter().map(|text| !text.is_empty() && meets(text)).collect())
         }

@@ -2,52 +2,95 @@
 
 use gallerist_util::text::nearest;
 
-use crate::columns::{ColumnKind, RESERVED};
+use crate::columns::{ColumnKind, Columns, RESERVED};
 use crate::file::EmbeddingSet;
-use crate::labels::are_sets;
+use crate::labels::SEPARATOR;
+
+/// Rows with labels, cameras, paths and further columns, to which conditions and groups apply.
+pub trait Table {
+    /// Number of rows.
+    fn rows(&self) -> usize;
+
+    /// The further columns.
+    fn columns(&self) -> &Columns;
+
+    /// The texts of `label`, `camera` or `path`; `None` where the rows have none.
+    fn texts(&self, name: &str) -> Option<RowTexts<'_>>;
+}
+
+/// A text for each row.
+pub enum RowTexts<'a> {
+    /// One per row; an empty one is missing.
+    Each(Vec<&'a str>),
+    /// Distinct texts, and the place of each row's among them; `u32::MAX` where it is missing.
+    Distinct(&'a [String], &'a [u32]),
+}
+
+impl Table for EmbeddingSet {
+    fn rows(&self) -> usize {
+        self.embeddings.rows()
+    }
+
+    fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    fn texts(&self, name: &str) -> Option<RowTexts<'_>> {
+        let list = match name {
+            "label" => &self.labels,
+            "camera" => &self.cameras,
+            "path" => &self.paths,
+            _ => &None,
+        };
+        Some(RowTexts::Each(list.as_ref()?.iter().map(String::as_str).collect()))
+    }
+}
 
 /// The values of a column, of whatever list.
 pub(super) enum Field<'a> {
     /// NaN where a value is missing.
     Numbers(&'a [f64]),
-    /// Distinct texts, and the place of each row's among them.
-    Texts(&'a [String], &'a [u32]),
-    /// A text per row; an empty one is missing.
-    List(&'a [String]),
+    /// Of dates, text or tags.
+    Texts(RowTexts<'a>),
 }
 
 /// What is wrong with a name, and what to do.
 pub(super) type Unknown = (String, Option<String>);
 
 /// The kind and the values of the column of this name.
-pub(super) fn field<'a>(set: &'a EmbeddingSet, name: &str) -> Result<(ColumnKind, Field<'a>), Unknown> {
-    if let Some((_, list)) = lists(set).into_iter().find(|(known, _)| *known == name) {
-        let Some(list) = list else { return Err((format!("the rows have no {name}s"), Some(known(set)))) };
-        let tags = name == "label" && are_sets(list);
-        return Ok((if tags { ColumnKind::Tags } else { ColumnKind::Text }, Field::List(list)));
+pub(super) fn field<'a>(table: &'a dyn Table, name: &str) -> Result<(ColumnKind, Field<'a>), Unknown> {
+    if RESERVED.contains(&name) {
+        let Some(texts) = table.texts(name) else {
+            return Err((format!("the rows have no {name}s"), Some(known(table))));
+        };
+        let is_set = |text: &str| text.contains(SEPARATOR);
+        let sets = name == "label"
+            && match &texts {
+                RowTexts::Each(list) => list.iter().any(|text| is_set(text)),
+                RowTexts::Distinct(distinct, _) => distinct.iter().any(|text| is_set(text)),
+            };
+        return Ok((if sets { ColumnKind::Tags } else { ColumnKind::Text }, Field::Texts(texts)));
     }
-    let Some(column) = set.columns.get(name) else {
-        let names: Vec<&str> = set.columns.names().chain(RESERVED).collect();
-        let hint = nearest(name, &names).map_or_else(|| known(set), |name| format!("did you mean `{name}`?"));
+    let Some(column) = table.columns().get(name) else {
+        let names: Vec<&str> = table.columns().names().chain(RESERVED).collect();
+        let hint =
+            nearest(name, &names).map_or_else(|| known(table), |name| format!("did you mean `{name}`?"));
         return Err((format!("there is no column `{name}`"), Some(hint)));
     };
     let values = match (column.as_numbers(), column.as_texts()) {
         (Some(numbers), _) => Field::Numbers(numbers),
-        (None, Some((distinct, places))) => Field::Texts(distinct, places),
+        (None, Some((distinct, places))) => Field::Texts(RowTexts::Distinct(distinct, places)),
         (None, None) => unreachable!("a column has numbers or texts"),
     };
     Ok((column.kind(), values))
 }
 
-fn lists(set: &EmbeddingSet) -> [(&'static str, Option<&[String]>); 3] {
-    [("label", set.labels.as_deref()), ("camera", set.cameras.as_deref()), ("path", set.paths.as_deref())]
-}
-
 /// The columns that there are.
-fn known(set: &EmbeddingSet) -> String {
+fn known(table: &dyn Table) -> String {
     const SHOWN: usize = 20;
-    let of_lists = lists(set).into_iter().filter(|(_, list)| list.is_some()).map(|(name, _)| name);
-    let names: Vec<String> = set.columns.names().chain(of_lists).map(|name| format!("`{name}`")).collect();
+    let of_lists = RESERVED.into_iter().filter(|name| table.texts(name).is_some());
+    let names: Vec<String> =
+        table.columns().names().chain(of_lists).map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => "the rows have neither labels nor other columns".to_owned(),
         count if count > SHOWN => format!("the columns are {}, …", names[..SHOWN].join(", ")),

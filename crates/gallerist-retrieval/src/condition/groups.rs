@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::field::{Field, field};
+use super::field::{Field, RowTexts, Table, field};
 use crate::columns::{ColumnKind, MISSING};
-use crate::file::EmbeddingSet;
 use crate::{Error, Result};
 
-/// A group for each row of `set`: rows with the same value of the column have the same number. Groups are numbered from 0
+/// A group for each row of a set: rows with the same value of the column have the same number. Groups are numbered from 0
 /// in the order of their first row. A row without a value is a group of its own.
 ///
-/// The column is one of [`EmbeddingSet::columns`], or `label`, `camera` or `path`.
+/// The column is one of the [columns](Table::columns), or `label`, `camera` or `path`.
 ///
 /// ```
 /// use gallerist_retrieval::columns::{Column, Columns};
@@ -25,21 +24,25 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Column`] for a column that the set does not have, and for tags: a row may have several.
-pub fn groups_of(set: &EmbeddingSet, column: &str) -> Result<Vec<u32>> {
+pub fn groups_of(set: &dyn Table, column: &str) -> Result<Vec<u32>> {
     let refuse = |problem: String, hint| Error::Column { name: column.to_owned(), problem, hint };
     let (kind, values) = field(set, column).map_err(|(problem, hint)| refuse(problem, hint))?;
     if kind == ColumnKind::Tags {
         let hint = "group by a column with one value a row".to_owned();
         return Err(refuse("it has tags, and a row may have several".to_owned(), Some(hint)));
     }
-    crate::search::check_count(set.embeddings.rows(), "gallery")?;
+    crate::search::check_count(set.rows(), "gallery")?;
     Ok(match values {
         // Zero has two signs.
         Field::Numbers(numbers) => {
             number(numbers.iter().map(|&n| (!n.is_nan()).then_some((n + 0.0).to_bits())))
         }
-        Field::Texts(_, places) => number(places.iter().map(|&place| (place != MISSING).then_some(place))),
-        Field::List(list) => number(list.iter().map(|text| (!text.is_empty()).then_some(text.as_str()))),
+        Field::Texts(RowTexts::Distinct(_, places)) => {
+            number(places.iter().map(|&place| (place != MISSING).then_some(place)))
+        }
+        Field::Texts(RowTexts::Each(list)) => {
+            number(list.iter().map(|text| (!text.is_empty()).then_some(text)))
+        }
     })
 }
 
@@ -59,8 +62,8 @@ fn number<K: Eq + std::hash::Hash>(keys: impl Iterator<Item = Option<K>>) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Matrix;
     use crate::columns::{Column, Columns};
+    use crate::{EmbeddingSet, Matrix};
 
     #[test]
     fn numbers_texts_and_labels_group_and_tags_do_not() {

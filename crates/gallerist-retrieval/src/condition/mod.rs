@@ -47,9 +47,9 @@ mod parser;
 use std::fmt;
 
 use expression::Expression;
+pub use field::{RowTexts, Table};
 pub use groups::groups_of;
 
-use crate::file::EmbeddingSet;
 use crate::{Error, Result};
 
 /// The most bytes of a condition.
@@ -76,7 +76,7 @@ impl Condition {
     ///
     /// # Errors
     /// [`Error::Condition`] for a column that the set does not have, and for a test that its kind does not permit.
-    pub fn mask(&self, set: &EmbeddingSet) -> Result<Vec<bool>> {
+    pub fn mask(&self, set: &dyn Table) -> Result<Vec<bool>> {
         evaluate::mask(&self.expression, set).map_err(|fault| fault.of(&self.text))
     }
 
@@ -84,7 +84,7 @@ impl Condition {
     ///
     /// # Errors
     /// As [`mask`](Self::mask).
-    pub fn rows(&self, set: &EmbeddingSet) -> Result<Vec<usize>> {
+    pub fn rows(&self, set: &dyn Table) -> Result<Vec<usize>> {
         let mask = self.mask(set)?;
         Ok(mask.iter().enumerate().filter(|(_, meets)| **meets).map(|(row, _)| row).collect())
     }

@@ -5,17 +5,27 @@ import * as session from "../session.js";
 import * as state from "../state.js";
 import * as tile from "../tile.js";
 
-const FILTERS = ["label", "not_label", "camera"];
+const FILTERS = ["label", "not_label", "camera", "where"];
 
 // The set that is shown: the gallery, or the set of queries if there is one.
 const SETS = [["", "Gallery"], ["query", "Queries"]];
+
+// The order of the gallery: that of its file, or that of a column.
+function sortChoice() {
+  const columns = session.gallery.columns ?? [];
+  if (!columns.length) return null;
+  const choices = columns.flatMap(({ name }) => [[name, `${name}, ascending`], [`-${name}`, `${name}, descending`]]);
+  const select = h("select", { "aria-label": "Sort by", onchange: () => state.set({ order: select.value }) }, [["", "Order of the file"], ...choices].map(([value, text]) => h("option", { value }, text)));
+  return select;
+}
 
 export function make() {
   const facts = h("p", { class: "facts" });
   const sets = h("span", {});
   const rule = h("p", { class: "rule" });
-  const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a label above.") });
-  const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, sets, facts, rule), grid.element);
+  const sorting = sortChoice();
+  const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a label or the condition above.") });
+  const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, sets, facts, rule, sorting), grid.element);
 
   let shown = null;
   async function load(s) {
@@ -35,7 +45,8 @@ export function make() {
     element,
     grid,
     show(s) {
-      const wanted = JSON.stringify([s.set, ...FILTERS.map((name) => s[name])]);
+      if (sorting) sorting.value = s.order;
+      const wanted = JSON.stringify([s.set, s.order, ...FILTERS.map((name) => s[name])]);
       if (wanted === shown) return grid.refresh();
       shown = wanted;
       load(s);

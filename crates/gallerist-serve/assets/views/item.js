@@ -95,6 +95,7 @@ export function make() {
       result && typeof result.right === "boolean" ? fact("Verdict", result.right ? "same label as the query" : "another label than the query's") : [],
       fact("Others of its label", item.neighbours_same_label === undefined || item.label === null ? null : plural(item.neighbours_same_label, "item")),
       fact("Camera", item.camera && h("span", {}, item.camera, " ", button("filter by it", () => state.set({ camera: [item.camera], open: "" }), { class: "quiet" }))),
+      Object.entries(item.columns ?? {}).map(([name, value]) => fact(name, [value].flat().join(", "))),
       fact("Path", item.path),
       fact("Id", item.id),
     );

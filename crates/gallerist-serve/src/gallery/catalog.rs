@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use gallerist_retrieval::columns::Columns;
+use gallerist_retrieval::condition::{RowTexts, Table};
 use gallerist_retrieval::index::{Among, Item, ItemFilter};
 use gallerist_retrieval::labels::SEPARATOR;
 
@@ -106,7 +108,31 @@ pub(crate) struct Catalog {
     pub(crate) cameras: Column,
     /// The names of the sources.
     pub(crate) sources: Column,
+    /// Further columns, of a set whose items do not change.
+    columns: Columns,
     paths: Vec<Option<Box<str>>>,
+}
+
+impl Table for Catalog {
+    fn rows(&self) -> usize {
+        self.len()
+    }
+
+    fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    fn texts(&self, name: &str) -> Option<RowTexts<'_>> {
+        let column = match name {
+            "label" => &self.labels,
+            "camera" => &self.cameras,
+            _ => {
+                let paths = || self.paths.iter().map(|path| path.as_deref().unwrap_or_default());
+                return paths().any(|path| !path.is_empty()).then(|| RowTexts::Each(paths().collect()));
+            }
+        };
+        (column.counts().next().is_some()).then_some(RowTexts::Distinct(&column.names, &column.codes))
+    }
 }
 
 impl Catalog {
@@ -118,6 +144,11 @@ impl Catalog {
         self.cameras.push(entry.camera);
         self.sources.push(entry.source);
         self.paths.push(entry.path.filter(|path| !path.is_empty()).map(Box::from));
+    }
+
+    /// Adds further columns to the rows, which must not change afterwards.
+    pub(crate) fn with_columns(self, columns: Columns) -> Self {
+        Self { columns, ..self }
     }
 
     /// Removes the row of `id`; false when there is none.

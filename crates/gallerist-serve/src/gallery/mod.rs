@@ -115,6 +115,7 @@ impl Gallery {
             let (label, path, camera) = (label.as_deref(), path.as_deref(), camera.as_deref());
             catalog.push(id, Entry { label, path, camera, source: set.source_of(row) });
         }
+        let catalog = catalog.with_columns(set.columns.clone());
         let inside = RwLock::new(Inside { catalog, searcher });
         let sources = set.sources.as_ref().map_or(vec![], |sources| sources.list().to_vec());
         let (metric, dimensions) = (set.metric.unwrap_or_default(), set.embeddings.cols());

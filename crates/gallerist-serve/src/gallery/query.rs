@@ -12,6 +12,8 @@ pub(crate) struct Query {
     pub(crate) vector: Vec<f32>,
     pub(crate) k: usize,
     pub(crate) filter: ItemFilter,
+    /// Whether each row of the catalog meets the condition of the query, if there is one.
+    pub(crate) mask: Option<Vec<bool>>,
 }
 
 /// Ids with their Euclidean distances, the nearest first.

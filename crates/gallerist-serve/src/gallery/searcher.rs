@@ -91,8 +91,11 @@ impl Searcher {
         }
         let matrix = matrix(queries)?;
         let admissions: Vec<_> = queries.iter().map(|query| catalog.admission(&query.filter)).collect();
-        let admits = |query: usize, row: usize| admissions[query].admits(row);
-        let filtered = queries.iter().any(|query| query.filter != ItemFilter::default());
+        let admits = |query: usize, row: usize| {
+            admissions[query].admits(row) && queries[query].mask.as_ref().is_none_or(|mask| mask[row])
+        };
+        let is_filtered = |query: &Query| query.filter != ItemFilter::default() || query.mask.is_some();
+        let filtered = queries.iter().any(is_filtered);
         let options = |metric| SearchOptions {
             metric,
             filter: if filtered { Some(&admits) } else { None },

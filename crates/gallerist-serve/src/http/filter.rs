@@ -1,6 +1,31 @@
 //! Filters of searches and of lists.
 
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::index::ItemFilter;
+
+use super::error::{Answer, Refusal};
+use crate::gallery::Catalog;
+
+/// The most bytes of a condition in a request.
+const MAX_CONDITION: usize = 4096;
+
+/// Whether each row meets the condition `text`; `None` without one.
+pub(crate) fn mask(catalog: &Catalog, text: Option<&str>) -> Answer<Option<Vec<bool>>> {
+    let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    if text.len() > MAX_CONDITION {
+        let problem =
+            format!("the condition has {} bytes; at most {MAX_CONDITION} are permitted", text.len());
+        return Err(Refusal::bad(problem));
+    }
+    let mask = Condition::parse(text).and_then(|condition| condition.mask(catalog));
+    mask.map(Some).map_err(|error| {
+        let refusal = Refusal::bad(error.to_string());
+        match error.hint() {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    })
+}
 
 /// A filter for items with one of the labels `label`, none of `not_label`, from one of the cameras `camera`. An empty
 /// list is no condition.

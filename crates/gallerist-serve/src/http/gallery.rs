@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use gallerist_retrieval::condition::Table;
 use gallerist_retrieval::eval::MatchRule;
 
 use super::error::{Answer, ErrorBody};
@@ -50,6 +51,8 @@ pub(crate) struct GalleryBody {
     protocol: Option<ProtocolBody>,
     /// The threshold by which results are marked; null if none was calibrated.
     threshold: Option<ThresholdBody>,
+    /// The further columns of the items.
+    columns: Vec<ColumnBody>,
     /// The name of the other network, if there is a comparison.
     compare: Option<String>,
     /// The name of this network in the comparison.
@@ -59,6 +62,15 @@ pub(crate) struct GalleryBody {
     /// Whether the images of the training set are available.
     training_images: bool,
     limits: Limits,
+}
+
+/// A further column of the items.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ColumnBody {
+    name: String,
+    /// `number`, `date`, `text` or `tags`.
+    #[schema(example = "number")]
+    kind: String,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -146,6 +158,12 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         kind: gallery.kind(),
         model: origin.model.clone(),
         run: origin.run.as_deref().map(last_part),
+        columns: inside
+            .catalog
+            .columns()
+            .iter()
+            .map(|column| ColumnBody { name: column.name().to_owned(), kind: column.kind().to_string() })
+            .collect(),
         labelled: label_count > 0,
         label_count,
         images: state.images.is_some(),

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use gallerist_retrieval::columns::{Column, Value};
+use gallerist_retrieval::condition::Table;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
-use super::filter::filter;
+use super::filter::{filter, mask};
 use crate::companion::{Set, Side};
 use crate::gallery::Catalog;
 use crate::state::State;
@@ -28,6 +30,10 @@ pub(crate) struct Item {
     label: Option<String>,
     path: Option<String>,
     camera: Option<String>,
+    /// The values of further columns by their names: numbers, texts, and lists of tags.
+    #[schema(value_type = Object)]
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    columns: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Item {
@@ -42,6 +48,7 @@ impl Item {
             label: catalog.labels.get(row).map(str::to_owned),
             path: catalog.path(row).map(str::to_owned),
             camera: catalog.cameras.get(row).map(str::to_owned),
+            columns: catalog.columns().row(row).into_iter().filter_map(in_json).collect(),
         }
     }
 
@@ -56,6 +63,11 @@ impl Item {
             || state.companion_item(id).map(|(set, side, row)| Self::of_set(set, &side.catalog, row));
         Self::find(catalog, id).or_else(companion)
     }
+}
+
+/// A value with the name of its column.
+fn in_json((name, value): (&str, Value<'_>)) -> Option<(String, serde_json::Value)> {
+    Some((name.to_owned(), serde_json::to_value(value).ok()?))
 }
 
 /// A page of a long list.
@@ -82,6 +94,12 @@ pub(crate) struct ItemParams {
     /// Only items from one of these cameras.
     #[serde(default)]
     camera: Vec<String>,
+    /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`.
+    #[serde(default, rename = "where")]
+    condition: Option<String>,
+    /// The column that the items are sorted by, with `-` before it for the reverse order. Items without a value are last.
+    #[serde(default)]
+    order: Option<String>,
 }
 
 fn sixty() -> usize {
@@ -119,16 +137,38 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
     };
     let catalog = companion.as_ref().map_or(&inside.catalog, |side| &side.catalog);
     let filter = filter(params.label, params.not_label, params.camera);
-    if filter.is_empty() {
+    let order = params.order.as_deref().filter(|order| !order.is_empty());
+    let order = order.map(|order| sorted_by(catalog, order)).transpose()?;
+    let mask = mask(catalog, params.condition.as_deref())?;
+    if filter.is_empty() && mask.is_none() && order.is_none() {
         let rows = (params.offset.min(catalog.len())..catalog.len()).take(limit);
         let items = rows.map(|row| Item::of_set(params.set, catalog, row)).collect();
         return Ok(Json(ItemPage { total: catalog.len(), items }));
     }
     let admission = catalog.admission(&filter);
-    let rows: Vec<usize> = (0..catalog.len()).filter(|&row| admission.admits(row)).collect();
+    let passes = |row: &usize| admission.admits(*row) && mask.as_ref().is_none_or(|mask| mask[*row]);
+    let mut rows: Vec<usize> = (0..catalog.len()).filter(passes).collect();
+    if let Some((column, descending)) = order {
+        column.sort(&mut rows, descending);
+    }
     let part = rows.iter().skip(params.offset).take(limit);
     let items = part.map(|&row| Item::of_set(params.set, catalog, row)).collect();
     Ok(Json(ItemPage { total: rows.len(), items }))
+}
+
+/// The column that `order` names, and whether the order is the reverse.
+fn sorted_by<'a>(catalog: &'a Catalog, order: &str) -> Answer<(&'a Column, bool)> {
+    let (name, descending) = order.strip_prefix('-').map_or((order, false), |name| (name, true));
+    let columns = catalog.columns();
+    let column = columns.get(name).ok_or_else(|| {
+        let names: Vec<String> = columns.names().map(|name| format!("`{name}`")).collect();
+        let hint = match names.is_empty() {
+            true => "the items have no further columns".to_owned(),
+            false => format!("the columns are {}", names.join(", ")),
+        };
+        Refusal::bad(format!("there is no column `{name}` to sort by")).hint(hint)
+    })?;
+    Ok((column, descending))
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
-use super::filter::filter;
+use super::filter::{filter, mask};
 use super::items::Item;
 use super::upload::Form;
 use crate::batch::Batcher;
@@ -46,6 +46,10 @@ macro_rules! search_request {
             /// Only items from one of these cameras.
             #[serde(default)]
             camera: Vec<String>,
+            /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`; for a gallery
+            /// that is a file of embeddings.
+            #[serde(default, rename = "where")]
+            condition: Option<String>,
             /// The network whose embeddings are searched.
             #[serde(default)]
             $(#[$of_enum])?
@@ -344,7 +348,8 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     // The queries themselves and the images of their own cameras may be found: search for more, then leave them out.
     let (junk, seen) = rules.count(&state.gallery.read().catalog, &of_set);
     let more = own.len() + if strict { seen } else { 0 };
-    let found = searched.search.search(Query { vector, k: k + more, filter }).await?;
+    let mask = mask_of(searched.gallery, params.condition.as_deref())?;
+    let found = searched.search.search(Query { vector, k: k + more, filter, mask }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
     let metric = searched.gallery.metric();
@@ -375,6 +380,17 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let is_match = |hit: &&Hit| hit.decision == Some(Decision::Match.name());
     let matches = rule.map(|_| results.iter().filter(is_match).count());
     Ok(Json(Results { took_ms: asked.took, results, matches, protocol, queries: asked.names }))
+}
+
+/// Whether each row of a gallery meets a condition. An index may change before it is searched.
+fn mask_of(gallery: &Gallery, condition: Option<&str>) -> Answer<Option<Vec<bool>>> {
+    if condition.is_some() && gallery.is_index() {
+        return Err(Refusal::bad(
+            "an index cannot be searched with `where`: it does not keep further columns",
+        )
+        .hint("serve the file of embeddings that the index was built from"));
+    }
+    mask(&gallery.read().catalog, condition)
 }
 
 fn hit(
@@ -440,8 +456,8 @@ pub(crate) async fn similar(
     )
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
-    let SearchBody { ids, vectors, k, label, not_label, camera, model, view } = body;
-    let params = SearchParams { k, label, not_label, camera, model, view };
+    let SearchBody { ids, vectors, k, label, not_label, camera, condition, model, view } = body;
+    let params = SearchParams { k, label, not_label, camera, condition, model, view };
     check(&state, &params, ids.len() + vectors.len())?;
     let searched = model.of(&state)?;
     let mut asked = Asked::new();
@@ -467,6 +483,7 @@ pub(crate) struct UploadForm {
     label: Option<Vec<String>>,
     not_label: Option<Vec<String>>,
     camera: Option<Vec<String>>,
+    r#where: Option<String>,
 }
 
 /// The items nearest to an uploaded image, or to the mean of several images and items.
@@ -485,7 +502,7 @@ pub(crate) struct UploadForm {
 )]
 pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
-    let names = ["id", "k", "label", "not_label", "camera"];
+    let names = ["id", "k", "label", "not_label", "camera", "where"];
     let mut form = Form::read(&state, form, state.options.queries, &names).await?;
     let ids = form.take_all("id").iter().map(|text| text.parse()).collect::<Result<Vec<Id>, _>>();
     let ids = ids.map_err(Refusal::bad)?;
@@ -497,6 +514,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         label: form.take_all("label"),
         not_label: form.take_all("not_label"),
         camera: form.take_all("camera"),
+        condition: form.take("where")?,
         model: Model::Own,
         view: View::All,
     };

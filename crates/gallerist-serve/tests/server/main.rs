@@ -1,5 +1,6 @@
 //! The server from outside: real connections to a small gallery.
 
+mod columns;
 mod common;
 mod queries;
 mod refusals;

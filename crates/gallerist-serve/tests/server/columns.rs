@@ -1,0 +1,124 @@
+//! Further columns of the items: shown, filtered, sorted.
+
+use crate::common::{CLASSES, Fixture, PER_CLASS, Running, ids, options, shade, square};
+use gallerist_retrieval::columns::{Column, Columns};
+use gallerist_retrieval::{Code, EmbeddingSet};
+use gallerist_serve::Gallery;
+use serde_json::{Value, json};
+
+const ROWS: usize = CLASSES.len() * PER_CLASS;
+
+/// Prices 0 to 11 in a mixed order, none for row 5; two shops; tags for every other row.
+fn with_columns(fixture: &Fixture) -> EmbeddingSet {
+    let texts = |of: fn(usize) -> String| (0..ROWS).map(of).collect::<Vec<_>>();
+    let columns = vec![
+        Column::infer(
+            "price",
+            texts(|row| if row == 5 { String::new() } else { (row * 5 % 12).to_string() }),
+        ),
+        Column::infer("shop", texts(|row| ["x", "y z"][row % 2].to_owned())),
+        Column::infer("colour", texts(|row| ["red|<b>", ""][row % 2].to_owned())),
+    ];
+    let columns = columns.into_iter().collect::<Result<_, _>>().unwrap();
+    EmbeddingSet { columns: Columns::new(columns).unwrap(), ..fixture.set.clone() }
+}
+
+fn serve(fixture: &Fixture, code: Option<Code>) -> Running {
+    let (set, path) = (with_columns(fixture), fixture.path("columns.safetensors"));
+    match code {
+        None => set.save(&path).unwrap(),
+        Some(code) => set.save_compact(&path, code).unwrap(),
+    }
+    Running::start(fixture.contents_of(Gallery::open(&path, false).unwrap()), options())
+}
+
+fn prices(answer: &Value, list: &str) -> Vec<Option<u64>> {
+    answer[list].as_array().unwrap().iter().map(|item| item["columns"]["price"].as_u64()).collect()
+}
+
+#[test]
+fn items_have_their_columns_and_are_filtered_and_sorted_by_them() {
+    let fixture = Fixture::new();
+    let server = serve(&fixture, None);
+    let kinds = json!([
+        {"name": "price", "kind": "number"}, {"name": "shop", "kind": "text"}, {"name": "colour", "kind": "tags"}
+    ]);
+    assert_eq!(server.json("/api/v1/gallery")["columns"], kinds);
+    let all = server.json("/api/v1/items?limit=500");
+    assert_eq!(all["items"][2]["columns"], json!({"price": 10, "shop": "x", "colour": ["<b>", "red"]}));
+    assert_eq!(all["items"][5]["columns"], json!({"shop": "y z"}));
+
+    let few = server.json("/api/v1/items?where=price%20%3C%203%20and%20shop%20=%20%22x%22&order=-price");
+    assert_eq!((few["total"].as_u64(), prices(&few, "items")), (Some(2), vec![Some(2), Some(0)]));
+    let sorted = server.json("/api/v1/items?order=price&limit=500");
+    let wanted: Vec<Option<u64>> = (0..12).filter(|&price| price != 1).map(Some).chain([None]).collect();
+    assert_eq!(prices(&sorted, "items"), wanted);
+    let part = server.json("/api/v1/items?order=-price&limit=2&offset=1&label=blue");
+    assert_eq!((part["total"].as_u64(), prices(&part, "items")), (Some(4), vec![Some(5), Some(3)]));
+    let labelled = server.json("/api/v1/items?where=label%20=%20%22red%22%20and%20path%20under%20%222%22");
+    assert_eq!(labelled["total"], 4);
+}
+
+#[test]
+fn a_search_with_a_condition_finds_exactly_the_items_that_meet_it() {
+    let fixture = Fixture::new();
+    for code in [None, Some(Code::Bf16)] {
+        let server = serve(&fixture, code);
+        let items = server.items();
+        let condition = "where=price%20%3E=%206";
+        for (id, _) in &items {
+            let all = server.json(&format!("/api/v1/items/{id}/similar?k=99"));
+            let is_wanted = |hit: &&Value| hit["columns"]["price"].as_u64().is_some_and(|price| price >= 6);
+            let wanted: Vec<(&Value, &Value)> = all["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(is_wanted)
+                .map(|hit| (&hit["id"], &hit["distance"]))
+                .collect();
+            let found = server.json(&format!("/api/v1/items/{id}/similar?k=99&{condition}"));
+            let found: Vec<(&Value, &Value)> = found["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|hit| (&hit["id"], &hit["distance"]))
+                .collect();
+            assert_eq!(found, wanted);
+            let two = server.json(&format!("/api/v1/items/{id}/similar?k=2&{condition}"));
+            assert_eq!(ids(&two), wanted[..2].iter().map(|(id, _)| id.as_str().unwrap()).collect::<Vec<_>>());
+        }
+        let none = server.json(&format!("/api/v1/items/{}/similar?where=price%20%3E%2099", items[0].0));
+        assert_eq!(none["results"], json!([]));
+        let body = json!({"ids": [items[0].0], "k": 99, "where": "price >= 6 and not colour has \"red\""});
+        assert_eq!(prices(&server.post_json("/api/v1/search", &body).json(), "results").len(), 3);
+        let png = square(shade(CLASSES[0].1, 0), 20);
+        let fields = [("image", Some("a.png"), &png[..]), ("k", None, b"99"), ("where", None, b"price = 7")];
+        let found = server.post_form("/api/v1/search/upload", &[], &fields).json();
+        assert_eq!(prices(&found, "results"), [Some(7)]);
+    }
+}
+
+#[test]
+fn conditions_and_orders_that_do_not_fit_are_refused() {
+    let fixture = Fixture::new();
+    let server = serve(&fixture, None);
+    let refused = |server: &Running, path: &str| {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 400, "{path}");
+        answer.json()
+    };
+    let error = refused(&server, "/api/v1/items?where=prise%20%3C%203");
+    assert!(error["error"].as_str().unwrap().contains("there is no column `prise`"), "{error}");
+    assert_eq!(error["hint"], "did you mean `price`?");
+    let error = refused(&server, "/api/v1/items?order=prise");
+    assert_eq!(error["hint"], "the columns are `price`, `shop`, `colour`");
+    let id = &server.items()[0].0;
+    let similar = format!("/api/v1/items/{id}/similar?where=");
+    refused(&server, &format!("{similar}price"));
+    let long = refused(&server, &format!("{similar}price%20=%20{}", "1".repeat(4096)));
+    assert!(long["error"].as_str().unwrap().contains("at most 4096"), "{long}");
+    let index = Running::start(fixture.contents_in_index(), options());
+    let error = refused(&index, &format!("{similar}label%20=%20%22red%22"));
+    assert!(error["error"].as_str().unwrap().contains("an index cannot be searched with `where`"), "{error}");
+    assert_eq!(index.json("/api/v1/gallery")["columns"], json!([]));
+}
