@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::Fault;
 use super::expression::{Expression, Literal, LiteralValue, Operation, Test};
+use super::fault::Fault;
 use super::field::{Field, RowTexts, Table, field};
 use crate::columns::{ColumnKind, Instant, MISSING};
 use crate::labels::SEPARATOR;

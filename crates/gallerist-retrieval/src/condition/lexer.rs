@@ -1,7 +1,7 @@
 //! A condition as a list of words, values and signs.
 
-use super::Fault;
 use super::expression::LiteralValue;
+use super::fault::Fault;
 use crate::columns::Instant;
 
 #[derive(Clone, Debug, PartialEq)]

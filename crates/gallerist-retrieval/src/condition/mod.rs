@@ -39,6 +39,7 @@
 
 mod evaluate;
 mod expression;
+mod fault;
 mod field;
 mod groups;
 mod lexer;
@@ -49,11 +50,9 @@ use std::fmt;
 use expression::Expression;
 pub use field::{RowTexts, Table};
 pub use groups::groups_of;
+pub use parser::MAX_LENGTH;
 
-use crate::{Error, Result};
-
-/// The most bytes of a condition.
-pub const MAX_LENGTH: usize = 1 << 16;
+use crate::Result;
 
 /// A condition that was parsed. It is checked against the columns of a set when it is applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +65,7 @@ impl Condition {
     /// Reads a condition of the [language](self) above.
     ///
     /// # Errors
-    /// [`Error::Condition`] for text that is none, with the position.
+    /// [`Error::Condition`](crate::Error::Condition) for text that is none, with the position.
     pub fn parse(text: &str) -> Result<Self> {
         let expression = parser::parse(text).map_err(|fault| fault.of(text))?;
         Ok(Self { text: text.to_owned(), expression })
@@ -75,7 +74,7 @@ impl Condition {
     /// Whether each row of `set` meets the condition.
     ///
     /// # Errors
-    /// [`Error::Condition`] for a column that the set does not have, and for a test that its kind does not permit.
+    /// [`Error::Condition`](crate::Error::Condition) for a column that the set does not have, and for a test that its kind does not permit.
     pub fn mask(&self, set: &dyn Table) -> Result<Vec<bool>> {
         evaluate::mask(&self.expression, set).map_err(|fault| fault.of(&self.text))
     }
@@ -93,26 +92,5 @@ impl Condition {
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-/// What is wrong at a place of a condition.
-#[derive(Debug)]
-struct Fault {
-    /// Byte of the condition.
-    at: usize,
-    problem: String,
-    hint: Option<String>,
-}
-
-impl Fault {
-    fn new(at: usize, problem: impl Into<String>, hint: impl Into<Option<String>>) -> Self {
-        Self { at, problem: problem.into(), hint: hint.into() }
-    }
-
-    fn of(self, text: &str) -> Error {
-        let character = text.get(..self.at).map_or(0, |before| before.chars().count()) + 1;
-        let shown = if text.len() <= 500 { text.to_owned() } else { String::new() };
-        Error::Condition { condition: shown, character, problem: self.problem, hint: self.hint }
     }
 }

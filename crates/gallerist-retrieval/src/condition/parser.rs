@@ -1,8 +1,11 @@
 //! Tokens to a tree.
 
 use super::expression::{Comparison, Expression, Literal, Operation, Test};
+use super::fault::Fault;
 use super::lexer::{Token, tokens};
-use super::{Fault, MAX_LENGTH};
+
+/// The most bytes of a condition.
+pub const MAX_LENGTH: usize = 1 << 16;
 
 /// Parentheses and `not` within each other.
 const MAX_DEPTH: usize = 100;
