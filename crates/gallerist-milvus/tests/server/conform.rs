@@ -6,7 +6,8 @@ use gallerist_testkit::conformance::{self, Promises};
 
 use crate::{empty, flat, hnsw, server};
 
-const LAG: Duration = Duration::from_secs(20);
+/// Seconds on an idle machine; on a busy one it took more than 20.
+const LAG: Duration = Duration::from_secs(120);
 
 #[test]
 fn a_flat_collection_keeps_the_promises_of_exact_search() {
