@@ -143,7 +143,9 @@ impl Loss {
         let progress = Progress { step, steps: steps.max(1) };
         let wide = batch.dtype == DType::F64;
         let computed =
-            detached(py, || self.computed(batch, memory, parameters, normalize, gradient, progress))?;
+            detached(py, || {
+                rayon::scope(|_| self.computed(batch, memory, parameters, normalize, gradient, progress))
+            })?;
         computed.into_dict(py, wide)
     }
 
