@@ -205,7 +205,9 @@ INTERRUPTED = {
 def test_ctrl_c_ends_long_work(what, tmp_path):
     config = json.loads(json.dumps(CONFIG, default=str))
     program = f"""
-        import time, numpy as np, gallerist
+        import signal, numpy as np, gallerist
+        # A program in the background of a shell ignores Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         config, out = {config!r}, {str(tmp_path / "run")!r}
         rows = np.random.default_rng(1).normal(size=(200_000, 64)).astype(np.float32)
         print("begins", flush=True)
@@ -222,7 +224,11 @@ def test_ctrl_c_ends_long_work(what, tmp_path):
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         begun = time.monotonic()
-        output, _ = process.communicate(timeout=60)
+        try:
+            output, _ = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
     assert output.split() == ["interrupted", "100"], output
     assert time.monotonic() - begun < 20
     if what == "training":
