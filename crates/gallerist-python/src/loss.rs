@@ -142,10 +142,9 @@ impl Loss {
         let normalize = normalize.unwrap_or_else(|| self.config.normalized());
         let progress = Progress { step, steps: steps.max(1) };
         let wide = batch.dtype == DType::F64;
-        let computed =
-            detached(py, || {
-                rayon::scope(|_| self.computed(batch, memory, parameters, normalize, gradient, progress))
-            })?;
+        let computed = detached(py, || {
+            rayon::scope(|_| self.computed(batch, memory, parameters, normalize, gradient, progress))
+        })?;
         computed.into_dict(py, wide)
     }
 
