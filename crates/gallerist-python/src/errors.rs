@@ -21,24 +21,27 @@ pub(crate) trait OrValueError<T> {
     fn or_value_error(self) -> PyResult<T>;
 }
 
-macro_rules! or_value_error {
-    ($($error:ty),* $(,)?) => {$(
-        impl<T> OrValueError<T> for Result<T, $error> {
-            fn or_value_error(self) -> PyResult<T> {
-                self.map_err(|error| value_error(&error, error.hint()))
-            }
-        }
-    )*};
+impl<T, E: Into<gallerist::Error>> OrValueError<T> for Result<T, E> {
+    fn or_value_error(self) -> PyResult<T> {
+        self.map_err(Into::into).map_err(|error| value_error(&error, error.hint()))
+    }
 }
 
-or_value_error!(
-    gallerist::Error,
-    gallerist::TensorError,
-    gallerist::data::Error,
-    gallerist::map::MapError,
-    gallerist::retrieval::Error,
-    gallerist::train::Error
-);
+/// The value of this name; `what` is what is named.
+pub(crate) fn named<'a, T>(
+    what: &str,
+    name: &str,
+    choices: impl IntoIterator<Item = (&'a str, T)>,
+) -> PyResult<T> {
+    let mut names = Vec::new();
+    for (known, value) in choices {
+        if known == name {
+            return Ok(value);
+        }
+        names.push(known);
+    }
+    Err(value_error(format!("there is no {what} `{name}`"), Some(format!("one of {}", names.join(", ")))))
+}
 
 /// Runs `work` without the interpreter's lock. A panic, which is a fault of this package, becomes a `RuntimeError`.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::arrays::matrix;
-use crate::errors::{OrValueError, interruptible, value_error};
+use crate::errors::{OrValueError, interruptible, named, value_error};
 use crate::search::metric;
 
 /// The names of all metrics, with `K` for a number.
@@ -62,13 +62,10 @@ pub(crate) fn plan(options: &str) -> PyResult<Plan> {
     let protocol: Option<String> = take(&mut options, "protocol")?;
     let mut plan = match protocol {
         None => Plan::default(),
-        Some(name) => Plan::of(Protocol::named(&name).ok_or_else(|| {
-            let names: Vec<_> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
-            value_error(
-                format!("there is no protocol `{name}`"),
-                Some(format!("one of {}", names.join(", "))),
-            )
-        })?),
+        Some(name) => {
+            let known = PROTOCOLS.iter().map(|protocol| (protocol.name, protocol));
+            Plan::of(named("protocol", &name, known)?)
+        }
     };
     if let Some(name) = take::<String>(&mut options, "metric")? {
         plan.options.metric = metric(&name)?;
@@ -78,7 +75,8 @@ pub(crate) fn plan(options: &str) -> PyResult<Plan> {
         plan.options.measures = names.iter().map(measure).collect::<PyResult<_>>()?;
     }
     if let Some(name) = take::<String>(&mut options, "cluster")? {
-        plan.cluster = Some(named_cluster(&name)?);
+        plan.cluster =
+            Some(named("clustering", &name, Preset::ALL.iter().map(|&preset| (preset.name(), preset)))?);
     }
     plan.ignore_cameras = take(&mut options, "ignore_cameras")?.unwrap_or_default();
     plan.rerank = take(&mut options, "rerank")?;
@@ -91,12 +89,6 @@ pub(crate) fn plan(options: &str) -> PyResult<Plan> {
         None => Ok(plan),
         Some(key) => Err(value_error(format!("there is no option `{key}`"), None)),
     }
-}
-
-fn named_cluster(name: &str) -> PyResult<Preset> {
-    serde_json::from_value(Value::from(name)).map_err(|_| {
-        value_error(format!("there is no clustering `{name}`"), Some("one of faiss20, sklearn10".into()))
-    })
 }
 
 /// Takes an option out of the map; `None` if it is missing or null.

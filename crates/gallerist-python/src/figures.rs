@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::arrays::matrix;
-use crate::errors::{OrValueError, detached, interruptible, value_error};
+use crate::errors::{OrValueError, detached, interruptible, named, value_error};
 use crate::evaluate::{Part, plan};
 use crate::watch::Watcher;
 
@@ -29,21 +29,15 @@ pub(crate) fn map<'py>(
     events: Py<PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, String, Vec<String>)> {
     use gallerist::map::{MapMethod, Tsne, layout};
-    let method = match method {
-        "tsne" => MapMethod::Tsne(Tsne { perplexity, steps }),
-        "pca" => MapMethod::Pca,
-        other => {
-            let hint = Some("one of tsne, pca".to_owned());
-            return Err(value_error(format!("there is no map by `{other}`"), hint));
-        }
-    };
+    let methods = [("tsne", MapMethod::Tsne(Tsne { perplexity, steps })), ("pca", MapMethod::Pca)];
+    let method = named("map by", method, methods)?;
     let rows = matrix(&embeddings)?;
     let watcher = Watcher::new(events);
     let found = detached(py, || {
         let progress = &mut |done, total| {
             watcher.event_or_end("map", &json!({ "what": "map", "done": done, "total": total }));
         };
-        layout(&rows, &method, progress).or_value_error()
+        layout(&rows, &method, progress).map_err(|error| value_error(&error, error.hint()))
     });
     if let Some(error) = watcher.error() {
         return Err(error);

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::matrix;
-use crate::errors::{OrValueError, detached, value_error};
+use crate::errors::{OrValueError, detached, named, value_error};
 use crate::search::metric;
 
 /// The embeddings and what else the file has of each row.
@@ -61,15 +61,8 @@ pub(crate) fn save(
         protocol,
         ..matrix(&embeddings)?.into()
     };
-    let code = match precision {
-        "f32" => None,
-        "bf16" => Some(Code::Bf16),
-        "int8" => Some(Code::Int8),
-        other => {
-            let hint = Some("one of f32, bf16, int8".to_owned());
-            return Err(value_error(format!("there is no precision `{other}`"), hint));
-        }
-    };
+    let codes = Code::ALL.iter().map(|&code| (code.name(), Some(code)));
+    let code = named("precision", precision, std::iter::once(("f32", None)).chain(codes))?;
     detached(py, || match code {
         None => set.save(&path).or_value_error(),
         Some(code) => set.save_compact(&path, code).or_value_error(),

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{matrix, view};
-use crate::errors::{OrValueError, detached, interruptible, is_long, value_error};
+use crate::errors::{OrValueError, detached, interruptible, is_long, named, value_error};
 use crate::search::metric;
 
 /// Ids and scores.
@@ -45,11 +45,7 @@ impl Index {
         ef: usize,
         seed: u64,
     ) -> PyResult<Self> {
-        let Some(kind) = index_kinds().find(|known| known.name == kind) else {
-            let names: Vec<_> = index_kinds().map(|kind| kind.name).collect();
-            let hint = Some(format!("one of {}", names.join(", ")));
-            return Err(value_error(format!("there is no kind of index `{kind}`"), hint));
-        };
+        let kind = named("kind of index", kind, index_kinds().map(|kind| (kind.name, kind)))?;
         let settings = IndexSettings { hnsw: HnswOptions { m, ef_construction, ef, seed } };
         let index = create_index(kind, dimensions, metric(metric_name)?, &settings).or_value_error()?;
         Ok(Index(Mutex::new(index)))
@@ -130,12 +126,9 @@ impl Index {
         };
         let rows = view(&queries, "queries")?;
         let count = detached(py, || Ok(self.lock().info().or_value_error()?.count))?;
-        let search = || {
-            let index = self.lock();
-            let k = k.min(index.info().or_value_error()?.count.max(1));
-            Ok((index.search(rows, k, &filter).or_value_error()?, k))
-        };
-        let (lists, k) = match is_long([rows.rows(), count, rows.cols()]) {
+        let k = k.min(count.max(1));
+        let search = || self.lock().search(rows, k, &filter).or_value_error();
+        let lists = match is_long([rows.rows(), count, rows.cols()]) {
             true => interruptible(py, search)?,
             false => detached(py, search)?,
         };

@@ -35,7 +35,7 @@ mod native {
     #[pymodule_export]
     use super::search::search;
     #[pymodule_export]
-    use super::train::train;
+    use super::train::{resume, train};
     #[pymodule_export]
     use super::{threads, version};
 }
@@ -50,8 +50,7 @@ fn version() -> &'static str {
 #[pyfunction]
 fn threads(count: usize) -> usize {
     if count > 0 {
-        // It fails when the threads are already running; the number in use is returned either way.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(count).build_global();
+        gallerist::set_threads(count);
     }
     rayon::current_num_threads()
 }

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
 
-use crate::errors::{OrValueError, detached, value_error};
+use crate::errors::{OrValueError, detached, named, value_error};
 use crate::files::set_to_dict;
 use crate::watch::{Watch, Watcher};
 
@@ -36,14 +36,8 @@ impl Model {
         device: &str,
         normalize: Option<bool>,
     ) -> PyResult<Self> {
-        let checkpoint = match checkpoint {
-            "best" => CheckpointKind::Best,
-            "last" => CheckpointKind::Last,
-            other => {
-                let hint = Some("one of best, last".to_owned());
-                return Err(value_error(format!("there is no checkpoint `{other}`"), hint));
-            }
-        };
+        let kinds = CheckpointKind::ALL.iter().map(|&kind| (kind.name(), kind));
+        let checkpoint = named("checkpoint", checkpoint, kinds)?;
         let device: DeviceChoice =
             device.parse().map_err(|error| value_error(format!("device: {error}"), None))?;
         let options = EmbedOptions { checkpoint, device, normalize, ..EmbedOptions::default() };
@@ -61,7 +55,7 @@ impl Model {
         Ok(dict)
     }
 
-    /// Embeds the images of files, folders, archives or manifests; also returns what could not be read.
+    /// Embeds the images of files, folders, archives or manifests. What cannot be read is a warning.
     #[pyo3(signature = (images, split, events))]
     fn embed_files<'py>(
         &self,
@@ -69,7 +63,7 @@ impl Model {
         images: Vec<PathBuf>,
         split: Option<String>,
         events: Py<PyAny>,
-    ) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+    ) -> PyResult<Bound<'py, PyDict>> {
         let images_options = OpenOptions { split, ..OpenOptions::default() };
         let options = EmbedOptions { images: images_options, ..EmbedOptions::default() };
         self.embedded(py, events, |watch| {
@@ -83,7 +77,7 @@ impl Model {
         py: Python<'py>,
         images: Vec<PyReadonlyArray3<'py, u8>>,
         events: Py<PyAny>,
-    ) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+    ) -> PyResult<Bound<'py, PyDict>> {
         let images = images.iter().enumerate().map(|(i, array)| image(i, array)).collect::<PyResult<_>>()?;
         self.embedded(py, events, |watch| {
             let set = ImageSet::from_source(Arrays(images)).or_value_error()?;
@@ -100,7 +94,7 @@ impl Model {
         py: Python<'py>,
         events: Py<PyAny>,
         embed: impl FnOnce(&mut Watch) -> PyResult<Embedded> + Send,
-    ) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+    ) -> PyResult<Bound<'py, PyDict>> {
         let watcher = Watcher::new(events);
         let embedded = detached(py, || embed(&mut Watch(&watcher)));
         if let Some(error) = watcher.error() {
@@ -108,8 +102,7 @@ impl Model {
         }
         let embedded = embedded?;
         watcher.event("phase_done", &json!({}));
-        let broken = embedded.broken.iter().map(ToString::to_string).collect();
-        Ok((set_to_dict(py, embedded.set)?, broken))
+        set_to_dict(py, embedded.set)
     }
 }
 

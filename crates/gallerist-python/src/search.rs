@@ -5,14 +5,11 @@ use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::arrays::view;
-use crate::errors::{OrValueError, detached, interruptible, is_long, value_error};
+use crate::errors::{OrValueError, detached, interruptible, is_long, named};
 
 /// The metric of this name.
 pub(crate) fn metric(name: &str) -> PyResult<Metric> {
-    Metric::named(name).ok_or_else(|| {
-        let names: Vec<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
-        value_error(format!("there is no metric `{name}`"), Some(format!("one of {}", names.join(", "))))
-    })
+    named("metric", name, Metric::ALL.iter().map(|&metric| (metric.name(), metric)))
 }
 
 /// Indices (u32) and scores (f32) of shape (queries, k); rows of a shorter list end with 2^32 - 1 and NaN.

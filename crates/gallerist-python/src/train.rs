@@ -1,6 +1,7 @@
 //! Training from a run file or a dictionary.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use gallerist::train::RunConfig;
 use gallerist::{Trained, TrainingEnd};
@@ -12,11 +13,9 @@ use crate::watch::{Watch, Watcher};
 
 /// Trains a run, and returns what became of it as JSON.
 ///
-/// `text` is a run file, `origin` its name in errors, `folder` what its relative paths are looked up in. With `resume`
-/// the run in `directory` is continued, and the text is not used.
+/// `text` is a run file, `origin` its name in errors, `folder` what its relative paths are looked up in.
 #[pyfunction]
-#[pyo3(signature = (text, origin, folder, settings, directory, resume, events))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (text, origin, folder, settings, directory, events))]
 pub(crate) fn train(
     py: Python<'_>,
     text: &str,
@@ -24,20 +23,27 @@ pub(crate) fn train(
     folder: PathBuf,
     settings: Vec<String>,
     directory: PathBuf,
-    resume: bool,
     events: Py<PyAny>,
 ) -> PyResult<String> {
+    watched(py, events, |watch, stop| {
+        let config = RunConfig::complete(text, origin, &folder, &settings)?;
+        gallerist::train(&config, &directory, watch, stop)
+    })
+}
+
+/// Continues the run in `directory`; the result is that of [`train`].
+#[pyfunction]
+pub(crate) fn resume(py: Python<'_>, directory: PathBuf, events: Py<PyAny>) -> PyResult<String> {
+    watched(py, events, |watch, stop| gallerist::resume(&directory, None, watch, stop))
+}
+
+fn watched(
+    py: Python<'_>,
+    events: Py<PyAny>,
+    train: impl FnOnce(&mut Watch, &AtomicBool) -> gallerist::Result<Trained> + Send,
+) -> PyResult<String> {
     let watcher = Watcher::new(events);
-    let trained = detached(py, || {
-        let (mut watch, stop) = (Watch(&watcher), watcher.stopped());
-        match resume {
-            true => gallerist::resume(&directory, None, &mut watch, stop).or_value_error(),
-            false => {
-                let config = RunConfig::complete(text, origin, &folder, &settings).or_value_error()?;
-                gallerist::train(&config, &directory, &mut watch, stop).or_value_error()
-            }
-        }
-    });
+    let trained = detached(py, || train(&mut Watch(&watcher), watcher.stopped()).or_value_error());
     match watcher.error() {
         Some(error) => Err(error),
         None => Ok(summary(&trained?)),

@@ -127,8 +127,14 @@ pub fn encode_sets(queries: &[String], gallery: &[String]) -> (LabelSets, LabelS
     (LabelSets::new(queries), LabelSets::new(gallery))
 }
 
-fn split(row: &str) -> impl Iterator<Item = &str> {
-    row.split(SEPARATOR).map(str::trim).filter(|label| !label.is_empty())
+/// The parts of a set: without the spaces around them, and without empty ones.
+///
+/// ```
+/// let parts = gallerist_retrieval::labels::split("heron | wading|");
+/// assert_eq!(parts.collect::<Vec<_>>(), ["heron", "wading"]);
+/// ```
+pub fn split(set: &str) -> impl Iterator<Item = &str> {
+    set.split(SEPARATOR).map(str::trim).filter(|part| !part.is_empty())
 }
 
 #[cfg(test)]

@@ -4,33 +4,21 @@ mod common;
 
 use std::path::Path;
 
-use common::{gallerist, text};
+use common::{done, refused, root};
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::columns::Value as ColumnValue;
 use serde_json::{Value, json};
-
-fn done(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
-    text(&out.stdout)
-}
 
 fn results(dir: &Path, line: &str) -> Vec<Value> {
     let lists: Value = serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap();
     lists[0]["results"].as_array().unwrap().clone()
 }
 
-fn refused(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
-    text(&out.stderr)
-}
-
 #[test]
 fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     let folder = tempfile::tempdir().unwrap();
     let dir = &folder.path().canonicalize().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let root = root();
     let train =
         "train configs/smoke.toml --set train.steps=2 --set validation.every=2 --set data.max_test_classes=2";
     done(&root, &format!("{train} --out {}", dir.join("run").display()));

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{gallerist, text};
+use common::{gallerist, refused, text};
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::search::Metric;
 use serde_json::Value;
@@ -36,12 +36,6 @@ fn ok(dir: &Path, line: &str) -> (Value, String) {
     let out = gallerist(dir, line);
     assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
     (serde_json::from_slice(&out.stdout).unwrap_or(Value::Null), text(&out.stderr))
-}
-
-fn refused(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
-    text(&out.stderr)
 }
 
 /// A tiny run in `dir/run` with this loss and these further settings; what it prints.

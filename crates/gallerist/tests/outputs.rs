@@ -4,10 +4,9 @@
 mod common;
 
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::path::Path;
 use std::process::Command;
 
-use common::{gallerist, text};
+use common::{gallerist, refused, text};
 
 /// Every command that writes a file, with OUT for its name. What else they ask for need not be there: the
 /// output is looked at first.
@@ -28,12 +27,6 @@ const COMMANDS: [(&str, &str); 15] = [
     ("loss --loss rll --embeddings none.npy --gradient OUT", "npy"),
     ("loss --loss proxy_nca --embeddings none.npy --save-parameters OUT", "safetensors"),
 ];
-
-fn refused(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
-    text(&out.stderr)
-}
 
 #[test]
 fn no_command_replaces_a_pipe_or_a_link() {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{gallerist, text};
+use common::{gallerist, refused, text};
 use gallerist::measured::Measured;
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::train::log::{self, Record};
@@ -78,12 +78,6 @@ fn done(dir: &Path, line: &str) -> Output {
 }
 
 #[track_caller]
-fn refused(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(2), "{line}\n{}{}", text(&out.stdout), text(&out.stderr));
-    text(&out.stderr)
-}
-
 fn json(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)))
 }

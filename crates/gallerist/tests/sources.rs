@@ -4,33 +4,21 @@ mod common;
 
 use std::path::Path;
 
-use common::{gallerist, text};
+use common::{done, gallerist, refused, root, text};
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::file::Source;
 use gallerist::retrieval::index::{Items, item_id};
 use serde_json::Value;
 
-fn done(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
-    text(&out.stdout)
-}
-
 fn json(dir: &Path, line: &str) -> Value {
     serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap()
-}
-
-fn refused(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
-    text(&out.stderr)
 }
 
 #[test]
 fn images_of_one_path_in_two_folders_are_two_items() {
     let folder = tempfile::tempdir().unwrap();
     let dir = &folder.path().canonicalize().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let root = root();
     let run = dir.join("run");
     let train =
         "train configs/smoke.toml --set train.steps=2 --set validation.every=2 --set data.max_test_classes=2";

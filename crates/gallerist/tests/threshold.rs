@@ -2,25 +2,11 @@
 
 mod common;
 
-use std::path::Path;
-
-use common::{gallerist, root, small_run, text};
+use common::{done, gallerist, refused, root, small_run, text};
 use gallerist::retrieval::eval::{Decision, FalseRate};
 use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 use serde_json::Value;
-
-fn done(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
-    text(&out.stdout)
-}
-
-fn refused(dir: &Path, line: &str) -> String {
-    let out = gallerist(dir, line);
-    assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stdout));
-    text(&out.stderr)
-}
 
 /// 120 identities on a circle, 3 images each.
 fn circle() -> EmbeddingSet {

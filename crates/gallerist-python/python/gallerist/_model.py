@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -66,12 +65,10 @@ class Model:
         paths, arrays = _images(images)
         with Events(progress) as events:
             if arrays is None:
-                found, broken = self._native.embed_files(paths, split, events)
+                found = self._native.embed_files(paths, split, events)
             else:
-                found, broken = self._native.embed_arrays(arrays, events)
+                found = self._native.embed_arrays(arrays, events)
                 found["paths"] = found["source"] = None
-        for problem in broken if arrays is not None else []:
-            warnings.warn(f"{problem}; it is left out", RuntimeWarning, stacklevel=2)
         return Embeddings(**found)
 
 

@@ -53,7 +53,7 @@ def train(
         origin, folder = f"`{path}`", os.fspath(path.parent)
     changes = [f"{key}={toml(value)}" for key, value in _plain(settings or {}).items()]
     with Events(progress, callback) as events:
-        return json.loads(_native.train(text, origin, folder, changes, os.fspath(out), False, events))
+        return json.loads(_native.train(text, origin, folder, changes, os.fspath(out), events))
 
 
 def resume(
@@ -64,7 +64,7 @@ def resume(
     Parameters and result are those of :func:`train`; ``end`` is ``was finished`` for a run that was complete.
     """
     with Events(progress, callback) as events:
-        return json.loads(_native.train("", "", "", [], os.fspath(run), True, events))
+        return json.loads(_native.resume(os.fspath(run), events))
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::date::Instant;
 use super::texts::{MISSING, Texts};
 use super::value::Value;
-use crate::labels::SEPARATOR;
+use crate::labels::{self, SEPARATOR};
 use crate::{Error, Result};
 
 /// The most bytes of a name, and of a text value.
@@ -341,7 +341,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
 
 /// The tags in the order of their bytes, each once.
 fn canonical_tags(text: &str) -> String {
-    let mut tags: Vec<&str> = text.split(SEPARATOR).map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    let mut tags: Vec<&str> = labels::split(text).collect();
     tags.sort_unstable();
     tags.dedup();
     tags.join("|")

@@ -121,6 +121,15 @@ impl Columns {
         self.list.iter().filter_map(|column| Some((column.name(), column.value(row)?))).collect()
     }
 
+    /// [`row`](Self::row) as JSON: numbers, texts, and lists of tags.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row_as_json(&self, row: usize) -> serde_json::Map<String, serde_json::Value> {
+        let value = |value| serde_json::to_value(value).expect("finite numbers and texts");
+        self.row(row).into_iter().map(|(name, of_row)| (name.to_owned(), value(of_row))).collect()
+    }
+
     /// These rows, in the given order.
     ///
     /// # Panics

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::labels::SEPARATOR;
+use crate::labels;
 
 /// One value of a column. It is serialized as a number, a text, or a list of texts (tags).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,8 +22,7 @@ pub enum Value<'a> {
 impl<'a> Value<'a> {
     /// The tags of a value of [`Value::Tags`]; no other value has any.
     pub fn tags(self) -> impl Iterator<Item = &'a str> {
-        let text = if let Self::Tags(text) = self { text } else { "" };
-        text.split(SEPARATOR).filter(|tag| !tag.is_empty())
+        labels::split(if let Self::Tags(text) = self { text } else { "" })
     }
 }
 

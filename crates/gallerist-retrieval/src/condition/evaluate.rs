@@ -6,7 +6,7 @@ use super::expression::{Expression, Literal, LiteralValue, Operation, Test};
 use super::fault::Fault;
 use super::field::{Field, RowTexts, Table, field};
 use crate::columns::{ColumnKind, Instant, MISSING};
-use crate::labels::SEPARATOR;
+use crate::labels;
 
 /// Whether each row meets the condition.
 pub(super) fn mask(expression: &Expression, set: &dyn Table) -> Result<Vec<bool>, Fault> {
@@ -93,9 +93,6 @@ fn of_text(test: &Test, kind: ColumnKind) -> Result<TextTest<'_>, Fault> {
             Err(unfit(test, kind, literal.at, &format!("write a text in quotes: \"{date}\"")))
         }
     };
-    let tags = |text: &str| -> Vec<String> {
-        text.split(SEPARATOR).map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect()
-    };
     Ok(match (&test.operation, kind) {
         (Operation::Under(holds, literal), ColumnKind::Text | ColumnKind::Tags) => {
             let top = text(literal)?;
@@ -104,13 +101,13 @@ fn of_text(test: &Test, kind: ColumnKind) -> Result<TextTest<'_>, Fault> {
                 text.strip_prefix(top.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             match kind {
-                ColumnKind::Tags => Box::new(move |row| tags(row).iter().any(|tag| is_under(tag)) == *holds),
+                ColumnKind::Tags => Box::new(move |row| labels::split(row).any(&is_under) == *holds),
                 _ => Box::new(move |row| is_under(row) == *holds),
             }
         }
         (Operation::Has(holds, literal), ColumnKind::Tags) => {
             let wanted = text(literal)?;
-            Box::new(move |row| tags(row).contains(&wanted) == *holds)
+            Box::new(move |row| labels::split(row).any(|tag| tag == wanted) == *holds)
         }
         (Operation::Compare(comparison, literal), ColumnKind::Text) => {
             let limit = text(literal)?;

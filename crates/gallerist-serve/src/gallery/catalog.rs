@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::{RowTexts, Table};
 use gallerist_retrieval::index::{Among, Item, ItemFilter};
-use gallerist_retrieval::labels::SEPARATOR;
+use gallerist_retrieval::labels::{SEPARATOR, split};
 
 /// The code of a row without a value.
 const NONE: u32 = u32::MAX;
@@ -219,10 +219,7 @@ impl Admission<'_> {
 
 /// Whether two labels name the same class: equal, or sets (`heron|wading`) that share one.
 pub(crate) fn same_class(a: &str, b: &str) -> bool {
-    fn parts(label: &str) -> impl Iterator<Item = &str> {
-        label.split(SEPARATOR).map(str::trim).filter(|part| !part.is_empty())
-    }
-    a == b || (a.contains(SEPARATOR) || b.contains(SEPARATOR)) && parts(a).any(|a| parts(b).any(|b| a == b))
+    a == b || (a.contains(SEPARATOR) || b.contains(SEPARATOR)) && split(a).any(|a| split(b).any(|b| a == b))
 }
 
 #[cfg(test)]

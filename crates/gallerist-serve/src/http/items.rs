@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use gallerist_retrieval::columns::{Column, Value};
+use gallerist_retrieval::columns::Column;
 use gallerist_retrieval::condition::Table;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -48,7 +48,7 @@ impl Item {
             label: catalog.labels.get(row).map(str::to_owned),
             path: catalog.path(row).map(str::to_owned),
             camera: catalog.cameras.get(row).map(str::to_owned),
-            columns: catalog.columns().row(row).into_iter().filter_map(in_json).collect(),
+            columns: catalog.columns().row_as_json(row),
         }
     }
 
@@ -63,11 +63,6 @@ impl Item {
             || state.companion_item(id).map(|(set, side, row)| Self::of_set(set, &side.catalog, row));
         Self::find(catalog, id).or_else(companion)
     }
-}
-
-/// A value with the name of its column.
-fn in_json((name, value): (&str, Value<'_>)) -> Option<(String, serde_json::Value)> {
-    Some((name.to_owned(), serde_json::to_value(value).ok()?))
 }
 
 /// A page of a long list.

@@ -231,11 +231,6 @@ pub(super) fn named(
     let rule = gallery.threshold.as_ref().filter(|rule| rule.metric == metric && is_pair);
     let mut sizes = vec![0; groups.map_or(0, |groups| groups.of_rows.len())];
     groups.iter().flat_map(|groups| &groups.of_rows).for_each(|&group| sizes[group as usize] += 1);
-    let value = |value| serde_json::to_value(value).expect("finite numbers and texts");
-    let columns = |row| {
-        let row = gallery.columns.row(row).into_iter();
-        row.map(|(name, of_row)| (name.to_owned(), value(of_row))).collect()
-    };
     let item = |rank: usize, index: usize, distance: f32| FoundItem {
         rank,
         index: if let Names::Rows(rows) = names { Some(rows[index]) } else { None },
@@ -245,7 +240,7 @@ pub(super) fn named(
         label: text(&gallery.labels, index),
         path: text(&gallery.paths, index),
         group_size: groups.map(|groups| sizes[groups.of_rows[index] as usize]),
-        columns: columns(index),
+        columns: gallery.columns.row_as_json(index).into_iter().collect(),
     };
     (0..lists.len())
         .map(|query| {

@@ -22,6 +22,20 @@ pub(crate) fn program(dir: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
+/// What a command that succeeds prints.
+pub(crate) fn done(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+/// The message of a command that is refused.
+pub(crate) fn refused(dir: &Path, line: &str) -> String {
+    let out = gallerist(dir, line);
+    assert_eq!(out.status.code(), Some(2), "{line}: {}{}", text(&out.stdout), text(&out.stderr));
+    text(&out.stderr)
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
