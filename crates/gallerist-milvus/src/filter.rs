@@ -9,7 +9,7 @@ use crate::layout::{self, CAMERA, ID, LABEL, PATH};
 /// The expression that admits what `filter` admits; empty for every item.
 pub(crate) fn expression(filter: &ItemFilter) -> String {
     // A condition that is added there must be added here.
-    let ItemFilter { label, camera, path, id } = filter;
+    let ItemFilter { label, camera, path, id, condition: _ } = filter;
     let texts = [(LABEL, label), (CAMERA, camera), (PATH, path)];
     let texts = texts
         .into_iter()

@@ -366,6 +366,7 @@ impl Index for MilvusIndex {
     }
 
     fn labels(&self, filter: &ItemFilter) -> retrieval::Result<Vec<(u64, Option<String>)>> {
+        refuse_condition(filter)?;
         Ok(self.read_labels(filter)?)
     }
 
@@ -403,6 +404,7 @@ impl Index for MilvusIndex {
 
     fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> retrieval::Result<IdLists> {
         check_queries(queries, k, self.layout.metric, self.layout.dimensions)?;
+        refuse_condition(filter)?;
         Ok(self.ranked(queries, k, filter)?)
     }
 
@@ -445,6 +447,15 @@ impl Index for MilvusIndex {
             "the collection is not flushed yet",
         )?;
         Ok(())
+    }
+}
+
+fn refuse_condition(filter: &ItemFilter) -> retrieval::Result<()> {
+    match filter.condition {
+        Some(_) => {
+            Err(Fault::Unsupported { what: "a condition", index: "a collection in Milvus".to_owned() })
+        }
+        None => Ok(()),
     }
 }
 

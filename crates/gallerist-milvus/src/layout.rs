@@ -12,6 +12,7 @@
 //! `gallerist.version`, `.model`, `.run` and `.source` say that it is a gallery, and of what.
 
 use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::index::{ExactIndex, HnswIndex, IndexKind, Item, Items, MAX_ID, Origin};
 use gallerist_retrieval::search::Metric;
 use sha2::{Digest, Sha256};
@@ -367,6 +368,7 @@ impl<'a> Rows<'a> {
             path: text(paths, row),
             camera: text(cameras, row),
             source: sources.and_then(|sources| text(sources, row)),
+            columns: Columns::default(),
         };
         Some(self.ids().enumerate().map(item).collect())
     }

@@ -123,6 +123,7 @@ impl Index {
             camera: among(cameras, "camera")?,
             path: among(paths, "path")?,
             id: among(ids, "id")?,
+            condition: None,
         };
         let rows = view(&queries, "queries")?;
         let count = detached(py, || Ok(self.lock().info().or_value_error()?.count))?;

@@ -3,10 +3,11 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use gallerist_retrieval::columns::{Column, ColumnKind, Columns};
 use gallerist_retrieval::file::{MappedCompact, Source, Sources};
 use gallerist_retrieval::index::{
-    ExactIndex, HnswIndex, HnswOptions, IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, is_index,
-    open_index, stable_id,
+    ExactIndex, HnswIndex, HnswOptions, IdLists, Index, IndexInfo, IndexSettings, Item, ItemFilter, Items,
+    Origin, create_index, index_kinds, is_index, open_index, stable_id,
 };
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, CompactMatrix, EmbeddingSet, Error, Matrix, MatrixView, Result};
@@ -55,6 +56,9 @@ impl Index for Reread {
     }
     fn origin(&self) -> Result<Origin> {
         self.mapped().origin()
+    }
+    fn columns(&self) -> Result<Vec<(String, ColumnKind)>> {
+        self.mapped().columns()
     }
     fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
         self.mapped().labels(filter)
@@ -356,6 +360,53 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
         index.upsert(&Items::new(vec![2], elsewhere).unwrap()).unwrap();
         assert_eq!((&index.origin().unwrap().source, &index.origin().unwrap().run), (&None, &wanted.run));
     }
+}
+
+#[test]
+fn only_an_index_with_columns_has_a_version_that_older_programs_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gallery.index");
+    for kind in index_kinds() {
+        let mut index = create_index(kind, 4, Metric::Cosine, &IndexSettings::default()).unwrap();
+        let mut set = of_version_1();
+        index.upsert(&Items::from_set(set.clone()).unwrap()).unwrap();
+        index.save(&path).unwrap();
+        let header = || String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+        assert!(header().contains(r#""format_version":"2""#));
+        let shop = Column::infer("shop", ["x", "", "y", "x|y", ""]).unwrap();
+        set.columns = Columns::new(vec![shop]).unwrap();
+        index.upsert(&Items::from_set(set.clone()).unwrap()).unwrap();
+        index.save(&path).unwrap();
+        assert!(header().contains(r#""format_version":"3""#));
+        let read = open_index(&path, true).unwrap();
+        assert_eq!(read.columns().unwrap(), [("shop".to_owned(), ColumnKind::Tags)]);
+
+        // A byte of the columns: the last tensor of the file.
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 3;
+        bytes[last] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let error = open_index(&path, false).err().unwrap();
+        assert!(error.to_string().contains("checksum"), "{error}");
+    }
+}
+
+#[test]
+fn too_many_columns_are_refused_and_change_nothing() {
+    let set = |first: usize, count: usize| {
+        let columns = (first..first + count).map(|i| Column::infer(format!("c{i}"), ["1"]).unwrap());
+        let columns = Columns::new(columns.collect()).unwrap();
+        EmbeddingSet { columns, ..Matrix::new(1, 2, vec![1.0, 0.5]).unwrap().into() }
+    };
+    let items = |id, first, count| Items::new(vec![id], set(first, count)).unwrap();
+    let mut index = ExactIndex::new(2, Metric::Cosine).unwrap();
+    index.upsert(&items(1, 0, 600)).unwrap();
+    let error = index.upsert(&items(2, 300, 701)).unwrap_err();
+    assert_eq!(error.to_string(), "column `c1000`: there are 1001 columns; a set has at most 1000");
+    assert_eq!((index.info().unwrap().count, index.columns().unwrap().len()), (1, 600));
+    index.upsert(&items(2, 300, 700)).unwrap();
+    let joined = EmbeddingSet::concat(vec![set(0, 600), set(600, 400), set(1000, 1)], false);
+    assert!(matches!(joined, Err(Error::Column { .. })));
 }
 
 /// The set that the program of the files in `tests/v1` wrote.

@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use gallerist_retrieval::columns::{Column, Columns, Value};
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Added, IdLists, Index, ItemFilter, Items};
 use gallerist_retrieval::search::Metric;
@@ -27,12 +29,19 @@ pub struct Promises {
     /// How long the number of items may be outdated after a change: a server may count an item twice while it merges
     /// segments.
     pub count_lags: Duration,
+    /// It keeps further columns, and filters by conditions.
+    pub columns: bool,
 }
 
 impl Promises {
     /// The properties of exact search in f32.
-    pub const EXACT: Self =
-        Self { recall: 1.0, tolerance: 1e-5, ties_at_the_end: true, count_lags: Duration::ZERO };
+    pub const EXACT: Self = Self {
+        recall: 1.0,
+        tolerance: 1e-5,
+        ties_at_the_end: true,
+        count_lags: Duration::ZERO,
+        columns: true,
+    };
 }
 
 const METRICS: [Metric; 3] = [Metric::InnerProduct, Metric::Cosine, Metric::Euclidean];
@@ -53,6 +62,9 @@ pub fn run(mut make: impl FnMut(Metric, usize) -> Box<dyn Index>, promises: &Pro
     bad_input_is_refused_and_changes_nothing(make(Metric::InnerProduct, DIMENSIONS).as_mut());
     nothing_is_replaced_unless_asked_for(make(Metric::Euclidean, DIMENSIONS).as_mut());
     images_of_one_path_in_two_sources_are_two_items(make(Metric::Cosine, DIMENSIONS).as_mut());
+    if promises.columns {
+        columns_are_kept_and_filter_exactly(make(Metric::Euclidean, DIMENSIONS).as_mut());
+    }
 }
 
 /// A reproducible random number generator.
@@ -394,6 +406,139 @@ fn nothing_is_replaced_unless_asked_for(index: &mut dyn Index) {
     }
     assert_eq!(index.remove(&(0..10).collect::<Vec<_>>()).unwrap(), 7);
     assert_eq!(add(index, &items, false), counts(6, 0, 0), "what is gone is replaced by nothing");
+}
+
+/// Items with a column of each kind, with missing values.
+fn with_columns(ids: &[u64], embeddings: Matrix) -> Items {
+    let column = |name: &str, of: &dyn Fn(u64) -> String| {
+        Column::infer(name, ids.iter().map(|&id| of(id))).expect("valid values")
+    };
+    let columns = vec![
+        column("price", &|id| if id % 7 == 3 { String::new() } else { format!("{}.5", id as i64 - 10) }),
+        column("the \"day\"", &|id| match id % 4 {
+            0 => format!("2024-05-{:02}", 1 + id % 28),
+            1 => format!("2024-05-{:02}T00:00:00.5+02:00", 1 + id % 28),
+            2 => String::new(),
+            _ => "2024-04".to_owned(),
+        }),
+        column("shop", &|id| ["", "a/b", "a", "ab", "Ü \"\\%_", "a/b/c"][id as usize % 6].to_owned()),
+        column("colour", &|id| {
+            ["red|blue/dark", "red", "", "blue", "blue/dark/x"][id as usize % 5].to_owned()
+        }),
+    ];
+    let labels = ids.iter().map(|id| format!("class {}", id % 3)).collect();
+    let columns = Columns::new(columns).expect("different names");
+    let set = EmbeddingSet { labels: Some(labels), columns, ..embeddings.into() };
+    Items::new(ids.to_vec(), set).expect("valid items")
+}
+
+fn columns_are_kept_and_filter_exactly(index: &mut dyn Index) {
+    let mut numbers = Numbers(8);
+    let ids: Vec<u64> = (0..60).collect();
+    let items = with_columns(&ids, numbers.whole(60, DIMENSIONS));
+    assert_eq!(index.columns().unwrap(), []);
+    assert_eq!(add(index, &items, false), counts(60, 0, 0));
+    assert_eq!(add(index, &items, false), counts(0, 60, 0));
+    let kinds = |columns: &Columns| -> Vec<_> {
+        columns.iter().map(|column| (column.name().to_owned(), column.kind())).collect()
+    };
+    assert_eq!(index.columns().unwrap(), kinds(&items.set().columns));
+    assert_conditions(index, items.set(), &ids);
+
+    // One value changes; the columns of other items are missing in these, and theirs in those.
+    let mut set = items.select(&[8]).set().clone();
+    let price = Column::infer("price", ["77"]).unwrap();
+    let others = set.columns.iter().filter(|column| column.name() != "price").cloned();
+    set.columns = Columns::new(others.chain([price]).collect()).unwrap();
+    let changed = Items::new(vec![8], set).unwrap();
+    match index.add(&changed, false) {
+        Err(Error::Replaces { difference, .. }) => {
+            assert_eq!(difference, "the column `price` `-2.5`, not `77`");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(add(index, &changed, true), counts(0, 0, 1));
+    let mut more = described((60..70).collect(), numbers.whole(10, DIMENSIONS), 1).set().clone();
+    more.columns = Columns::new(vec![Column::infer("size", ["XL"; 10]).unwrap()]).unwrap();
+    let more = Items::new((60..70).collect(), more).unwrap();
+    assert_eq!(add(index, &more, false), counts(10, 0, 0));
+    assert_eq!(index.remove(&[0, 1, 60]).unwrap(), 3);
+    index.compact(&mut |_, _| {}).unwrap();
+    let sets = vec![items.set().clone(), changed.set().clone(), more.set().clone()];
+    let whole = EmbeddingSet::concat(sets, false).unwrap();
+    let rows: Vec<usize> = (2..8).chain([60]).chain(9..60).chain(62..71).collect();
+    let ids: Vec<u64> = (2..60).chain(61..70).collect();
+    assert_conditions(index, &whole.select(&rows), &ids);
+    assert_eq!(index.columns().unwrap().last().map(|(name, _)| name.as_str()), Some("size"));
+    assert_eq!(index.get(&[8]).unwrap()[0].as_ref().unwrap().columns.get("price").unwrap().value(0), {
+        Some(Value::Number(77.0))
+    });
+}
+
+/// Every item has its values, and every condition finds the items that meet it.
+fn assert_conditions(index: &dyn Index, set: &EmbeddingSet, ids: &[u64]) {
+    let values = |columns: &Columns, row: usize| {
+        let mut values: Vec<(String, String)> =
+            columns.row(row).into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
+        values.sort();
+        values
+    };
+    for (row, item) in index.get(ids).unwrap().into_iter().enumerate() {
+        let found = item.expect("it is there").columns;
+        let found = if found.is_empty() { vec![] } else { values(&found, 0) };
+        assert_eq!(found, values(&set.columns, row), "item {}", ids[row]);
+    }
+    for text in [
+        "price < 20",
+        "price >= -3.5 and price != 12.5",
+        "not (price < 20)",
+        "price in (1.5, 3.5, 1e99) or price is missing",
+        "price not in (1.5, 3.5)",
+        "price = -9.5",
+        "`the \"day\"` >= 2024-05-09",
+        "`the \"day\"` = 2024-05-05 or `the \"day\"` < '2024-04-30'",
+        "`the \"day\"` not in (2024-05-05, 2024-04)",
+        "`the \"day\"` is missing",
+        "shop = 'a'",
+        "shop != 'a'",
+        "shop > 'a/'",
+        "shop <= 'ab' and not shop = 'a'",
+        "shop under 'a'",
+        "shop under 'a/b/'",
+        "shop not under 'a'",
+        "shop = 'Ü \"\\\\%_' or shop under '%'",
+        "shop in ('a/b', 'Ü \"\\\\%_')",
+        "shop is not missing",
+        "colour has 'red'",
+        "colour not has 'red'",
+        "colour under 'blue'",
+        "colour not under 'blue/dark'",
+        "label = 'class 1' and (colour has 'blue' or price > 30)",
+        "label under 'class 2' or not label is not missing",
+        "label in ('class 0', 'class 9') and not (shop under 'a' or price is missing)",
+    ] {
+        let condition = Condition::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        let wanted = condition.rows(set).unwrap_or_else(|error| panic!("{error}"));
+        let wanted: Vec<u64> = wanted.into_iter().map(|row| ids[row]).collect();
+        let filter = ItemFilter::default().meets(condition);
+        index.check_filter(&filter).unwrap();
+        assert_eq!(index.ids(&filter).unwrap(), wanted, "{text}");
+        let query = Matrix::new(1, DIMENSIONS, vec![0.25; DIMENSIONS]).unwrap();
+        let lists = index.search(query.view(), ids.len(), &filter).unwrap();
+        let mut found = lists.ids(0).to_vec();
+        found.sort_unstable();
+        assert_eq!(found, wanted, "{text}");
+        // With another filter, both must hold.
+        let both = filter.label_in(["class 1", "class 2"]);
+        let some: Vec<u64> = wanted.into_iter().filter(|id| *id < 60 && id % 3 > 0).collect();
+        assert_eq!(index.ids(&both).unwrap(), some, "{text}");
+    }
+    let unknown = ItemFilter::default().meets(Condition::parse("prise < 2").unwrap());
+    for error in [index.ids(&unknown).map(drop), index.check_filter(&unknown)] {
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("there is no column `prise`"), "{error}");
+        assert!(error.hint().unwrap().contains("did you mean `price`?"));
+    }
 }
 
 fn images_of_one_path_in_two_sources_are_two_items(index: &mut dyn Index) {

@@ -131,6 +131,15 @@ impl Column {
         Ok(Self { name, kind: ColumnKind::Number, cells: Cells::Numbers(numbers) })
     }
 
+    /// A column without rows.
+    pub(super) fn empty(name: &str, kind: ColumnKind) -> Self {
+        let cells = match kind {
+            ColumnKind::Number => Cells::Numbers(Vec::new()),
+            _ => Cells::Texts(Texts::default()),
+        };
+        Self { name: name.to_owned(), kind, cells }
+    }
+
     fn of_texts(name: String, kind: ColumnKind, texts: Texts) -> Result<Self> {
         let name = checked(name)?;
         let refuse = |problem: String| Error::Column { name: name.clone(), problem, hint: None };

@@ -47,11 +47,7 @@ impl Columns {
     /// [`MAX_COLUMNS`]; [`Error::Count`] for columns of different lengths.
     pub fn new(list: Vec<Column>) -> Result<Self> {
         if list.len() > MAX_COLUMNS {
-            return Err(Error::Column {
-                name: list[MAX_COLUMNS].name().to_owned(),
-                problem: format!("there are {} columns; a set has at most {MAX_COLUMNS}", list.len()),
-                hint: Some("leave out columns that are not needed".to_owned()),
-            });
+            return Err(too_many(list[MAX_COLUMNS].name(), list.len()));
         }
         let mut names = HashSet::new();
         for column in &list {
@@ -81,6 +77,19 @@ impl Columns {
             }
         }
         Ok(Self { list })
+    }
+
+    /// Refuses columns that make more than [`MAX_COLUMNS`] together with these.
+    ///
+    /// # Errors
+    /// [`Error::Column`].
+    pub fn check_joined(&self, others: &Self) -> Result<()> {
+        let new = others.names().filter(|name| self.get(name).is_none());
+        let names: Vec<&str> = self.names().chain(new).collect();
+        match names.get(MAX_COLUMNS) {
+            Some(name) => Err(too_many(name, names.len())),
+            None => Ok(()),
+        }
     }
 
     /// True when there are no columns.
@@ -130,6 +139,27 @@ impl Columns {
         self.row(row).into_iter().map(|(name, of_row)| (name.to_owned(), value(of_row))).collect()
     }
 
+    /// The columns of one row that have a value in it, in the order of their names.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn of_row(&self, row: usize) -> Self {
+        let with_value = self.list.iter().filter(|column| column.value(row).is_some());
+        let mut list: Vec<Column> = with_value.map(|column| column.select(&[row])).collect();
+        list.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        Self { list }
+    }
+
+    /// The columns of rows that are each given by themselves, as by [`of_row`](Self::of_row). Columns that `first` names
+    /// come first, in that order.
+    #[must_use]
+    pub fn of_rows<'a>(first: &[(String, ColumnKind)], rows: impl IntoIterator<Item = &'a Self>) -> Self {
+        let first = Self { list: first.iter().map(|(name, kind)| Column::empty(name, *kind)).collect() };
+        let rows = rows.into_iter().map(|row| (row, 1));
+        Self::concat([(&first, 0)].into_iter().chain(rows))
+    }
+
     /// These rows, in the given order.
     ///
     /// # Panics
@@ -154,6 +184,14 @@ impl Columns {
         }
         let parts = |name| sets.iter().map(|(columns, rows)| (columns.get(name), *rows)).collect::<Vec<_>>();
         Self { list: names.into_iter().map(|name| Column::concat(name, &parts(name))).collect() }
+    }
+}
+
+fn too_many(name: &str, count: usize) -> Error {
+    Error::Column {
+        name: name.to_owned(),
+        problem: format!("there are {count} columns; a set has at most {MAX_COLUMNS}"),
+        hint: Some("leave out columns that are not needed".to_owned()),
     }
 }
 

@@ -21,14 +21,14 @@ struct Entry<N> {
 }
 
 /// The columns as they are written.
-pub(super) struct Tensors<'a> {
+pub(crate) struct Tensors<'a> {
     columns: &'a Columns,
     /// The distinct texts of each column, as JSON; empty for numbers.
     texts: Vec<Vec<u8>>,
 }
 
 impl<'a> Tensors<'a> {
-    pub(super) fn new(columns: &'a Columns) -> Self {
+    pub(crate) fn new(columns: &'a Columns) -> Self {
         let json = |column: &Column| {
             let texts = column.as_texts();
             texts.map(|(distinct, _)| serde_json::to_vec(distinct).expect("strings are valid JSON"))
@@ -37,7 +37,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Adds the tensors, which begin at byte `end`, to a header, and returns the byte after them.
-    pub(super) fn describe(&self, header: &mut Map<String, Value>, mut end: usize) -> usize {
+    pub(crate) fn describe(&self, header: &mut Map<String, Value>, mut end: usize) -> usize {
         let mut tensor = |name: String, dtype: &str, length: usize, bytes: usize| {
             let offsets = [end, end + bytes];
             end += bytes;
@@ -57,14 +57,14 @@ impl<'a> Tensors<'a> {
     }
 
     /// The metadata; `None` without columns.
-    pub(super) fn metadata(&self) -> Option<String> {
+    pub(crate) fn metadata(&self) -> Option<String> {
         let entry = |column: &'a Column| Entry { name: column.name(), kind: column.kind() };
         let entries: Vec<_> = self.columns.iter().map(entry).collect();
         (!entries.is_empty()).then(|| serde_json::to_string(&entries).expect("names are valid JSON"))
     }
 
     /// Hands the bytes of the tensors to `take`, in the order of [`describe`](Self::describe).
-    pub(super) fn encode(&self, take: &mut Take) -> io::Result<()> {
+    pub(crate) fn encode(&self, take: &mut Take) -> io::Result<()> {
         for column in self.columns.iter() {
             match (column.as_numbers(), column.as_texts()) {
                 (Some(numbers), _) => encode(numbers, f64::to_le_bytes, take)?,
@@ -77,7 +77,7 @@ impl<'a> Tensors<'a> {
 }
 
 /// Reads the columns of a file of `rows` rows, or those of `selected` rows; else what is wrong with them.
-pub(super) fn read(
+pub(crate) fn read(
     tensors: &SafeTensors,
     metadata: &str,
     rows: usize,

@@ -2,7 +2,7 @@
 //! numbers alone. [`MappedMatrix`] leaves them there.
 
 mod atomic;
-mod columns;
+pub(crate) mod columns;
 mod format;
 mod label_list;
 pub(crate) mod map;
@@ -142,6 +142,7 @@ impl EmbeddingSet {
         }
         let sources = Sources::concat(sources.iter().map(|(sources, rows)| (sources.as_ref(), *rows)));
         let columns = Columns::concat(columns.iter().map(|(columns, rows)| (columns, *rows)));
+        columns.check_joined(&Columns::default())?;
         Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, columns, ..all })
     }
 

@@ -4,6 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::filter::{Among, ItemFilter};
 use super::items::{Item, Items};
+use crate::Result;
+use crate::columns::Columns;
+use crate::condition::{RowTexts, Table};
 use crate::file::{NO_SOURCE, Source, Sources};
 
 /// One value per row, each distinct one kept once.
@@ -44,7 +47,7 @@ fn entries(items: &Items, row: usize) -> [Option<&str>; 3] {
     [&set.labels, &set.paths, &set.cameras].map(|list| list.as_ref().map(|list| list[row].as_str()))
 }
 
-/// Ids, labels, paths, cameras and sources of rows that are added at the end or replaced.
+/// Ids, labels, paths, cameras, sources and further columns of rows that are added at the end or replaced.
 #[derive(Clone, Default)]
 pub(super) struct Catalog {
     ids: Vec<u64>,
@@ -55,6 +58,8 @@ pub(super) struct Catalog {
     /// Where the images of a source are, by its name.
     images: HashMap<String, String>,
     paths: Vec<Option<Box<str>>>,
+    /// Further columns, one value per row each.
+    columns: Columns,
 }
 
 impl Catalog {
@@ -75,10 +80,16 @@ impl Catalog {
             path: self.paths[row].as_deref().map(str::to_owned),
             camera: self.cameras.get(row).map(str::to_owned),
             source: self.sources.get(row).map(str::to_owned),
+            columns: self.columns.of_row(row),
         }
     }
 
-    /// Adds row `from` of `items` at the end.
+    /// The further columns.
+    pub(super) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Adds row `from` of `items` at the end, without its [columns](Self::join_columns).
     pub(super) fn push(&mut self, items: &Items, from: usize) {
         let source = items.set().sources.as_ref().and_then(|sources| sources.get(from));
         self.push_row(items.ids()[from], entries(items, from), source);
@@ -115,7 +126,7 @@ impl Catalog {
         Sources::new(list.collect(), rows).expect("every code names a source").or_none()
     }
 
-    /// Replaces the information about `row` by that of row `from` of `items`.
+    /// Replaces the information about `row` by that of row `from` of `items`, without its [columns](Self::join_columns).
     pub(super) fn replace(&mut self, row: usize, items: &Items, from: usize) {
         let [label, path, camera] = entries(items, from);
         self.labels.codes[row] = self.labels.code(label);
@@ -125,9 +136,26 @@ impl Catalog {
         self.paths[row] = path.map(Box::from);
     }
 
+    /// Takes the columns of rows that were added or replaced. `before` is the number of rows before. Each row has the
+    /// values of its place in the list of the rows before and those of `items` after them; without `places` that is its
+    /// own.
+    pub(super) fn join_columns(&mut self, items: &Items, before: usize, places: Option<&[usize]>) {
+        let new = &items.set().columns;
+        if self.columns.is_empty() && new.is_empty() {
+            return;
+        }
+        let all = Columns::concat([(&self.columns, before), (new, items.len())]);
+        self.columns = places.map_or_else(|| all.clone(), |places| all.select(places));
+    }
+
     /// A catalog of its lists, each of one entry per id.
-    pub(super) fn from_lists(ids: Vec<u64>, lists: [List; 3], sources: Option<&Sources>) -> Self {
-        let mut catalog = Self::default();
+    pub(super) fn from_lists(
+        ids: Vec<u64>,
+        lists: [List; 3],
+        sources: Option<&Sources>,
+        columns: Columns,
+    ) -> Self {
+        let mut catalog = Self { columns, ..Self::default() };
         let entry = |list: &'_ List, row: usize| list.as_ref().and_then(|list| list[row].clone());
         for (row, id) in ids.into_iter().enumerate() {
             let [label, path, camera] = lists.each_ref().map(|list| entry(list, row));
@@ -160,16 +188,24 @@ impl Catalog {
             sources: column(&self.sources),
             images: self.images.clone(),
             paths: rows.iter().map(|&row| self.paths[row].clone()).collect(),
+            columns: self.columns.select(rows),
         }
     }
 
     /// Ids and rows of the rows that exist and that `filter` admits, in the order of ids.
-    pub(super) fn admitted(&self, filter: &ItemFilter, exists: impl Fn(usize) -> bool) -> Vec<(u64, usize)> {
-        let admission = self.admission(filter);
+    ///
+    /// # Errors
+    /// As [`admission`](Self::admission).
+    pub(super) fn admitted(
+        &self,
+        filter: &ItemFilter,
+        exists: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(u64, usize)>> {
+        let admission = self.admission(filter, &exists)?;
         let rows = (0..self.len()).filter(|&row| exists(row) && admission.admits(row));
         let mut found: Vec<_> = rows.map(|row| (self.ids[row], row)).collect();
         found.sort_unstable();
-        found
+        Ok(found)
     }
 
     /// Ids with the labels of their rows.
@@ -178,8 +214,17 @@ impl Catalog {
     }
 
     /// `filter` made ready to be asked by row.
-    pub(super) fn admission<'a>(&'a self, filter: &'a ItemFilter) -> Admission<'a> {
-        Admission {
+    ///
+    /// # Errors
+    /// [`Error::Condition`](crate::Error::Condition) for a condition that does not fit the columns.
+    pub(super) fn admission<'a>(
+        &'a self,
+        filter: &'a ItemFilter,
+        exists: &dyn Fn(usize) -> bool,
+    ) -> Result<Admission<'a>> {
+        let table = ItemTable { catalog: self, exists };
+        let mask = filter.condition.as_ref().map(|condition| condition.mask(&table)).transpose()?;
+        Ok(Admission {
             labels: filter.label.as_ref().map(|among| by_code(&self.labels, among)),
             cameras: filter.camera.as_ref().map(|among| by_code(&self.cameras, among)),
             paths: filter
@@ -187,8 +232,37 @@ impl Catalog {
                 .as_ref()
                 .map(|among| (among.values().iter().map(String::as_str).collect(), among.wanted())),
             ids: filter.id.as_ref().map(|among| (among.values().iter().copied().collect(), among.wanted())),
+            mask,
             catalog: self,
-        }
+        })
+    }
+}
+
+/// The rows of a catalog as a condition sees them: those that are no items have no texts.
+struct ItemTable<'a> {
+    catalog: &'a Catalog,
+    exists: &'a dyn Fn(usize) -> bool,
+}
+
+impl Table for ItemTable<'_> {
+    fn rows(&self) -> usize {
+        self.catalog.len()
+    }
+
+    fn columns(&self) -> &Columns {
+        &self.catalog.columns
+    }
+
+    fn texts(&self, name: &str) -> Option<RowTexts<'_>> {
+        let catalog = self.catalog;
+        let text = |row: usize| match name {
+            _ if !(self.exists)(row) => None,
+            "label" => catalog.labels.get(row),
+            "camera" => catalog.cameras.get(row),
+            _ => catalog.paths[row].as_deref(),
+        };
+        let texts: Vec<&str> = (0..catalog.len()).map(|row| text(row).unwrap_or_default()).collect();
+        texts.iter().any(|text| !text.is_empty()).then_some(RowTexts::Each(texts))
     }
 }
 
@@ -211,6 +285,8 @@ pub(super) struct Admission<'a> {
     cameras: Option<Vec<bool>>,
     paths: Option<(HashSet<&'a str>, bool)>,
     ids: Option<(HashSet<u64>, bool)>,
+    /// Whether each row meets the condition.
+    mask: Option<Vec<bool>>,
 }
 
 impl Admission<'_> {
@@ -220,6 +296,7 @@ impl Admission<'_> {
         };
         by_code(&self.labels, &self.catalog.labels)
             && by_code(&self.cameras, &self.catalog.cameras)
+            && self.mask.as_ref().is_none_or(|mask| mask[row])
             && self.ids.as_ref().is_none_or(|(ids, wanted)| ids.contains(&self.catalog.ids[row]) == *wanted)
             && self.paths.as_ref().is_none_or(|(paths, wanted)| {
                 self.catalog.paths[row].as_deref().is_some_and(|path| paths.contains(path)) == *wanted

@@ -8,6 +8,7 @@ use super::filter::ItemFilter;
 use super::info::{IndexInfo, Origin};
 use super::items::{Item, Items, stable_id};
 use super::lists::IdLists;
+use crate::columns::ColumnKind;
 use crate::file::Source;
 use crate::{Error, MatrixView, Result};
 
@@ -39,16 +40,35 @@ pub trait Index: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Id and label of every item that `filter` admits, in the order of ids.
+    /// Names and kinds of the further columns of the items.
     ///
     /// # Errors
     /// Only those of a database.
+    fn columns(&self) -> Result<Vec<(String, ColumnKind)>> {
+        Ok(Vec::new())
+    }
+
+    /// Refuses a filter whose condition does not fit the columns of the items.
+    ///
+    /// # Errors
+    /// [`Error::Condition`], and those of a database.
+    fn check_filter(&self, filter: &ItemFilter) -> Result<()> {
+        match filter.condition {
+            Some(_) => self.ids(filter).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Id and label of every item that `filter` admits, in the order of ids.
+    ///
+    /// # Errors
+    /// [`Error::Condition`] for a condition that does not fit the columns, and those of a database.
     fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>>;
 
     /// The ids of all items that `filter` admits, rising.
     ///
     /// # Errors
-    /// Only those of a database.
+    /// As [`labels`](Self::labels).
     fn ids(&self, filter: &ItemFilter) -> Result<Vec<u64>> {
         Ok(self.labels(filter)?.into_iter().map(|(id, _)| id).collect())
     }
@@ -129,7 +149,8 @@ pub trait Index: Send + Sync {
     /// `k` when there are fewer.
     ///
     /// # Errors
-    /// As [`IndexInfo::check_queries`], and [`Error::Empty`] for an index without items.
+    /// As [`IndexInfo::check_queries`], [`Error::Empty`] for an index without items, and [`Error::Condition`] for a
+    /// condition that does not fit the columns.
     fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists>;
 
     /// [`search`](Self::search) of all items that compares the query with every one: the lists by
@@ -317,6 +338,7 @@ fn is_same(items: &Items, row: usize, there: &Item) -> bool {
     same_bits
         && same_source
         && (&new.label, &new.path, &new.camera) == (&there.label, &there.path, &there.camera)
+        && difference_of_columns(&new, there).is_none()
 }
 
 /// What the existing item has and the new one has not.
@@ -330,5 +352,16 @@ fn difference(new: &Item, there: &Item) -> String {
     let path = differs("path", &new.path, &there.path);
     let label = differs("label", &new.label, &there.label);
     let camera = differs("camera", &new.camera, &there.camera);
-    source.or(path).or(label).or(camera).unwrap_or_else(|| "another embedding".to_owned())
+    let differs = source.or(path).or(label).or(camera).or_else(|| difference_of_columns(new, there));
+    differs.unwrap_or_else(|| "another embedding".to_owned())
+}
+
+/// The first column whose value differs. Values are compared as text: the kind of a column may have changed.
+fn difference_of_columns(new: &Item, there: &Item) -> Option<String> {
+    let text = |item: &Item, name: &str| Some(item.columns.get(name)?.value(0)?.to_string());
+    let names = there.columns.names().chain(new.columns.names());
+    let mut values = names.map(|name| (name, text(there, name), text(new, name)));
+    let (name, there, new) = values.find(|(_, there, new)| there != new)?;
+    let shown = |value: Option<String>| value.map_or("none".to_owned(), |value| format!("`{value}`"));
+    Some(format!("the column `{name}` {}, not {}", shown(there), shown(new)))
 }

@@ -76,9 +76,11 @@ impl LocalIndex for ExactIndex {
     }
 
     fn insert(&mut self, items: &Items, _progress: &mut dyn FnMut(usize, usize)) {
+        let before = self.store.catalog.len();
         for row in 0..items.len() {
             self.store.catalog.push(items, row);
         }
+        self.store.catalog.join_columns(items, before, None);
         self.store.rows.owned().extend_from_slice(items.set().embeddings.as_slice());
         if !self.store.catalog.ids().is_sorted_by(|a, b| a < b) {
             self.sort();
@@ -102,7 +104,7 @@ impl LocalIndex for ExactIndex {
 
     fn find(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
         let Store { metric, catalog, .. } = &self.store;
-        let admission = catalog.admission(filter);
+        let admission = catalog.admission(filter, &|_| true)?;
         let admits = |_: usize, row: usize| admission.admits(row);
         let options = SearchOptions {
             metric: *metric,

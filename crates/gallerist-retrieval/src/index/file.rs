@@ -4,13 +4,15 @@
 //! - tensors `rows` f32 `[slots, dimensions]` and `ids` u64 `[slots]`;
 //! - tensors `labels`, `paths`, `cameras`, each optional: u8 `[bytes]`, a JSON list with a string or
 //!   null per slot;
+//! - tensors `column.0`, `column.0.values`, …: the further columns, as in an embeddings file, with a value per slot;
 //! - tensor `sources`, where any item has a source: u32 `[slots]`, the place of its source in the
 //!   metadata's `sources`, a JSON list of [`Source`](crate::file::Source)s; 2^32 - 1 for none;
 //! - with a graph: `alive` u8 `[slots]`, 0 for a slot that is no item any more; `levels` u8
 //!   `[slots]`, the highest level of each; `links` u32 `[slots, 2 m]` of level 0, and
 //!   `upper_links` u32 `[lists, m]` of the levels above, slot by slot; 2^32 - 1 where there is no
 //!   link;
-//! - metadata: `format` = `gallerist-index`, `format_version` = `2`, `kind`, `metric`, with a graph
+//! - metadata: `format` = `gallerist-index`, `format_version` = `2` (`3` with further columns, which the metadata
+//!   `columns` lists), `kind`, `metric`, with a graph
 //!   `hnsw` (its options, JSON) and `entry`, and, where known, `model`, `source`, `run` and `sources`;
 //!   version `1`, without `sources`, is read too;
 //! - metadata `sha256`: as in an embeddings file, of the header and of the tensor bytes.
@@ -31,6 +33,7 @@ use super::items::MAX_ID;
 use super::store::Store;
 use super::values::Values;
 use crate::file::Sources;
+use crate::file::columns;
 use crate::file::map::FileMap;
 use crate::file::sealed::{AGAIN, CHECKSUM_DIGITS, checksum_holds, encode, write_sealed};
 use crate::file::tensors::{match_rule, match_rule_text, parse_sources, sources_text};
@@ -40,8 +43,10 @@ use gallerist_util::memory::prefer_large_pages;
 
 const FORMAT: &str = "gallerist-index";
 const VERSION: &str = "2";
+/// The version of a file with further columns, which older programs would lose.
+const VERSION_WITH_COLUMNS: &str = "3";
 /// The versions that are read.
-const VERSIONS: [&str; 2] = ["1", VERSION];
+const VERSIONS: [&str; 3] = ["1", VERSION, VERSION_WITH_COLUMNS];
 /// The longest header that is read.
 const MAX_HEADER: u64 = 1 << 20;
 
@@ -113,7 +118,14 @@ pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Re
     let mut metadata = Map::new();
     let mut note = |key: &str, value: &str| metadata.insert(key.to_owned(), Value::from(value));
     note("format", FORMAT);
-    note("format_version", VERSION);
+    let columns = columns::Tensors::new(catalog.columns());
+    match columns.metadata() {
+        Some(text) => {
+            note("format_version", VERSION_WITH_COLUMNS);
+            note("columns", &text);
+        }
+        None => drop(note("format_version", VERSION)),
+    }
     note("sha256", &"0".repeat(CHECKSUM_DIGITS));
     if let Some(sources) = &sources {
         note("sources", &sources_text(sources.list()));
@@ -155,6 +167,7 @@ pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Re
         end += bytes;
         header.insert((*name).to_owned(), json!({"dtype": dtype, "shape": shape, "data_offsets": offsets}));
     }
+    columns.describe(&mut header, end);
     header.insert("__metadata__".to_owned(), Value::Object(metadata));
     write_sealed(path, &header, |take| {
         tensors.iter().try_for_each(|(_, _, tensor)| match tensor {
@@ -163,6 +176,7 @@ pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Re
             TensorValues::U64(values) => encode(values, u64::to_le_bytes, take),
             TensorValues::U8(values) => take(values),
         })?;
+        columns.encode(take)?;
         // Before the file is renamed: the data that were copied from a mapped index must be valid.
         rows.check().map_err(std::io::Error::other)
     })
@@ -227,7 +241,11 @@ impl<'a> Reader<'a> {
             return Err(self.refuse("an id is not below 2^63"));
         }
         let [labels, paths, cameras] = ["labels", "paths", "cameras"].map(|name| self.list(name, slots));
-        let catalog = Catalog::from_lists(ids, [labels?, paths?, cameras?], self.sources(slots)?.as_ref());
+        let columns =
+            self.optional_note("columns").map(|text| columns::read(&self.tensors, text, slots, None));
+        let columns = columns.transpose().map_err(|problem| self.refuse(&problem))?.unwrap_or_default();
+        let lists = [labels?, paths?, cameras?];
+        let catalog = Catalog::from_lists(ids, lists, self.sources(slots)?.as_ref(), columns);
         let text = |key: &str| self.metadata.get(key).cloned();
         let of_rows = |name: &String| {
             Metric::named(name).ok_or_else(|| self.refuse("the metric of its rows is unknown"))

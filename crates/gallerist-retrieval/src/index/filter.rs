@@ -1,5 +1,7 @@
 //! Which items a search may return.
 
+use crate::condition::Condition;
+
 /// A list that a value must be in, or must not be in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Among<T> {
@@ -29,8 +31,13 @@ impl<T> Among<T> {
 /// # use gallerist_retrieval::index::ItemFilter;
 /// let others = ItemFilter::default().label_in(["heron", "wren"]).camera_not_in(["c3"]);
 /// assert!(!others.is_empty());
+///
+/// use gallerist_retrieval::condition::Condition;
+/// let cheap = others.meets(Condition::parse("price < 20")?);
+/// assert!(cheap.condition.is_some());
+/// # Ok::<(), gallerist_retrieval::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemFilter {
     /// By class.
     pub label: Option<Among<String>>,
@@ -40,6 +47,8 @@ pub struct ItemFilter {
     pub path: Option<Among<String>>,
     /// By id.
     pub id: Option<Among<u64>>,
+    /// By columns.
+    pub condition: Option<Condition>,
 }
 
 fn strings<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Vec<String> {
@@ -98,6 +107,13 @@ impl ItemFilter {
     #[must_use]
     pub fn id_in(mut self, ids: impl IntoIterator<Item = u64>) -> Self {
         self.id = Some(Among::In(ids.into_iter().collect()));
+        self
+    }
+
+    /// Only items that meet this condition on their columns, labels, cameras and paths.
+    #[must_use]
+    pub fn meets(mut self, condition: Condition) -> Self {
+        self.condition = Some(condition);
         self
     }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use super::item_name::ItemName;
+use crate::columns::Columns;
 use crate::{EmbeddingSet, Error, Result};
 
 /// The largest id: databases keep ids as signed 64-bit integers.
@@ -183,6 +184,7 @@ impl Items {
             path: entry(&self.set.paths),
             camera: entry(&self.set.cameras),
             source: self.set.source_of(row).map(str::to_owned),
+            columns: self.set.columns.of_row(row),
         }
     }
 }
@@ -202,9 +204,25 @@ pub struct Item {
     pub camera: Option<String>,
     /// The name of its [source](crate::file::Source).
     pub source: Option<String>,
+    /// Its values of further columns, as [`Columns::of_row`] gives them. In JSON an object.
+    #[serde(serialize_with = "as_object")]
+    pub columns: Columns,
+}
+
+fn as_object<S: Serializer>(columns: &Columns, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    as_json(columns).serialize(serializer)
+}
+
+fn as_json(columns: &Columns) -> serde_json::Map<String, serde_json::Value> {
+    if columns.is_empty() { serde_json::Map::new() } else { columns.row_as_json(0) }
 }
 
 impl Item {
+    /// Its values of further columns: numbers, texts, and lists of tags.
+    pub fn columns_as_json(&self) -> serde_json::Map<String, serde_json::Value> {
+        as_json(&self.columns)
+    }
+
     /// How messages name it.
     pub fn name(&self) -> ItemName {
         ItemName { id: self.id, path: self.path.clone(), source: self.source.clone() }

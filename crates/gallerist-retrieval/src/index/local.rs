@@ -11,6 +11,7 @@ use super::items::{Item, Items};
 use super::lists::IdLists;
 use super::store::Store;
 use super::values::Values;
+use crate::columns::ColumnKind;
 use crate::file::Source;
 use crate::search::Metric;
 use crate::{Error, MatrixView, Result};
@@ -117,13 +118,18 @@ impl<T: LocalIndex> Index for T {
         Ok(sources.map_or(vec![], |sources| sources.list().to_vec()))
     }
 
+    fn columns(&self) -> Result<Vec<(String, ColumnKind)>> {
+        let columns = self.store().catalog.columns();
+        Ok(columns.iter().map(|column| (column.name().to_owned(), column.kind())).collect())
+    }
+
     fn labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
         let catalog = &self.store().catalog;
-        Ok(catalog.labelled(catalog.admitted(filter, |slot| self.is_item(slot))))
+        Ok(catalog.labelled(catalog.admitted(filter, |slot| self.is_item(slot))?))
     }
 
     fn ids(&self, filter: &ItemFilter) -> Result<Vec<u64>> {
-        let admitted = self.store().catalog.admitted(filter, |slot| self.is_item(slot));
+        let admitted = self.store().catalog.admitted(filter, |slot| self.is_item(slot))?;
         Ok(admitted.into_iter().map(|(id, _)| id).collect())
     }
 
@@ -135,6 +141,7 @@ impl<T: LocalIndex> Index for T {
         self.store().check_writable()?;
         self.info()?.check_items(items)?;
         crate::search::check_count(self.store().catalog.len() + items.len(), "the index")?;
+        self.store().catalog.columns().check_joined(&items.set().columns)?;
         if items.is_empty() {
             return Ok(());
         }

@@ -108,7 +108,7 @@ pub(crate) struct Catalog {
     pub(crate) cameras: Column,
     /// The names of the sources.
     pub(crate) sources: Column,
-    /// Further columns, of a set whose items do not change.
+    /// Further columns.
     columns: Columns,
     paths: Vec<Option<Box<str>>>,
 }
@@ -136,7 +136,7 @@ impl Table for Catalog {
 }
 
 impl Catalog {
-    /// Adds a row at the end. Its id must be new.
+    /// Adds a row at the end, without further columns. Its id must be new.
     pub(crate) fn push(&mut self, id: u64, entry: Entry<'_>) {
         self.rows.insert(id, self.ids.len() as u32);
         self.ids.push(id);
@@ -146,15 +146,27 @@ impl Catalog {
         self.paths.push(entry.path.filter(|path| !path.is_empty()).map(Box::from));
     }
 
-    /// Adds further columns to the rows, which must not change afterwards.
+    /// Adds the further columns of the rows.
     pub(crate) fn with_columns(self, columns: Columns) -> Self {
         Self { columns, ..self }
+    }
+
+    /// [`push`](Self::push) with further columns of this one row.
+    pub(crate) fn push_with(&mut self, id: u64, entry: Entry<'_>, columns: &Columns) {
+        if !self.columns.is_empty() || !columns.is_empty() {
+            self.columns = Columns::concat([(&self.columns, self.len()), (columns, 1)]);
+        }
+        self.push(id, entry);
     }
 
     /// Removes the row of `id`; false when there is none.
     pub(crate) fn remove(&mut self, id: u64) -> bool {
         let Some(row) = self.rows.remove(&id) else { return false };
         let row = row as usize;
+        if !self.columns.is_empty() {
+            let others: Vec<usize> = (0..self.len()).filter(|&other| other != row).collect();
+            self.columns = self.columns.select(&others);
+        }
         self.ids.remove(row);
         self.labels.remove(row);
         self.cameras.remove(row);
@@ -260,6 +272,19 @@ mod tests {
         assert_eq!(catalog.labels.counts().collect::<Vec<_>>(), [("heron", 2)]);
         catalog.push(20, Entry { label: Some("wren"), ..Entry::default() });
         assert_eq!((catalog.row(20), catalog.labels.count("wren")), (Some(3), 1));
+    }
+
+    #[test]
+    fn columns_stay_with_their_rows() {
+        use gallerist_retrieval::columns::{Column, Value};
+        let price = |values: &[&str]| Columns::new(vec![Column::infer("price", values).unwrap()]).unwrap();
+        let mut catalog = catalog().with_columns(price(&["1", "2", "", "4"]));
+        catalog.remove(10);
+        catalog.push_with(50, Entry::default(), &price(&["5"]));
+        catalog.push_with(60, Entry::default(), &Columns::default());
+        let values: Vec<_> = (0..5).map(|row| catalog.columns.get("price").unwrap().value(row)).collect();
+        let number = |number| Some(Value::Number(number));
+        assert_eq!(values, [number(2.0), None, number(4.0), number(5.0), None]);
     }
 
     #[test]

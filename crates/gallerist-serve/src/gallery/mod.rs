@@ -7,6 +7,7 @@ mod searcher;
 use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::file::{MappedCompact, Source};
 use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin};
 use gallerist_retrieval::search::Metric;
@@ -141,11 +142,14 @@ impl Gallery {
             });
         }
         let mut catalog = Catalog::default();
+        let mut columns = Vec::new();
         for ids in index.ids(&ItemFilter::default())?.chunks(ITEMS_AT_A_TIME) {
             for item in index.get(ids)?.into_iter().flatten() {
                 catalog.push(item.id, Entry::from(&item));
+                columns.push(item.columns);
             }
         }
+        let catalog = catalog.with_columns(Columns::of_rows(&index.columns()?, &columns));
         let kind = if info.place == "embedded" { info.kind.name } else { "milvus" };
         let sources = index.sources()?;
         let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index, info.metric) });
@@ -230,7 +234,7 @@ impl Gallery {
         }
         for row in 0..written.len() {
             let item = written.item(row);
-            catalog.push(item.id, Entry::from(&item));
+            catalog.push_with(item.id, Entry::from(&item), &item.columns);
         }
         if addition.added() != (Added { unchanged: items.len(), ..Added::default() }) {
             index.flush()?;

@@ -11,14 +11,23 @@ const MAX_CONDITION: usize = 4096;
 
 /// Whether each row meets the condition `text`; `None` without one.
 pub(crate) fn mask(catalog: &Catalog, text: Option<&str>) -> Answer<Option<Vec<bool>>> {
+    Ok(checked(catalog, text)?.map(|(_, mask)| mask))
+}
+
+/// The condition `text`, and whether each row meets it; `None` without one.
+pub(crate) fn checked(catalog: &Catalog, text: Option<&str>) -> Answer<Option<(Condition, Vec<bool>)>> {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     if text.len() > MAX_CONDITION {
         let problem =
             format!("the condition has {} bytes; at most {MAX_CONDITION} are permitted", text.len());
         return Err(Refusal::bad(problem));
     }
-    let mask = Condition::parse(text).and_then(|condition| condition.mask(catalog));
-    mask.map(Some).map_err(|error| {
+    let checked = || {
+        let condition = Condition::parse(text)?;
+        let mask = condition.mask(catalog)?;
+        Ok((condition, mask))
+    };
+    checked().map(Some).map_err(|error: gallerist_retrieval::Error| {
         let refusal = Refusal::bad(error.to_string());
         match error.hint() {
             Some(hint) => refusal.hint(hint),

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
-use super::filter::{filter, mask};
+use super::filter::{checked, filter};
 use super::items::Item;
 use super::upload::Form;
 use crate::batch::Batcher;
@@ -46,8 +46,7 @@ macro_rules! search_request {
             /// Only items from one of these cameras.
             #[serde(default)]
             camera: Vec<String>,
-            /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`; for a gallery
-            /// that is a file of embeddings.
+            /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`.
             #[serde(default, rename = "where")]
             condition: Option<String>,
             /// The network whose embeddings are searched.
@@ -340,7 +339,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let strict = params.view == View::Protocol && !of_set.is_empty();
     let mut not_label = params.not_label;
     not_label.extend(rules.junk.filter(|_| strict).map(str::to_owned));
-    let filter = filter(params.label, not_label, params.camera);
+    let mut filter = filter(params.label, not_label, params.camera);
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
     let searched = params.model.of(state)?;
     let vector = asked.mean(searched.gallery)?;
@@ -348,7 +347,15 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     // The queries themselves and the images of their own cameras may be found: search for more, then leave them out.
     let (junk, seen) = rules.count(&state.gallery.read().catalog, &of_set);
     let more = own.len() + if strict { seen } else { 0 };
-    let mask = mask_of(searched.gallery, params.condition.as_deref())?;
+    let condition = checked(&searched.gallery.read().catalog, params.condition.as_deref())?;
+    let mask = match condition {
+        // An index may change before it is searched: it evaluates the condition itself.
+        Some((condition, _)) if searched.gallery.is_index() => {
+            filter = filter.meets(condition);
+            None
+        }
+        condition => condition.map(|(_, mask)| mask),
+    };
     let found = searched.search.search(Query { vector, k: k + more, filter, mask }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
@@ -380,17 +387,6 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let is_match = |hit: &&Hit| hit.decision == Some(Decision::Match.name());
     let matches = rule.map(|_| results.iter().filter(is_match).count());
     Ok(Json(Results { took_ms: asked.took, results, matches, protocol, queries: asked.names }))
-}
-
-/// Whether each row of a gallery meets a condition. An index may change before it is searched.
-fn mask_of(gallery: &Gallery, condition: Option<&str>) -> Answer<Option<Vec<bool>>> {
-    if condition.is_some() && gallery.is_index() {
-        return Err(Refusal::bad(
-            "an index cannot be searched with `where`: it does not keep further columns",
-        )
-        .hint("serve the file of embeddings that the index was built from"));
-    }
-    mask(&gallery.read().catalog, condition)
 }
 
 fn hit(

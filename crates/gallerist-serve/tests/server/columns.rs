@@ -2,6 +2,8 @@
 
 use crate::common::{CLASSES, Fixture, PER_CLASS, Running, ids, options, shade, square};
 use gallerist_retrieval::columns::{Column, Columns};
+use gallerist_retrieval::index::{ExactIndex, IndexKind, IndexSettings, Items, create_index, index_kinds};
+use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet};
 use gallerist_serve::Gallery;
 use serde_json::{Value, json};
@@ -29,6 +31,18 @@ fn serve(fixture: &Fixture, code: Option<Code>) -> Running {
         None => set.save(&path).unwrap(),
         Some(code) => set.save_compact(&path, code).unwrap(),
     }
+    Running::start(fixture.contents_of(Gallery::open(&path, false).unwrap()), options())
+}
+
+/// The same items in an index, which keeps its own copy of the columns.
+fn serve_index(fixture: &Fixture, kind: IndexKind) -> Running {
+    let items = Items::from_set(with_columns(fixture)).unwrap();
+    let mut index =
+        create_index(kind, items.set().embeddings.cols(), Metric::Cosine, &IndexSettings::default());
+    let path = fixture.path("columns.index");
+    let index = index.as_mut().unwrap();
+    index.upsert(&items).unwrap();
+    index.save(&path).unwrap();
     Running::start(fixture.contents_of(Gallery::open(&path, false).unwrap()), options())
 }
 
@@ -62,8 +76,9 @@ fn items_have_their_columns_and_are_filtered_and_sorted_by_them() {
 #[test]
 fn a_search_with_a_condition_finds_exactly_the_items_that_meet_it() {
     let fixture = Fixture::new();
-    for code in [None, Some(Code::Bf16)] {
-        let server = serve(&fixture, code);
+    let of_files = [None, Some(Code::Bf16)].map(|code| serve(&fixture, code));
+    let of_indices = index_kinds().map(|kind| serve_index(&fixture, kind));
+    for server in of_files.into_iter().chain(of_indices) {
         let items = server.items();
         let condition = "where=price%20%3E=%206";
         for (id, _) in &items {
@@ -117,8 +132,8 @@ fn conditions_and_orders_that_do_not_fit_are_refused() {
     refused(&server, &format!("{similar}price"));
     let long = refused(&server, &format!("{similar}price%20=%20{}", "1".repeat(4096)));
     assert!(long["error"].as_str().unwrap().contains("at most 4096"), "{long}");
-    let index = Running::start(fixture.contents_in_index(), options());
-    let error = refused(&index, &format!("{similar}label%20=%20%22red%22"));
-    assert!(error["error"].as_str().unwrap().contains("an index cannot be searched with `where`"), "{error}");
-    assert_eq!(index.json("/api/v1/gallery")["columns"], json!([]));
+    let index = serve_index(&fixture, ExactIndex::KIND);
+    let error = refused(&index, &format!("{similar}prise%20=%201"));
+    assert_eq!(error["hint"], "did you mean `price`?");
+    assert_eq!(index.json("/api/v1/gallery")["columns"], server.json("/api/v1/gallery")["columns"]);
 }

@@ -137,7 +137,17 @@ impl Gallery {
         }
     }
 
-    /// The rows of a file that meet a condition, or all of them.
+    /// Refuses a condition that does not fit the columns.
+    pub(super) fn check(&self, condition: &Condition) -> Result<()> {
+        match self {
+            Self::Embeddings(set) => drop(condition.mask(set)?),
+            Self::Compact(compact, _) => drop(condition.mask(&compact.without_embeddings()?)?),
+            Self::Index(index, _) => index.check_filter(&filter_of(Some(condition)))?,
+        }
+        Ok(())
+    }
+
+    /// The items that meet a condition, or all of them. Those of an index are read from it.
     pub(super) fn matching(self, condition: Option<&Condition>) -> Result<(EmbeddingSet, Names)> {
         let rows = |set: &EmbeddingSet| match condition {
             Some(condition) => condition.rows(set),
@@ -153,17 +163,31 @@ impl Gallery {
                 let rows = rows(&compact.without_embeddings()?)?;
                 Ok((compact.select(&rows)?, Names::Rows(rows)))
             }
-            Self::Index(..) => Err(Error::new(
-                "an index cannot be searched with a condition or in groups: it does not keep further columns",
-                Some("search the file of embeddings that the index was built from"),
-            )),
+            Self::Index(index, origin) => {
+                let ids = index.ids(&filter_of(condition))?;
+                let mut items = Vec::with_capacity(ids.len());
+                for ids in ids.chunks(ITEMS_AT_A_TIME) {
+                    items.extend(index.get(ids)?.into_iter().flatten());
+                }
+                let set = set_of(index.as_ref(), &items, index.info()?.dimensions, origin)?;
+                Ok((set, Names::Ids(items.iter().map(|item| item.id).collect())))
+            }
         }
     }
 
-    /// The rows among which the nearest are: all of a file in f32; else what is found for any of the queries.
-    pub(super) fn candidates(self, queries: &Matrix, k: usize) -> Result<(EmbeddingSet, Names)> {
+    /// The items among which the nearest are: all of a file in f32 that meet the condition; else what is found for any of
+    /// the queries.
+    pub(super) fn candidates(
+        self,
+        queries: &Matrix,
+        k: usize,
+        condition: Option<&Condition>,
+    ) -> Result<(EmbeddingSet, Names)> {
         let metric = self.metric()?;
         let (index, origin) = match self {
+            Self::Embeddings(_) | Self::Compact(..) if condition.is_some() => {
+                return self.matching(condition);
+            }
             Self::Embeddings(set) => {
                 let rows = (0..set.embeddings.rows()).collect();
                 return Ok((set, Names::Rows(rows)));
@@ -179,15 +203,22 @@ impl Gallery {
             }
             Self::Index(index, origin) => (index, origin),
         };
-        let lists = index.search(queries.view(), k, &ItemFilter::default())?;
+        let lists = index.search(queries.view(), k, &filter_of(condition))?;
         let ids = distinct(lists.iter().flat_map(|(ids, _)| ids).copied());
         let items: Vec<Item> = index.get(&ids)?.into_iter().flatten().collect();
-        Ok((set_of(&items, queries.cols(), origin)?, Names::Ids(ids)))
+        Ok((set_of(index.as_ref(), &items, queries.cols(), origin)?, Names::Ids(ids)))
     }
 }
 
-/// The embeddings of items with their labels and paths.
-fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<EmbeddingSet> {
+/// Items that are read from an index at a time.
+const ITEMS_AT_A_TIME: usize = 4096;
+
+fn filter_of(condition: Option<&Condition>) -> ItemFilter {
+    ItemFilter { condition: condition.cloned(), ..ItemFilter::default() }
+}
+
+/// The embeddings of items with their labels, paths and further columns.
+fn set_of(index: &dyn Index, items: &[Item], dimensions: usize, origin: Origin) -> Result<EmbeddingSet> {
     let rows = items.iter().flat_map(|item| &item.embedding).copied().collect();
     let list = |of: fn(&Item) -> &Option<String>| {
         let known = items.iter().any(|item| of(item).is_some());
@@ -199,7 +230,7 @@ fn set_of(items: &[Item], dimensions: usize, origin: Origin) -> Result<Embedding
         labels: list(|item| &item.label),
         paths: list(|item| &item.path),
         cameras: list(|item| &item.camera),
-        columns: Columns::default(),
+        columns: Columns::of_rows(&index.columns()?, items.iter().map(|item| &item.columns)),
         model,
         source,
         sources: None,

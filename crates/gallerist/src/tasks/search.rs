@@ -28,10 +28,10 @@ pub struct ImageSearchOptions {
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
-    /// Only items that meet this condition on their columns are found. The gallery must be a file of embeddings.
+    /// Only items that meet this condition on their columns are found.
     pub condition: Option<Condition>,
     /// One result for all items with the same value of this column, `label`, `camera` or `path`: the nearest of them.
-    /// Items without a value are groups of their own. The gallery must be a file of embeddings.
+    /// Items without a value are groups of their own. The items of an index are read from it, and all are compared.
     pub group_by: Option<String>,
     /// The distance of a group, by which groups are ranked.
     pub group_score: GroupScore,
@@ -122,8 +122,13 @@ pub fn search(
     let opened = working(observer, "reading the gallery", || Gallery::open(gallery, warner))?;
     let (metric, size, origin) = (opened.metric()?, opened.len()?, opened.origin());
     // Before the network is read: a condition may be wrong.
-    let opened = match options.condition.is_some() || options.group_by.is_some() {
-        true => Narrowed::Rows(opened.matching(options.condition.as_ref())?),
+    let condition = options.condition.as_ref();
+    if let Some(condition) = condition {
+        opened.check(condition)?;
+    }
+    // Groups compare all of their items.
+    let opened = match options.group_by.is_some() {
+        true => Narrowed::Rows(opened.matching(condition)?),
         false => Narrowed::All(opened),
     };
     let groups = match (&opened, &options.group_by) {
@@ -140,7 +145,7 @@ pub fn search(
     let queries = embed_set(&model.with_cache(None)?, images.clone(), "embedding the queries", observer)?;
     let (broken_images, queries) = (queries.broken.len(), queries.set);
     let (mut gallery, names) = match opened {
-        Narrowed::All(opened) => opened.candidates(&queries.embeddings, options.k)?,
+        Narrowed::All(opened) => opened.candidates(&queries.embeddings, options.k, condition)?,
         Narrowed::Rows(rows) => rows,
     };
     if let Some(images) = &options.images {

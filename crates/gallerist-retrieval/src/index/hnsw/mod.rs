@@ -269,21 +269,26 @@ impl LocalIndex for HnswIndex {
         let rows = self.store.rows.owned();
         rows.reserve(items.len() * self.store.dimensions);
         prefer_large_pages(rows);
+        // Where the columns of each slot are: in the slot, or in a row of the items.
+        let mut places: Vec<usize> = (0..first).collect();
         for row in 0..items.len() {
             let embedding = items.set().embeddings.row(row);
             let id = items.ids()[row];
             if let Some(&slot) = self.slots.get(&id) {
                 if self.store.view().row(slot as usize) == embedding {
                     self.store.catalog.replace(slot as usize, items, row);
+                    places[slot as usize] = first + row;
                     continue;
                 }
                 self.alive[slot as usize] = false;
             }
             self.slots.insert(id, self.alive.len() as u32);
             self.store.catalog.push(items, row);
+            places.push(first + row);
             self.store.rows.owned().extend_from_slice(embedding);
             self.alive.push(true);
         }
+        self.store.catalog.join_columns(items, first, Some(&places));
         self.measure_rows();
         self.link_from(first, progress);
     }
@@ -297,7 +302,7 @@ impl LocalIndex for HnswIndex {
     }
 
     fn find(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
-        let admission = self.store.catalog.admission(filter);
+        let admission = self.store.catalog.admission(filter, &|slot| self.alive[slot])?;
         let every = filter.is_empty() && self.dead() == 0;
         let admits = |slot: u32| every || self.alive[slot as usize] && admission.admits(slot as usize);
         let nodes = self.alive.len();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::retrieval::condition::Condition;
 use crate::retrieval::index::{HnswIndex, IndexKind};
 use crate::retrieval::search::Metric;
 use crate::train::limits::{MAX_REPEATS, MAX_THREADS};
@@ -12,7 +13,7 @@ use super::named::{kinds, metrics};
 
 /// Build, search and update an index.
 ///
-/// An index is one file with embeddings, ids, labels, paths and cameras. `hnsw` is an approximate search
+/// An index is one file with embeddings, ids, labels, paths, cameras and further columns. `hnsw` is an approximate search
 /// on a graph of neighbours, for hundreds of thousands of items and more;
 /// `exact` compares every item. `gallerist search --gallery INDEX` searches an index with images.
 #[derive(Debug, Args)]
@@ -146,7 +147,7 @@ pub(crate) struct Bench {
 /// Add embeddings to an index.
 ///
 /// Items that the index already contains unchanged are skipped and counted. An item with the same source and path
-/// as an existing one but a different embedding, label or camera is an error, unless --replace is given.
+/// as an existing one but a different embedding, label, camera or column is an error, unless --replace is given.
 #[derive(Debug, Args)]
 pub(crate) struct Add {
     /// Index; the file is replaced when the new one is complete
@@ -262,6 +263,10 @@ pub(crate) struct FilterArgs {
     /// No items with these ids
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) not_id: Vec<u64>,
+    /// Only items that meet a condition on their columns, such as 'price < 20 and shop = "x"'
+    /// (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    pub(crate) condition: Option<Condition>,
 }
 
 /// Options of every command.

@@ -31,12 +31,11 @@ pub(crate) struct Search {
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Find only items that meet a condition on their columns, such as 'price < 20 and shop = "x"'; for a
-    /// gallery of embeddings (docs/metadata.md)
+    /// Find only items that meet a condition on their columns, such as 'price < 20 and shop = "x"'
+    /// (docs/metadata.md)
     #[arg(long = "where", value_name = "CONDITION")]
     pub(crate) condition: Option<String>,
-    /// One result for all items with the same value of a column, the nearest of them; for a gallery of
-    /// embeddings
+    /// One result for all items with the same value of a column, the nearest of them; all items are compared
     #[arg(long, value_name = "COLUMN")]
     pub(crate) group_by: Option<String>,
     /// Distance of a group: that of its nearest item, or the mean of all

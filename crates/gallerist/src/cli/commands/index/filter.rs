@@ -30,6 +30,7 @@ impl FilterArgs {
         if !self.not_id.is_empty() {
             filter = filter.id_not_in(self.not_id.iter().copied());
         }
+        filter.condition.clone_from(&self.condition);
         filter
     }
 }

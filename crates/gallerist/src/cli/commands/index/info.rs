@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::open::{open, open_remote};
-use super::summary::summary;
+use super::summary::{ColumnSummary, columns, listed, summary};
 use crate::cli::args::index::Info;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
@@ -23,6 +23,9 @@ struct Collection {
     to_index: usize,
     run: Option<String>,
     source: Option<String>,
+    /// The further columns of the items.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<ColumnSummary>,
 }
 
 fn info_of_collection(args: &Info) -> CommandResult {
@@ -34,6 +37,7 @@ fn info_of_collection(args: &Info) -> CommandResult {
         to_index: remote.pending,
         run: origin.run,
         source: origin.source,
+        columns: columns(remote.index.as_ref())?,
     };
     if args.json {
         printer::json(&collection)?;
@@ -41,7 +45,8 @@ fn info_of_collection(args: &Info) -> CommandResult {
     }
     let info = collection.info;
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
-    print_facts(&[
+    let further = (!collection.columns.is_empty()).then(|| ("further columns", listed(&collection.columns)));
+    let mut facts = vec![
         ("kept in", info.place.to_owned()),
         ("kind", info.kind.name.to_owned()),
         ("compared by", info.metric.score().to_owned()),
@@ -51,7 +56,9 @@ fn info_of_collection(args: &Info) -> CommandResult {
         ("model", or_unknown(info.model)),
         ("run", or_unknown(collection.run)),
         ("images from", or_unknown(collection.source)),
-    ])?;
+    ];
+    facts.extend(further);
+    print_facts(&facts)?;
     Done::Gallery(&args.index).show();
     Ok(ExitCode::SUCCESS)
 }
@@ -99,6 +106,7 @@ pub(super) fn run(args: Info) -> CommandResult {
         ("images from", source),
         ("bytes", grouped(summary.bytes as usize)),
     ]);
+    facts.extend((!summary.columns.is_empty()).then(|| ("further columns", listed(&summary.columns))));
     print_facts(&facts)?;
     Done::Gallery(&args.index).show();
     Ok(ExitCode::SUCCESS)

@@ -32,7 +32,7 @@ pub(super) fn run(mut args: Remove) -> CommandResult {
     if filter.is_empty() && !args.compact {
         return Err(Failure::new(
             "which items shall be removed?",
-            Some("give --id, --path, --label or --camera"),
+            Some("give --id, --path, --label, --camera or --where"),
         ));
     }
     if is_remote(&args.index) {

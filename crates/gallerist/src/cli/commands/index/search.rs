@@ -33,6 +33,9 @@ struct Found {
     path: Option<String>,
     camera: Option<String>,
     source: Option<String>,
+    /// The values of further columns.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    columns: serde_json::Map<String, serde_json::Value>,
 }
 
 pub(super) fn run(mut args: Search) -> CommandResult {
@@ -74,6 +77,7 @@ pub(super) fn run(mut args: Search) -> CommandResult {
             ));
         }
     }
+    index.check_filter(&args.filter.filter())?;
     let lists = index.search(queries.embeddings.view(), args.k, &args.filter.filter())?;
     // Each item is requested once, because requests to a remote index are slow.
     let mut ids: Vec<u64> = lists.iter().flat_map(|(ids, _)| ids).copied().collect();
@@ -122,6 +126,7 @@ fn results(items: &HashMap<u64, Item>, ids: &[u64], scores: &[f32]) -> Vec<Found
                 path: item.path.clone(),
                 camera: item.camera.clone(),
                 source: item.source.clone(),
+                columns: item.columns_as_json(),
             })
         })
         .collect()

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::cli::failure::Failure;
 use crate::cli::next::Done;
 use crate::cli::printer::{self, count};
+use crate::retrieval::columns::ColumnKind;
 use crate::retrieval::index::{Added, Index};
 use crate::retrieval::search::Metric;
 
@@ -29,10 +30,31 @@ pub(super) struct Summary {
     pub(super) source: Option<String>,
     /// The names of the items' sources.
     pub(super) sources: Vec<String>,
+    /// The further columns of the items.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) columns: Vec<ColumnSummary>,
     pub(super) bytes: u64,
     /// The result of `add`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) added: Option<Added>,
+}
+
+/// A further column.
+#[derive(Serialize)]
+pub(super) struct ColumnSummary {
+    pub(super) name: String,
+    pub(super) kind: ColumnKind,
+}
+
+/// The further columns of an index.
+pub(super) fn columns(index: &dyn Index) -> Result<Vec<ColumnSummary>, Failure> {
+    Ok(index.columns()?.into_iter().map(|(name, kind)| ColumnSummary { name, kind }).collect())
+}
+
+/// Names and kinds in one line.
+pub(super) fn listed(columns: &[ColumnSummary]) -> String {
+    let one = |column: &ColumnSummary| format!("{} ({})", printer::shown(&column.name), column.kind);
+    columns.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The options of a kind.
@@ -69,6 +91,7 @@ pub(super) fn summary(path: &Path, index: &dyn Index) -> Result<Summary, Failure
         run: origin.run,
         source: origin.source,
         sources: index.sources()?.into_iter().map(|source| source.name).collect(),
+        columns: columns(index)?,
         added: None,
         bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
     })
