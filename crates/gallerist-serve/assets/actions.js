@@ -1,5 +1,7 @@
 // Actions on an item, the same in every view.
 
+import * as api from "./api.js";
+import * as crop from "./crop.js";
 import { plural, toast } from "./dom.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
@@ -14,7 +16,38 @@ const searching = () => {
 
 export function search(item) {
   session.setFiles([]);
-  state.set({ ...searching(), ids: [item.id] });
+  state.set({ ...searching(), ids: [item.id], crop: [] });
+}
+
+// The regions of the query's items, with that of one item changed; null for the whole image.
+function regions(id, region) {
+  const others = state.get().crop.filter((entry) => !entry.startsWith(`${id}:`));
+  return region ? [...others, `${id}:${crop.format(region)}`] : others;
+}
+
+// Lets the user choose a region of an item, and searches with it. An item that is not part of the query replaces it.
+export function cropItem(item) {
+  if (!canCrop(item)) return;
+  const { ids } = state.get();
+  const asked = ids.includes(item.id);
+  const done = (region) => {
+    if (asked) return state.set({ crop: regions(item.id, region) });
+    session.setFiles([]);
+    state.set({ ...searching(), ids: [item.id], crop: region ? [`${item.id}:${crop.format(region)}`] : [] });
+  };
+  crop.open({ source: api.image(item.id), name: item.label ?? `item ${item.id}`, region: session.regionOf(state.get(), item.id), done });
+}
+
+// A region is embedded by the network, from the picture.
+export const canCrop = (item) => Boolean(session.gallery.upload && session.pictured(item));
+
+export function cropFile(file) {
+  const done = (region) => {
+    // A new object, because the ranked list compares the query with the former one.
+    session.setFiles(session.files.map((other) => (other === file ? { ...file, region } : other)));
+    uploaded({});
+  };
+  crop.open({ source: file.url, name: file.name, region: file.region, done });
 }
 
 const room = () => (session.gallery.limits?.queries ?? 3) - state.get().ids.length - session.files.length;
@@ -27,7 +60,7 @@ export function add(item) {
 }
 
 export function remove(id) {
-  state.set({ ids: state.get().ids.filter((other) => other !== id) });
+  state.set({ ids: state.get().ids.filter((other) => other !== id), crop: regions(id, null) });
 }
 
 export function removeFile(file) {
@@ -37,7 +70,7 @@ export function removeFile(file) {
 
 export const clear = () => {
   session.setFiles([]);
-  state.set({ ids: [], upload: "", open: "" });
+  state.set({ ids: [], crop: [], upload: "", open: "" });
 };
 
 export const open = (item) => state.set({ open: item.id });
@@ -57,7 +90,7 @@ export function upload(list, together = false) {
   if (images.length > free) toast(`A query has at most ${gallery.limits?.queries ?? 3} images; the first ${free} were added.`);
   const added = images.slice(0, free).map((file) => ({ file, name: file.name || "pasted image", size: file.size, url: URL.createObjectURL(file) }));
   session.setFiles(together ? [...session.files, ...added] : added);
-  uploaded({ ...searching(), ...(together ? {} : { ids: [] }) });
+  uploaded({ ...searching(), ...(together ? {} : { ids: [], crop: [] }) });
 }
 
 // The address does not contain files, so it may stay the same; the ranked list is notified in any case.

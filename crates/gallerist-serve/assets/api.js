@@ -44,19 +44,21 @@ export const item = (id, signal) => json(`api/v1/items/${id}`, { signal });
 export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, signal).then((answer) => answer.items);
 export const labels = (contains, limit, signal) => json("api/v1/labels" + query({ contains, limit }), { signal });
 
-export function search({ ids, files, k, model, all, ...rest }, signal) {
+// `files` are `{ file, name, region }`, `regions` the regions of `ids`; null for the whole image.
+export function search({ ids, files, regions = [], k, model, all, ...rest }, signal) {
   const options = { k, ...filters(rest), model, view: all ? "all" : undefined };
   if (files.length) {
     const form = new FormData();
-    files.forEach((file) => form.append("image", file, file.name));
+    files.forEach(({ file }) => form.append("image", file, file.name));
     ids.forEach((id) => form.append("id", id));
+    [...files.map(({ region }) => region), ...regions].forEach((region) => form.append("region", region?.join(",") ?? ""));
     for (const [name, value] of Object.entries(options)) {
       for (const one of [value ?? []].flat()) form.append(name, one);
     }
     return json("api/v1/search/upload", { method: "POST", body: form, signal });
   }
-  if (ids.length === 1) return json(`api/v1/items/${ids[0]}/similar` + query(options), { signal });
-  return post("api/v1/search", { ids, ...options }, signal);
+  if (ids.length === 1) return json(`api/v1/items/${ids[0]}/similar` + query({ ...options, region: regions[0]?.join(",") }), { signal });
+  return post("api/v1/search", { ids, regions, ...options }, signal);
 }
 
 export const map = () => json("api/v1/map");

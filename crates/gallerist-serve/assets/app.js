@@ -165,6 +165,7 @@ function listen() {
     const grid = view(placed.view ?? "gallery").grid;
     if (event.key === "/") bar.focus();
     else if (event.key === "?") help.showModal();
+    else if (event.key === "c" && session.hasQuery(s)) bar.crop();
     else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
     else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) {
       state.set({ view: names[event.key - 1], sort: "" });

@@ -48,6 +48,10 @@ export class Grid {
     return this.#total;
   }
 
+  get columns() {
+    return this.#columns;
+  }
+
   show(source) {
     this.#abort.abort();
     this.#abort = new AbortController();

@@ -2,6 +2,7 @@
 
 import * as actions from "./actions.js";
 import * as api from "./api.js";
+import * as crop from "./crop.js";
 import { button, cut, h, icon, number } from "./dom.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
@@ -27,19 +28,24 @@ export function make() {
   const where = gallery.columns?.length ? whereField(gallery.columns) : null;
   const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, where, chips));
 
-  function one(source, name, remove) {
+  function one(source, name, remove, region, cut) {
     const label = `Remove ${name} from the query`;
-    const image = typeof source === "string" ? h("img", { src: source, alt: name, title: name, draggable: false }) : source;
-    return h("span", { class: "one-query" }, image, h("button", { type: "button", title: label, "aria-label": label, onclick: remove }, icon("cross")));
+    const whole = () => (typeof source === "string" ? h("img", { src: source, alt: name, title: name, draggable: false }) : source);
+    const image = region ? crop.picture(source, region, `${name}, a part`) : whole();
+    const words = `Choose a part of ${name}`;
+    const part = cut && h("button", { type: "button", class: "part", title: `${words} (c)`, "aria-label": words, "aria-pressed": String(Boolean(region)), onclick: cut }, icon("crop"));
+    return h("span", { class: "one-query" }, image, part, h("button", { type: "button", title: label, "aria-label": label, onclick: remove }, icon("cross")));
   }
 
   function drawTiles(s) {
     const list = [
-      ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file))),
+      ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file), file.region, () => actions.cropFile(file))),
       ...s.ids.map((id) => {
         const known = session.ranking.results && session.ranking.query?.ids.includes(id) && s.ids.length === 1 ? session.ranking.query : null;
-        const shown = session.anyPictures() ? api.thumbnail(id) : h("span", { class: "picture words" }, h("span", {}, `#${id}`));
-        return one(shown, known?.label ?? `item ${id}`, () => actions.remove(id));
+        const region = session.anyPictures() ? session.regionOf(s, id) : null;
+        const item = { id, label: known?.label };
+        const shown = session.anyPictures() ? api.thumbnail(id, region ? 320 : 160) : h("span", { class: "picture words" }, h("span", {}, `#${id}`));
+        return one(shown, known?.label ?? `item ${id}`, () => actions.remove(id), region, actions.canCrop(item) && (() => actions.cropItem(item)));
       }),
     ];
     // A link does not contain an uploaded image.
@@ -61,6 +67,7 @@ export function make() {
   session.onRanking(() => drawTiles(state.get()));
   return {
     element,
+    crop: () => element.querySelector(".part")?.click(),
     focus: () => element.querySelector("input[role=combobox]")?.focus(),
     show(s) {
       if (![...k.options].some((option) => option.value === String(s.k))) k.append(h("option", { value: String(s.k) }, `${s.k} results`));

@@ -2,6 +2,7 @@
 // the points of the map.
 
 import * as api from "./api.js";
+import { format, parse } from "./crop.js";
 import { Points } from "./points.js";
 import * as state from "./state.js";
 
@@ -39,9 +40,12 @@ export function watch(changed) {
 export let files = [];
 
 export function setFiles(list) {
-  files.forEach((file) => list.includes(file) || URL.revokeObjectURL(file.url));
+  files.forEach((file) => list.some(({ url }) => url === file.url) || URL.revokeObjectURL(file.url));
   files = list;
 }
+
+// The region of an item of the query, or null for all of its image.
+export const regionOf = (s, id) => parse(s.crop.find((entry) => entry.startsWith(`${id}:`))?.slice(id.length + 1));
 
 export const hasQuery = (s = state.get()) => s.ids.length + files.length > 0;
 
@@ -63,11 +67,12 @@ const turn = (next) => {
 const queryOf = (s, queries) => {
   const names = queries.map((q) => q.name ?? q.id ?? "image");
   const known = [...new Set(queries.map((q) => q.label).filter((label) => label !== null && label !== undefined))];
-  return { key: [...s.ids, ...files.map((file) => `${file.name}:${file.size}`)].join("+"), ids: s.ids, name: names.join(" + "), label: known.length === 1 ? known[0] : null };
+  const part = (name, region) => (region ? `${name}@${format(region)}` : name);
+  return { key: [...s.ids.map((id) => part(id, regionOf(s, id))), ...files.map((file) => part(`${file.name}:${file.size}`, file.region))].join("+"), ids: s.ids, name: names.join(" + "), label: known.length === 1 ? known[0] : null };
 };
 
 export function follow(s) {
-  const wanted = JSON.stringify([s.ids, s.k, s.all, s.label, s.not_label, s.camera, s.where, s.model, files.map((file) => file.url)]);
+  const wanted = JSON.stringify([s.ids, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.model, files.map((file) => [file.url, file.region])]);
   if (wanted === key) return;
   key = wanted;
   rank(s);
@@ -93,8 +98,8 @@ async function rank(s) {
   abort = new AbortController();
   if (!hasQuery(s)) return turn({ status: "none" });
   turn({ ...ranking, status: "loading" });
-  const asked = { ...s, k: Math.min(s.k, gallery.limits?.k ?? s.k), files: files.map((file) => file.file) };
-  const both = Boolean(gallery.compare) && !files.length;
+  const asked = { ...s, k: Math.min(s.k, gallery.limits?.k ?? s.k), files, regions: s.ids.map((id) => regionOf(s, id)) };
+  const both = Boolean(gallery.compare) && !files.length && !asked.regions.some(Boolean);
   const models = !both ? [undefined] : s.model === "other" ? ["other"] : s.model === "both" ? [undefined, "other"] : [undefined];
   const began = performance.now();
   try {

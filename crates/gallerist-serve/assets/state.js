@@ -1,7 +1,7 @@
 // The state of the page is its address: the hash contains everything that a link restores. It is parsed into one object,
 // which every view reads.
 
-const LISTS = ["ids", "label", "not_label", "camera", "sel", "class"];
+const LISTS = ["ids", "crop", "label", "not_label", "camera", "sel", "class"];
 const WORDS = ["view", "set", "side", "k", "all", "lasso", "open", "model", "sort", "upload", "at", "where", "order"];
 const STANDARD = { view: "gallery", set: "", side: "", k: 20, all: "", lasso: "", open: "", model: "", sort: "", upload: "", at: "", where: "", order: "" };
 

@@ -93,6 +93,7 @@ export function update(cell, item, query = null) {
 export function key(event, item, query = null) {
   if (event.key === "a") actions.add(item);
   else if (event.key === "o") actions.open(item);
+  else if (event.key === "c") actions.cropItem(item);
   else if (event.key === " ") selection.toggle(item);
   else if (query && event.key === "r") marks.toggle(query, item, "right");
   else if (query && event.key === "w") marks.toggle(query, item, "wrong");

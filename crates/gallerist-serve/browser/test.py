@@ -10,171 +10,21 @@ import io
 import json
 import math
 import re
-import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 import urllib.request
-import zipfile
-import zlib
 from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[3]
-IMAGES = ROOT / "data/omniglot/omniglot_images_evaluation.zip"
+import harness
+from features import *  # noqa: F403
+from harness import FLAGS, PageTest, RunTest, Server, embeddings, gallerist, png, small
+
 EVIL = "<script>document.title='evil'</script><img src=x onerror=\"document.title='evil'\">"
-# Software rendering of WebGL, for machines without a graphics processor.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader"]
-
-options = None
-chromium = None
-work = None
-
-
-class Server:
-    """`gallerist serve` on a free port, with an address to call."""
-
-    def __init__(self, *arguments):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen([options.program, "serve", *map(str, arguments), "--port", str(port)])
-        self.until(lambda gallery: True, 30)
-
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
-            return json.load(answer)
-
-    def until(self, ready, seconds):
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                if ready(self.get("/api/v1/gallery")):
-                    return
-            except OSError:
-                if self.process.poll() is not None:
-                    raise RuntimeError(f"the server ended with status {self.process.returncode}") from None
-            if time.monotonic() > end:
-                raise RuntimeError(f"the server was not ready within {seconds} s")
-            time.sleep(0.05)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(20)
-
-
-def gallerist(*arguments):
-    done = subprocess.run([options.program, *map(str, arguments)], check=True, capture_output=True, text=True)
-    return done.stdout
-
-
-def png(path, shade):
-    """A grey square of 8 x 8."""
-
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)
-    rows = b"".join(b"\0" + bytes([shade]) * 8 for _ in range(8))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
-
-
-def embeddings(path, rows, labels, paths, cameras=None, **metadata):
-    """A safetensors file of embeddings as another program would write it."""
-    parts = {
-        "embeddings": ("F32", [len(rows), len(rows[0])], b"".join(struct.pack(f"<{len(r)}f", *r) for r in rows)),
-        "labels": ("U8", None, json.dumps(labels).encode()),
-        "paths": ("U8", None, json.dumps(paths).encode()),
-    }
-    if cameras:
-        parts["cameras"] = ("U8", None, json.dumps(cameras).encode())
-    header, data = {}, b""
-    if metadata:
-        header["__metadata__"] = metadata
-    for name, (kind, shape, content) in parts.items():
-        header[name] = {"dtype": kind, "shape": shape or [len(content)], "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    head = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
-
-
-def small(name, label):
-    """A server of six grey squares of one label, without a network."""
-    folder = work / name
-    folder.mkdir()
-    names = [f"{i}.png" for i in range(6)]
-    for i, file in enumerate(names):
-        png(folder / file, 40 * i)
-    embeddings(work / f"{name}.safetensors", [[1.0, 0.1 * i] for i in range(6)], [label] * 6, names)
-    return Server("--gallery", work / f"{name}.safetensors", "--images", folder)
-
-
-class PageTest(unittest.TestCase):
-    """A page of its own for each test, which must leave no error in the console."""
-
-    server = None
-    size = {"width": 1360, "height": 860}
-    settings = {}
-
-    def setUp(self):
-        self.context = chromium.new_context(viewport=self.size, accept_downloads=True, **self.settings)
-        self.page = self.context.new_page()
-        self.errors = []
-        self.expected_errors = 0
-        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.errors.append(f"a dialog opened: {dialog.message}"))
-
-    def tearDown(self):
-        self.context.close()
-        self.assertEqual(len(self.errors), self.expected_errors, f"errors in the console: {sorted(set(self.errors))}")
-
-    def open(self, hash=""):
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.server.url}/{hash}")
-        return self.page
-
-    def shot(self, name):
-        self.page.mouse.move(0, 0)
-        self.page.wait_for_load_state("networkidle")
-        self.page.screenshot(path=options.out / f"{name}.png")
-
-    def results(self, where="main"):
-        """The names of the results in their order, as a screen reader has them, once there are any."""
-        cells = self.page.locator(f"{where} .lists [role=gridcell]")
-        expect(cells.first).to_have_attribute("aria-label", re.compile("rank 1,"))
-        return [re.match(r"rank (\d+), (.*), distance ([\d.–]+)", cell.get_attribute("aria-label")).groups() for cell in cells.all()]
-
-    def paths(self, where="main"):
-        return [name.split(", ")[-1] for _, name, _ in self.results(where)]
-
-
-class RunTest(PageTest):
-    """The gallery of a run, with its network and another run's; the gallery stands for the training images, too."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.run_directory = work / "run"
-        cls.embeddings = cls.run_directory / "embeddings.safetensors"
-        other = work / "other"
-        for seed, folder in [(1, cls.run_directory), (2, other)]:
-            if not folder.exists():
-                gallerist("train", ROOT / "configs/smoke.toml", "--set", f"train.seed={seed}", "--out", folder)
-        cls.server = Server("--run", cls.run_directory, "--gallery", cls.embeddings, "--compare", other / "embeddings.safetensors", "--training", cls.embeddings)
-        cls.server.until(lambda g: g["map"] == "ready" and g["failures"] == "ready", 120)
-        cls.items = cls.server.get("/api/v1/items?limit=500")["items"]
-        cls.query = work / "query.png"
-        with zipfile.ZipFile(IMAGES) as archive:
-            cls.query.write_bytes(archive.read(cls.items[45]["path"]))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
 
 
 class Gallery(RunTest):
@@ -233,7 +83,7 @@ class Gallery(RunTest):
         self.assertEqual(self.paths(), self.expected(20))
 
     def test_what_is_no_image_is_refused_in_words(self):
-        broken = work / "broken.png"
+        broken = harness.work / "broken.png"
         broken.write_text("no picture")
         self.open()
         self.upload(broken)
@@ -522,7 +372,7 @@ class Labels(PageTest):
 
     @classmethod
     def setUpClass(cls):
-        folder = work / "fruit"
+        folder = harness.work / "fruit"
         folder.mkdir()
         names = [f"{i}.png" for i in range(24)]
         for i, file in enumerate(names):
@@ -530,14 +380,14 @@ class Labels(PageTest):
         labels = [FRUIT[i % 6] for i in range(24)]
         circle = [[math.cos(i % 6 + 0.02 * i), math.sin(i % 6 + 0.02 * i)] for i in range(24)]
         for run, rows in [("rll", circle), ("srt", [[1.0, 0.05 * (i % 7)] for i in range(24)])]:
-            embeddings(work / f"{run}.safetensors", rows, labels, names, run=f"/home/somebody/runs/{run}")
-        training = work / "fruit-training"
+            embeddings(harness.work / f"{run}.safetensors", rows, labels, names, run=f"/home/somebody/runs/{run}")
+        training = harness.work / "fruit-training"
         training.mkdir()
         png(training / "leaf.png", 200)
-        embeddings(work / "training.safetensors", circle[:1], labels[:1], ["leaf.png"])
+        embeddings(harness.work / "training.safetensors", circle[:1], labels[:1], ["leaf.png"])
         cls.server = Server(
-            "--gallery", work / "rll.safetensors", "--images", folder, "--compare", work / "srt.safetensors",
-            "--training", work / "training.safetensors", "--training-images", training,
+            "--gallery", harness.work / "rll.safetensors", "--images", folder, "--compare", harness.work / "srt.safetensors",
+            "--training", harness.work / "training.safetensors", "--training-images", training,
         )  # fmt: skip
         cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
         cls.items = cls.server.get("/api/v1/items?limit=500")["items"]
@@ -695,7 +545,7 @@ class Queries(PageTest):
 
     @classmethod
     def setUpClass(cls):
-        folder = work / "persons"
+        folder = harness.work / "persons"
         (folder / "query").mkdir(parents=True)
         (folder / "gallery").mkdir()
         at = lambda degrees: [math.cos(math.radians(degrees)), math.sin(math.radians(degrees))]
@@ -708,8 +558,8 @@ class Queries(PageTest):
             for i, name in enumerate(names):
                 png(folder / name, 30 * i)
             degrees, labels, cameras = zip(*rows, strict=True)
-            embeddings(work / f"persons-{side}.safetensors", [at(d) for d in degrees], labels, names, cameras, protocol="market1501")
-        cls.server = Server("--gallery", work / "persons-gallery.safetensors", "--images", folder, "--queries", work / "persons-query.safetensors", "--query-images", folder)
+            embeddings(harness.work / f"persons-{side}.safetensors", [at(d) for d in degrees], labels, names, cameras, protocol="market1501")
+        cls.server = Server("--gallery", harness.work / "persons-gallery.safetensors", "--images", folder, "--queries", harness.work / "persons-query.safetensors", "--query-images", folder)
         cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
 
     @classmethod
@@ -841,19 +691,18 @@ class Modules(PageTest):
 
 
 def main():
-    global options, chromium, work
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", type=Path, required=True, help="the built gallerist")
     parser.add_argument("--chromium", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for the screenshots")
-    options, rest = parser.parse_known_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    harness.options, rest = parser.parse_known_args()
+    harness.options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        work = Path(folder)
-        chromium = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
+        harness.work = Path(folder)
+        harness.chromium = playwright.chromium.launch(executable_path=harness.options.chromium, args=FLAGS)
         expect.set_options(timeout=10_000)
         result = unittest.main(argv=[sys.argv[0], *rest], verbosity=2, exit=False).result
-        chromium.close()
+        harness.chromium.close()
     sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)
 
 

@@ -37,6 +37,7 @@ mod images;
 mod metrics;
 mod options;
 mod protocol;
+mod region;
 mod server;
 mod state;
 

@@ -2,6 +2,7 @@
 
 import * as actions from "../actions.js";
 import * as api from "../api.js";
+import * as crop from "../crop.js";
 import { button, fraction, h, icon, notice, plural } from "../dom.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
@@ -44,8 +45,8 @@ export function make() {
   let result = null;
   let abort = new AbortController();
 
-  const figure = (heading, source, item) => {
-    const image = source ? h("img", { src: source, alt: item ? tile.describe(item) : heading }) : h("div", { class: "picture words" }, h("span", {}, item?.path ?? `#${item?.id}`));
+  const figure = (heading, source, item, region) => {
+    const image = region ? crop.picture(source, region, heading) : source ? h("img", { src: source, alt: item ? tile.describe(item) : heading }) : h("div", { class: "picture words" }, h("span", {}, item?.path ?? `#${item?.id}`));
     const frame = h("div", { class: "large" }, image);
     return { frame, element: h("figure", {}, h("figcaption", {}, heading), frame) };
   };
@@ -80,7 +81,7 @@ export function make() {
     const figures = [own.element];
     let other = null;
     if (query && asked !== item.id) {
-      other = files.length ? figure("Query", files[0].url, null) : figure("Query", session.anyPictures() ? api.image(asked) : null, { id: asked, label: query.label, path: query.name });
+      other = files.length ? figure("Query", files[0].url, null, files[0].region) : figure("Query", session.anyPictures() ? api.image(asked) : null, { id: asked, label: query.label, path: query.name }, session.anyPictures() ? session.regionOf(s, asked) : null);
       figures.unshift(other.element);
     }
 
@@ -95,12 +96,13 @@ export function make() {
       result && typeof result.right === "boolean" ? fact("Verdict", result.right ? "same label as the query" : "another label than the query's") : [],
       fact("Others of its label", item.neighbours_same_label === undefined || item.label === null ? null : plural(item.neighbours_same_label, "item")),
       fact("Camera", item.camera && h("span", {}, item.camera, " ", button("filter by it", () => state.set({ camera: [item.camera], open: "" }), { class: "quiet" }))),
-      Object.entries(item.columns ?? {}).map(([name, value]) => fact(name, [value].flat().join(", "))),
+      Object.entries(item.columns ?? {}).flatMap(([name, value]) => fact(name, [value].flat().join(", "))),
       fact("Path", item.path),
       fact("Id", item.id),
     );
 
     const buttons = [button("Search with it", () => actions.search(item), { class: "main" }), button("Add to the query", () => actions.add(item))];
+    if (actions.canCrop(item)) buttons.push(button("Search with a part", () => (dialog.close(), actions.cropItem(item))));
     if (result) {
       for (const [name, shape] of [["right", "tick"], ["wrong", "cross"]]) {
         const one = h("button", { type: "button", class: `mark ${name}`, "aria-pressed": String(marks.of(query, item.id) === name), onclick: () => mark(name) }, icon(shape), `Mark ${name}`);
@@ -110,7 +112,7 @@ export function make() {
     }
     const why = h("div", { class: "why" });
     body.replaceChildren(h("div", { class: "figures" }, figures), h("div", { class: "beside" }, h("div", { class: "buttons" }, buttons), why, facts));
-    if (other && gallery.heatmap && asked && s.ids.length === 1 && !files.length) heat(why, asked, item.id, other.frame, own.frame, signal);
+    if (other && gallery.heatmap && asked && s.ids.length === 1 && !files.length && !session.regionOf(s, asked)) heat(why, asked, item.id, other.frame, own.frame, signal);
   }
 
   async function heat(place, queryId, itemId, first, second, signal) {

@@ -1,6 +1,6 @@
 // The ranked list of the query; if two models are compared, their lists are next to each other.
 
-import { announce, button, byKeyboard, cut, h, icon, milliseconds, notice, number, plural, replace, short } from "../dom.js";
+import { announce, button, byKeyboard, cut, fraction, h, icon, milliseconds, notice, number, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
@@ -65,6 +65,7 @@ export function make() {
 
   function grid({ results, query, model }, other) {
     const title = model === "other" ? short(session.gallery.compare) : short(session.gallery.run) || "this model";
+    const bounds = boundaries(results);
     const ranks = other && new Map(other.results.map((r) => [r.id, r.rank]));
     const made = new Grid(other ? `Ranked list of ${title}` : "Ranked list", {
       render(item) {
@@ -72,7 +73,10 @@ export function make() {
         if (ranks) element.querySelector(".rank").append(moved(item.rank, ranks.get(item.id), other.results.length));
         return element;
       },
-      update: (cell, item) => tile.update(cell, item, query),
+      update(cell, item, index) {
+        tile.update(cell, item, query);
+        bounds.forEach((bound) => line(cell, index, made.columns, bound));
+      },
       enter: tile.enter,
       key: (event, item) => tile.key(event, item, query),
       empty: () => notice("No result", "The filter excludes the whole gallery. Remove a label above."),
@@ -124,6 +128,28 @@ export function make() {
     },
     show: () => grids.forEach((made) => made.refresh()),
   };
+}
+
+// The lines through a ranked list: the first result beyond the threshold, and the first beyond that of near results.
+function boundaries(results) {
+  const { threshold } = session.gallery;
+  if (!threshold || !results[0]?.match) return [];
+  const first = (test) => results.findIndex((result) => test(result.match));
+  const [match, near] = [first((name) => name !== "match"), first((name) => name === "no_match")];
+  const said = (rate) => `${rate} per ${threshold.rate}`;
+  return [
+    { name: "match", at: match, text: `threshold ${fraction(threshold.distance)}`, title: `matches are before this line: a distance of at most ${fraction(threshold.distance, 4)}, a false match rate of ${said(threshold.target)}` },
+    { name: "near", at: near === match ? -1 : near, text: `near ${fraction(threshold.near)}`, title: `near results are before this line: a distance of at most ${fraction(threshold.near, 4)}, ten times the false match rate` },
+  ].filter(({ at }) => at >= 0);
+}
+
+// The part of a line at a cell. In the row of the boundary it runs below the cells before it and above the others.
+function line(cell, index, columns, { name, at, text, title }) {
+  const same = Math.floor(index / columns) === Math.floor(at / columns);
+  cell.classList.toggle(`${name}-below`, same && index < at);
+  cell.classList.toggle(`${name}-above`, same && index >= at);
+  cell.classList.toggle(`${name}-left`, index === at && at % columns > 0);
+  if (index === at && !cell.querySelector(`.bound.${name}`)) cell.append(h("span", { class: `bound ${name}`, title }, text));
 }
 
 // The difference between the ranks of an item in the two lists.

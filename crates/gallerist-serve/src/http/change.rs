@@ -111,7 +111,7 @@ pub(crate) async fn add(
     let work = move || -> Answer<(StatusCode, u64)> {
         let id = item_id(source.as_deref(), &path);
         let by_path = stable_id(&path);
-        let (row, ..) = embedded(embedder.as_ref(), &bytes, limit)?;
+        let (row, ..) = embedded(embedder.as_ref(), &bytes, None, limit)?;
         let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
         let set = EmbeddingSet {
             labels: label.map(|label| vec![label]),

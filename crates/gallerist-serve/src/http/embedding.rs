@@ -7,17 +7,35 @@ use gallerist_data::DecodeLimits;
 
 use super::error::{Answer, Refusal};
 use crate::embedder::Embedder;
+use crate::region::Region;
 
-/// The embedding of an uploaded file, and the time that decoding and embedding took.
+/// The embedding of an image, and the time that decoding and embedding took.
+pub(crate) type Embedded = (Vec<f32>, Duration, Duration);
+
+/// The embedding of an uploaded file, or of a region of it.
 ///
 /// Decoding stops after `limit`.
 pub(crate) fn embedded(
     embedder: &dyn Embedder,
     bytes: &[u8],
+    region: Option<Region>,
     limit: Duration,
-) -> Answer<(Vec<f32>, Duration, Duration)> {
+) -> Answer<Embedded> {
+    embedded_image(embedder, region, || decoded(bytes, limit))
+}
+
+/// The embedding of an image of the server, or of a region of it.
+pub(crate) fn embedded_image(
+    embedder: &dyn Embedder,
+    region: Option<Region>,
+    decode: impl FnOnce() -> Answer<gallerist_data::Image>,
+) -> Answer<Embedded> {
     let begin = Instant::now();
-    let image = decoded(bytes, limit)?;
+    let image = decode()?;
+    let image = match region {
+        Some(region) => region.of(&image),
+        None => image,
+    };
     let decode = begin.elapsed();
     let begin = Instant::now();
     let vector = embedder

@@ -2,6 +2,7 @@
 
 mod about;
 mod analysis;
+mod asked;
 mod assets;
 mod change;
 mod embedding;

@@ -1,16 +1,16 @@
 //! Search: by item, by vector, by upload.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::Multipart;
 use axum::http::StatusCode;
-use gallerist_retrieval::Matrix;
 use gallerist_retrieval::eval::Decision;
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::asked::{Asked, milliseconds};
 use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
@@ -21,6 +21,7 @@ use crate::batch::Batcher;
 use crate::companion::{Set, Side};
 use crate::gallery::{Catalog, Gallery, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
+use crate::region::{FORM, Region};
 
 /// A request that carries [`SearchParams`], with its own fields before them.
 ///
@@ -65,7 +66,13 @@ search_request! {
     /// Which items a search may return, and how many.
     #[derive(Default, Deserialize, IntoParams)]
     #[into_params(parameter_in = Query)]
-    struct SearchParams {}
+    struct SearchParams {
+        /// Search with this rectangle of the item's image instead of all of it: left, top, width and height as fractions
+        /// of the upright image.
+        #[param(example = "0.25,0.1,0.5,0.5")]
+        #[serde(default)]
+        region: Option<String>,
+    }
     enums: #[param(inline)]
 }
 
@@ -77,6 +84,11 @@ search_request! {
         /// training set.
         #[serde(default)]
         ids: Vec<Id>,
+        /// For each of `ids` the rectangle of its image to search with, or null for the stored embedding of the image:
+        /// left, top, width and height as fractions of the upright image.
+        #[serde(default)]
+        #[schema(value_type = Vec<Option<Vec<f64>>>, example = json!([[0.25, 0.1, 0.5, 0.5]]))]
+        regions: Vec<Option<Region>>,
         /// Embeddings to search with.
         #[serde(default)]
         vectors: Vec<Vec<f32>>,
@@ -106,7 +118,7 @@ pub(crate) enum Model {
 
 impl Model {
     /// The gallery of this network, its queries, and its search.
-    fn of(self, state: &Shared) -> Answer<Searched<'_>> {
+    pub(super) fn of(self, state: &Shared) -> Answer<Searched<'_>> {
         match (self, &state.other) {
             (Self::Own, _) => {
                 let companions = [(Set::Query, &state.queries), (Set::Training, &state.training)];
@@ -126,15 +138,15 @@ impl Model {
 
 /// The gallery that is searched, and the sets whose images can be queries.
 #[derive(Clone, Copy)]
-struct Searched<'a> {
-    gallery: &'a Arc<Gallery>,
+pub(super) struct Searched<'a> {
+    pub(super) gallery: &'a Arc<Gallery>,
     search: &'a Batcher,
     companions: [(Set, &'a Option<Arc<Side>>); 2],
 }
 
 impl Searched<'_> {
     /// An image of a set other than the gallery: which set, the set itself, and the row in it.
-    fn companions(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
+    pub(super) fn companions(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
         let sides = self.companions.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
         sides.into_iter().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
     }
@@ -172,9 +184,9 @@ pub(crate) struct ViewBody {
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Took {
     /// Decoding uploaded images.
-    decode: f64,
+    pub(super) decode: f64,
     /// Embedding them.
-    embed: f64,
+    pub(super) embed: f64,
     /// Searching, including the wait.
     search: f64,
     /// The whole request on the server.
@@ -184,14 +196,14 @@ pub(crate) struct Took {
 /// A query.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct QueryBody {
-    id: Option<Id>,
-    label: Option<String>,
+    pub(super) id: Option<Id>,
+    pub(super) label: Option<String>,
     /// The name of an uploaded file.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     #[serde(skip)]
-    camera: Option<String>,
+    pub(super) camera: Option<String>,
     #[serde(skip)]
-    set: Set,
+    pub(super) set: Set,
 }
 
 /// A result.
@@ -216,105 +228,6 @@ pub(crate) struct Hit {
     decision: Option<&'static str>,
 }
 
-/// A query under construction: rows as they are compared with the gallery's, and their names.
-struct Asked {
-    began: Instant,
-    took: Took,
-    rows: Vec<f32>,
-    names: Vec<QueryBody>,
-}
-
-impl Asked {
-    fn new() -> Self {
-        Self { began: Instant::now(), took: Took::default(), rows: Vec::new(), names: Vec::new() }
-    }
-
-    /// Adds an item of the gallery, or an image of another set.
-    async fn item(&mut self, searched: Searched<'_>, id: u64) -> Answer<()> {
-        let text = |value: Option<&str>| value.map(str::to_owned);
-        if let Some((set, side, row)) = searched.companions(id) {
-            self.rows.extend(side.rows.row(row));
-            let Shown { label, camera } = Shown::of(&side.catalog, row);
-            let (label, camera) = (text(label), text(camera));
-            self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera, set });
-            return Ok(());
-        }
-        let gallery = searched.gallery;
-        let embedding = match gallery.is_index() {
-            false => gallery.embedding(id),
-            // The index may be a slow database.
-            true => {
-                let gallery = Arc::clone(gallery);
-                let asked = tokio::task::spawn_blocking(move || gallery.embedding(id)).await;
-                asked.map_err(|_| Refusal::internal("the search broke off"))?
-            }
-        };
-        let embedding = embedding.map_err(|error| {
-            Refusal::internal(format!("the embedding of item {id} cannot be read: {error}"))
-        })?;
-        self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
-        let inside = gallery.read();
-        let label = text(inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)));
-        let set = Set::Gallery;
-        self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera: None, set });
-        Ok(())
-    }
-
-    /// Adds an embedding.
-    fn vector(&mut self, gallery: &Gallery, vector: Vec<f32>, name: Option<String>) -> Answer<()> {
-        let wanted = gallery.dimensions();
-        if vector.len() != wanted {
-            return Err(Refusal::unprocessable(format!(
-                "the vector has {} values, the gallery's embeddings have {wanted}",
-                vector.len()
-            )));
-        }
-        self.rows.extend(as_compared(gallery.metric(), vector)?);
-        self.names.push(QueryBody { id: None, label: None, name, camera: None, set: Set::Gallery });
-        Ok(())
-    }
-
-    /// The mean of the rows, as it is compared: divided by its length for the cosine.
-    fn mean(&self, gallery: &Gallery) -> Answer<Vec<f32>> {
-        let dimensions = gallery.dimensions();
-        let mut sum = vec![0.0; dimensions];
-        for row in self.rows.chunks(dimensions.max(1)) {
-            sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-        }
-        match gallery.metric() {
-            Metric::Cosine => {
-                unit(sum).map_err(|error| error.hint("queries that point against each other have no mean"))
-            }
-            Metric::Euclidean | Metric::InnerProduct => {
-                let count = (self.rows.len() / dimensions.max(1)).max(1) as f32;
-                Ok(sum.into_iter().map(|value| value / count).collect())
-            }
-        }
-    }
-}
-
-/// A row as it is compared: divided by its length for the cosine.
-fn as_compared(metric: Metric, values: Vec<f32>) -> Answer<Vec<f32>> {
-    match metric {
-        Metric::Cosine => unit(values),
-        Metric::Euclidean | Metric::InnerProduct => finite(values).map(Matrix::into_vec),
-    }
-}
-
-fn finite(values: Vec<f32>) -> Answer<Matrix> {
-    let row =
-        Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
-    row.map_err(|error| Refusal::unprocessable(error.to_string()))
-}
-
-/// A row divided by its length.
-fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
-    match finite(values)?.l2_normalized() {
-        (row, 0) => Ok(row.into_vec()),
-        _ => Err(Refusal::unprocessable("the vector is all zeros, and has no direction")),
-    }
-}
-
 /// Refuses more results or queries than the options allow.
 fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
     let options = &state.options;
@@ -328,6 +241,15 @@ fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
             Err(Refusal::bad(format!("{n} queries, and {} may be combined", options.queries)))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses more regions than there are images they could belong to.
+fn check_regions(regions: usize, queries: usize, of: &str) -> Answer<()> {
+    match regions > queries {
+        true => Err(Refusal::bad(format!("{regions} regions for {queries} {of}"))
+            .hint(format!("one region for each, in their order; {FORM}"))),
+        false => Ok(()),
     }
 }
 
@@ -422,10 +344,6 @@ fn common_label(queries: &[QueryBody]) -> Option<&str> {
     labels.all(|label| label == first).then_some(first)
 }
 
-fn milliseconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
-}
-
 /// The items nearest to an item (which is not among the results), to a query or to a training image.
 #[utoipa::path(
     get, path = "/api/v1/items/{id}/similar", tag = "search",
@@ -438,8 +356,9 @@ pub(crate) async fn similar(
     Params(params): Params<SearchParams>,
 ) -> Answer<Json<Results>> {
     check(&state, &params, 1)?;
+    let region = params.region.as_deref().map(str::parse).transpose().map_err(Refusal::bad)?;
     let mut asked = Asked::new();
-    asked.item(params.model.of(&state)?, id).await?;
+    asked.item_or_region(&state, params.model, id, region).await?;
     run(&state, asked, params).await
 }
 
@@ -452,13 +371,14 @@ pub(crate) async fn similar(
     )
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
-    let SearchBody { ids, vectors, k, label, not_label, camera, condition, model, view } = body;
-    let params = SearchParams { k, label, not_label, camera, condition, model, view };
+    let SearchBody { ids, regions, vectors, k, label, not_label, camera, condition, model, view } = body;
+    let params = SearchParams { region: None, k, label, not_label, camera, condition, model, view };
     check(&state, &params, ids.len() + vectors.len())?;
     let searched = model.of(&state)?;
+    check_regions(regions.len(), ids.len(), "ids")?;
     let mut asked = Asked::new();
-    for id in ids {
-        asked.item(searched, id.0).await?;
+    for (id, region) in ids.into_iter().zip(regions.into_iter().chain(std::iter::repeat(None))) {
+        asked.item_or_region(&state, model, id.0, region).await?;
     }
     for vector in vectors {
         asked.vector(searched.gallery, vector, None)?;
@@ -475,6 +395,9 @@ pub(crate) struct UploadForm {
     image: Vec<u8>,
     /// Items to search with in addition.
     id: Option<Vec<String>>,
+    /// For each image, then for each item, the rectangle to search with, as `left,top,width,height` in fractions of the
+    /// upright image; empty for all of it.
+    region: Option<Vec<String>>,
     k: Option<usize>,
     label: Option<Vec<String>>,
     not_label: Option<Vec<String>>,
@@ -498,14 +421,16 @@ pub(crate) struct UploadForm {
 )]
 pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
-    let names = ["id", "k", "label", "not_label", "camera", "where"];
+    let names = ["id", "region", "k", "label", "not_label", "camera", "where"];
     let mut form = Form::read(&state, form, state.options.queries, &names).await?;
     let ids = form.take_all("id").iter().map(|text| text.parse()).collect::<Result<Vec<Id>, _>>();
     let ids = ids.map_err(Refusal::bad)?;
     let k = form
         .take("k")?
         .map(|text| text.parse().map_err(|_| Refusal::bad(format!("k must be a number, not `{text}`"))));
+    let regions = form.take_all("region");
     let params = SearchParams {
+        region: None,
         k: k.transpose()?,
         label: form.take_all("label"),
         not_label: form.take_all("not_label"),
@@ -515,17 +440,21 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         view: View::All,
     };
     check(&state, &params, ids.len() + form.images.len())?;
+    check_regions(regions.len(), ids.len() + form.images.len(), "images and ids")?;
+    let region = |text: String| (!text.trim().is_empty()).then(|| text.parse::<Region>()).transpose();
+    let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, _>>().map_err(Refusal::bad)?;
+    let mut regions = regions.into_iter().chain(std::iter::repeat(None));
     let mut asked = Asked::new();
     for (name, bytes) in form.images {
         let (embedder, limit) = (Arc::clone(&embedder), state.options.decode_time);
-        let work = move || embedded(embedder.as_ref(), &bytes, limit);
-        let (vector, decode, embed) = state.work.run(work).await??;
-        asked.took.decode += milliseconds(decode);
-        asked.took.embed += milliseconds(embed);
-        asked.vector(&state.gallery, vector, name)?;
+        let region = regions.next().flatten();
+        let work = move || embedded(embedder.as_ref(), &bytes, region, limit);
+        let found = state.work.run(work).await??;
+        let row = asked.timed(found);
+        asked.vector(&state.gallery, row, name)?;
     }
     for id in ids {
-        asked.item(Model::Own.of(&state)?, id.0).await?;
+        asked.item_or_region(&state, Model::Own, id.0, regions.next().flatten()).await?;
     }
     run(&state, asked, params).await
 }

@@ -4,6 +4,7 @@ mod columns;
 mod common;
 mod queries;
 mod refusals;
+mod regions;
 mod requests;
 mod search;
 mod views;

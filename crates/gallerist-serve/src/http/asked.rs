@@ -1,0 +1,156 @@
+//! The query of a search: items, vectors, and images that are embedded for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gallerist_retrieval::Matrix;
+use gallerist_retrieval::search::Metric;
+
+use super::embedding::{Embedded, embedded_image};
+use super::error::{Answer, Refusal};
+use super::extract::{Id, Shared};
+use super::pictures;
+use super::search::{Model, QueryBody, Searched, Took};
+use crate::companion::Set;
+use crate::gallery::Gallery;
+use crate::protocol::Shown;
+use crate::region::Region;
+
+/// A query under construction: rows as they are compared with the gallery's, and their names.
+pub(super) struct Asked {
+    pub(super) began: Instant,
+    pub(super) took: Took,
+    rows: Vec<f32>,
+    pub(super) names: Vec<QueryBody>,
+}
+
+impl Asked {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), took: Took::default(), rows: Vec::new(), names: Vec::new() }
+    }
+
+    /// Adds an item, or a region of its image, which the network of the gallery embeds.
+    pub(super) async fn item_or_region(
+        &mut self,
+        state: &Shared,
+        model: Model,
+        id: u64,
+        region: Option<Region>,
+    ) -> Answer<()> {
+        let searched = model.of(state)?;
+        let Some(region) = region else { return self.item(searched, id).await };
+        if model == Model::Other {
+            return Err(Refusal::bad("a region is embedded by the gallery's network, not by the other one")
+                .hint("search with the whole image, or in the gallery's own embeddings"));
+        }
+        let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
+        let (images, image) = pictures::find(state, id)?;
+        let work = move || {
+            embedded_image(embedder.as_ref(), Some(region), || images.decode(image).map_err(Refusal::from))
+        };
+        let embedded = state.work.run(work).await??;
+        let row = as_compared(searched.gallery.metric(), self.timed(embedded))?;
+        // Name, label and camera are those of the item.
+        let before = self.rows.len();
+        self.item(searched, id).await?;
+        self.rows.truncate(before);
+        self.rows.extend(row);
+        Ok(())
+    }
+
+    /// The embedding of an image, with its times added to those of the search.
+    pub(super) fn timed(&mut self, (vector, decode, embed): Embedded) -> Vec<f32> {
+        self.took.decode += milliseconds(decode);
+        self.took.embed += milliseconds(embed);
+        vector
+    }
+
+    /// Adds an item of the gallery, or an image of another set.
+    pub(super) async fn item(&mut self, searched: Searched<'_>, id: u64) -> Answer<()> {
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        if let Some((set, side, row)) = searched.companions(id) {
+            self.rows.extend(side.rows.row(row));
+            let Shown { label, camera } = Shown::of(&side.catalog, row);
+            let (label, camera) = (text(label), text(camera));
+            self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera, set });
+            return Ok(());
+        }
+        let gallery = searched.gallery;
+        let embedding = match gallery.is_index() {
+            false => gallery.embedding(id),
+            // The index may be a slow database.
+            true => {
+                let gallery = Arc::clone(gallery);
+                let asked = tokio::task::spawn_blocking(move || gallery.embedding(id)).await;
+                asked.map_err(|_| Refusal::internal("the search broke off"))?
+            }
+        };
+        let embedding = embedding.map_err(|error| {
+            Refusal::internal(format!("the embedding of item {id} cannot be read: {error}"))
+        })?;
+        self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
+        let inside = gallery.read();
+        let label = text(inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)));
+        let set = Set::Gallery;
+        self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera: None, set });
+        Ok(())
+    }
+
+    /// Adds an embedding.
+    pub(super) fn vector(&mut self, gallery: &Gallery, vector: Vec<f32>, name: Option<String>) -> Answer<()> {
+        let wanted = gallery.dimensions();
+        if vector.len() != wanted {
+            return Err(Refusal::unprocessable(format!(
+                "the vector has {} values, the gallery's embeddings have {wanted}",
+                vector.len()
+            )));
+        }
+        self.rows.extend(as_compared(gallery.metric(), vector)?);
+        self.names.push(QueryBody { id: None, label: None, name, camera: None, set: Set::Gallery });
+        Ok(())
+    }
+
+    /// The mean of the rows, as it is compared: divided by its length for the cosine.
+    pub(super) fn mean(&self, gallery: &Gallery) -> Answer<Vec<f32>> {
+        let dimensions = gallery.dimensions();
+        let mut sum = vec![0.0; dimensions];
+        for row in self.rows.chunks(dimensions.max(1)) {
+            sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+        match gallery.metric() {
+            Metric::Cosine => {
+                unit(sum).map_err(|error| error.hint("queries that point against each other have no mean"))
+            }
+            Metric::Euclidean | Metric::InnerProduct => {
+                let count = (self.rows.len() / dimensions.max(1)).max(1) as f32;
+                Ok(sum.into_iter().map(|value| value / count).collect())
+            }
+        }
+    }
+}
+
+/// A row as it is compared: divided by its length for the cosine.
+fn as_compared(metric: Metric, values: Vec<f32>) -> Answer<Vec<f32>> {
+    match metric {
+        Metric::Cosine => unit(values),
+        Metric::Euclidean | Metric::InnerProduct => finite(values).map(Matrix::into_vec),
+    }
+}
+
+fn finite(values: Vec<f32>) -> Answer<Matrix> {
+    let row =
+        Matrix::new(1, values.len(), values).and_then(|row| row.check_finite("the vector").map(|()| row));
+    row.map_err(|error| Refusal::unprocessable(error.to_string()))
+}
+
+/// A row divided by its length.
+fn unit(values: Vec<f32>) -> Answer<Vec<f32>> {
+    match finite(values)?.l2_normalized() {
+        (row, 0) => Ok(row.into_vec()),
+        _ => Err(Refusal::unprocessable("the vector is all zeros, and has no direction")),
+    }
+}
+
+pub(super) fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
