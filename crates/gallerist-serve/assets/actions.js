@@ -11,7 +11,8 @@ export const narrow = matchMedia("(max-width: 56rem)");
 const searching = () => {
   const { view, side } = state.get();
   const alone = view === "gallery" || (narrow.matches && view !== "map");
-  return { ...(alone ? { view: "ranked" } : {}), side: side === "ranked" || view === "ranked" ? side : "", upload: "", open: "" };
+  // A range of distances belongs to one query.
+  return { from: "", to: "", ...(alone ? { view: "ranked" } : {}), side: side === "ranked" || view === "ranked" ? side : "", upload: "", open: "" };
 };
 
 export function search(item) {

@@ -45,8 +45,9 @@ export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, sign
 export const labels = (contains, limit, signal) => json("api/v1/labels" + query({ contains, limit }), { signal });
 
 // `files` are `{ file, name, region }`, `regions` the regions of `ids`; null for the whole image.
-export function search({ ids, files, regions = [], k, model, all, ...rest }, signal) {
-  const options = { k, ...filters(rest), model, view: all ? "all" : undefined };
+export function search({ ids, files, regions = [], k, model, all, histogram, min_distance, max_distance, ...rest }, signal) {
+  const number = (value) => (value === "" || value === undefined ? undefined : Number(value));
+  const options = { k, ...filters(rest), model, view: all ? "all" : undefined, histogram, min_distance: number(min_distance), max_distance: number(max_distance) };
   if (files.length) {
     const form = new FormData();
     files.forEach(({ file }) => form.append("image", file, file.name));

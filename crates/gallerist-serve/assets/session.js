@@ -6,6 +6,9 @@ import { format, parse } from "./crop.js";
 import { Points } from "./points.js";
 import * as state from "./state.js";
 
+// The bars of the histogram of distances.
+export const BARS = 60;
+
 export let gallery = null;
 
 // Whether there are pictures at all. An item without a picture shows its name.
@@ -72,7 +75,7 @@ const queryOf = (s, queries) => {
 };
 
 export function follow(s) {
-  const wanted = JSON.stringify([s.ids, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.model, files.map((file) => [file.url, file.region])]);
+  const wanted = JSON.stringify([s.ids, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.model, s.hist, s.from, s.to, files.map((file) => [file.url, file.region])]);
   if (wanted === key) return;
   key = wanted;
   rank(s);
@@ -103,9 +106,11 @@ async function rank(s) {
   const models = !both ? [undefined] : s.model === "other" ? ["other"] : s.model === "both" ? [undefined, "other"] : [undefined];
   const began = performance.now();
   try {
-    const answers = await Promise.all(models.map((model) => api.search({ ...asked, model }, abort.signal)));
+    // Distances of different models cannot be compared: a range is one of the first list.
+    const distances = { histogram: s.hist ? BARS : undefined, min_distance: s.from, max_distance: s.to };
+    const answers = await Promise.all(models.map((model, i) => api.search({ ...asked, model, ...(i ? {} : distances) }, abort.signal)));
     if (mine !== generation) return;
-    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, matches: answer.matches, protocol: answer.protocol, query: queryOf(s, answer.queries) }));
+    const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, histogram: answer.histogram, matches: answer.matches, protocol: answer.protocol, query: queryOf(s, answer.queries) }));
     turn({ status: "ready", lists, query: lists[0].query, results: lists[0].results, elapsed: performance.now() - began });
   } catch (error) {
     if (mine === generation && error.name !== "AbortError") turn({ status: "error", error });

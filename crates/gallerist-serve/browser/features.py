@@ -291,6 +291,101 @@ class ThresholdPhone(Threshold):
         self.shot("threshold")
 
 
+class Histogram(RunTest):
+    """The histogram of distances, and a range of it as a filter."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.train()
+        cls.serve("--gallery", cls.embeddings)
+
+    def begin(self):
+        self.item = self.items[0]["id"]
+        all_of = self.server.get(f"/api/v1/items/{self.item}/similar?k=1000&histogram=60")
+        self.histogram = all_of["histogram"]
+        self.width = (self.histogram["high"] - self.histogram["low"]) / 60
+        page = self.open(f"#view=ranked&ids={self.item}&k=1000&side=none")
+        self.results()
+        page.get_by_role("button", name="Distances").click()
+        expect(page.locator(".histogram")).to_be_visible()
+        return page
+
+    def distances(self):
+        expect(self.page.locator("main .view")).to_have_attribute("aria-busy", "false")
+        return [float(distance) for _, _, distance in self.results()]
+
+    def edge(self, bar):
+        return self.histogram["low"] + bar * self.width
+
+    def test_the_bars_are_all_items_of_the_gallery(self):
+        page = self.begin()
+        self.assertTrue(self.histogram["complete"])
+        self.assertEqual((self.histogram["total"], sum(self.histogram["counts"])), (1199, 1199))
+        self.assertEqual(sum(self.histogram["right"]), 19)
+        expect(page.locator(".histogram")).to_contain_text("1,199 items")
+        expect(page.locator(".histogram .right")).to_have_count(sum(count > 0 for count in self.histogram["counts"]))
+        self.shot("histogram")
+
+    def test_a_drag_over_the_bars_shows_the_results_of_that_range(self):
+        page = self.begin()
+        box = page.locator(".field-of-bars").bounding_box()
+        at = lambda bar: (box["x"] + box["width"] * bar / 60, box["y"] + 40)
+        page.mouse.move(*at(20.2))
+        page.mouse.down()
+        page.mouse.move(*at(29.8), steps=6)
+        page.mouse.up()
+        wanted = sum(self.histogram["counts"][20:30])
+        expect(page.locator(".histogram")).to_contain_text(f"{wanted} items of 1,199 items")
+        expect(page.locator("main .bar")).to_contain_text(f"{wanted} nearest")
+        found = self.distances()
+        self.assertTrue(all(self.edge(20) - 0.002 <= d <= self.edge(30) + 0.002 for d in found), found)
+        self.shot("histogram-range")
+        # The link holds the range; an end is dragged; another query forgets the range.
+        self.open("#" + page.url.split("#")[1])
+        expect(page.locator("main .bar")).to_contain_text(f"{wanted} nearest")
+        page.mouse.move(*at(30))
+        page.mouse.down()
+        page.mouse.move(*at(25), steps=6)
+        page.mouse.up()
+        expect(page.locator("main .bar")).to_contain_text(f"{sum(self.histogram['counts'][20:25])} nearest")
+        page.get_by_role("button", name="All distances").click()
+        expect(page.locator(".histogram")).to_contain_text("1,199 items, distances")
+        self.assertNotIn("from=", page.url)
+
+    def test_the_keyboard_moves_the_ends(self):
+        page = self.begin()
+        low, high = page.get_by_role("slider", name="Smallest distance"), page.get_by_role("slider", name="Largest distance")
+        high.focus()
+        for _ in range(4):
+            page.keyboard.press("PageDown")
+        low.focus()
+        page.keyboard.press("PageUp")
+        page.keyboard.press("ArrowLeft")
+        expect(low).to_have_attribute("aria-valuenow", "9")
+        expect(high).to_have_attribute("aria-valuenow", "20")
+        expect(page.locator("main .bar")).to_contain_text(f"{sum(self.histogram['counts'][9:20])} nearest")
+        page.keyboard.press("Escape")
+        expect(low).to_have_attribute("aria-valuenow", "0")
+        page.get_by_role("button", name="Distances").click()
+        expect(page.locator(".histogram")).to_be_hidden()
+
+
+class HistogramDark(Histogram):
+    settings = DARK
+
+    def shot(self, name):
+        super().shot(f"{name}-dark")
+
+
+class HistogramPhone(Histogram):
+    size = {"width": 390, "height": 844}
+    settings = PHONE
+
+    def shot(self, name):
+        self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 390)
+        super().shot(f"{name}-phone")
+
+
 class Columns(RunTest):
     """A gallery whose items have further columns."""
 

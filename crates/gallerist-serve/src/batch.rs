@@ -16,6 +16,9 @@ use crate::{Error, Result};
 /// The largest number of queries in one pass.
 const AT_ONCE: usize = 64;
 
+/// A list of more results than this is long.
+const LONG: usize = 4096;
+
 /// The largest number of queries that wait.
 const WAITING: usize = 1024;
 
@@ -72,6 +75,16 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
         }
         // An index searches queries of the same filter together.
         jobs.sort_by_key(|job| !job.query.filter.is_empty());
+        // Long lists are searched for alone: the lists of one pass have the same length in memory.
+        let (long, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.query.k > LONG);
+        for Job { query, answer } in long {
+            if let Some(found) = together(gallery, &[query]) {
+                drop(answer.send(found.map(|mut lists| lists.pop().unwrap_or_default())));
+            }
+        }
+        if jobs.is_empty() {
+            continue;
+        }
         let (queries, answers): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| (job.query, job.answer)).unzip();
         match together(gallery, &queries) {

@@ -2,6 +2,7 @@
 
 import { announce, button, byKeyboard, cut, fraction, h, icon, milliseconds, notice, number, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
+import * as histogram from "../histogram.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
@@ -10,7 +11,8 @@ import * as tile from "../tile.js";
 export function make() {
   const bar = h("div", { class: "bar" });
   const lists = h("div", { class: "lists" });
-  const element = h("section", { class: "view", "aria-label": "Ranked list" }, bar, lists);
+  const distances = histogram.make();
+  const element = h("section", { class: "view", "aria-label": "Ranked list" }, bar, distances.element, lists);
   let shown = null;
   let grids = [];
 
@@ -57,9 +59,16 @@ export function make() {
     return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", short(session.gallery.run) || "This model", session.gallery.run), choice("other", short(compare), compare), choice("both", "Both", "side by side"))];
   }
 
+  function histogramButton() {
+    const { hist, from, to } = state.get();
+    const open = Boolean(hist || from || to);
+    return [button("Distances", () => state.set(open ? { hist: "", from: "", to: "" } : { hist: "yes" }), { class: "quiet", "aria-pressed": String(open), title: "A histogram of the distances; drag over it to see the results of a range" })];
+  }
+
   function head() {
     const { parts, said } = summary({ ...shown.lists[0], elapsed: shown.elapsed });
-    replace(bar, parts, views(shown.lists[0]), models(), markButtons);
+    replace(bar, parts, views(shown.lists[0]), models(), histogramButton(), markButtons);
+    distances.show(state.get().hist ? shown.lists[0].histogram : null);
     return said;
   }
 
@@ -79,7 +88,7 @@ export function make() {
       },
       enter: tile.enter,
       key: (event, item) => tile.key(event, item, query),
-      empty: () => notice("No result", "The filter excludes the whole gallery. Remove a label above."),
+      empty: () => (state.get().from || state.get().to ? notice("No result", "No item has a distance in this range.", button("All distances", () => state.set({ from: "", to: "" }))) : notice("No result", "The filter excludes the whole gallery. Remove a label above.")),
     });
     lists.append(h("div", { class: "one" }, other && h("h2", {}, cut(title)), made.element));
     made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
@@ -93,6 +102,7 @@ export function make() {
     grids = [];
     shown = null;
     lists.replaceChildren();
+    if (ranking.status !== "ready") distances.show(null);
     if (ranking.status !== "ready") replace(bar, ranking.status === "none" ? [] : models());
     if (ranking.status === "ready") {
       shown = ranking;

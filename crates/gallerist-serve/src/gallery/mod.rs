@@ -46,6 +46,9 @@ pub(crate) struct Inside {
     pub(crate) searcher: Searcher,
 }
 
+/// The most values of a compact file that one search decodes: 256 MiB.
+const DECODED_VALUES: usize = 1 << 26;
+
 /// Refuses a metric that images are not searched by.
 fn check_metric(gallery: &str, metric: Metric) -> Result<()> {
     match metric {
@@ -254,6 +257,19 @@ impl Gallery {
         catalog.remove(id);
         index.flush()?;
         Ok(true)
+    }
+
+    /// The number of results of a search for all items, and whether these are all. An index gives its nearest `k`, and a
+    /// compact file does if decoding all of its rows would need too much memory.
+    pub(crate) fn all_or(&self, k: usize) -> (usize, bool) {
+        let inside = self.read();
+        let all = inside.catalog.len().max(1);
+        let possible = match inside.searcher {
+            Searcher::Rows { .. } => true,
+            Searcher::Compact { .. } => all.saturating_mul(self.dimensions) <= DECODED_VALUES,
+            Searcher::Index(..) => false,
+        };
+        if possible { (all, true) } else { (k.min(all), k >= all) }
     }
 
     /// The file that stores its map.

@@ -11,6 +11,7 @@ mod extract;
 mod filter;
 mod gallery;
 mod heatmap;
+mod histogram;
 mod items;
 mod json;
 mod origin;

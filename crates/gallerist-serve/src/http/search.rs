@@ -1,5 +1,6 @@
 //! Search: by item, by vector, by upload.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
 use super::filter::{checked, filter};
+use super::histogram::{Distances, Histogram};
 use super::items::Item;
 use super::upload::Form;
 use crate::batch::Batcher;
@@ -50,6 +52,16 @@ macro_rules! search_request {
             /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`.
             #[serde(default, rename = "where")]
             condition: Option<String>,
+            /// Only items of at least this distance.
+            #[serde(default)]
+            min_distance: Option<f32>,
+            /// Only items of at most this distance.
+            #[serde(default)]
+            max_distance: Option<f32>,
+            /// Also return a histogram of the distances of all items that the other filters admit, with so many bars, from
+            /// 1 to 200.
+            #[serde(default)]
+            histogram: Option<usize>,
             /// The network whose embeddings are searched.
             #[serde(default)]
             $(#[$of_enum])?
@@ -156,6 +168,10 @@ impl SearchParams {
     fn k(&self) -> usize {
         self.k.unwrap_or(20)
     }
+
+    fn distances(&self) -> Answer<Distances> {
+        Distances::new(self.histogram, self.min_distance, self.max_distance)
+    }
 }
 
 /// The ranked list of a search.
@@ -167,6 +183,8 @@ pub(crate) struct Results {
     protocol: Option<ViewBody>,
     /// The number of results that are matches by the threshold of the gallery; null for a gallery without one.
     matches: Option<usize>,
+    /// The distances of the items, if the request asked for them.
+    histogram: Option<Histogram>,
     results: Vec<Hit>,
 }
 
@@ -244,6 +262,15 @@ fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
     }
 }
 
+/// The number in a field of a form.
+fn number<T: FromStr>(form: &mut Form, name: &str) -> Answer<Option<T>> {
+    let text = form.take(name)?;
+    let number = |text: String| {
+        text.parse().map_err(|_| Refusal::bad(format!("{name} must be a number, not `{text}`")))
+    };
+    text.map(number).transpose()
+}
+
 /// Refuses more regions than there are images they could belong to.
 fn check_regions(regions: usize, queries: usize, of: &str) -> Answer<()> {
     match regions > queries {
@@ -254,7 +281,7 @@ fn check_regions(regions: usize, queries: usize, of: &str) -> Answer<()> {
 }
 
 async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<Json<Results>> {
-    let k = params.k();
+    let (k, wanted) = (params.k(), params.distances()?);
     let rules = &state.rules;
     let of_set = asked.names.iter().filter(|query| query.set == Set::Query);
     let of_set: Vec<Shown> = of_set.map(QueryBody::shown).collect();
@@ -278,14 +305,18 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         }
         condition => condition.map(|(_, mask)| mask),
     };
-    let found = searched.search.search(Query { vector, k: k + more, filter, mask }).await?;
+    let (most, complete) = match wanted.needs_all() {
+        true => searched.gallery.all_or(state.options.k + more),
+        false => (k + more, false),
+    };
+    let found = searched.search.search(Query { vector, k: most, filter, mask }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
     let metric = searched.gallery.metric();
     let inside = state.gallery.read();
     let label = common_label(&asked.names);
     let rule = searched.gallery.origin().threshold_of(metric);
-    let results: Vec<Hit> = found
+    let found: Vec<(usize, f32, Option<LeftOut>)> = found
         .into_iter()
         .filter(|(id, _)| !own.contains(id))
         .filter_map(|(id, distance)| {
@@ -294,6 +325,18 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
             let left_out = of_set.iter().find_map(|&query| rules.left_out(query, item));
             (!strict || left_out.is_none()).then_some((row, distance, left_out))
         })
+        .collect();
+    let histogram = wanted.bars.map(|bars| {
+        let is_right = |row: usize, left_out: Option<LeftOut>| match left_out {
+            None => label.map(|label| has_class(&inside.catalog, row, label)),
+            Some(_) => None,
+        };
+        let all = found.iter().map(|&(row, distance, left_out)| (distance, is_right(row, left_out)));
+        Histogram::new(bars, complete, &all.collect::<Vec<_>>())
+    });
+    let results: Vec<Hit> = found
+        .into_iter()
+        .filter(|(_, distance, _)| wanted.admits(*distance))
         .take(k)
         .enumerate()
         .map(|(at, (row, distance, left_out))| {
@@ -308,7 +351,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     drop(of_set);
     let is_match = |hit: &&Hit| hit.decision == Some(Decision::Match.name());
     let matches = rule.map(|_| results.iter().filter(is_match).count());
-    Ok(Json(Results { took_ms: asked.took, results, matches, protocol, queries: asked.names }))
+    Ok(Json(Results { took_ms: asked.took, histogram, results, matches, protocol, queries: asked.names }))
 }
 
 fn hit(
@@ -319,16 +362,19 @@ fn hit(
     metric: Metric,
     label: Option<&str>,
 ) -> Hit {
-    let found = catalog.labels.get(row);
     Hit {
         rank,
         item: Item::of(catalog, row),
         distance,
         similarity: (metric == Metric::Cosine).then_some(1.0 - distance * distance / 2.0),
-        right: label.map(|label| found.is_some_and(|found| same_class(label, found))),
+        right: label.map(|label| has_class(catalog, row, label)),
         left_out: None,
         decision: None,
     }
+}
+
+fn has_class(catalog: &Catalog, row: usize, label: &str) -> bool {
+    catalog.labels.get(row).is_some_and(|found| same_class(label, found))
 }
 
 impl QueryBody {
@@ -371,8 +417,21 @@ pub(crate) async fn similar(
     )
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
-    let SearchBody { ids, regions, vectors, k, label, not_label, camera, condition, model, view } = body;
-    let params = SearchParams { region: None, k, label, not_label, camera, condition, model, view };
+    let SearchBody { ids, regions, vectors, k, label, not_label, camera, condition, model, view, .. } = body;
+    let SearchBody { min_distance, max_distance, histogram, .. } = body;
+    let params = SearchParams {
+        region: None,
+        k,
+        label,
+        not_label,
+        camera,
+        condition,
+        min_distance,
+        max_distance,
+        histogram,
+        model,
+        view,
+    };
     check(&state, &params, ids.len() + vectors.len())?;
     let searched = model.of(&state)?;
     check_regions(regions.len(), ids.len(), "ids")?;
@@ -403,6 +462,9 @@ pub(crate) struct UploadForm {
     not_label: Option<Vec<String>>,
     camera: Option<Vec<String>>,
     r#where: Option<String>,
+    min_distance: Option<f32>,
+    max_distance: Option<f32>,
+    histogram: Option<usize>,
 }
 
 /// The items nearest to an uploaded image, or to the mean of several images and items.
@@ -421,17 +483,28 @@ pub(crate) struct UploadForm {
 )]
 pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
-    let names = ["id", "region", "k", "label", "not_label", "camera", "where"];
+    let names = [
+        "id",
+        "region",
+        "k",
+        "label",
+        "not_label",
+        "camera",
+        "where",
+        "min_distance",
+        "max_distance",
+        "histogram",
+    ];
     let mut form = Form::read(&state, form, state.options.queries, &names).await?;
     let ids = form.take_all("id").iter().map(|text| text.parse()).collect::<Result<Vec<Id>, _>>();
     let ids = ids.map_err(Refusal::bad)?;
-    let k = form
-        .take("k")?
-        .map(|text| text.parse().map_err(|_| Refusal::bad(format!("k must be a number, not `{text}`"))));
     let regions = form.take_all("region");
     let params = SearchParams {
         region: None,
-        k: k.transpose()?,
+        k: number(&mut form, "k")?,
+        min_distance: number(&mut form, "min_distance")?,
+        max_distance: number(&mut form, "max_distance")?,
+        histogram: number(&mut form, "histogram")?,
         label: form.take_all("label"),
         not_label: form.take_all("not_label"),
         camera: form.take_all("camera"),

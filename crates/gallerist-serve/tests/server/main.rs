@@ -2,6 +2,7 @@
 
 mod columns;
 mod common;
+mod histogram;
 mod queries;
 mod refusals;
 mod regions;
