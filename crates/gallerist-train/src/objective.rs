@@ -2,6 +2,7 @@
 //! network or on every head.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -21,11 +22,12 @@ pub(super) struct Objective {
     terms: Vec<Term>,
 }
 
-/// Head and weight of a loss in the sum.
+/// Head, weight and steps of a loss in the sum.
 #[derive(Clone, Debug)]
 struct Term {
     head: usize,
     weight: f64,
+    steps: RangeInclusive<usize>,
     normalize: bool,
     takes_memory: bool,
 }
@@ -34,9 +36,9 @@ struct Term {
 pub(super) struct ObjectiveOutput {
     /// The weighted sum, connected to the network's outputs.
     pub(super) value: Tensor<1>,
-    /// The value of each loss, not weighted.
+    /// The value of each loss, not weighted, whether it counts in this step or not.
     pub(super) values: Vec<f32>,
-    /// The statistics of each loss.
+    /// The statistics of each loss that counts.
     pub(super) queries: Vec<Queries>,
     /// The embeddings of each loss, as it gets them.
     pub(super) embeddings: Vec<Tensor<2>>,
@@ -113,6 +115,7 @@ impl Objective {
                 objective.terms.push(Term {
                     head,
                     weight: term.weight,
+                    steps: term.steps(),
                     normalize: term.normalizes(config.train.normalize),
                     takes_memory: term.loss.takes_memory(),
                 });
@@ -141,8 +144,13 @@ impl Objective {
             };
             seen.push(embeddings.clone());
             let memory = memory.as_ref().and_then(CrossBatchMemory::gallery);
+            let counts = term.steps.contains(&(progress.step + 1));
+            let embeddings = if counts { embeddings } else { embeddings.detach() };
             let output = loss.forward_against(embeddings, labels, memory, progress);
             values.push(host(&output.value)[0] as f32);
+            if !counts {
+                continue;
+            }
             queries.push(output.queries);
             // The value of a single loss is unchanged, bit for bit.
             let weighted = match term.weight == 1.0 {
@@ -154,7 +162,7 @@ impl Objective {
                 None => weighted,
             });
         }
-        let value = sum.expect("a run file has one loss or more");
+        let value = sum.expect("a run file has a loss for every step");
         ObjectiveOutput { value, values, queries, embeddings: seen }
     }
 }

@@ -273,6 +273,11 @@ impl Optimizer {
         module.map(&mut mapper)
     }
 
+    /// Drops the state of the network's parameters: velocities and moments of gradients of another size are of no use.
+    pub fn forget_network(&mut self) {
+        self.states.retain(|name, _| name.starts_with(LOSS));
+    }
+
     fn factor(&self, part: Part, name: &str) -> f64 {
         match part {
             Part::Loss => self.config.loss_factor,

@@ -235,3 +235,39 @@ fn a_parameter_with_the_name_of_a_common_key_is_refused() {
         "the loss `clashing` has a parameter `weight`, which is a key of every [loss]"
     );
 }
+
+/// Keeps the value of each loss in each step.
+#[derive(Default)]
+struct Values(Vec<(f32, Vec<f32>)>);
+
+impl Observer for Values {
+    fn step(&mut self, record: &Step) {
+        self.0.push((record.loss, record.losses.clone()));
+    }
+}
+
+#[test]
+fn a_loss_moves_the_network_in_its_steps_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    images(&data);
+    let run = |name: &str, terms: [&str; 2]| {
+        let mut config = config(&data, "kind = \"conv_blocks\"\nchannels = [4, 4]\ndimensions = 6");
+        let losses = |[first, second]: [&str; 2]| {
+            format!("[[loss]]\nname = \"rll\"\n{first}\n[[loss]]\nname = \"triplet_batch_hard\"\n{second}")
+        };
+        config.loss = RunConfig::parse(&losses(terms), "a test", &[]).unwrap().loss;
+        let mut values = Values::default();
+        let never = AtomicBool::new(false);
+        Trainer::start(&config, &folder.path().join(name)).unwrap().run(&mut values, &never).unwrap();
+        values.0
+    };
+    let first = run("first", ["", "weight = 1e-30"]);
+    let switched = run("switched", ["until_step = 3", "from_step = 4"]);
+    for (at, (loss, losses)) in switched.iter().enumerate() {
+        assert_eq!(*loss, losses[usize::from(at >= 3)], "step {}", at + 1);
+    }
+    // The weights after three steps are those of the first loss alone, those after four are not.
+    assert_eq!(switched[3].1, first[3].1);
+    assert_ne!(switched[4].1, first[4].1);
+}

@@ -1,6 +1,7 @@
 //! The run file: its defaults, its errors, its settings from the command line.
 
 use gallerist_nn::ConvBlocksConfig;
+use gallerist_retrieval::search::Metric;
 use gallerist_train::Error;
 use gallerist_train::{DEFAULTS, RunConfig};
 
@@ -221,6 +222,36 @@ fn several_losses_are_a_list_of_tables() {
     );
     assert_eq!(refused("[loss]\nname = \"rll\"\nweight = 0"), "`loss.weight` must be above 0, not 0");
     assert_eq!(refused("loss = []"), "`loss` must be one loss or more, not an empty list");
+}
+
+#[test]
+fn losses_count_in_their_steps() {
+    let config = |first: &str, second: &str| {
+        let text = format!(
+            "[train]\nsteps = 100\n[[loss]]\nname = \"contrastive\"\n{first}\n[[loss]]\nname = \"srt\"\n{second}"
+        );
+        let config = parse(&text).unwrap();
+        assert_eq!(parse(&config.to_toml()).unwrap(), config);
+        config
+    };
+    let switched = config("until_step = 40", "from_step = 41");
+    switched.validate().unwrap();
+    assert_eq!(switched.loss.to_string(), "contrastive until step 40 + srt from step 41");
+    // Evaluated as the last loss compares, not as the first.
+    assert_eq!(switched.metric(), Metric::Euclidean);
+    assert_eq!(config("", "from_step = 41").metric(), Metric::Cosine);
+    config("from_step = 20\nuntil_step = 60", "").validate().unwrap();
+
+    let refused = |first: &str, second: &str| config(first, second).validate().unwrap_err().to_string();
+    assert_eq!(refused("until_step = 40", "from_step = 42"), "no loss counts in step 41");
+    assert_eq!(refused("from_step = 3", "from_step = 2"), "no loss counts in step 1");
+    assert_eq!(refused("until_step = 9", "until_step = 99"), "no loss counts in step 100");
+    let outside = "`loss.from_step` must be from 1 to 100 (train.steps), not 101";
+    assert_eq!(refused("", "from_step = 101"), outside);
+    assert_eq!(
+        refused("", "from_step = 9\nuntil_step = 8"),
+        "`loss.until_step` must be 9 (loss.from_step) or more, not 8"
+    );
 }
 
 #[test]

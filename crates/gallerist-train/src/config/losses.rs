@@ -1,5 +1,7 @@
 //! `[loss]`, or several `[[loss]]`.
 
+use std::ops::RangeInclusive;
+
 use gallerist_loss::LossConfig;
 use gallerist_loss::cross_batch::XbmConfig;
 use gallerist_nn::{Head, place};
@@ -9,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Result;
 
-/// One `[loss]`: a loss, its weight in the sum, and the head of the network that it uses.
+/// One `[loss]`: a loss, its weight in the sum, the steps in which it counts, and the head of the network that it uses.
 ///
 /// # Example
 ///
@@ -28,6 +30,12 @@ pub struct LossTerm {
     /// The head of the network that it uses; absent: every head, each with a separate loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
+    /// The first step in which it counts, from 1; absent: the first of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<usize>,
+    /// The last step in which it counts; absent: the last of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_step: Option<usize>,
     /// The loss and its parameters.
     #[serde(flatten)]
     pub loss: LossConfig,
@@ -46,11 +54,16 @@ impl LossTerm {
     pub(crate) fn normalizes(&self, normalize: Option<bool>) -> bool {
         normalize.unwrap_or(self.loss.normalized())
     }
+
+    /// The steps in which it counts, from 1; both ends included.
+    pub(crate) fn steps(&self) -> RangeInclusive<usize> {
+        self.from_step.unwrap_or(1)..=self.until_step.unwrap_or(usize::MAX)
+    }
 }
 
 impl From<LossConfig> for LossTerm {
     fn from(loss: LossConfig) -> Self {
-        LossTerm { weight: 1.0, head: None, loss }
+        LossTerm { weight: 1.0, head: None, from_step: None, until_step: None, loss }
     }
 }
 
@@ -66,11 +79,17 @@ impl Default for LossTerms {
 
 impl std::fmt::Display for LossTerms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, LossTerm { weight, head, loss }) in self.0.iter().enumerate() {
+        for (i, term) in self.0.iter().enumerate() {
             let plus = if i == 0 { "" } else { " + " };
-            let weight = if *weight == 1.0 { String::new() } else { format!("{weight} ") };
-            let head = head.as_ref().map_or(String::new(), |head| format!(" on {head}"));
-            write!(f, "{plus}{weight}{}{head}", loss.name())?;
+            let weight = if term.weight == 1.0 { String::new() } else { format!("{} ", term.weight) };
+            let head = term.head.as_ref().map_or(String::new(), |head| format!(" on {head}"));
+            let steps = match (term.from_step, term.until_step) {
+                (None, None) => String::new(),
+                (Some(from), None) => format!(" from step {from}"),
+                (None, Some(until)) => format!(" until step {until}"),
+                (Some(from), Some(until)) => format!(" in steps {from} to {until}"),
+            };
+            write!(f, "{plus}{weight}{}{head}{steps}", term.loss.name())?;
         }
         Ok(())
     }
@@ -111,7 +130,7 @@ impl<'de> Deserialize<'de> for LossTerms {
 }
 
 /// The keys of `[loss]` that belong to the term, whatever its loss.
-const RESERVED: [&str; 2] = ["weight", "head"];
+const RESERVED: [&str; 4] = ["weight", "head", "from_step", "until_step"];
 
 /// Refuses a loss of a program with a parameter that has the name of a key of the term.
 fn check_reserved(term: &LossTerm) -> Result<()> {
@@ -129,13 +148,13 @@ fn check_reserved(term: &LossTerm) -> Result<()> {
 }
 
 impl LossTerms {
-    /// Checks weights, heads and the losses' parameters.
+    /// Checks weights, heads, steps and the losses' parameters. Each of the `steps` of the run needs a loss.
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] naming the key; no loss at all is refused, too. [`Conflict`](gallerist_tensor::Error::Conflict) where `xbm` is
-    /// given and none of the losses takes a memory.
-    pub fn validate(&self, heads: &[Head], xbm: Option<&XbmConfig>) -> Result<()> {
+    /// [`Error::Value`] naming the key; no loss at all is refused, too. [`Conflict`](gallerist_tensor::Error::Conflict)
+    /// where no loss counts in a step, and where `xbm` is given and none of the losses takes a memory.
+    pub fn validate(&self, heads: &[Head], xbm: Option<&XbmConfig>, steps: usize) -> Result<()> {
         if self.0.is_empty() {
             return Err(gallerist_tensor::Error::Value {
                 key: "loss".into(),
@@ -157,10 +176,56 @@ impl LossTerms {
             term.loss.validate()?;
             check_reserved(term)?;
         }
+        self.check_steps(steps)?;
         if let Some(xbm) = xbm {
             let takes = self.0.iter().find(|term| term.loss.takes_memory());
             xbm.validate(&takes.unwrap_or(&self.0[0]).loss)?;
         }
         Ok(())
+    }
+
+    /// The first loss that counts in the last of the `steps` of the run.
+    pub(crate) fn last(&self, steps: usize) -> Option<&LossTerm> {
+        self.0.iter().find(|term| term.steps().contains(&steps))
+    }
+
+    /// Whether a loss begins or ceases to count in this step, the first of the run not being meant.
+    pub(crate) fn change_in(&self, step: usize) -> bool {
+        let counts = |term: &LossTerm, step: usize| term.steps().contains(&step);
+        step > 1 && self.0.iter().any(|term| counts(term, step) != counts(term, step - 1))
+    }
+
+    /// Refuses steps in which no loss counts, and losses that count in no step.
+    fn check_steps(&self, steps: usize) -> Result<()> {
+        for term in &self.0 {
+            let (first, last) = term.steps().into_inner();
+            let value = |key: &str, wanted: String, found: usize| gallerist_tensor::Error::Value {
+                key: key.into(),
+                wanted,
+                found: found.to_string(),
+            };
+            if first == 0 || first > steps {
+                let wanted = format!("from 1 to {steps} (train.steps)");
+                return Err(value("loss.from_step", wanted, first).into());
+            }
+            if last < first {
+                return Err(
+                    value("loss.until_step", format!("{first} (loss.from_step) or more"), last).into()
+                );
+            }
+        }
+        // The first step without a loss is the first of the run, or follows the last step of a loss.
+        let after = self.0.iter().filter_map(|term| term.until_step).map(|step| step.saturating_add(1));
+        let covered = |step: usize| self.0.iter().any(|term| term.steps().contains(&step));
+        match std::iter::once(1).chain(after).filter(|&step| step <= steps && !covered(step)).min() {
+            None => Ok(()),
+            Some(step) => Err(gallerist_tensor::Error::Conflict {
+                message: format!("no loss counts in step {step}"),
+                hint: format!(
+                    "loss.from_step of one of them must be {step} or less, or loss.until_step larger"
+                ),
+            }
+            .into()),
+        }
     }
 }

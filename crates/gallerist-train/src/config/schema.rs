@@ -582,6 +582,6 @@ impl RunConfig {
         }
         let of_loss =
             |term: &LossTerm| term.loss.metric(self.train.normalize.unwrap_or(term.loss.normalized()));
-        self.evaluation.metric.or_else(|| self.loss.0.first().map(of_loss)).unwrap_or_default()
+        self.evaluation.metric.or_else(|| self.loss.last(self.train.steps).map(of_loss)).unwrap_or_default()
     }
 }

@@ -78,7 +78,7 @@ impl RunConfig {
         check_limits(self)?;
         self.evaluation.plan()?;
         self.evaluation.head_choice().places(&self.network.heads())?;
-        self.loss.validate(&self.network.heads(), self.xbm.as_ref())?;
+        self.loss.validate(&self.network.heads(), self.xbm.as_ref(), self.train.steps)?;
         self.optimizer.validate()?;
         self.schedule.validate()?;
         Transform::training(&self.image, &self.augment)?;

@@ -55,6 +55,11 @@ impl Trainer {
                 false => Err(self.diverged(step, gradient_norm)),
             };
         }
+        if self.config.loss.change_in(step) {
+            // Gradients of two losses differ in size by orders of magnitude: AdamW would divide those of the new loss
+            // by the mean of those of the former.
+            self.optimizer.forget_network();
+        }
         self.network = on_device(self.devices.opened.device(), || {
             self.optimizer.step(rate, Part::Network, self.network.clone(), of_network)
         });
