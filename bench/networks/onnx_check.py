@@ -31,6 +31,12 @@ NETWORKS = {
     "googlenet": "kind = 'googlenet'\ndimensions = 32",
     "bn_inception": "kind = 'bn_inception'\nheads = ['L', 'M', 'H']\ndimensions = 32",
     "bn_inception-biases": "kind = 'bn_inception'\nheads = ['L', 'M', 'H']\ndimensions = 16",
+    # The other keys of vision transformers are those of the weights.
+    "vit-98": "kind = 'vit'\nattention_heads = 2\ndimensions = 8",
+    "vit-32": "kind = 'vit'\nattention_heads = 2\noutput = 'mean'\ndimensions = 8",
+    "vit-dinov2": "kind = 'vit'\nattention_heads = 2\noutput = 'class_and_mean'\ndimensions = 8",
+    "vit-clip": "kind = 'vit'\nattention_heads = 2\nactivation = 'quick_gelu'\ndimensions = 8",
+    "vit-siglip-gradients": "kind = 'vit'\nattention_heads = 2\nactivation = 'gelu_tanh'\ndimensions = 8",
 }
 
 

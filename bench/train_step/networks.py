@@ -1,11 +1,12 @@
 """The networks of `run.py` in PyTorch, with the parameter names of this project's PyTorch files."""
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 
 from golden import BnInception, ResNet
 
-__all__ = ["BnInception", "ConvBlocks", "MobileNetV2MxNet", "ResNet"]
+__all__ = ["BnInception", "ConvBlocks", "MobileNetV2MxNet", "ResNet", "VisionTransformer"]
 
 
 class ConvBlocks(nn.Module):
@@ -59,3 +60,39 @@ class MobileNetV2MxNet(nn.Module):
             y = block.batchnorm2(block.conv2(y))
             x = x + y if residual else y
         return [F.relu(self.batchnorm1(self.conv1(x)), inplace=True).mean((2, 3))]
+
+
+class VisionTransformer(nn.Module):
+    """ViT-S/16 with class token and a linear layer, as in timm; attention by `scaled_dot_product_attention`."""
+
+    def __init__(self, width=384, depth=12, heads=6, patch=16, side=224, dimensions=128):
+        super().__init__()
+        self.heads, count = heads, (side // patch) ** 2
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 1 + count, width))
+        self.patch_embed = nn.Module()
+        self.patch_embed.proj = nn.Conv2d(3, width, patch, patch)
+        self.blocks = nn.ModuleList()
+        for _ in range(depth):
+            block = nn.Module()
+            block.attn, block.mlp = nn.Module(), nn.Module()
+            block.norm1, block.norm2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
+            block.attn.qkv, block.attn.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            block.mlp.fc1, block.mlp.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            self.blocks.append(block)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.head = nn.Linear(width, dimensions)
+
+    def attention(self, block, x):
+        n, count, width = x.shape
+        q, k, v = block.attn.qkv(x).reshape(n, count, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        x = F.scaled_dot_product_attention(q, k, v)
+        return block.attn.proj(x.transpose(1, 2).reshape(n, count, width))
+
+    def forward(self, x):
+        x = self.patch_embed.proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1) + self.pos_embed
+        for block in self.blocks:
+            x = x + self.attention(block, block.norm1(x))
+            x = x + block.mlp.fc2(F.gelu(block.mlp.fc1(block.norm2(x))))
+        return [self.head(self.norm(x)[:, 0])]

@@ -55,6 +55,7 @@ def cases():
             lambda: networks.BnInception(128, bias=False),
             [16, 3, 227, 227],
         ),
+        "vit-s16": ({"kind": "vit", "dimensions": 128}, networks.VisionTransformer, [16, 3, 224, 224]),
     }
 
 

@@ -18,6 +18,7 @@ use crate::resnet::ResNetConfig;
 use crate::setting::{FreezeBatchNorm, InputShape, Setting};
 use crate::spec::NetworkSpec;
 use crate::two_conv::TwoConvConfig;
+use crate::vit::VitConfig;
 
 /// `[network]` of a run file: the architecture, and the keys that all architectures have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -70,6 +71,7 @@ gallerist_util::kind! {
     BnInceptionConfig,
     GoogLeNetConfig,
     MobileNetV2Config,
+    VitConfig,
 }
 
 /// The keys of `[network]` that all networks have.

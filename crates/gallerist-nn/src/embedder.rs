@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 use gallerist_tensor::dynamic::AnyModule;
 
 use crate::graph::Network;
+use crate::token_layers::Draw;
 
 /// A network that maps images to embeddings: one of this crate, or any Burn module that implements this trait.
 ///
@@ -43,6 +44,14 @@ pub trait Embedder {
     /// [`NetworkSpec::heads`](crate::NetworkSpec::heads).
     fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>>;
 
+    /// [`forward`](Self::forward) of a training step, for networks that make random decisions in training (drop path).
+    ///
+    /// The decisions depend on `draw` and the network alone, so that a resumed run makes the same ones.
+    fn forward_training(&self, images: Tensor<4>, draw: Draw) -> Vec<Tensor<2>> {
+        let _ = draw;
+        self.forward(images)
+    }
+
     /// [`forward`](Self::forward), and the last feature maps before they are pooled, `[n, channels, height, width]`;
     /// `None` if the network has no feature maps.
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
@@ -64,6 +73,12 @@ pub trait Embedder {
     /// The factor by which the network shrinks an image, for a warning about images that are too small. `None`: not
     /// known.
     fn total_stride(&self) -> Option<usize> {
+        None
+    }
+
+    /// The number of its transformer or convolution blocks, whose parameters are named `blocks.0.…` onwards, for
+    /// `optimizer.layer_decay`. `None`: it has none.
+    fn blocks(&self) -> Option<usize> {
         None
     }
 
@@ -90,9 +105,17 @@ impl Embedder for Network {
         Network::forward(self, images)
     }
 
+    fn forward_training(&self, images: Tensor<4>, draw: Draw) -> Vec<Tensor<2>> {
+        Network::forward_training(self, images, draw)
+    }
+
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let (embeddings, maps) = Network::forward_with_maps(self, images);
         (embeddings, Some(maps))
+    }
+
+    fn blocks(&self) -> Option<usize> {
+        Network::blocks(self)
     }
 
     fn bytes_per_image(&self) -> usize {

@@ -26,14 +26,19 @@ impl<'a> Init<'a> {
     }
 
     /// Uniform in `[-bound, bound]`.
-    fn uniform<const D: usize>(&self, path: &str, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
+    pub(crate) fn uniform<const D: usize>(
+        &self,
+        path: &str,
+        shape: [usize; D],
+        bound: f64,
+    ) -> Param<Tensor<D>> {
         let mut random = Random::new(self.seed, &format!("weights/{path}"), 0, 0);
         let count = shape.iter().product();
         let values: Vec<f32> = (0..count).map(|_| random.between(-bound, bound) as f32).collect();
         self.param(TensorData::new(values, shape))
     }
 
-    fn constant(&self, value: f32, length: usize) -> Param<Tensor<1>> {
+    pub(crate) fn constant(&self, value: f32, length: usize) -> Param<Tensor<1>> {
         self.param(full(value, length))
     }
 
@@ -47,17 +52,20 @@ fn full(value: f32, length: usize) -> TensorData {
 }
 
 /// A parameter in the dtype of `x`.
-fn as_in<const D: usize, const E: usize>(parameter: &Param<Tensor<D>>, x: &Tensor<E>) -> Tensor<D> {
+pub(crate) fn as_in<const D: usize, const E: usize>(
+    parameter: &Param<Tensor<D>>,
+    x: &Tensor<E>,
+) -> Tensor<D> {
     in_dtype(parameter.val(), x.dtype())
 }
 
 /// The same values in another dtype; gradients are converted back.
-fn in_dtype<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+pub(crate) fn in_dtype<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype { x } else { x.cast(dtype) }
 }
 
 /// Casts bf16 and f16 to f32; other dtypes are unchanged.
-pub(super) fn at_least_f32<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+pub(crate) fn at_least_f32<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     match x.dtype() {
         DType::F16 | DType::BF16 => x.cast(DType::F32),
         _ => x,
@@ -341,6 +349,14 @@ impl Linear {
             Some(bias) => y + bias,
             None => y,
         }
+    }
+
+    /// `[n, count, inputs]` to `[n, count, outputs]`.
+    pub fn forward_tokens(&self, x: Tensor<3>) -> Tensor<3> {
+        let [n, count, inputs] = x.dims();
+        let y = self.forward(x.reshape([n * count, inputs]));
+        let outputs = y.dims()[1];
+        y.reshape([n, count, outputs])
     }
 }
 

@@ -37,7 +37,9 @@ mod mobilenet_v2;
 mod resnet;
 mod setting;
 mod spec;
+pub mod token_layers;
 mod two_conv;
+mod vit;
 
 pub use bn_inception::{BnInceptionConfig, InceptionHead};
 pub use config::{Architecture, HeadInit, NetworkConfig};
@@ -51,6 +53,8 @@ pub use mobilenet_v2::{MobileNetV2Config, MobileNetV2Variant};
 pub use resnet::{GlobalPool, ResNetConfig};
 pub use setting::{FreezeBatchNorm, InputShape, Setting};
 pub use spec::NetworkSpec;
+pub use token_layers::{Draw, Gelu};
 pub use two_conv::TwoConvConfig;
+pub use vit::{VitConfig, VitOutput, VitSize};
 
 pub use gallerist_tensor::{Error, Result};

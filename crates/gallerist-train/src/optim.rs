@@ -31,9 +31,12 @@ pub struct OptimizerConfig {
     pub head_factor: f64,
     /// Factor on the learning rate of parameters the loss learns (proxies, boundaries).
     pub loss_factor: f64,
+    /// Factor on the learning rate from each block of a network to the one before it (Clark et al. 2020; BEiT): the
+    /// layers after the last block have the whole rate. 1: the same rate everywhere.
+    pub layer_decay: f64,
     /// L2 penalty in SGD, decoupled decay in AdamW.
     pub weight_decay: f64,
-    /// Whether batch norm's scale and shift and all biases decay too.
+    /// Whether scales and shifts of norms, all biases, and learned tokens and positions decay too.
     pub decay_norm_and_bias: bool,
     /// SGD's momentum, without dampening (as PyTorch counts it).
     pub momentum: f64,
@@ -66,6 +69,7 @@ impl Default for OptimizerConfig {
             learning_rate: 0.1,
             head_factor: 1.0,
             loss_factor: 1.0,
+            layer_decay: 1.0,
             weight_decay: 0.0,
             decay_norm_and_bias: true,
             momentum: 0.9,
@@ -90,6 +94,8 @@ impl OptimizerConfig {
         check("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "0 or more")?;
         check("head_factor", self.head_factor, self.head_factor >= 0.0, "0 or more")?;
         check("loss_factor", self.loss_factor, self.loss_factor >= 0.0, "0 or more")?;
+        let decays = self.layer_decay > 0.0 && self.layer_decay <= 1.0;
+        check("layer_decay", self.layer_decay, decays, "above 0 and at most 1")?;
         check("weight_decay", self.weight_decay, self.weight_decay >= 0.0, "0 or more")?;
         check("momentum", self.momentum, (0.0..1.0).contains(&self.momentum), "from 0 to below 1")?;
         for beta in self.betas {
@@ -218,6 +224,8 @@ const LOSS: &str = "loss.";
 /// An optimiser with its state, kept by parameter name.
 pub struct Optimizer {
     config: OptimizerConfig,
+    /// Blocks of the network, for the decay of the learning rate with the depth.
+    blocks: usize,
     states: BTreeMap<String, State>,
 }
 
@@ -262,7 +270,12 @@ pub struct OptimizerState {
 impl Optimizer {
     /// An optimiser without state.
     pub fn new(config: &OptimizerConfig) -> Self {
-        Optimizer { config: config.clone(), states: BTreeMap::new() }
+        Optimizer { config: config.clone(), blocks: 0, states: BTreeMap::new() }
+    }
+
+    /// With the number of blocks of the network, which [`OptimizerConfig::layer_decay`] needs.
+    pub fn with_blocks(self, blocks: usize) -> Self {
+        Optimizer { blocks, ..self }
     }
 
     /// One step: returns `module` with updated parameters.
@@ -282,7 +295,11 @@ impl Optimizer {
         match part {
             Part::Loss => self.config.loss_factor,
             Part::Network if Network::is_head(name) => self.config.head_factor,
-            Part::Network => 1.0,
+            Part::Network if self.config.layer_decay == 1.0 => 1.0,
+            Part::Network => {
+                let above = self.blocks + 1 - Network::depth_group(name, self.blocks).min(self.blocks + 1);
+                self.config.layer_decay.powi(above as i32)
+            }
         }
     }
 
@@ -423,8 +440,9 @@ impl ModuleMapper for Step<'_> {
         let name = self.path.name();
         let optimizer = &mut *self.optimizer;
         let rate = self.rate * optimizer.factor(self.part, &name);
+        let token = self.part == Part::Network && Network::is_token(&name);
         let key = self.part.key(name);
-        let decays = optimizer.config.decay_norm_and_bias || D > 1;
+        let decays = optimizer.config.decay_norm_and_bias || (D > 1 && !token);
         let weight_decay = if decays { optimizer.config.weight_decay } else { 0.0 };
         let old = optimizer.states.remove(&key);
         let mut new = None;

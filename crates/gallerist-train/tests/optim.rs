@@ -111,6 +111,52 @@ fn the_head_learns_at_its_own_rate_and_norms_need_not_decay() {
     close(&values(&after, "head.weight"), &moved(&head, 0.1, 1.5));
 }
 
+#[derive(Module, Debug)]
+struct Deep {
+    pos_embed: Param<Tensor<2>>,
+    blocks: Vec<Linear>,
+    head: Linear,
+}
+
+#[test]
+fn the_rate_decays_from_block_to_block() {
+    let device = device();
+    let linear = |path: &str| Linear::new(&Init::new(3, &device), path, 2, 2, false);
+    let deep = Deep {
+        pos_embed: Param::from_tensor(Tensor::from_floats([[0.5, -1.0]], &device)),
+        blocks: vec![linear("0"), linear("1")],
+        head: linear("head"),
+    };
+    let config = OptimizerConfig {
+        momentum: 0.0,
+        layer_decay: 0.5,
+        head_factor: 10.0,
+        weight_decay: 1.0,
+        decay_norm_and_bias: false,
+        ..Default::default()
+    };
+    let sum = [&deep.blocks[0], &deep.blocks[1], &deep.head]
+        .into_iter()
+        .fold(deep.pos_embed.val().sum(), |sum, layer| sum + layer.weight.val().sum());
+    let gradients = GradientsParams::from_grads(sum.backward(), &deep);
+    let before = params::collect(&deep);
+    let mut optimizer = Optimizer::new(&config).with_blocks(2);
+    let after = params::collect(&optimizer.step(0.1, Part::Network, deep, gradients));
+    // Gradients of 1; positions have no weight decay.
+    for (name, rate, decay) in [
+        ("pos_embed", 0.0125, 0.0),
+        ("blocks.0.weight", 0.025, 1.0),
+        ("blocks.1.weight", 0.05, 1.0),
+        ("head.weight", 1.0, 1.0),
+    ] {
+        let of = |all: &std::collections::BTreeMap<String, TensorData>| -> Vec<f64> {
+            all[name].clone().convert::<f64>().try_into_vec().unwrap()
+        };
+        let wanted: Vec<f64> = of(&before).iter().map(|w| w - rate * (1.0 + decay * w)).collect();
+        close(&of(&after), &wanted);
+    }
+}
+
 #[test]
 fn an_optimiser_restored_from_its_state_takes_the_same_step_to_the_last_bit() {
     for kind in [OptimizerKind::Sgd, OptimizerKind::AdamW] {

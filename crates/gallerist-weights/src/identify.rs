@@ -5,11 +5,14 @@ use std::io::Read;
 use std::path::Path;
 
 use gallerist_data::ImageConfig;
-use gallerist_nn::MobileNetV2Variant;
+use gallerist_nn::{MobileNetV2Variant, VitConfig};
+use gallerist_util::registry::Named;
 
 use super::file::read;
 use super::preprocessing::Preprocessing;
 use super::sources::SOURCES;
+use super::tensors::Weights;
+use super::vit;
 use crate::Result;
 
 impl Preprocessing {
@@ -29,6 +32,9 @@ impl Preprocessing {
     /// ```
     pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
         of_file(path).or_else(|| {
+            if kind == VitConfig::NAME {
+                return Some(vit::describe(&read(path).ok()?)?.images);
+            }
             let wanted = format!("kind = \"{kind}\"");
             let source = SOURCES.iter().find(|source| source.network.starts_with(&wanted))?;
             Some(source.images.into())
@@ -103,12 +109,18 @@ pub fn network_of(path: &Path) -> Result<Option<toml::Table>> {
     if let Some(table) = header(path).and_then(|header| network_of_header(&header)) {
         return Ok(Some(table));
     }
-    let weights = read(path)?;
+    Ok(identified(&read(path)?).map(|(_, network)| network))
+}
+
+/// The owner of the names of these tensors, and the `[network]` that they belong to.
+pub(super) fn identified(weights: &Weights) -> Option<(&'static str, toml::Table)> {
+    if let Some(described) = vit::describe(weights) {
+        return Some((described.whose, described.network));
+    }
     let keys: Vec<&str> = weights.tensors.keys().map(String::as_str).collect();
-    Ok(identify(&keys).map(|(_, network)| {
-        let lines = network.replace(", ", "\n");
-        lines.parse().expect("the list has run files' keys")
-    }))
+    let (whose, network) = identify(&keys)?;
+    let lines = network.replace(", ", "\n");
+    Some((whose, lines.parse().expect("the list has run files' keys")))
 }
 
 /// What one of our files says of its network in its metadata.
@@ -127,7 +139,7 @@ fn network_of_header(header: &serde_json::Map<String, serde_json::Value>) -> Opt
 }
 
 /// The owner of these tensor names, and the `[network]` with these names.
-pub(super) fn identify(keys: &[&str]) -> Option<(&'static str, &'static str)> {
+fn identify(keys: &[&str]) -> Option<(&'static str, &'static str)> {
     let has = |part: &str| keys.iter().any(|key| key.contains(part));
     Some(if has("linearbottleneck0_conv0") {
         ("MXNet's", "kind = \"mobilenet_v2\", layout = \"mxnet\"")

@@ -2,7 +2,8 @@
 //!
 //! [`read`] reads safetensors, PyTorch's `.pth` and `.pt` (no code in them is executed) and our own
 //! checkpoints. [`load`] loads their tensors into a network and reports how each was used. Names are those of
-//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own;
+//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own; of vision transformers also those of
+//! timm, DINO, DINOv2, CLIP, SigLIP and Hugging Face;
 //! a common prefix (`module.`, `backbone.`) is ignored.
 //!
 //! [`save_safetensors`] and [`save_onnx`] write a network for other programs; [`fetch`] downloads the public
@@ -38,6 +39,7 @@ mod preprocessing;
 mod pytorch;
 mod sources;
 mod tensors;
+mod vit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,6 +73,9 @@ pub struct LoadReport {
     pub refused: Vec<(String, Vec<usize>, &'static str)>,
     /// Biases of convolutions that were folded into the running mean of the following batch norm.
     pub folded: Vec<String>,
+    /// The grids of the patches, of the file and of the network, where the positions of a vision transformer were
+    /// interpolated.
+    pub interpolated: Option<[[usize; 2]; 2]>,
 }
 
 impl std::fmt::Display for LoadReport {
@@ -78,6 +83,12 @@ impl std::fmt::Display for LoadReport {
         write!(f, "{} tensors loaded", self.loaded.len())?;
         if !self.folded.is_empty() {
             write!(f, ", {} biases folded into running means", self.folded.len())?;
+        }
+        if let Some([[rows, columns], [new_rows, new_columns]]) = self.interpolated {
+            write!(
+                f,
+                ", positions interpolated from {rows} x {columns} to {new_rows} x {new_columns} patches"
+            )?;
         }
         let list = |names: &mut dyn Iterator<Item = &String>| {
             let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -162,11 +173,25 @@ fn load_by_name(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, 
     Ok((network, report))
 }
 
+/// The keys of a section in one line.
+fn in_a_line(section: &toml::Table) -> String {
+    section.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
 fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport)> {
     let Weights { path, mut tensors, ours, .. } = weights;
+    let mut origins = BTreeMap::new();
+    let transformer = network.steps.iter().any(|step| matches!(step.op, Op::Tokens(_)));
+    if transformer
+        && !ours
+        && let Some(renamed) = vit::renamed(&tensors)
+    {
+        (tensors, origins) = (renamed.tensors, renamed.origins);
+    }
+    let mut report =
+        LoadReport { interpolated: vit::fit_positions(&network, &mut tensors), ..Default::default() };
     let keys: BTreeSet<&str> = tensors.keys().map(String::as_str).collect();
     let (naming, names) = names::in_file(&network, &keys, ours);
-    let mut report = LoadReport::default();
     let mut found: BTreeMap<String, TensorData> = BTreeMap::new();
     let mut absent: Vec<String> = Vec::new();
     let slots = network.slots();
@@ -206,13 +231,15 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
             absent.len(),
             slots.len()
         );
-        let keys: Vec<&str> = tensors.keys().map(String::as_str).collect();
+        let weights = Weights { path: path.clone(), tensors, ..Default::default() };
+        let known = identify::identified(&weights);
+        let tensors = weights.tensors;
         let hint = match tensors.keys().next() {
             _ if 2 * absent.len() < slots.len() => {
                 "the others are there: the file is incomplete, or of a variant of this network".into()
             }
-            _ if let Some((whose, network)) = identify::identify(&keys) => {
-                format!("its names are {whose}: use the [network] {network}")
+            _ if let Some((whose, network)) = known => {
+                format!("its names are {whose}: use the [network] {}", in_a_line(&network))
             }
             Some(key) => {
                 format!(
@@ -229,6 +256,7 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
         .into_iter()
         .map(|(name, data)| (name, data.shape().to_vec(), "the network has no such tensor"));
     report.refused.extend(others);
+    name_as_in_file(&mut report, &origins);
     drop(slots);
     let (network, mismatch) = params::load(network, found);
     assert!(
@@ -238,10 +266,26 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
     Ok((network, report))
 }
 
+/// Gives the tensors of a report the names that they have in the file.
+fn name_as_in_file(report: &mut LoadReport, origins: &BTreeMap<String, Vec<String>>) {
+    let loaded = std::mem::take(&mut report.loaded);
+    for (here, name) in loaded {
+        match origins.get(&name) {
+            Some(names) => report.loaded.extend(names.iter().map(|name| (here.clone(), name.clone()))),
+            None => report.loaded.push((here, name)),
+        }
+    }
+    for (name, ..) in &mut report.refused {
+        if let Some([first, ..]) = origins.get(name).map(Vec::as_slice) {
+            name.clone_from(first);
+        }
+    }
+}
+
 /// The tensor as the network has it, where its shape can be that.
 fn fit(data: TensorData, slot: &Slot<'_>, naming: Names) -> Option<TensorData> {
     let shape = data.shape().to_vec();
-    if slot.linear && slot.field == "weight" && naming.transposes() {
+    if slot.linear && slot.shape.len() == 2 && naming.transposes() {
         let [outputs, inputs] = shape[..] else { return None };
         return (slot.shape == [inputs, outputs]).then(|| transposed(&data, outputs, inputs));
     }

@@ -20,11 +20,13 @@ impl Names {
     /// The tensor's name, without what all names of a file may begin with.
     pub(crate) fn of(self, slot: &Slot<'_>) -> String {
         let field = match (self, slot.field) {
-            (Names::PyTorch, "gamma") => "weight",
-            (Names::PyTorch, "beta") => "bias",
+            (Names::PyTorch, "gamma") if slot.norm => "weight",
+            (Names::PyTorch, "beta") if slot.norm => "bias",
             (_, field) => field,
         };
         match self {
+            // Tokens and positions are at the top.
+            Names::PyTorch | Names::Gallerist if slot.layer.is_empty() => field.into(),
             Names::PyTorch | Names::Gallerist => format!("{}.{field}", slot.layer),
             Names::MxNet => format!("{}_{field}", slot.layer.replace('.', "_")),
         }

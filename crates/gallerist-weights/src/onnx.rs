@@ -18,10 +18,15 @@ use gallerist_util::protobuf::Message;
 
 use crate::{Error, Result};
 
+mod tokens;
+
+use tokens::token_width;
+
 const OPERATORS: i64 = 13;
 /// The version of the file format that came with these operators.
 const FORMAT: i64 = 7;
 const FLOAT: i64 = 1;
+const INT64: i64 = 7;
 
 /// The outputs of an ONNX model, and its metadata.
 #[derive(Clone, Debug)]
@@ -126,9 +131,20 @@ impl Graph {
         name.to_string()
     }
 
+    fn integers(&mut self, name: &str, shape: &[usize], values: &[i64]) -> String {
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensor = Message::default()
+            .all(shape, |message, &side| message.int(1, side as i64))
+            .int(2, INT64)
+            .text(8, name)
+            .bytes(9, &raw);
+        self.constants.push(tensor);
+        name.to_string()
+    }
+
     /// A parameter of the network as a constant of its name.
     fn parameter(&mut self, layer: &str, field: &str) -> String {
-        let name = format!("{layer}.{field}");
+        let name = if layer.is_empty() { field.into() } else { format!("{layer}.{field}") };
         let data = self.tensors.remove(&name).expect("the step has the parameter");
         self.constant(&name, &data.shape().to_vec(), values(&data))
     }
@@ -164,9 +180,13 @@ impl Graph {
         self.node("Flatten", &[x], output, vec![Attribute::Int("axis", 1)])
     }
 
-    /// The nodes of a step with these inputs; returns the name of its output.
-    fn step(&mut self, step: &Step, name: String, inputs: &[String]) -> String {
+    /// The nodes of a step with these inputs, of which the first is tokens of length `width`, if it is tokens; returns
+    /// the name of its output.
+    fn step(&mut self, step: &Step, name: String, inputs: &[String], width: Option<usize>) -> String {
         let x = inputs.first().map_or("", String::as_str);
+        if let Some(output) = self.token_step(step, &name, x, width) {
+            return output;
+        }
         match &step.op {
             Op::Conv(conv) => {
                 let mut attributes = windows(conv.weight.dims()[2], conv.stride, conv.padding);
@@ -198,6 +218,9 @@ impl Graph {
                 self.node("Pow", &[&y, &root], &name, vec![])
             }
             Op::Fixed(fixed) => self.fixed(fixed.kind, name, inputs),
+            Op::Tokens(_) | Op::LayerNorm(_) | Op::LayerScale(_) | Op::AttentionPool(_) => {
+                unreachable!("`token_step` writes the steps of transformers")
+            }
         }
     }
 
@@ -242,6 +265,13 @@ impl Graph {
                 self.node("Concat", &parts, &name, vec![Attribute::Int("axis", 1)])
             }
             FixedKind::Flatten => self.flat(x, &name),
+            FixedKind::SelfAttention { .. }
+            | FixedKind::Gelu(_)
+            | FixedKind::DropPath { .. }
+            | FixedKind::ClassToken
+            | FixedKind::MeanOfPatches { .. } => {
+                unreachable!("`token_step` writes the steps of transformers")
+            }
         }
     }
 }
@@ -249,10 +279,13 @@ impl Graph {
 fn model(network: &Network, options: &OnnxOptions) -> Message {
     let mut graph = Graph { nodes: vec![], constants: vec![], tensors: params::collect(network) };
     let mut outputs: Vec<String> = Vec::with_capacity(network.steps.len());
+    let mut widths: Vec<Option<usize>> = Vec::with_capacity(network.steps.len());
     for (i, step) in network.steps.iter().enumerate() {
+        let width = step.inputs.first().and_then(|&j| widths[j]);
+        widths.push(token_width(step, width));
         let inputs: Vec<String> = step.inputs.iter().map(|&j| outputs[j].clone()).collect();
         let name = if step.name.is_empty() { format!("step{i}") } else { step.name.clone() };
-        outputs.push(graph.step(step, name, &inputs));
+        outputs.push(graph.step(step, name, &inputs, width));
     }
     let heads: Vec<String> = options.places.iter().map(|&i| outputs[network.heads[i]].clone()).collect();
     embedding(&mut graph, heads, options);

@@ -99,6 +99,33 @@ fn a_folder_of_classes_gets_a_run_file_that_says_why_and_trains() {
 }
 
 #[test]
+fn the_file_of_a_vision_transformer_tells_its_network() {
+    use gallerist::network::{InputShape, NetworkConfig, VitConfig};
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    classes(&dir.join("photos"), 8, 4, photograph);
+    let sizes =
+        VitConfig { width: 64, depth: 2, patch: 14, registers: 1, layer_scale: true, ..Default::default() };
+    let network = NetworkConfig::from(VitConfig { dimensions: 0, ..sizes });
+    let input = InputShape { channels: 3, height: 28, width: 28 };
+    let network = network.init(input, 1, &gallerist::burn::tensor::Device::flex()).unwrap();
+    let file = dir.join("vit.safetensors");
+    gallerist::weights::save_safetensors(&network, &file, Default::default()).unwrap();
+    let args =
+        ["init", "--images", "photos", "--weights", "vit.safetensors", "--steps", "2", "--preset", "birds"];
+    run(dir, &args, 0);
+    let config = RunConfig::load(&dir.join("photos.toml"), &["image.size=56".into()]).unwrap();
+    let made: &VitConfig = config.network.architecture.downcast_ref().unwrap();
+    let found = (made.width, made.depth, made.patch, made.registers, made.layer_scale, made.dimensions);
+    assert_eq!(found, (64, 2, 14, 1, true, 8));
+    assert_eq!((config.network.head_init, config.image.mean[0]), (gallerist::network::HeadInit::Lda, 0.485));
+    let text = std::fs::read_to_string(dir.join("photos.toml")).unwrap();
+    assert!(!text.contains("freeze_batch_norm"), "{text}");
+    // Positions of 2 x 2 patches, images of 4 x 4.
+    run(dir, &["train", "photos.toml", "--set", "image.size=56", "--out", "run"], 0);
+}
+
+#[test]
 fn train_on_a_folder_makes_a_run_file_trains_evaluates_and_names_the_page() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

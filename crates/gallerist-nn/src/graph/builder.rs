@@ -1,5 +1,6 @@
 //! The builder of networks.
 
+use burn::module::Module;
 use gallerist_tensor::{Error, Result};
 
 use super::network::{Fixed, FixedKind, Network, Op, Shape, Step};
@@ -50,6 +51,10 @@ pub(crate) struct Builder<'a> {
     /// Epsilon of batch norm.
     epsilon: f64,
     freeze: FreezeBatchNorm,
+    /// Whether the layers that follow are not trained.
+    frozen: bool,
+    /// Tokens before those of the patches.
+    prefix: usize,
     /// The reason why the size of the images does not fit.
     misfit: Option<String>,
     /// Parameters so far. Above the limit no memory is allocated for further ones, and `finish` returns an error.
@@ -67,6 +72,8 @@ impl<'a> Builder<'a> {
             momentum: 0.1,
             epsilon: 1e-5,
             freeze: FreezeBatchNorm::None,
+            frozen: false,
+            prefix: 0,
             misfit: None,
             parameters: 0,
             too_large: None,
@@ -81,8 +88,30 @@ impl<'a> Builder<'a> {
         (self.momentum, self.epsilon, self.freeze) = (momentum, epsilon, freeze);
     }
 
+    /// Whether the layers that follow keep their weights in training.
+    pub(crate) fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
+    pub(super) fn init(&self) -> &Init<'a> {
+        &self.init
+    }
+
+    pub(super) fn set_prefix(&mut self, prefix: usize) {
+        self.prefix = prefix;
+    }
+
+    pub(super) fn prefix(&self) -> usize {
+        self.prefix
+    }
+
+    /// Shape of a result.
+    pub(super) fn shape(&self, x: Node) -> Shape {
+        self.shapes[x.0]
+    }
+
     /// Whether a layer with so many parameters is within the limit.
-    fn admits(&mut self, name: &str, parameters: &[usize]) -> bool {
+    pub(super) fn admits(&mut self, name: &str, parameters: &[usize]) -> bool {
         let own = parameters.iter().fold(1u128, |product, &side| product.saturating_mul(side as u128));
         self.parameters = self.parameters.saturating_add(own);
         let admitted = self.parameters <= MAX_PARAMETERS as u128;
@@ -92,27 +121,28 @@ impl<'a> Builder<'a> {
         admitted
     }
 
-    fn push(&mut self, name: &str, op: Op, inputs: &[Node], shape: Shape) -> Node {
+    pub(super) fn push(&mut self, name: &str, op: Op, inputs: &[Node], shape: Shape) -> Node {
+        let op = if self.frozen { op.no_grad() } else { op };
         self.steps.push(Step { name: name.into(), op, inputs: inputs.iter().map(|node| node.0).collect() });
         self.shapes.push(shape);
         Node(self.steps.len() - 1)
     }
 
-    fn fixed(&mut self, name: &str, kind: FixedKind, inputs: &[Node], shape: Shape) -> Node {
+    pub(super) fn fixed(&mut self, name: &str, kind: FixedKind, inputs: &[Node], shape: Shape) -> Node {
         self.push(name, Op::Fixed(Fixed { kind }), inputs, shape)
     }
 
-    fn maps(&self, x: Node) -> [usize; 3] {
+    pub(super) fn maps(&self, x: Node) -> [usize; 3] {
         match self.shapes[x.0] {
             Shape::Maps(shape) => shape,
-            Shape::Row(length) => panic!("feature maps are wanted, rows of {length} are found"),
+            other => panic!("feature maps are wanted, {other:?} is found"),
         }
     }
 
     fn row(&self, x: Node) -> usize {
         match self.shapes[x.0] {
             Shape::Row(length) => length,
-            Shape::Maps(shape) => panic!("rows are wanted, feature maps {shape:?} are found"),
+            other => panic!("rows are wanted, {other:?} is found"),
         }
     }
 
@@ -168,6 +198,7 @@ impl<'a> Builder<'a> {
         let channels = match shape {
             Shape::Maps([channels, ..]) => channels,
             Shape::Row(length) => length,
+            Shape::Tokens(_) => panic!("batch norm is of feature maps or rows, tokens are found"),
         };
         // New layers have no statistics yet that could be kept.
         let freeze = if Network::is_head(name) { FreezeBatchNorm::None } else { self.freeze };
@@ -228,11 +259,11 @@ impl<'a> Builder<'a> {
         self.push(name, Op::Gem(gem), &[x], Shape::Row(self.channels(x)))
     }
 
-    /// Sum of two feature maps.
+    /// Sum of two results of the same shape.
     pub(crate) fn add(&mut self, x: Node, y: Node) -> Node {
-        let shapes = [self.maps(x), self.maps(y)];
+        let shapes = [self.shapes[x.0], self.shapes[y.0]];
         assert_eq!(shapes[0], shapes[1], "shapes of the two terms of a sum");
-        self.fixed("", FixedKind::Add, &[x, y], Shape::Maps(shapes[0]))
+        self.fixed("", FixedKind::Add, &[x, y], shapes[0])
     }
 
     /// Feature maps one after the other along the channels.
@@ -257,12 +288,16 @@ impl<'a> Builder<'a> {
         self.fixed("", FixedKind::Flatten, &[x], Shape::Row(length))
     }
 
-    /// Linear layer.
+    /// Linear layer of rows or tokens.
     pub(crate) fn linear(&mut self, name: &str, x: Node, outputs: usize, bias: bool) -> Node {
-        let inputs = self.row(x);
+        let inputs = self.width(x);
+        let shape = match self.shapes[x.0] {
+            Shape::Tokens([count, _]) => Shape::Tokens([count, outputs]),
+            _ => Shape::Row(outputs),
+        };
         let made = if self.admits(name, &[inputs, outputs]) { [inputs, outputs] } else { [1, 1] };
         let linear = Linear::new(&self.init, name, made[0], made[1], bias);
-        self.push(name, Op::Linear(linear), &[x], Shape::Row(outputs))
+        self.push(name, Op::Linear(linear), &[x], shape)
     }
 
     /// The network whose embeddings are `heads`.
@@ -298,12 +333,19 @@ impl<'a> Builder<'a> {
         heads.iter().for_each(|&i| last_use[i] = usize::MAX);
         let deferred = deferred(&self.steps);
         let values_at_once = values_at_once(&self.steps, &self.shapes, &last_use, &deferred);
-        let numbers = |shape: &Shape| match shape {
-            Shape::Maps(sides) => sides.iter().fold(1usize, |product, &side| product.saturating_mul(side)),
-            Shape::Row(length) => *length,
-        };
-        let largest_maps = self.shapes.iter().map(numbers).max().unwrap_or(0);
+        let numbers = |(step, shape): (&Step, &Shape)| shape.numbers().max(scores(step, *shape));
+        let largest_maps = self.steps.iter().zip(&self.shapes).map(numbers).max().unwrap_or(0);
         Ok(Network { steps: self.steps, heads, dimensions, last_use, deferred, values_at_once, largest_maps })
+    }
+}
+
+/// Numbers of the attention matrices of a step for one image.
+fn scores(step: &Step, shape: Shape) -> usize {
+    match (&step.op, shape) {
+        (Op::Fixed(Fixed { kind: FixedKind::SelfAttention { heads } }), Shape::Tokens([count, _])) => {
+            heads.saturating_mul(count).saturating_mul(count)
+        }
+        _ => 0,
     }
 }
 
@@ -320,10 +362,7 @@ enum Held {
 /// outputs of a step. Of a chain, the maps of one convolution and of the one before it exist at the same time, then
 /// those of the last one and the result.
 fn values_at_once(steps: &[Step], shapes: &[Shape], last_use: &[usize], deferred: &[bool]) -> usize {
-    let size = |i: usize| match shapes[i] {
-        Shape::Maps(shape) => shape.iter().product::<usize>(),
-        Shape::Row(length) => length,
-    };
+    let size = |i: usize| shapes[i].numbers();
     let mut held: Vec<Held> = Vec::with_capacity(steps.len());
     let mut most = 0;
     for (i, step) in steps.iter().enumerate() {
@@ -358,7 +397,7 @@ fn values_at_once(steps: &[Step], shapes: &[Shape], last_use: &[usize], deferred
         } else {
             convolutions.push(size(i));
             let of_step = convolutions.windows(2).map(|pair| pair[0] + pair[1]).max();
-            most = most.max(before + of_step.unwrap_or(size(i)));
+            most = most.max(before + of_step.unwrap_or(size(i)) + 2 * scores(step, shapes[i]));
             held.push(Held::Own);
         }
     }

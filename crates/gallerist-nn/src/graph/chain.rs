@@ -61,6 +61,7 @@ impl<'a> Chain<'a> {
 pub(super) enum Value<'a> {
     Maps(Tensor<4>),
     Rows(Tensor<2>),
+    Tokens(Tensor<3>),
     Chain(Box<Chain<'a>>),
 }
 
@@ -70,6 +71,14 @@ impl<'a> Value<'a> {
             Value::Maps(maps) => maps,
             Value::Chain(chain) => chain.run(),
             Value::Rows(rows) => panic!("feature maps are wanted, rows {:?} are found", rows.dims()),
+            Value::Tokens(tokens) => panic!("feature maps are wanted, tokens {:?} are found", tokens.dims()),
+        }
+    }
+
+    pub(super) fn tokens(self) -> Tensor<3> {
+        match self {
+            Value::Tokens(tokens) => tokens,
+            other => panic!("tokens are wanted, feature maps {:?} are found", other.maps().dims()),
         }
     }
 
@@ -77,6 +86,7 @@ impl<'a> Value<'a> {
         match self {
             Value::Rows(rows) => rows,
             Value::Maps(maps) => panic!("rows are wanted, feature maps {:?} are found", maps.dims()),
+            Value::Tokens(tokens) => panic!("rows are wanted, tokens {:?} are found", tokens.dims()),
             Value::Chain(_) => panic!("rows are wanted, feature maps are found"),
         }
     }

@@ -9,6 +9,7 @@
 mod builder;
 mod chain;
 mod network;
+mod tokens;
 
 pub(crate) use builder::{Builder, Kernel, Node};
 pub use network::{Fixed, FixedKind, Network, Op, Shape, Slot, Step};

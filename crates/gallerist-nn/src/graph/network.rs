@@ -5,9 +5,13 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::chain::Value;
 use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32};
+use crate::token_layers::{
+    AttentionPool, Draw, Gelu, LayerNorm, LayerScale, Tokens, drop_path, self_attention,
+};
 
 /// An operation with its parameters.
 #[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per step; its tensors are far larger")]
 pub enum Op {
     /// Convolution.
     Conv(Conv),
@@ -17,6 +21,14 @@ pub enum Op {
     Linear(Linear),
     /// Generalised mean over all positions.
     Gem(Gem),
+    /// Feature maps as tokens.
+    Tokens(Tokens),
+    /// Layer norm of rows or tokens.
+    LayerNorm(LayerNorm),
+    /// A learned factor for each channel of tokens.
+    LayerScale(LayerScale),
+    /// A row by the attention of a learned query to all tokens.
+    AttentionPool(AttentionPool),
     /// An operation without parameters.
     Fixed(Fixed),
 }
@@ -30,7 +42,7 @@ pub struct Fixed {
 }
 
 /// The operations without parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FixedKind {
     /// The images.
     Input,
@@ -50,6 +62,25 @@ pub enum FixedKind {
     Concat,
     /// Channels, rows and columns as one row.
     Flatten,
+    /// Self-attention of tokens `[count, 3 width]`.
+    SelfAttention {
+        /// Its heads.
+        heads: usize,
+    },
+    /// The activation in an MLP.
+    Gelu(Gelu),
+    /// In training, the branches of some images are left out.
+    DropPath {
+        /// Their share.
+        rate: f64,
+    },
+    /// The first token.
+    ClassToken,
+    /// The mean of the tokens after the first ones.
+    MeanOfPatches {
+        /// The number of the first ones.
+        prefix: usize,
+    },
 }
 
 /// One step: an operation, its name, and the steps of its inputs.
@@ -70,6 +101,21 @@ pub enum Shape {
     Maps([usize; 3]),
     /// Length.
     Row(usize),
+    /// Number of tokens, and their length.
+    Tokens([usize; 2]),
+}
+
+impl Shape {
+    /// The number of its values.
+    pub(super) fn numbers(&self) -> usize {
+        let product =
+            |sides: &[usize]| sides.iter().fold(1usize, |product, &side| product.saturating_mul(side));
+        match self {
+            Shape::Maps(sides) => product(sides),
+            Shape::Row(length) => *length,
+            Shape::Tokens(sides) => product(sides),
+        }
+    }
 }
 
 /// A network: its steps, and those that give its embeddings.
@@ -103,26 +149,37 @@ impl Network {
     /// If the images are not of the channels and, where the network has a layer of fixed size over all
     /// positions, of the size it was made for.
     pub fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
-        self.forward_seeing(images, None).0
+        self.forward_seeing(images, None, None).0
+    }
+
+    /// [`forward`](Self::forward) of a training step, with its random decisions.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_training(&self, images: Tensor<4>, draw: Draw) -> Vec<Tensor<2>> {
+        self.forward_seeing(images, None, Some(draw)).0
     }
 
     /// As [`forward`](Self::forward), with the last feature maps, `[n, channels, height, width]`: those that
-    /// the last pooling over all positions uses, or the rows made of them.
+    /// the last pooling over all positions uses, or the rows made of them. Of a transformer, they are its last
+    /// tokens of patches.
     ///
     /// # Panics
     ///
     /// As [`forward`](Self::forward).
     pub fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Tensor<4>) {
         let pools = |step: &Step| {
-            use FixedKind::{Flatten, GlobalAverage, GlobalMax};
+            use FixedKind::{ClassToken, Flatten, GlobalAverage, GlobalMax, MeanOfPatches};
             match &step.op {
-                Op::Gem(_) => true,
-                Op::Fixed(fixed) => matches!(fixed.kind, GlobalAverage | GlobalMax | Flatten),
+                Op::Gem(_) | Op::AttentionPool(_) => true,
+                Op::Fixed(Fixed { kind: GlobalAverage | GlobalMax | Flatten | ClassToken }) => true,
+                Op::Fixed(fixed) => matches!(fixed.kind, MeanOfPatches { .. }),
                 _ => false,
             }
         };
         let last = self.steps.iter().rposition(pools).expect("a network makes rows of its maps");
-        let (outputs, maps) = self.forward_seeing(images, Some(self.steps[last].inputs[0]));
+        let (outputs, maps) = self.forward_seeing(images, Some(self.steps[last].inputs[0]), None);
         (outputs, maps.expect("the maps come before the rows"))
     }
 
@@ -133,7 +190,12 @@ impl Network {
     }
 
     /// The results of the heads, and the maps of step `seen`.
-    fn forward_seeing(&self, images: Tensor<4>, seen: Option<usize>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
+    fn forward_seeing(
+        &self,
+        images: Tensor<4>,
+        seen: Option<usize>,
+        draw: Option<Draw>,
+    ) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let mut values: Vec<Option<Value<'_>>> = vec![None; self.steps.len()];
         let mut maps = None;
         // Chains use f32; single layers convert their parameters.
@@ -153,12 +215,23 @@ impl Network {
                 Op::Norm(norm) => match one() {
                     Value::Chain(chain) => Value::of_chain(chain.with_norm(norm), deferred),
                     Value::Maps(maps) => Value::Maps(norm.forward(maps)),
+                    Value::Tokens(_) => panic!("batch norm is of feature maps or rows, tokens are found"),
                     Value::Rows(rows) => {
                         let [n, c] = rows.dims();
                         Value::Rows(norm.forward(rows.reshape([n, c, 1, 1])).reshape([n, c]))
                     }
                 },
-                Op::Linear(linear) => Value::Rows(linear.forward(one().rows())),
+                Op::Linear(linear) => match one() {
+                    Value::Tokens(tokens) => Value::Tokens(linear.forward_tokens(tokens)),
+                    other => Value::Rows(linear.forward(other.rows())),
+                },
+                Op::Tokens(tokens) => Value::Tokens(tokens.forward(one().maps())),
+                Op::LayerNorm(norm) => match one() {
+                    Value::Tokens(tokens) => Value::Tokens(norm.forward(tokens)),
+                    other => Value::Rows(norm.forward(other.rows())),
+                },
+                Op::LayerScale(scale) => Value::Tokens(scale.forward(one().tokens())),
+                Op::AttentionPool(pool) => Value::Rows(pool.forward(one().tokens())),
                 Op::Gem(gem) => Value::Rows(gem.forward(one().maps())),
                 Op::Fixed(fixed) => match fixed.kind {
                     FixedKind::Input => Value::Maps(images.clone()),
@@ -166,6 +239,7 @@ impl Network {
                         Value::Chain(chain) => Value::of_chain(chain.with_activation(kind), deferred),
                         Value::Maps(maps) => Value::Maps(kind.apply(maps)),
                         Value::Rows(rows) => Value::Rows(kind.apply(rows)),
+                        Value::Tokens(tokens) => Value::Tokens(kind.apply(tokens)),
                     },
                     FixedKind::MaxPool(pool) => Value::Maps(pool.max(one().maps())),
                     FixedKind::AveragePool(pool) => Value::Maps(pool.average(one().maps())),
@@ -184,21 +258,70 @@ impl Network {
                             let chain = chain.with_shortcut(step.inputs[0], other.maps());
                             Value::of_chain(chain, deferred)
                         }
+                        (Value::Tokens(x), y) => Value::Tokens(x + y.tokens()),
+                        (Value::Rows(x), y) => Value::Rows(x + y.rows()),
                         (x, y) => Value::Maps(x.maps() + y.maps()),
                     },
                     FixedKind::Concat => {
-                        Value::Maps(gallerist_kernels::concat_channels(inputs.map(Value::maps).collect()))
+                        let parts: Vec<Value<'_>> = inputs.collect();
+                        match parts[0] {
+                            Value::Rows(_) => {
+                                Value::Rows(Tensor::cat(parts.into_iter().map(Value::rows).collect(), 1))
+                            }
+                            _ => Value::Maps(gallerist_kernels::concat_channels(
+                                parts.into_iter().map(Value::maps).collect(),
+                            )),
+                        }
                     }
                     FixedKind::Flatten => Value::Rows(one().maps().flatten(1, 3)),
+                    FixedKind::SelfAttention { heads } => {
+                        Value::Tokens(self_attention(one().tokens(), heads))
+                    }
+                    FixedKind::Gelu(kind) => match one() {
+                        Value::Tokens(tokens) => Value::Tokens(kind.apply(tokens)),
+                        other => Value::Rows(kind.apply(other.rows())),
+                    },
+                    FixedKind::DropPath { rate } => {
+                        let x = one().tokens();
+                        Value::Tokens(match draw {
+                            Some(draw) => drop_path(x, &step.name, rate, draw),
+                            None => x,
+                        })
+                    }
+                    FixedKind::ClassToken => Value::Rows(one().tokens().narrow(1, 0, 1).squeeze_dim(1)),
+                    FixedKind::MeanOfPatches { prefix } => {
+                        let x = one().tokens();
+                        let patches = x.dims()[1] - prefix;
+                        Value::Rows(at_least_f32(x.narrow(1, prefix, patches)).mean_dim(1).squeeze_dim(1))
+                    }
                 },
             });
             if seen == Some(i) {
-                maps = values[i].clone().map(Value::maps);
+                maps = values[i].clone().map(|value| self.as_maps(value));
             }
         }
         let head = |&i: &usize| at_least_f32(values[i].clone().expect("heads are kept").rows());
         let heads = self.heads.iter().map(head);
         (heads.collect(), maps)
+    }
+
+    /// The tokens of patches as feature maps; feature maps as they are.
+    fn as_maps(&self, value: Value<'_>) -> Tensor<4> {
+        let Value::Tokens(tokens) = value else { return value.maps() };
+        let of_patches = |step: &Step| match &step.op {
+            Op::Tokens(tokens) => Some((tokens.prefix(), tokens.grid)),
+            _ => None,
+        };
+        let (prefix, [rows, columns]) =
+            self.steps.iter().find_map(of_patches).expect("tokens are made of feature maps");
+        let [n, _, width] = tokens.dims();
+        let patches = tokens.narrow(1, prefix, rows * columns).reshape([n, rows, columns, width]);
+        patches.permute([0, 3, 1, 2])
+    }
+
+    /// The number of blocks, by the names of the steps (`blocks.0.…`); `None` where no step has such a name.
+    pub fn blocks(&self) -> Option<usize> {
+        self.steps.iter().filter_map(|step| block_of(&step.name)).max().map(|last| last + 1)
     }
 
     /// Numbers of the largest feature maps for one image of the size the network was made for.
@@ -229,7 +352,10 @@ impl Network {
     pub fn features(&self) -> Option<Self> {
         let mut features = self.clone();
         for (head, dimensions) in features.heads.iter_mut().zip(&mut features.dimensions) {
-            let Step { op: Op::Linear(linear), inputs, .. } = &self.steps[*head] else { return None };
+            let Step { op: Op::Linear(linear), inputs, name } = &self.steps[*head] else { return None };
+            if !Self::is_head(&format!("{name}.")) {
+                return None;
+            }
             (*head, *dimensions) = (inputs[0], linear.weight.dims()[0]);
         }
         features.heads.iter().for_each(|&step| features.last_use[step] = usize::MAX);
@@ -265,6 +391,22 @@ impl Network {
         path.starts_with("head.")
     }
 
+    /// The group of a parameter for a learning rate that decays with the depth: 0 for the layers before the first of
+    /// `blocks` blocks, 1 for that block, `blocks + 1` for the layers after the last.
+    pub fn depth_group(path: &str, blocks: usize) -> usize {
+        const FIRST: [&str; 5] = ["cls_token", "reg_token", "pos_embed", "patch_embed.", "norm_pre."];
+        match block_of(path) {
+            Some(block) => block + 1,
+            None if FIRST.iter().any(|first| path.starts_with(first)) => 0,
+            None => blocks + 1,
+        }
+    }
+
+    /// Whether a parameter is a learned token or position, which weight decay leaves out with the biases.
+    pub fn is_token(path: &str) -> bool {
+        matches!(path, "cls_token" | "reg_token" | "pos_embed" | "attn_pool.latent")
+    }
+
     /// Whether a parameter may be absent from weights made for another task: an embedding head, or an
     /// auxiliary classifier on the way to one.
     pub fn may_be_new(path: &str) -> bool {
@@ -276,7 +418,9 @@ impl Network {
         let mut slots = Vec::new();
         for (step, Step { name, op, .. }) in self.steps.iter().enumerate() {
             let mut slot = |field: &'static str, shape: Vec<usize>| {
-                slots.push(Slot { step, layer: name, field, shape, linear: matches!(op, Op::Linear(_)) });
+                let linear = matches!(op, Op::Linear(_)) || field.contains('.');
+                let norm = matches!(op, Op::Norm(_));
+                slots.push(Slot { step, layer: name, field, shape, linear, norm });
             };
             match op {
                 Op::Conv(Conv { weight, bias, .. }) => {
@@ -293,6 +437,28 @@ impl Network {
                     }
                 }
                 Op::Gem(gem) => slot("p", gem.p.dims().to_vec()),
+                Op::Tokens(Tokens { cls_token, reg_token, pos_embed, .. }) => {
+                    cls_token.iter().for_each(|token| slot("cls_token", token.dims().to_vec()));
+                    reg_token.iter().for_each(|tokens| slot("reg_token", tokens.dims().to_vec()));
+                    slot("pos_embed", pos_embed.dims().to_vec());
+                }
+                Op::LayerNorm(LayerNorm { weight, bias, .. }) => {
+                    slot("weight", weight.dims().to_vec());
+                    slot("bias", bias.dims().to_vec());
+                }
+                Op::LayerScale(scale) => slot("gamma", scale.gamma.dims().to_vec()),
+                Op::AttentionPool(pool) => {
+                    slot("latent", pool.latent.dims().to_vec());
+                    let parts = [
+                        ("q.weight", "q.bias", &pool.q),
+                        ("kv.weight", "kv.bias", &pool.kv),
+                        ("proj.weight", "proj.bias", &pool.proj),
+                    ];
+                    for (weight, bias, linear) in parts {
+                        slot(weight, linear.weight.dims().to_vec());
+                        linear.bias.iter().for_each(|values| slot(bias, values.dims().to_vec()));
+                    }
+                }
                 Op::Fixed(_) => {}
             }
         }
@@ -327,15 +493,27 @@ pub struct Slot<'a> {
     pub field: &'static str,
     /// Its shape here; a linear weight is `[inputs, outputs]`.
     pub shape: Vec<usize>,
-    /// Whether the layer is linear.
+    /// Whether it belongs to a linear layer.
     pub linear: bool,
+    /// Whether it belongs to batch norm.
+    pub norm: bool,
 }
 
 impl Slot<'_> {
     /// Its name in the network.
     pub fn path(&self) -> String {
-        format!("{}.{}", self.layer, self.field)
+        join(self.layer, self.field)
     }
+}
+
+/// The name of a tensor: a layer without a name has its tensors at the top.
+fn join(layer: &str, field: &str) -> String {
+    if layer.is_empty() { field.into() } else { format!("{layer}.{field}") }
+}
+
+/// The number of the block in a name such as `blocks.3.norm1.weight`.
+fn block_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blocks.")?.split('.').next()?.parse().ok()
 }
 
 /// The name of the module that a traversal enters.
@@ -368,6 +546,11 @@ impl Module for Network {
 
     fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
         for step in &self.steps {
+            // The tensors of a layer without a name are at the top.
+            if step.name.is_empty() {
+                step.op.visit(visitor);
+                continue;
+            }
             visitor.enter_module(&step.name, CONTAINER);
             step.op.visit(visitor);
             visitor.exit_module(&step.name, CONTAINER);
@@ -376,6 +559,9 @@ impl Module for Network {
 
     fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
         self.map_ops(|name, op| {
+            if name.is_empty() {
+                return op.map(mapper);
+            }
             mapper.enter_module(name, CONTAINER);
             let op = op.map(mapper);
             mapper.exit_module(name, CONTAINER);

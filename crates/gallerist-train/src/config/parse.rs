@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use gallerist_loss::{LossConfig, preset};
-use gallerist_nn::MobileNetV2Config;
+use gallerist_nn::{MobileNetV2Config, VitConfig};
+use gallerist_util::registry::Named;
 use gallerist_util::text::nearest;
 use gallerist_weights as weights;
 
@@ -89,7 +90,7 @@ impl RunConfig {
     }
 
     /// Takes the values that the run file, as `given`, does not set from the file of `network.weights`: the layout of
-    /// MobileNetV2, and the preparation of images.
+    /// MobileNetV2, the parameters of a vision transformer, and the preparation of images.
     fn suit_weights(&mut self, given: &toml::Table) {
         let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return };
         let says = |section: &str, keys: &[&str]| {
@@ -102,6 +103,9 @@ impl RunConfig {
         {
             self.network.architecture = MobileNetV2Config { layout, ..network.clone() }.into();
         }
+        if self.network.architecture.downcast_ref::<VitConfig>().is_some() {
+            self.suit_transformer(&path, given);
+        }
         let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
         // These keys belong together: a run file that sets one of them sets all.
         if !says("image", &["channels", "mean", "std", "range", "bgr", "invert"]) {
@@ -109,6 +113,30 @@ impl RunConfig {
         }
         if !says("image", &["size"]) {
             self.image.size = known.size;
+        }
+    }
+
+    /// Takes the keys of a vision transformer that the run file does not set from its weights.
+    fn suit_transformer(&mut self, path: &Path, given: &toml::Table) {
+        const OWN: [&str; 3] = ["dimensions", "drop_path", "freeze_blocks"];
+        let said = given.get("network").and_then(toml::Value::as_table);
+        let says = |key: &str| said.is_some_and(|section| section.contains_key(key));
+        let known = weights::network_of(path).ok().flatten();
+        let Some(known) = known.filter(|known| known["kind"].as_str() == Some(VitConfig::NAME)) else {
+            return;
+        };
+        let mut keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");
+        // These keys are chosen together.
+        let sized = ["size", "width", "depth"];
+        let sized_by_user = sized.iter().any(|key| says(key));
+        for (key, value) in known {
+            let chosen = says(&key) || (sized.contains(&key.as_str()) && sized_by_user);
+            if !chosen && !OWN.contains(&key.as_str()) {
+                keys.insert(key, value);
+            }
+        }
+        if let Ok(network) = keys.try_into() {
+            self.network.architecture = network;
         }
     }
 

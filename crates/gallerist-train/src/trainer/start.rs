@@ -332,6 +332,14 @@ impl Parts {
         let [channels, height, width] = transform.shape();
         let input = InputShape { channels, height, width };
         let network = config.network.init(input, config.train.seed, &device)?;
+        if config.optimizer.layer_decay != 1.0 && network.blocks().is_none() {
+            return Err(gallerist_tensor::Error::Value {
+                key: "optimizer.layer_decay".into(),
+                wanted: format!("1 for the network `{}`, which has no blocks", config.network.name()),
+                found: config.optimizer.layer_decay.to_string(),
+            }
+            .into());
+        }
         let store = image_store(config, train, transform)?;
         let validation = match validation {
             Some(set) => Some(image_store(config, set, Transform::evaluation(&config.image)?)?),
@@ -347,7 +355,7 @@ impl Parts {
             log = log.with_events(&directory.tensorboard(), step)?;
         }
         Ok(Trainer {
-            optimizer: Optimizer::new(&config.optimizer),
+            optimizer: Optimizer::new(&config.optimizer).with_blocks(self.network.blocks().unwrap_or(0)),
             config: config.clone(),
             directory,
             loss_scale: (config.train.precision == Precision::F16).then(LossScale::default),

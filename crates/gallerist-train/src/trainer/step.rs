@@ -4,6 +4,7 @@ use burn::optim::GradientsAccumulator;
 use burn::tensor::{DType, Tensor, TensorData};
 use gallerist_data::Batch;
 use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
+use gallerist_nn::Draw;
 use gallerist_tensor::pairwise::host;
 
 use super::state::Trainer;
@@ -28,8 +29,8 @@ impl Trainer {
         let mut objective_gradients = GradientsAccumulator::new();
         let mut records = Vec::with_capacity(count);
         let scale = self.loss_scale.map_or(1.0, LossScale::factor);
-        for _ in 0..count {
-            let (record, value, crossing) = self.forward(next()?, observer)?;
+        for number in 0..count {
+            let (record, value, crossing) = self.forward(next()?, number, observer)?;
             records.push(record);
             // The gradient of a single batch is unchanged, bit for bit.
             let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
@@ -70,9 +71,15 @@ impl Trainer {
         Ok(Step { gradient_norm, learning_rate: rate, ..Step::mean(&records) })
     }
 
-    /// What the objective says of a batch, its value, and the way back to the network.
-    fn forward(&mut self, batch: Batch, observer: &mut dyn Observer) -> Result<(Step, Tensor<1>, Crossing)> {
+    /// What the objective says of batch `number` of a step, its value, and the way back to the network.
+    fn forward(
+        &mut self,
+        batch: Batch,
+        number: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<(Step, Tensor<1>, Crossing)> {
         let step = self.state.step + 1;
+        let draw = Draw { seed: self.config.train.seed, step: step as u64, batch: number as u64 };
         let shape = batch.shape();
         let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.devices.network);
         let precision = self.config.train.precision;
@@ -80,7 +87,7 @@ impl Trainer {
             DType::F32 => images,
             smaller => images.cast(smaller),
         };
-        let outputs = precision.run(&self.devices.opened, || self.network.forward(images));
+        let outputs = precision.run(&self.devices.opened, || self.network.forward_training(images, draw));
         let crossing = Crossing::new(outputs, &self.devices.host);
         let outputs = crossing.outputs();
         let embedding_norm = outputs.iter().map(mean_norm).sum::<f32>() / outputs.len() as f32;

@@ -1,6 +1,6 @@
 //! Weights and inputs by the formula of `bench/networks/formula.py`.
 
-use burn::tensor::TensorData;
+use burn::tensor::{Device, Tensor, TensorData};
 
 /// `count` numbers in `[0, 1)`: SplitMix64 started at FNV-1a of the name.
 #[allow(dead_code, reason = "not every test file needs it")]
@@ -31,4 +31,11 @@ pub(crate) fn tensor(name: &str, shape: &[usize]) -> TensorData {
     };
     let values = unit(name, shape.iter().product()).into_iter().map(|u| scale(name, shape, u) as f32);
     TensorData::new(values.collect::<Vec<_>>(), shape.to_vec())
+}
+
+/// Numbers in `[-1, 1)` by the formula.
+#[allow(dead_code, reason = "not every test file needs it")]
+pub(crate) fn symmetric<const D: usize>(name: &str, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let values = unit(name, shape.iter().product()).into_iter().map(|u| (2.0 * u - 1.0) as f32);
+    Tensor::from_data(TensorData::new(values.collect::<Vec<f32>>(), shape), device)
 }

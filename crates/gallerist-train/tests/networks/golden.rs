@@ -1,6 +1,6 @@
 //! Outputs and gradients equal PyTorch's in f64, for weights by a formula.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -19,11 +19,14 @@ use crate::formula;
 pub(crate) struct Golden {
     tensors: BTreeMap<String, Vec<usize>>,
     input: [usize; 4],
-    evaluation: Vec<Vec<f64>>,
+    pub(crate) evaluation: Vec<Vec<f64>>,
     #[serde(default)]
-    training: Vec<Vec<f64>>,
+    pub(crate) training: Vec<Vec<f64>>,
     #[serde(default)]
-    gradient_norms: BTreeMap<String, f64>,
+    pub(crate) gradient_norms: BTreeMap<String, f64>,
+    /// The products of the gradients with tensors by the formula.
+    #[serde(default)]
+    pub(crate) gradient_dots: BTreeMap<String, f64>,
     /// How far the outputs move with the tensors by a part in a million, of the largest.
     #[serde(default)]
     off: f64,
@@ -45,23 +48,25 @@ impl Golden {
     ) -> (AnyEmbedder, LoadReport) {
         let [_, channels, height, width] = self.input;
         let network = config.into().init(InputShape { channels, height, width }, 7, device).unwrap();
-        let tensors = self.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));
-        let (network, report) =
-            weights::load(network, Weights { tensors: tensors.collect(), ..Default::default() }).unwrap();
+        let (network, report) = weights::load(network, self.weights()).unwrap();
         assert_eq!(report.refused, []);
         assert_eq!(report.missing, []);
-        assert_eq!(report.loaded.len() + report.folded.len(), self.tensors.len());
+        let loaded: BTreeSet<&String> = report.loaded.iter().map(|(_, name)| name).collect();
+        assert_eq!(loaded.len() + report.folded.len(), self.tensors.len());
         (network, report)
     }
 
-    fn images(&self, device: &Device) -> Tensor<4> {
-        let values = formula::unit("input", self.input.iter().product());
-        let values: Vec<f32> = values.into_iter().map(|u| (2.0 * u - 1.0) as f32).collect();
-        Tensor::from_data(TensorData::new(values, self.input), device)
+    pub(crate) fn weights(&self) -> Weights {
+        let tensors = self.tensors.iter().map(|(name, shape)| (name.clone(), formula::tensor(name, shape)));
+        Weights { tensors: tensors.collect(), ..Default::default() }
+    }
+
+    pub(crate) fn images(&self, device: &Device) -> Tensor<4> {
+        formula::symmetric("input", self.input, device)
     }
 }
 
-fn assert_close(found: &Tensor<2>, wanted: &[f64], tolerance: f64, what: &str) {
+pub(crate) fn assert_close(found: &Tensor<2>, wanted: &[f64], tolerance: f64, what: &str) {
     let found = found.clone().detach().into_data().convert::<f64>().try_into_vec::<f64>().unwrap();
     assert_eq!(found.len(), wanted.len(), "{what}");
     let scale = wanted.iter().fold(0.0, |max: f64, w| max.max(w.abs()));
@@ -71,12 +76,24 @@ fn assert_close(found: &Tensor<2>, wanted: &[f64], tolerance: f64, what: &str) {
 
 /// Norm of every gradient by the parameter's name in PyTorch.
 fn gradient_norms(network: &AnyEmbedder, gradients: &GradientsParams) -> BTreeMap<String, f64> {
-    struct Norms<'a> {
+    let norm = |values: Vec<f64>| values.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let gradients = gradients_by_name(network, gradients).into_iter();
+    let named = gradients
+        .map(|(name, values)| (name.replace("gamma", "weight").replace("beta", "bias"), norm(values)));
+    named.collect()
+}
+
+/// Every gradient by the parameter's name; of matrices as PyTorch has them.
+pub(crate) fn gradients_by_name(
+    network: &AnyEmbedder,
+    gradients: &GradientsParams,
+) -> BTreeMap<String, Vec<f64>> {
+    struct Found<'a> {
         path: Vec<String>,
         gradients: &'a GradientsParams,
-        norms: BTreeMap<String, f64>,
+        found: BTreeMap<String, Vec<f64>>,
     }
-    impl ModuleVisitor for Norms<'_> {
+    impl ModuleVisitor for Found<'_> {
         fn enter_module(&mut self, name: &str, container: &str) {
             self.path.push(if container.starts_with("Enum:") { String::new() } else { name.into() });
         }
@@ -87,14 +104,16 @@ fn gradient_norms(network: &AnyEmbedder, gradients: &GradientsParams) -> BTreeMa
             if let Some(gradient) = self.gradients.get::<D>(param.id) {
                 let path: Vec<&str> =
                     self.path.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
-                let name = path.join(".").replace("gamma", "weight").replace("beta", "bias");
-                self.norms.insert(name, gradient.square().sum().into_scalar::<f64>().sqrt());
+                // Linear weights are `[outputs, inputs]` in PyTorch.
+                let gradient = if D == 2 { gradient.swap_dims(0, 1) } else { gradient };
+                let values = gradient.into_data().convert::<f64>().try_into_vec::<f64>().unwrap();
+                self.found.insert(path.join("."), values);
             }
         }
     }
-    let mut visitor = Norms { path: Vec::new(), gradients, norms: BTreeMap::new() };
+    let mut visitor = Found { path: Vec::new(), gradients, found: BTreeMap::new() };
     network.visit(&mut visitor);
-    visitor.norms
+    visitor.found
 }
 
 fn check(name: &str, config: impl Into<NetworkConfig>) {

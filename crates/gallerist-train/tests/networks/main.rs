@@ -9,3 +9,4 @@ mod mixed;
 mod pass;
 mod reference;
 mod steps;
+mod vit;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_nn::{MobileNetV2Config, NetworkConfig};
+use burn::tensor::Device;
+use gallerist_nn::{MobileNetV2Config, NetworkConfig, VitConfig};
 use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use serde::Deserialize;
 
@@ -21,11 +21,6 @@ struct Steps {
     off: Vec<f64>,
 }
 
-fn symmetric<const D: usize>(name: &str, shape: [usize; D], device: &Device) -> Tensor<D> {
-    let values = formula::unit(name, shape.iter().product()).into_iter().map(|u| (2.0 * u - 1.0) as f32);
-    Tensor::from_data(TensorData::new(values.collect::<Vec<f32>>(), shape), device)
-}
-
 fn check(name: &str, config: impl Into<NetworkConfig>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/networks/steps.json");
     let mut all: BTreeMap<String, Steps> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -35,9 +30,9 @@ fn check(name: &str, config: impl Into<NetworkConfig>) {
     let mut optimizer = Optimizer::new(&OptimizerConfig { momentum: 0.9, ..Default::default() });
     let mut found = Vec::new();
     for step in 0..golden.losses.len() {
-        let outputs = network.forward(symmetric(&format!("input {step}"), golden.input, &device));
+        let outputs = network.forward(formula::symmetric(&format!("input {step}"), golden.input, &device));
         let distances = outputs.into_iter().map(|y| {
-            let target = symmetric("target", y.dims(), &device);
+            let target = formula::symmetric("target", y.dims(), &device);
             (y - target).powi_scalar(2).mean()
         });
         let loss = distances.reduce(|sum, loss| sum + loss).unwrap();
@@ -69,4 +64,9 @@ fn mobilenet_v2_takes_pytorchs_steps() {
 #[test]
 fn bn_inception_takes_pytorchs_steps() {
     check("bn_inception", inception(32));
+}
+
+#[test]
+fn a_vision_transformer_takes_pytorchs_steps() {
+    check("vit-98", VitConfig { patch: 14, depth: 3, ..crate::vit::small() });
 }

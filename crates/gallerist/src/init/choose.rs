@@ -127,7 +127,10 @@ impl<'a> Choice<'a> {
         let file = &mut self.file;
         file.set_all("network", &network);
         file.set("network", "weights", text(weights));
-        file.set("network", "freeze_batch_norm", "statistics");
+        // A vision transformer has no batch norm.
+        if kind != "vit" {
+            file.set("network", "freeze_batch_norm", "statistics");
+        }
         let from = if own { "the file names its network" } else { "the names of its tensors are those of" };
         if own {
             file.because("network", format!("{from}, {kind}; its embedding is trained further"));
@@ -150,9 +153,10 @@ impl<'a> Choice<'a> {
             return Ok(());
         };
         let of_recipe = self.recipe.keys.get("image").and_then(|image| image.get("size"));
-        // BN-Inception takes few sizes.
-        let narrow = of_recipe
-            .filter(|size| self.preset == Preset::Reid && size.is_array() && kind != "bn_inception" && !own);
+        // BN-Inception takes few sizes, a vision transformer multiples of its patch.
+        let fixed = ["bn_inception", "vit"].contains(&kind.as_str());
+        let narrow =
+            of_recipe.filter(|size| self.preset == Preset::Reid && size.is_array() && !fixed && !own);
         let size = narrow.cloned().unwrap_or_else(|| size_value(known.size));
         file.because("image", format!("of the weights: {known}"));
         if narrow.is_some() {

@@ -25,6 +25,15 @@ fn class_means_average_and_memory_are_resumed_to_the_last_bit() {
 }
 
 #[test]
+fn dropped_paths_are_resumed_to_the_last_bit() {
+    resuming_changes_no_bit(&[
+        "network={kind='vit', width=16, depth=2, attention_heads=2, patch=7, drop_path=0.5, dimensions=8}",
+        "optimizer={kind='adamw', learning_rate=0.001, layer_decay=0.7}",
+        "train.accumulate=2",
+    ]);
+}
+
+#[test]
 fn products_in_bf16_are_resumed_to_the_last_bit() {
     use gallerist::train::Precision;
     let cpu = gallerist::device::DeviceChoice::Cpu.open().unwrap();

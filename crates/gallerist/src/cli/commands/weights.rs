@@ -133,11 +133,14 @@ struct Taken<'a> {
     folded: &'a [String],
     missing: &'a [(String, Vec<usize>)],
     refused: &'a [(String, Vec<usize>, &'static str)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interpolated: Option<[[usize; 2]; 2]>,
 }
 
 impl<'a> From<&'a LoadReport> for Taken<'a> {
-    fn from(LoadReport { loaded, missing, refused, folded }: &'a LoadReport) -> Self {
-        Taken { loaded, missing, refused, folded }
+    fn from(report: &'a LoadReport) -> Self {
+        let LoadReport { loaded, missing, refused, folded, interpolated } = report;
+        Taken { loaded, missing, refused, folded, interpolated: *interpolated }
     }
 }
 
@@ -160,7 +163,7 @@ fn inspect(args: args::WeightsInspect) -> CommandResult {
     tensors.extend(file.others.iter().map(|(name, kind, shape)| Tensor { name, kind, shape: shape.clone() }));
     match args.json {
         true => printer::json(&tensors)?,
-        false => printer::out(&tensor_table(&file, &tensors))?,
+        false => printer::out(&format!("{}{}", tensor_table(&file, &tensors), network(&args.file)))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -172,6 +175,13 @@ fn tensor_table(file: &Weights, tensors: &[Tensor<'_>]) -> String {
     }
     let numbers: usize = file.tensors.values().map(|data| data.shape().iter().product::<usize>()).sum();
     format!("{table}{}, {} numbers\n", count(tensors.len(), "tensor"), grouped(numbers))
+}
+
+/// The `[network]` of the file, where its tensors or its metadata tell it.
+fn network(file: &Path) -> String {
+    let Ok(Some(keys)) = weights::network_of(file) else { return String::new() };
+    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    format!("[network] {}\n", keys.join(", "))
 }
 
 fn shape(sides: &[usize]) -> String {
@@ -189,8 +199,12 @@ fn taken(report: &LoadReport) -> String {
     for (name, sides, reason) in &report.refused {
         table.row(vec![name.clone(), shape(sides), format!("not taken: {reason}")]);
     }
+    let positions =
+        report.interpolated.map_or_else(String::new, |[[rows, columns], [new_rows, new_columns]]| {
+            format!(", positions interpolated from {rows} x {columns} to {new_rows} x {new_columns} patches")
+        });
     let summary = format!(
-        "{} loaded, {} folded into running means, {} new, {} not taken\n",
+        "{} loaded, {} folded into running means, {} new, {} not taken{positions}\n",
         count(report.loaded.len(), "tensor"),
         report.folded.len(),
         report.missing.len(),

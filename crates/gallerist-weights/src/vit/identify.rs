@@ -1,0 +1,171 @@
+//! The network and the preprocessing of a file of a vision transformer.
+
+use std::path::Path;
+
+use gallerist_data::Size;
+use gallerist_nn::VitSize;
+use toml::Value;
+
+use super::names::{Family, Renamed, renamed};
+use super::positions::square_root;
+use crate::preprocessing::Preprocessing;
+use crate::tensors::Weights;
+
+/// What a file tells of its network.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    /// The program whose names its tensors have.
+    pub(crate) whose: &'static str,
+    /// The keys of `[network]` whose values differ from the defaults.
+    pub(crate) network: toml::Table,
+    /// The preparation of its images.
+    pub(crate) images: Preprocessing,
+}
+
+const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+const CLIP: ([f32; 3], [f32; 3]) =
+    ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);
+const HALF: ([f32; 3], [f32; 3]) = ([0.5; 3], [0.5; 3]);
+
+/// The side of images for DINOv2, whose positions are for 518: that of its own evaluation.
+const DINO_SIDE: usize = 224;
+
+/// The network and the preprocessing, by the names and shapes of the tensors, and by the `config.json` or
+/// `preprocessor_config.json` in the folder of the file, with which timm and Hugging Face publish weights.
+pub(crate) fn describe(weights: &Weights) -> Option<Described> {
+    let renamed = renamed(&weights.tensors)?;
+    let beside = Beside::read(&weights.path);
+    let mut network = network(&renamed)?;
+    let shape = |name: &str| renamed.tensors.get(name).map(|data| data.shape().to_vec());
+    let has = |name: &str| renamed.tensors.contains_key(name);
+    let pre_norm = has("norm_pre.weight");
+    let pooled = has("attn_pool.latent");
+    let activation = beside.activation.or(match renamed.family {
+        Family::OpenAiClip => Some("quick_gelu"),
+        Family::HuggingFaceClip if pooled => Some("gelu_tanh"),
+        Family::HuggingFaceClip => Some("quick_gelu"),
+        _ => None,
+    });
+    if let Some(activation) = activation.filter(|activation| *activation != "gelu") {
+        network.insert("activation".into(), activation.into());
+    }
+    let (whose, (mean, std)) = match renamed.family {
+        Family::OpenAiClip => ("those of CLIP", CLIP),
+        Family::HuggingFaceClip if pooled => ("those of SigLIP (Hugging Face)", HALF),
+        Family::HuggingFaceClip => ("those of CLIP (Hugging Face)", CLIP),
+        Family::Torchvision => ("torchvision's vision transformers", IMAGENET),
+        Family::HuggingFace if has("blocks.0.ls1.gamma") => ("those of DINOv2 (Hugging Face)", IMAGENET),
+        Family::HuggingFace => ("those of Hugging Face's ViT", HALF),
+        Family::Timm if pre_norm => ("timm's CLIP", CLIP),
+        Family::Timm if pooled => ("timm's SigLIP", HALF),
+        Family::Timm if has("blocks.0.ls1.gamma") => ("those of DINOv2", IMAGENET),
+        // timm's classifiers are normalised so; DINO and other self-supervised weights have no classifier.
+        Family::Timm if has("head.weight") => ("timm's vision transformers", HALF),
+        Family::Timm => ("those of DINO", IMAGENET),
+    };
+    let patch = *shape("patch_embed.proj.weight")?.last()?;
+    let positions = shape("pos_embed")?[1];
+    let class = has("cls_token") && square_root(positions).is_none();
+    let trained = square_root(positions - usize::from(class)).map(|side| side * patch);
+    let side = match trained {
+        Some(side) if side != 518 => side,
+        _ => DINO_SIDE / patch * patch,
+    };
+    let (mean, std) = beside.statistics.unwrap_or((mean.to_vec(), std.to_vec()));
+    let images = Preprocessing { size: Size::square(side), mean, std, ..Preprocessing::rgb(side) };
+    Some(Described { whose, network, images })
+}
+
+/// `[network]` by the shapes of the tensors.
+fn network(renamed: &Renamed) -> Option<toml::Table> {
+    let shape = |name: &str| renamed.tensors.get(name).map(|data| data.shape().to_vec());
+    let has = |name: &str| renamed.tensors.contains_key(name);
+    let [width, _, patch, _] = shape("patch_embed.proj.weight")?[..] else { return None };
+    let depth = (0..).take_while(|i| has(&format!("blocks.{i}.norm1.weight"))).count();
+    let mut table = toml::Table::new();
+    let mut set = |key: &str, value: Value| table.insert(key.into(), value);
+    let number = |number: usize| Value::Integer(number as i64);
+    set("kind", "vit".into());
+    match VitSize::of_width(width) {
+        Some(size) => {
+            set("size", size.name().into());
+            if depth != size.depth() {
+                set("depth", number(depth));
+            }
+        }
+        None => {
+            set("width", number(width));
+            set("depth", number(depth));
+        }
+    }
+    set("patch", number(patch));
+    let mlp = *shape("blocks.0.mlp.fc1.weight")?.first()?;
+    if mlp != 4 * width {
+        set("mlp_ratio", Value::Float(mlp as f64 / width as f64));
+    }
+    if !has("cls_token") {
+        set("class_token", false.into());
+    }
+    if let Some([_, registers, _]) = shape("reg_token").as_deref() {
+        set("registers", number(*registers));
+    }
+    if has("blocks.0.ls1.gamma") {
+        set("layer_scale", true.into());
+    }
+    if has("norm_pre.weight") {
+        set("pre_norm", true.into());
+        set("norm_epsilon", Value::Float(1e-5));
+    }
+    if has("attn_pool.latent") {
+        set("output", "attention".into());
+    } else if !has("cls_token") {
+        set("output", "mean".into());
+    }
+    if let Some([projection, _]) = shape("proj.weight").as_deref() {
+        set("projection", number(*projection));
+    }
+    Some(table)
+}
+
+/// What the files beside a file of weights say.
+#[derive(Default)]
+struct Beside {
+    /// Mean and standard deviation.
+    statistics: Option<(Vec<f32>, Vec<f32>)>,
+    /// The activation in the MLPs.
+    activation: Option<&'static str>,
+}
+
+impl Beside {
+    fn read(weights: &Path) -> Self {
+        let read = |name: &str| -> Option<serde_json::Value> {
+            let path = weights.parent()?.join(name);
+            serde_json::from_str(&gallerist_retrieval::file::read_regular_to_string(&path).ok()?).ok()
+        };
+        let (config, processor) = (read("config.json"), read("preprocessor_config.json"));
+        let timm = config.as_ref().and_then(|config| config.get("pretrained_cfg"));
+        let three = |of: &serde_json::Value, key: &str| -> Option<Vec<f32>> {
+            let values: Vec<f32> =
+                of.get(key)?.as_array()?.iter().filter_map(|v| Some(v.as_f64()? as f32)).collect();
+            (values.len() == 3 && values.iter().all(|v| v.is_finite())).then_some(values)
+        };
+        let of = |of: Option<&serde_json::Value>, mean: &str, std: &str| {
+            Some((three(of?, mean)?, three(of?, std)?))
+        };
+        let statistics =
+            of(timm, "mean", "std").or_else(|| of(processor.as_ref(), "image_mean", "image_std"));
+        let config = config.as_ref();
+        let hidden = config
+            .map(|config| config.get("vision_config").unwrap_or(config))
+            .and_then(|config| config.get("hidden_act")?.as_str());
+        let architecture = config.and_then(|config| config.get("architecture")?.as_str());
+        let activation = match (hidden, architecture) {
+            (Some("quick_gelu"), _) => Some("quick_gelu"),
+            (Some("gelu_pytorch_tanh" | "gelu_new"), _) => Some("gelu_tanh"),
+            (Some("gelu"), _) => Some("gelu"),
+            (_, Some(name)) if name.contains("quickgelu") => Some("quick_gelu"),
+            _ => None,
+        };
+        Beside { statistics, activation }
+    }
+}

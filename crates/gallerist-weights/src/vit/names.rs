@@ -1,0 +1,287 @@
+//! The tensors of a vision transformer by timm's names.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::TensorData;
+
+use crate::tensors::{transposed, values};
+
+/// The programs whose names are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// timm, DINO and DINOv2 as their authors publish them.
+    Timm,
+    /// `vit_b_16` and others.
+    Torchvision,
+    /// OpenAI's CLIP and open_clip.
+    OpenAiClip,
+    /// Hugging Face's CLIP and SigLIP (`CLIPVisionModel`, `SiglipVisionModel`).
+    HuggingFaceClip,
+    /// Hugging Face's ViT and DINOv2 (`ViTModel`, `Dinov2Model`).
+    HuggingFace,
+}
+
+/// The tensors of a file by timm's names.
+#[derive(Clone, Debug)]
+pub(crate) struct Renamed {
+    pub(crate) family: Family,
+    pub(crate) tensors: BTreeMap<String, TensorData>,
+    /// The names in the file of the tensors that have another name here.
+    pub(crate) origins: BTreeMap<String, Vec<String>>,
+}
+
+/// What a tensor of a file becomes.
+enum Target {
+    /// This tensor.
+    Whole(String),
+    /// Its transpose.
+    Transposed(String),
+    /// This part of three, one below the other: queries, keys, values.
+    Third(String, usize),
+    /// Its first third, and the other two: queries, and keys with values.
+    Query { query: String, others: String },
+}
+
+/// The tensors by timm's names; `None` where they are of no vision transformer. Tensors that belong to something else
+/// keep their names.
+pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed> {
+    let (family, prefix) = family(tensors)?;
+    let has = |name: &str| tensors.contains_key(&format!("{prefix}{name}"));
+    let clip_of_timm = has("norm_pre.weight") && !has("proj.weight");
+    let mut out = BTreeMap::new();
+    let mut origins: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut thirds: BTreeMap<String, [Option<&TensorData>; 3]> = BTreeMap::new();
+    for (key, data) in tensors {
+        let target = match key.strip_prefix(prefix.as_str()) {
+            Some(rest) => family.target(rest, clip_of_timm),
+            // Hugging Face's projection is beside the tower.
+            None if family == Family::HuggingFaceClip && key.ends_with("visual_projection.weight") => {
+                Some(Target::Whole("proj.weight".into()))
+            }
+            None => None,
+        };
+        let mut put = |name: String, data: TensorData| {
+            origins.entry(name.clone()).or_default().push(key.clone());
+            out.insert(name, data);
+        };
+        match target {
+            None => put(key.clone(), data.clone()),
+            Some(Target::Whole(name)) => {
+                let data = with_sides(&name, data);
+                put(name, data);
+            }
+            Some(Target::Transposed(name)) => match data.shape()[..] {
+                [rows, columns] => put(name, transposed(data, rows, columns)),
+                _ => put(name, data.clone()),
+            },
+            Some(Target::Query { query, others }) => {
+                let first = data.shape()[0] / 3;
+                put(query, rows(data, 0, first));
+                put(others, rows(data, first, data.shape()[0]));
+            }
+            Some(Target::Third(name, part)) => {
+                origins.entry(name.clone()).or_default().push(key.clone());
+                thirds.entry(name).or_default()[part] = Some(data);
+            }
+        }
+    }
+    for (name, parts) in thirds {
+        match parts {
+            [Some(query), Some(key), Some(value)] => {
+                out.insert(name, below(&[query, key, value]));
+            }
+            // An incomplete file: the network misses the tensor, the parts are not taken.
+            _ => {
+                let keys = origins.remove(&name).unwrap_or_default();
+                out.extend(keys.into_iter().map(|key| (key.clone(), tensors[&key].clone())));
+            }
+        }
+    }
+    Some(Renamed { family, tensors: out, origins })
+}
+
+/// The program whose names these are, and what they begin with.
+fn family(tensors: &BTreeMap<String, TensorData>) -> Option<(Family, String)> {
+    const ANCHORS: [(&str, &str, Family); 6] = [
+        ("patch_embed.proj.weight", "pos_embed", Family::Timm),
+        ("conv_proj.weight", "encoder.pos_embedding", Family::Torchvision),
+        ("conv1.weight", "positional_embedding", Family::OpenAiClip),
+        (
+            "embeddings.patch_embedding.weight",
+            "embeddings.position_embedding.weight",
+            Family::HuggingFaceClip,
+        ),
+        (
+            "embeddings.patch_embeddings.projection.weight",
+            "embeddings.position_embeddings",
+            Family::HuggingFace,
+        ),
+        ("trunk.patch_embed.proj.weight", "trunk.pos_embed", Family::Timm),
+    ];
+    ANCHORS.into_iter().find_map(|(patches, positions, family)| {
+        let prefixes = tensors.keys().filter_map(|key| key.strip_suffix(patches));
+        let prefixes = prefixes
+            .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+            .filter(|prefix| tensors.contains_key(&format!("{prefix}{positions}")));
+        let prefix = prefixes.min_by_key(|prefix| prefix.len())?;
+        let trunk = if patches.starts_with("trunk.") { "trunk." } else { "" };
+        Some((family, format!("{prefix}{trunk}")))
+    })
+}
+
+/// Parts of names, in the order in which they are replaced.
+const TORCHVISION: &[(&str, &str)] = &[
+    ("class_token", "cls_token"),
+    ("encoder.pos_embedding", "pos_embed"),
+    ("conv_proj.", "patch_embed.proj."),
+    ("encoder.layers.encoder_layer_", "blocks."),
+    ("encoder.ln.", "norm."),
+    (".ln_1.", ".norm1."),
+    (".ln_2.", ".norm2."),
+    (".self_attention.in_proj_", ".attn.qkv."),
+    (".self_attention.out_proj.", ".attn.proj."),
+    (".mlp.linear_1.", ".mlp.fc1."),
+    (".mlp.linear_2.", ".mlp.fc2."),
+    (".mlp.0.", ".mlp.fc1."),
+    (".mlp.3.", ".mlp.fc2."),
+];
+
+const OPENAI: &[(&str, &str)] = &[
+    ("class_embedding", "cls_token"),
+    ("positional_embedding", "pos_embed"),
+    ("conv1.", "patch_embed.proj."),
+    ("transformer.resblocks.", "blocks."),
+    ("ln_pre.", "norm_pre."),
+    ("ln_post.", "norm."),
+    (".ln_1.", ".norm1."),
+    (".ln_2.", ".norm2."),
+    (".ls_1.", ".ls1."),
+    (".ls_2.", ".ls2."),
+    (".attn.in_proj_", ".attn.qkv."),
+    (".attn.out_proj.", ".attn.proj."),
+    (".mlp.c_fc.", ".mlp.fc1."),
+    (".mlp.c_proj.", ".mlp.fc2."),
+];
+
+const HUGGING_FACE_CLIP: &[(&str, &str)] = &[
+    ("embeddings.class_embedding", "cls_token"),
+    ("embeddings.position_embedding.weight", "pos_embed"),
+    ("embeddings.patch_embedding.", "patch_embed.proj."),
+    ("encoder.layers.", "blocks."),
+    ("pre_layrnorm.", "norm_pre."),
+    ("post_layernorm.", "norm."),
+    (".layer_norm1.", ".norm1."),
+    (".layer_norm2.", ".norm2."),
+    (".self_attn.out_proj.", ".attn.proj."),
+    ("head.probe", "attn_pool.latent"),
+    ("head.attention.out_proj.", "attn_pool.proj."),
+    ("head.layernorm.", "attn_pool.norm."),
+    ("head.mlp.", "attn_pool.mlp."),
+];
+
+const HUGGING_FACE: &[(&str, &str)] = &[
+    ("embeddings.cls_token", "cls_token"),
+    ("embeddings.register_tokens", "reg_token"),
+    ("embeddings.position_embeddings", "pos_embed"),
+    ("embeddings.patch_embeddings.projection.", "patch_embed.proj."),
+    ("encoder.layer.", "blocks."),
+    ("layers.", "blocks."),
+    (".layernorm_before.", ".norm1."),
+    (".layernorm_after.", ".norm2."),
+    ("layernorm.", "norm."),
+    (".attention.output.dense.", ".attn.proj."),
+    (".attention.o_proj.", ".attn.proj."),
+    (".intermediate.dense.", ".mlp.fc1."),
+    (".output.dense.", ".mlp.fc2."),
+    (".layer_scale1.lambda1", ".ls1.gamma"),
+    (".layer_scale2.lambda1", ".ls2.gamma"),
+];
+
+/// Queries, keys and values in a file that has them apart.
+const THIRDS: [(&str, usize); 9] = [
+    (".self_attn.q_proj.", 0),
+    (".self_attn.k_proj.", 1),
+    (".self_attn.v_proj.", 2),
+    (".attention.attention.query.", 0),
+    (".attention.attention.key.", 1),
+    (".attention.attention.value.", 2),
+    (".attention.q_proj.", 0),
+    (".attention.k_proj.", 1),
+    (".attention.v_proj.", 2),
+];
+
+impl Family {
+    /// What the tensor `name`, without what all names begin with, becomes; `None`: nothing of the network.
+    fn target(self, name: &str, clip_of_timm: bool) -> Option<Target> {
+        let replaced = |pairs: &[(&str, &str)]| {
+            pairs.iter().fold(name.to_string(), |name, (from, to)| name.replace(from, to))
+        };
+        Some(match self {
+            Family::Timm => match name {
+                "register_tokens" => Target::Whole("reg_token".into()),
+                // timm's CLIP has the projection as its classifier.
+                "head.weight" if clip_of_timm => Target::Whole("proj.weight".into()),
+                _ => Target::Whole(without_chunk(name)),
+            },
+            Family::Torchvision => Target::Whole(replaced(TORCHVISION)),
+            Family::OpenAiClip if name == "proj" => Target::Transposed("proj.weight".into()),
+            Family::OpenAiClip => Target::Whole(replaced(OPENAI)),
+            Family::HuggingFaceClip | Family::HuggingFace => {
+                let pairs = if self == Family::HuggingFace { HUGGING_FACE } else { HUGGING_FACE_CLIP };
+                if let Some(field) = name.strip_prefix("head.attention.in_proj_") {
+                    return Some(Target::Query {
+                        query: format!("attn_pool.q.{field}"),
+                        others: format!("attn_pool.kv.{field}"),
+                    });
+                }
+                let new = replaced(pairs);
+                match THIRDS.into_iter().find(|(part, _)| new.contains(part)) {
+                    Some((part, place)) => Target::Third(new.replace(part, ".attn.qkv."), place),
+                    None => Target::Whole(new),
+                }
+            }
+        })
+    }
+}
+
+/// DINOv2's training checkpoints have the blocks in chunks: `blocks.0.3.norm1.weight` is in block 3.
+fn without_chunk(name: &str) -> String {
+    let chunked = name.strip_prefix("blocks.").and_then(|rest| {
+        let (chunk, rest) = rest.split_once('.')?;
+        let (block, _) = rest.split_once('.')?;
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        (number(chunk) && number(block)).then(|| format!("blocks.{rest}"))
+    });
+    chunked.unwrap_or_else(|| name.into())
+}
+
+/// Tokens and positions as `[1, count, width]`.
+fn with_sides(name: &str, data: &TensorData) -> TensorData {
+    let shape = match (name, &data.shape()[..]) {
+        ("cls_token" | "reg_token" | "pos_embed" | "attn_pool.latent", [width]) => vec![1, 1, *width],
+        ("cls_token" | "reg_token" | "pos_embed" | "attn_pool.latent", [count, width]) => {
+            vec![1, *count, *width]
+        }
+        _ => return data.clone(),
+    };
+    TensorData::new(values(data).to_vec(), shape)
+}
+
+/// Some rows of a matrix, or values of a vector.
+fn rows(data: &TensorData, from: usize, to: usize) -> TensorData {
+    let mut shape = data.shape().to_vec();
+    let row: usize = shape[1..].iter().product();
+    shape[0] = to - from;
+    TensorData::new(values(data)[from * row..to * row].to_vec(), shape)
+}
+
+/// Tensors of the same width one below the other.
+fn below(parts: &[&TensorData]) -> TensorData {
+    let mut shape = parts[0].shape().to_vec();
+    shape[0] = parts.iter().map(|part| part.shape()[0]).sum();
+    let all: Vec<f32> = parts.iter().flat_map(|part| values(part).iter().copied()).collect();
+    if all.len() != shape.iter().product::<usize>() {
+        return parts[0].clone();
+    }
+    TensorData::new(all, shape)
+}
