@@ -47,5 +47,6 @@ pub use ops::{
     max_pool2d, set_enabled, unit_rows,
 };
 pub use product::{bf16_unit, with_bf16_products};
+pub use unit::{RowValue, project_row, scale_rows};
 pub use update::{AdamW, Sgd, square_sum};
 pub use worker::on_worker;

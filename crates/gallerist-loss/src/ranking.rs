@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use gallerist_tensor::dynamic::AnyModule;
 
+use crate::engine::RowLoss;
 use crate::labels::Labels;
 use crate::lists::{CrossBatchRows, Lists};
 
@@ -138,6 +139,11 @@ pub trait RankingLoss {
         self.forward(embeddings, labels, progress)
     }
 
+    /// The loss on rows in memory, without tensors: of every [`ListLoss`](crate::ListLoss), else nothing.
+    fn on_rows(&self) -> Option<&dyn RowLoss> {
+        None
+    }
+
     /// The loss in a box, as a trainer takes it.
     fn boxed(self) -> AnyLoss
     where
@@ -175,6 +181,11 @@ pub type AnyLoss = AnyModule<dyn RankingLoss>;
 pub trait PairLoss {
     /// The loss of the lists, connected to [`Lists::embeddings`].
     fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput;
+
+    /// The loss on rows in memory; see [`RankingLoss::on_rows`].
+    fn on_rows(&self) -> Option<&dyn RowLoss> {
+        None
+    }
 }
 
 impl<L: PairLoss> RankingLoss for L {
@@ -190,5 +201,9 @@ impl<L: PairLoss> RankingLoss for L {
         progress: Progress,
     ) -> LossOutput {
         self.forward_lists(&Lists::new(embeddings, labels, memory), progress)
+    }
+
+    fn on_rows(&self) -> Option<&dyn RowLoss> {
+        PairLoss::on_rows(self)
     }
 }

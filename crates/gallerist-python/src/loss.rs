@@ -6,19 +6,20 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use gallerist::burn;
 use gallerist::device::DeviceChoice;
+use gallerist::loss::engine::{RowBatch, RowLoss};
 use gallerist::loss::{AnyLoss, CrossBatchRows, Labels, LossConfig, LossShape, Progress, Queries};
 use gallerist::miner::MinerConfig;
 use gallerist::pairwise::l2_normalize;
 use gallerist::params;
 use gallerist::train::config::loss_from_settings;
 use numpy::{
-    IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadonlyArrayDyn, PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn,
+    PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{LabelList, Numbering, values};
+use crate::arrays::{LabelList, Numbering};
 use crate::errors::{OrValueError, detached, value_error};
 
 /// Every loss as JSON: name, parameters with their defaults, what it takes.
@@ -103,10 +104,11 @@ impl Loss {
     /// The initial values of the loss's own parameters by name, f32.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let parameters = self.built.as_ref().map_or(BTreeMap::new(), |(_, loss)| params::collect(loss));
-        arrays_by_name(py, parameters, false)
+        arrays_by_name(py, parameters)
     }
 
-    /// Value, gradient by the embeddings, gradients by the parameters, diagnostics.
+    /// Value, gradients by the parameters, diagnostics. The gradient by the embeddings is written to `gradient`, an array of
+    /// their shape and dtype, if there is one.
     #[pyo3(signature = (embeddings, labels, ends, memory, memory_labels, memory_ends, parameters, normalize, gradient, step, steps))]
     #[allow(clippy::too_many_arguments)]
     fn compute<'py>(
@@ -120,15 +122,15 @@ impl Loss {
         memory_ends: Option<PyReadonlyArray1<'py, u64>>,
         parameters: Option<BTreeMap<String, PyReadonlyArrayDyn<'py, f32>>>,
         normalize: Option<bool>,
-        gradient: bool,
+        gradient: Option<Target<'py>>,
         step: usize,
         steps: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let batch = Batch::new(embeddings, LabelList::new(labels, ends)?, "embeddings")?;
+        let labels = LabelList::new(labels, ends)?;
         let memory = match (memory, memory_labels) {
             (Some(rows), Some(labels)) => {
                 self.config.require_memory().or_value_error()?;
-                Some(Batch::new(rows, LabelList::new(labels, memory_ends)?, "memory")?)
+                Some((rows, LabelList::new(labels, memory_ends)?))
             }
             (None, None) => None,
             _ => return Err(value_error("a memory needs its labels, and labels their memory", None)),
@@ -140,12 +142,12 @@ impl Loss {
             parameters.into_iter().map(|(name, array)| (name, tensor(array))).collect::<BTreeMap<_, _>>()
         });
         let normalize = normalize.unwrap_or_else(|| self.config.normalized());
-        let progress = Progress { step, steps: steps.max(1) };
-        let wide = batch.dtype == DType::F64;
-        let computed = detached(py, || {
-            rayon::scope(|_| self.computed(batch, memory, parameters, normalize, gradient, progress))
-        })?;
-        computed.into_dict(py, wide)
+        let options = Options { normalize, progress: Progress { step, steps: steps.max(1) }, parameters };
+        let computed = match embeddings {
+            Rows::Narrow(rows) => self.computed::<f32>(py, &rows, labels, memory, gradient, options),
+            Rows::Wide(rows) => self.computed::<f64>(py, &rows, labels, memory, gradient, options),
+        };
+        computed?.into_dict(py)
     }
 
     fn __repr__(&self) -> String {
@@ -178,38 +180,82 @@ pub(crate) enum Rows<'py> {
     Wide(PyReadonlyArray2<'py, f64>),
 }
 
-/// Rows with their labels.
-struct Batch {
-    data: TensorData,
-    shape: [usize; 2],
-    dtype: DType,
-    labels: LabelList,
+/// Where a gradient of f32 or f64 is written.
+#[derive(FromPyObject)]
+pub(crate) enum Target<'py> {
+    Narrow(PyReadwriteArray2<'py, f32>),
+    Wide(PyReadwriteArray2<'py, f64>),
 }
 
-impl Batch {
-    fn new(rows: Rows<'_>, labels: LabelList, what: &str) -> PyResult<Self> {
-        let (data, [n, d], dtype, finite) = match &rows {
-            Rows::Narrow(rows) => {
-                let shape = [rows.shape()[0], rows.shape()[1]];
-                let values = values(rows);
-                let finite = values.iter().position(|value| !value.is_finite());
-                (TensorData::new(values, shape), shape, DType::F32, finite)
+/// How a batch is computed.
+struct Options {
+    normalize: bool,
+    progress: Progress,
+    /// The values of the loss's own parameters.
+    parameters: Option<BTreeMap<String, TensorData>>,
+}
+
+/// f32 or f64: what the rows of a batch hold.
+trait Float: numpy::Element + burn::tensor::Element + Copy + Default {
+    const DTYPE: DType;
+    fn is_finite(self) -> bool;
+    /// The rows, if they hold this type.
+    fn rows(rows: Rows<'_>) -> Option<PyReadonlyArray2<'_, Self>>;
+    /// The place of a gradient, if it holds this type.
+    fn target(target: Target<'_>) -> Option<PyReadwriteArray2<'_, Self>>;
+    fn forward(
+        loss: &dyn RowLoss,
+        batch: &RowBatch<'_, Self>,
+        progress: Progress,
+        gradient: Option<&mut [Self]>,
+    ) -> (f64, Queries);
+}
+
+macro_rules! float {
+    ($float:ident, $dtype:ident, $kind:ident, $forward:ident) => {
+        impl Float for $float {
+            const DTYPE: DType = DType::$dtype;
+
+            fn is_finite(self) -> bool {
+                $float::is_finite(self)
             }
-            Rows::Wide(rows) => {
-                let shape = [rows.shape()[0], rows.shape()[1]];
-                let values = values(rows);
-                let finite = values.iter().position(|value| !value.is_finite());
-                (TensorData::new(values, shape), shape, DType::F64, finite)
+
+            fn rows(rows: Rows<'_>) -> Option<PyReadonlyArray2<'_, $float>> {
+                if let Rows::$kind(rows) = rows { Some(rows) } else { None }
             }
-        };
+
+            fn target(target: Target<'_>) -> Option<PyReadwriteArray2<'_, $float>> {
+                if let Target::$kind(target) = target { Some(target) } else { None }
+            }
+
+            fn forward(
+                loss: &dyn RowLoss,
+                batch: &RowBatch<'_, $float>,
+                progress: Progress,
+                gradient: Option<&mut [$float]>,
+            ) -> (f64, Queries) {
+                loss.$forward(batch, progress, gradient)
+            }
+        }
+    };
+}
+
+float!(f32, F32, Narrow, forward_f32);
+float!(f64, F64, Wide, forward_f64);
+
+/// Rows with their labels.
+struct Batch<'a, F> {
+    rows: &'a [F],
+    shape: [usize; 2],
+    labels: LabelList,
+    what: &'static str,
+}
+
+impl<'a, F: Float> Batch<'a, F> {
+    fn new(rows: &'a PyReadonlyArray2<'_, F>, labels: LabelList, what: &'static str) -> PyResult<Self> {
+        let [n, d] = [rows.shape()[0], rows.shape()[1]];
         if n == 0 || d == 0 {
             return Err(value_error(format!("{what} of shape ({n}, {d}) hold no values"), None));
-        }
-        if let Some(at) = finite {
-            return Err(value_error(
-                format!("{what} hold a number that is not finite in row {}", at / d),
-                Some("rows are counted from 0; a learning rate that is too high is the usual cause".into()),
-            ));
         }
         if labels.len() != n {
             return Err(value_error(
@@ -217,71 +263,106 @@ impl Batch {
                 Some("one label a row is needed".into()),
             ));
         }
-        Ok(Batch { data, shape: [n, d], dtype, labels })
+        let rows = rows.as_slice().map_err(|_| value_error(format!("{what} must be contiguous"), None))?;
+        Ok(Batch { rows, shape: [n, d], labels, what })
     }
 
-    fn into_tensor(self, device: &Device) -> Tensor<2> {
-        Tensor::from_data(self.data, (device, self.dtype))
+    /// Refuses numbers that are not finite.
+    fn require_finite(&self) -> PyResult<()> {
+        match self.rows.iter().position(|value| !Float::is_finite(*value)) {
+            None => Ok(()),
+            Some(at) => Err(value_error(
+                format!("{} hold a number that is not finite in row {}", self.what, at / self.shape[1]),
+                Some("rows are counted from 0; a learning rate that is too high is the usual cause".into()),
+            )),
+        }
+    }
+
+    /// A copy as a tensor.
+    fn to_tensor(&self, device: &Device) -> Tensor<2> {
+        Tensor::from_data(TensorData::new(self.rows.to_vec(), self.shape), (device, F::DTYPE))
     }
 }
 
 struct Computed {
     value: f64,
-    gradient: Option<TensorData>,
     parameters: BTreeMap<String, TensorData>,
     queries: Queries,
 }
 
 impl Loss {
-    fn computed(
+    /// Checks the arrays and computes without the interpreter's lock.
+    fn computed<F: Float>(
         &self,
-        batch: Batch,
-        memory: Option<Batch>,
-        parameters: Option<BTreeMap<String, TensorData>>,
-        normalize: bool,
-        gradient: bool,
-        progress: Progress,
+        py: Python<'_>,
+        rows: &PyReadonlyArray2<'_, F>,
+        labels: LabelList,
+        memory: Option<(Rows<'_>, LabelList)>,
+        gradient: Option<Target<'_>>,
+        options: Options,
     ) -> PyResult<Computed> {
-        let [_, d] = batch.shape;
+        let batch = Batch::new(rows, labels, "embeddings")?;
+        let of_other_type = || {
+            let dtype = F::DTYPE.name();
+            value_error(format!("memory and gradient must be {dtype}, as the embeddings are"), None)
+        };
+        let (memory_rows, memory_labels) = memory.unzip();
+        let memory_rows = memory_rows.map(|rows| F::rows(rows).ok_or_else(of_other_type)).transpose()?;
+        let memory = memory_rows.as_ref().zip(memory_labels);
+        let memory = memory.map(|(rows, labels)| Batch::new(rows, labels, "memory")).transpose()?;
         if let Some(memory) = &memory
-            && (memory.shape[1] != d || memory.dtype != batch.dtype)
+            && memory.shape[1] != batch.shape[1]
         {
-            let message = format!(
-                "the embeddings have {d} {} a row, the memory has {} {}",
-                batch.dtype.name(),
-                memory.shape[1],
-                memory.dtype.name()
-            );
+            let [_, d] = batch.shape;
+            let message = format!("the embeddings have {d} values a row, the memory has {}", memory.shape[1]);
             return Err(value_error(message, Some("a memory holds embeddings of the same network".into())));
         }
-        let (ids, of_memory, classes) =
-            self.numbered(&batch.labels, memory.as_ref().map(|memory| &memory.labels))?;
-        let loss = self.ready(LossShape { classes, dimensions: d }, parameters)?;
-        let prepared = |rows| if normalize { l2_normalize(rows) } else { rows };
-        let (shape, dtype) = (batch.shape, batch.dtype);
-        let x = batch.into_tensor(&self.device);
-        let x = if gradient { x.require_grad() } else { x };
-        let rows = memory.zip(of_memory.as_ref()).map(|(memory, labels)| CrossBatchRows {
-            embeddings: prepared(memory.into_tensor(&self.device)),
-            labels: labels.borrowed(),
+        let mut target = gradient.map(|target| F::target(target).ok_or_else(of_other_type)).transpose()?;
+        let target = target.as_mut().map(|target| {
+            let fits = target.shape() == rows.shape();
+            target.as_slice_mut().ok().filter(|_| fits).ok_or_else(|| {
+                value_error("the gradient must be contiguous and have the shape of the embeddings", None)
+            })
         });
-        let output = loss.forward_against(prepared(x.clone()), ids.borrowed(), rows, progress);
-        let value = output.value.clone().into_data().convert::<f64>();
-        let value = value.try_into_vec::<f64>().expect("converted to f64")[0];
-        let mut computed =
-            Computed { value, gradient: None, parameters: BTreeMap::new(), queries: output.queries };
-        if gradient {
-            let gradients = output.value.backward();
-            computed.gradient = Some(match x.grad(&gradients) {
-                Some(gradient) => gradient.into_data(),
-                None => Tensor::<2>::zeros(shape, (&self.device, dtype)).into_data(),
+        let target = target.transpose()?;
+        detached(py, || rayon::scope(|_| self.forward(&batch, memory.as_ref(), target, options)))
+    }
+
+    fn forward<F: Float>(
+        &self,
+        batch: &Batch<'_, F>,
+        memory: Option<&Batch<'_, F>>,
+        target: Option<&mut [F]>,
+        options: Options,
+    ) -> PyResult<Computed> {
+        let Options { normalize, progress, parameters } = options;
+        let [_, d] = batch.shape;
+        let (ids, of_memory, classes) = self.numbered(&batch.labels, memory.map(|memory| &memory.labels))?;
+        let loss = self.ready(LossShape { classes, dimensions: d }, parameters)?;
+        let Some(on_rows) = loss.on_rows() else {
+            batch.require_finite()?;
+            memory.map_or(Ok(()), Batch::require_finite)?;
+            let memory = memory.zip(of_memory.as_ref()).map(|(memory, labels)| CrossBatchRows {
+                embeddings: memory.to_tensor(&self.device),
+                labels: labels.borrowed(),
             });
-            let mut visitor =
-                Visitor { path: params::Path::default(), gradients: &gradients, found: BTreeMap::new() };
-            loss.visit(&mut visitor);
-            computed.parameters = visitor.found;
+            let x = batch.to_tensor(&self.device);
+            return Ok(on_tensors(&loss, x, ids.borrowed(), memory, normalize, progress, target));
+        };
+        let rows = RowBatch {
+            rows: batch.rows,
+            dimensions: d,
+            labels: ids.borrowed(),
+            memory: memory.zip(of_memory.as_ref()).map(|(memory, labels)| (memory.rows, labels.borrowed())),
+            normalize,
+        };
+        let (value, queries) = F::forward(on_rows, &rows, progress, target);
+        if value.is_nan() {
+            // A number that is not finite always gives NaN: it is looked for only now.
+            batch.require_finite()?;
+            memory.map_or(Ok(()), Batch::require_finite)?;
         }
-        Ok(computed)
+        Ok(Computed { value, parameters: BTreeMap::new(), queries })
     }
 
     /// The loss for this shape, with these values of its own parameters.
@@ -338,6 +419,40 @@ impl Loss {
     }
 }
 
+/// A loss by the tensor engine, which takes copies of the rows.
+fn on_tensors<F: Float>(
+    loss: &AnyLoss,
+    x: Tensor<2>,
+    labels: Labels<'_>,
+    memory: Option<CrossBatchRows<'_>>,
+    normalize: bool,
+    progress: Progress,
+    target: Option<&mut [F]>,
+) -> Computed {
+    let prepared = |rows| if normalize { l2_normalize(rows) } else { rows };
+    let x = if target.is_some() { x.require_grad() } else { x };
+    let memory = memory.map(|memory| CrossBatchRows { embeddings: prepared(memory.embeddings), ..memory });
+    let output = loss.forward_against(prepared(x.clone()), labels, memory, progress);
+    let value = output.value.clone().into_data().convert::<f64>();
+    let value = value.try_into_vec::<f64>().expect("converted to f64")[0];
+    let mut computed = Computed { value, parameters: BTreeMap::new(), queries: output.queries };
+    if let Some(target) = target {
+        let gradients = output.value.backward();
+        match x.grad(&gradients) {
+            Some(gradient) => {
+                let data = gradient.into_data().convert::<F>();
+                target.copy_from_slice(data.as_slice::<F>().expect("converted to this type"));
+            }
+            None => target.fill(F::default()),
+        }
+        let mut visitor =
+            Visitor { path: params::Path::default(), gradients: &gradients, found: BTreeMap::new() };
+        loss.visit(&mut visitor);
+        computed.parameters = visitor.found;
+    }
+    computed
+}
+
 /// Numbered labels.
 enum Ids {
     Classes(Vec<u32>),
@@ -390,11 +505,10 @@ impl ModuleVisitor for Visitor<'_> {
 }
 
 impl Computed {
-    fn into_dict(self, py: Python<'_>, wide: bool) -> PyResult<Bound<'_, PyDict>> {
+    fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("value", self.value)?;
-        dict.set_item("gradient", self.gradient.map(|data| array(py, data, wide)))?;
-        dict.set_item("parameters", arrays_by_name(py, self.parameters, false)?)?;
+        dict.set_item("parameters", arrays_by_name(py, self.parameters)?)?;
         let queries = PyDict::new(py);
         let Queries {
             loss,
@@ -424,32 +538,16 @@ impl Computed {
     }
 }
 
-fn arrays_by_name(
-    py: Python<'_>,
+/// Arrays of f32.
+fn arrays_by_name<'py>(
+    py: Python<'py>,
     tensors: BTreeMap<String, TensorData>,
-    wide: bool,
-) -> PyResult<Bound<'_, PyDict>> {
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, data) in tensors {
-        dict.set_item(name, array(py, data, wide))?;
+        let shape = data.shape().to_vec();
+        let values = data.convert::<f32>().try_into_vec::<f32>().expect("converted to f32");
+        dict.set_item(name, values.into_pyarray(py).reshape(shape)?)?;
     }
     Ok(dict)
-}
-
-/// An array of f64 if `wide`, else of f32.
-fn array(py: Python<'_>, data: TensorData, wide: bool) -> Bound<'_, PyAny> {
-    let shape = data.shape().to_vec();
-    fn shaped<'py, T: numpy::Element>(
-        py: Python<'py>,
-        values: Vec<T>,
-        shape: Vec<usize>,
-    ) -> Bound<'py, PyAny> {
-        let array: Bound<'py, PyArrayDyn<T>> =
-            values.into_pyarray(py).reshape(shape).expect("as many values as the shape has places");
-        array.into_any()
-    }
-    match wide {
-        true => shaped(py, data.convert::<f64>().try_into_vec::<f64>().expect("converted to f64"), shape),
-        false => shaped(py, data.convert::<f32>().try_into_vec::<f32>().expect("converted to f32"), shape),
-    }
 }

@@ -48,7 +48,7 @@ impl<'a, F: Real> Batch<'a, F> {
             return None;
         }
         let g = norms.len();
-        norms.resize(g.next_multiple_of(LANES), F::ZERO);
+        norms.resize(row_places::<F>(g), F::ZERO);
         Some(Batch { x, others, n, shared, g, d, norms, query_norms, relatives })
     }
 
@@ -100,6 +100,12 @@ impl<'a, F: Real> Batch<'a, F> {
     pub(super) fn other_rows(&self) -> Matrix<'a, F> {
         Matrix::new(self.others, self.g - self.shared, self.d, self.d)
     }
+}
+
+/// Places of a row of `g` values: whole lanes. Rows that begin a multiple of 1 KiB apart would share few sets of the caches.
+fn row_places<F>(g: usize) -> usize {
+    let places = g.next_multiple_of(LANES);
+    if (places * size_of::<F>()).is_multiple_of(1024) { places + LANES } else { places }
 }
 
 fn squared_norms<F: Real>(x: &[F], d: usize) -> Vec<F> {

@@ -24,30 +24,36 @@ pub(super) struct Weights<'a, F> {
 }
 
 /// The gradient of some rows.
-pub(super) struct Gradient<F> {
+pub(super) struct Gradient<'a, F> {
     /// Row by row.
-    pub(super) rows: Vec<F>,
+    pub(super) rows: &'a mut [F],
     /// Per row the sum of the weights that multiply the row itself, to be added at the end.
     pub(super) own: Vec<f64>,
 }
 
-impl<F: Real> Gradient<F> {
-    pub(super) fn new(rows: usize, d: usize) -> Self {
-        Gradient { rows: vec![F::ZERO; rows * d], own: vec![0.0; rows] }
+impl<'a, F: Real> Gradient<'a, F> {
+    /// A gradient of 0, to be accumulated in `rows`.
+    pub(super) fn new(rows: &'a mut [F], d: usize) -> Self {
+        rows.par_chunks_mut(ZEROS).for_each(|values| values.fill(F::ZERO));
+        let own = vec![0.0; rows.len() / d];
+        Gradient { rows, own }
     }
 }
 
+/// Values that one task sets to 0.
+const ZEROS: usize = 1 << 16;
+
 /// The gradients that are wanted.
-pub(super) struct Gradients<F> {
+pub(super) struct Gradients<'a, F> {
     /// Of the queries.
-    pub(super) queries: Option<Gradient<F>>,
+    pub(super) queries: Option<Gradient<'a, F>>,
     /// Of a gallery of other rows.
-    pub(super) gallery: Option<Gradient<F>>,
+    pub(super) gallery: Option<Gradient<'a, F>>,
 }
 
 impl<F: Real> Weights<'_, F> {
     /// Adds the gradients by matrix products.
-    pub(super) fn add_dense(self, batch: &Batch<'_, F>, to: &mut Gradients<F>) {
+    pub(super) fn add_dense(self, batch: &Batch<'_, F>, to: &mut Gradients<'_, F>) {
         if batch.shared == 0 {
             return self.add_dense_apart(batch, to);
         }
@@ -83,7 +89,7 @@ impl<F: Real> Weights<'_, F> {
     }
 
     /// [`Weights::add_dense`] where the gallery is other rows.
-    fn add_dense_apart(self, batch: &Batch<'_, F>, to: &mut Gradients<F>) {
+    fn add_dense_apart(self, batch: &Batch<'_, F>, to: &mut Gradients<'_, F>) {
         let Weights { measure, sides, first, count, step, values, sums } = self;
         let (g, d, sign) = (batch.g, batch.d, sign(measure));
         let weights = Matrix::new(values, count, g, step);
@@ -99,12 +105,12 @@ impl<F: Real> Weights<'_, F> {
             if measure == Measure::Distance {
                 add_column_sums(values, step, &mut to.own);
             }
-            product::product(&mut to.rows, d, true, sign, weights.transposed(), batch.rows(first, count));
+            product::product(to.rows, d, true, sign, weights.transposed(), batch.rows(first, count));
         }
     }
 
     /// Adds the gradients pair by pair.
-    pub(super) fn add_sparse(self, batch: &Batch<'_, F>, to: &mut Gradients<F>) {
+    pub(super) fn add_sparse(self, batch: &Batch<'_, F>, to: &mut Gradients<'_, F>) {
         let Weights { measure, sides, first, count, step, values, .. } = self;
         let (shared, d) = (batch.shared, batch.d);
         let rows: Vec<Vec<(u32, F)>> = values

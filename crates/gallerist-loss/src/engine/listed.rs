@@ -7,14 +7,13 @@ use burn::module::{
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::attach;
-use super::batch::Batch;
-use super::list::{Form, ListFunction, ListLoss, ListValue, Measure};
+use super::compute::{self, Computed, Kind, RowLoss};
+use super::list::{ListFunction, ListLoss};
 use super::real::Real;
-use super::relatives::Relatives;
-use super::walk::{self, BLOCK_BYTES, Outcome, Wanted};
+use super::walk::Targets;
 use crate::labels::Labels;
 use crate::lists::Lists;
-use crate::ranking::{LossOutput, PairLoss, Progress, Queries};
+use crate::ranking::{LossOutput, PairLoss, Progress};
 use crate::toolbox::with_gradient;
 
 /// A [`ListLoss`] as a [`RankingLoss`](crate::RankingLoss). A module without parameters.
@@ -26,6 +25,10 @@ impl<L> Listed<L> {
     pub fn new(loss: L) -> Self {
         Listed(loss)
     }
+
+    pub(super) fn loss(&self) -> &L {
+        &self.0
+    }
 }
 
 impl<L: ListLoss> PairLoss for Listed<L> {
@@ -34,6 +37,10 @@ impl<L: ListLoss> PairLoss for Listed<L> {
         let input =
             Input { queries: lists.embeddings(), labels: lists.labels(), others: memory, apart: false };
         self.output(&input, progress)
+    }
+
+    fn on_rows(&self) -> Option<&dyn RowLoss> {
+        Some(self)
     }
 }
 
@@ -107,13 +114,6 @@ impl<'a> Input<'a> {
         self.others.map(|(rows, _)| rows).filter(|_| self.apart)
     }
 
-    fn relatives(&self) -> Relatives {
-        match self.others {
-            Some((_, labels)) if self.apart => Relatives::among(self.labels, labels),
-            others => Relatives::new(self.labels, others.map(|(_, labels)| labels)),
-        }
-    }
-
     /// A value that does not depend on the rows, connected to them: 0 or NaN.
     fn constant(&self, value: f32) -> Tensor<1> {
         let of = |x: &Tensor<2>| x.clone().sum().mul_scalar(value);
@@ -122,19 +122,6 @@ impl<'a> Input<'a> {
             Some(gallery) if gallery.is_tracked() => of(self.queries) + of(gallery),
             _ => of(self.queries),
         }
-    }
-
-    /// Diagnostics with the numbers of positives and negatives, and zeros for what the loss computes.
-    fn diagnostics(&self, form: Form, relatives: &Relatives) -> Queries {
-        let (n, others) = (self.labels.len(), self.others.map_or(0, |(_, labels)| labels.len()));
-        let candidates = if self.apart { others } else { (n + others).saturating_sub(1) };
-        let (positives, candidates) = match self.others {
-            Some((_, labels)) if form.proxy_queries => {
-                (Relatives::among(labels, self.labels).counts().to_vec(), n)
-            }
-            _ => (relatives.counts().to_vec(), candidates),
-        };
-        Queries::counted(positives, candidates)
     }
 }
 
@@ -145,58 +132,25 @@ fn forward<F: Real>(
     input: &Input<'_>,
     progress: Progress,
 ) -> LossOutput {
-    let form = loss.form();
-    assert!(
-        !form.proxy_queries || input.apart && form.measure == Measure::Similarity && loss.miner().is_none(),
-        "proxies as queries, by similarity and without a miner"
-    );
-    let [n, d] = input.queries.dims();
-    let g = input.others.map_or(0, |(_, labels)| labels.len()) + if input.apart { 0 } else { n };
-    assert!(u32::try_from(g).is_ok(), "a list of {g} samples");
-    let relatives = input.relatives();
-    let mut queries = input.diagnostics(form, &relatives);
-    if n == 0 || g == 0 {
-        return LossOutput { value: input.constant(0.0), queries };
-    }
+    let [_, d] = input.queries.dims();
     let (x, others) = (Rows::<F>::new(input.queries), input.others.map(|(rows, _)| Rows::<F>::new(rows)));
-    let others = others.as_ref().map_or(&[][..], Rows::values);
-    let wanted = Wanted {
-        queries: input.queries.is_tracked(),
-        gallery: input.gallery().is_some_and(|gallery| gallery.is_tracked()),
+    let others = others.as_ref().zip(input.others).map(|(rows, (_, labels))| (rows.values(), labels));
+    let rows = compute::Input {
+        queries: x.values(),
+        dimensions: d,
+        labels: input.labels,
+        others,
+        apart: input.apart,
     };
-    let values = BLOCK_BYTES / size_of::<F>();
-    let (outcome, exact) = match Batch::new(x.values(), others, d, &relatives) {
-        Some(batch) => (walk::run(loss, &batch, progress, wanted, values), true),
-        None => {
-            let widened = |x: &[F]| x.iter().map(|value| value.wide()).collect::<Vec<f64>>();
-            let (x, others) = (widened(x.values()), widened(others));
-            let Some(batch) = Batch::new(&x, &others, d, &relatives) else {
-                queries.loss.fill(f32::NAN);
-                return LossOutput { value: input.constant(f32::NAN), queries };
-            };
-            let outcome = walk::run(wide, &batch, progress, wanted, values);
-            let narrow =
-                |rows: Option<Vec<f64>>| rows.map(|rows| rows.into_iter().map(F::of).collect::<Vec<F>>());
-            let Outcome { value, seen, gradient, gallery, parts } = outcome;
-            let (gradient, gallery) = (narrow(gradient), narrow(gallery));
-            (Outcome { value, seen, gradient, gallery, parts }, false)
-        }
-    };
-    let Outcome { value, seen, gradient, gallery, parts } = outcome;
-    if form.proxy_queries {
-        queries.loss = parts.iter().map(|part| (part.loss * parts.len() as f64) as f32).collect();
-        queries.mined_positives = parts.iter().map(|part| part.mined_positives).collect();
-        queries.mined_negatives = parts.iter().map(|part| part.mined_negatives).collect();
-    } else {
-        let collect = |f: fn(&ListValue) -> u32| seen.iter().map(f).collect::<Vec<_>>();
-        queries.loss = seen.iter().map(|s| s.loss as f32).collect();
-        queries.mined_positives = collect(|s| s.mined_positives);
-        queries.mined_negatives = collect(|s| s.mined_negatives);
-        if form.dead_terms {
-            queries.terms = collect(|s| s.terms);
-            queries.dead_terms = collect(|s| s.dead_terms);
-        }
+    let wanted = |x: &Tensor<2>| x.is_tracked().then(|| vec![F::ZERO; x.dims().iter().product()]);
+    let (mut gradient, mut gallery) = (wanted(input.queries), input.gallery().and_then(wanted));
+    let targets =
+        Targets { queries: gradient.as_deref_mut(), gallery: gallery.as_deref_mut(), scaled_by: None };
+    let Computed { value, queries, kind } = compute::compute(loss, wide, &rows, progress, targets);
+    if kind == Kind::Constant {
+        return LossOutput { value: input.constant(value as f32), queries };
     }
+    let exact = kind == Kind::Exact;
     let sides = [(Some(input.queries), gradient), (input.gallery(), gallery)];
     let mut connected: Option<Tensor<1>> = None;
     for (x, gradient) in sides.into_iter().filter_map(|(x, gradient)| x.zip(gradient)) {

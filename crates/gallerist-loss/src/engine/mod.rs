@@ -25,6 +25,7 @@
 
 mod attach;
 mod batch;
+mod compute;
 mod differentiate;
 mod gradients;
 pub mod lanes;
@@ -35,6 +36,7 @@ mod real;
 mod relatives;
 mod walk;
 
+pub use compute::{RowBatch, RowLoss};
 pub use list::{Counts, List, ListLoss, ListValue, Measure, Sides};
 pub use listed::Listed;
 pub use real::Real;

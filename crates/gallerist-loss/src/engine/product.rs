@@ -229,7 +229,20 @@ pub(super) fn product<F: Real>(
     // Also shows that no index of a place overflows.
     assert!(step >= n && (n == 0 || to.len() >= extent(m, n, step)), "{} places for {m} x {n}", to.len());
     let places = Places::new(to);
-    if right.column_step == 1 {
+    if right.column_step == 1 && left.rows >= PACKED_ROWS && right.rows >= PACKED_ROWS {
+        let packed = Packed::new(right);
+        let rows = task_rows(left.rows);
+        in_parallel(left.rows.div_ceil(rows), |task| {
+            let first = task * rows;
+            let left = left.some_rows(first, rows.min(left.rows - first));
+            for panel in 0..packed.panels() {
+                let place = first * step + panel * PANEL;
+                // SAFETY: each task has rows of its own.
+                unsafe { places.product(place, step, add, factor, left, packed.panel(panel)) }
+            }
+        });
+        packed.keep();
+    } else if right.column_step == 1 {
         let rows = task_rows(left.rows);
         in_parallel(left.rows.div_ceil(rows), |task| {
             let first = task * rows;
@@ -248,6 +261,56 @@ pub(super) fn product<F: Real>(
             // SAFETY: each task has places of its own.
             unsafe { places.product(row * step + column, step, add, factor, left, right) }
         });
+    }
+}
+
+/// Columns of a panel of a packed matrix: whole panels of `gemm`'s widest kernel.
+const PANEL: usize = 64;
+
+/// Rows from which packing the right operand pays.
+const PACKED_ROWS: usize = 64;
+
+/// A matrix in panels of [`PANEL`] columns, each contiguous: a panel in place has its rows in a few sets of the caches,
+/// and in as many pages as rows.
+struct Packed<F> {
+    values: Vec<F>,
+    rows: usize,
+    columns: usize,
+}
+
+impl<F: Real> Packed<F> {
+    /// Packs a matrix whose rows are contiguous.
+    fn new(matrix: Matrix<'_, F>) -> Self {
+        let Matrix { rows, columns, .. } = matrix;
+        assert!(matrix.column_step == 1 && rows > 0, "rows are contiguous");
+        let mut values = F::take_block();
+        let size = columns.div_ceil(PANEL) * PANEL * rows;
+        if values.len() < size {
+            values.resize(size, F::ZERO);
+        }
+        let panels = values[..size].par_chunks_mut(PANEL * rows).enumerate();
+        panels.for_each(|(panel, to)| {
+            let first = panel * PANEL;
+            let width = PANEL.min(columns - first);
+            for (row, to) in to.chunks_exact_mut(PANEL).enumerate() {
+                to[..width].copy_from_slice(&matrix.values[row * matrix.row_step + first..][..width]);
+            }
+        });
+        Packed { values, rows, columns }
+    }
+
+    fn panels(&self) -> usize {
+        self.columns.div_ceil(PANEL)
+    }
+
+    fn panel(&self, panel: usize) -> Matrix<'_, F> {
+        let columns = PANEL.min(self.columns - panel * PANEL);
+        Matrix::new(&self.values[panel * PANEL * self.rows..], self.rows, columns, PANEL)
+    }
+
+    /// Keeps the memory for the next product.
+    fn keep(self) {
+        F::keep_block(self.values);
     }
 }
 

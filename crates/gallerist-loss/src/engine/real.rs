@@ -7,6 +7,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Element};
+use gallerist_kernels::RowValue;
 use gallerist_util::simd::{Work, vectorize};
 
 mod sealed {
@@ -19,6 +20,7 @@ mod sealed {
 pub trait Real:
     sealed::Sealed
     + Element
+    + RowValue
     + Debug
     + Default
     + PartialOrd
@@ -81,9 +83,12 @@ pub trait Real:
     fn keep_block(block: Vec<Self>);
 }
 
+/// Bytes of a block of memory that is kept.
+const MOST_KEPT: usize = 32 << 20;
+
 thread_local! {
     /// Kept from step to step: fresh memory costs a page fault per 4 KiB.
-    static BLOCK: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    static BLOCKS: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Real for f32 {
@@ -131,11 +136,13 @@ impl Real for f32 {
     }
 
     fn take_block() -> Vec<f32> {
-        BLOCK.take()
+        BLOCKS.with_borrow_mut(|blocks| blocks.pop().unwrap_or_default())
     }
 
     fn keep_block(block: Vec<f32>) {
-        BLOCK.set(block);
+        if size_of_val(&block[..]) <= MOST_KEPT {
+            BLOCKS.with_borrow_mut(|blocks| blocks.push(block));
+        }
     }
 }
 

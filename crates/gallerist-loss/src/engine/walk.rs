@@ -1,5 +1,6 @@
 //! Walks the blocks of lists: products, derivatives, gradients.
 
+use gallerist_kernels::project_row;
 use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
@@ -22,24 +23,30 @@ const FEWEST_ROWS: usize = 8;
 const SPARSE: usize = 10;
 
 /// The result of a batch.
-pub(super) struct Outcome<F> {
+pub(super) struct Outcome {
     pub(super) value: f64,
     pub(super) seen: Vec<ListValue>,
-    /// Of the queries, `n x d`, if wanted.
-    pub(super) gradient: Option<Vec<F>>,
-    /// Of a gallery of other rows, `g x d`, if wanted.
-    pub(super) gallery: Option<Vec<F>>,
     /// Of each sample of the gallery, with [`ListLoss::PROXY_QUERIES`](super::list::ListLoss::PROXY_QUERIES).
     pub(super) parts: Vec<Part>,
 }
 
-/// Which gradients are wanted.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    /// That of the queries.
-    pub(super) queries: bool,
-    /// That of a gallery of other rows.
-    pub(super) gallery: bool,
+/// Where the gradients are written that are wanted.
+pub(super) struct Targets<'a, F> {
+    /// That of the queries, `n x d`.
+    pub(super) queries: Option<&'a mut [F]>,
+    /// That of a gallery of other rows, `g x d`.
+    pub(super) gallery: Option<&'a mut [F]>,
+    /// The factors that scaled the queries to length 1, if they were: the gradient is that by the rows before.
+    pub(super) scaled_by: Option<&'a [F]>,
+}
+
+impl<F: Real> Targets<'_, F> {
+    /// Writes the same value everywhere.
+    pub(super) fn fill(self, value: F) {
+        for target in [self.queries, self.gallery].into_iter().flatten() {
+            target.fill(value);
+        }
+    }
 }
 
 /// Value, diagnostics and gradient, in blocks of about `block_values` values.
@@ -47,13 +54,13 @@ pub(super) fn run<F: Real>(
     loss: &dyn ListFunction<F>,
     batch: &Batch<'_, F>,
     progress: Progress,
-    wanted: Wanted,
+    targets: Targets<'_, F>,
     block_values: usize,
-) -> Outcome<F> {
+) -> Outcome {
     // Taken, not borrowed: while this thread waits for others it may start on another batch.
     let mut memory = F::take_block();
     // Handed to the pool once, not once for each of the steps below.
-    let outcome = rayon::scope(|_| in_blocks(loss, batch, progress, wanted, block_values, &mut memory));
+    let outcome = rayon::scope(|_| in_blocks(loss, batch, progress, targets, block_values, &mut memory));
     F::keep_block(memory);
     outcome
 }
@@ -62,10 +69,10 @@ fn in_blocks<F: Real>(
     loss: &dyn ListFunction<F>,
     batch: &Batch<'_, F>,
     progress: Progress,
-    wanted: Wanted,
+    targets: Targets<'_, F>,
     block_values: usize,
     memory: &mut Vec<F>,
-) -> Outcome<F> {
+) -> Outcome {
     let (n, g, d) = (batch.n, batch.g, batch.d);
     let (step, form) = (batch.step(), loss.form());
     let miner = loss.miner().filter(|miner| !miner.keeps_all());
@@ -73,8 +80,8 @@ fn in_blocks<F: Real>(
     let counts = all_pairs(batch.relatives.counts(), batch.candidates());
     let factor = loss.factor(&counts);
     let mut to = Gradients {
-        queries: wanted.queries.then(|| Gradient::new(n, d)),
-        gallery: (wanted.gallery && batch.shared == 0).then(|| Gradient::new(g, d)),
+        queries: targets.queries.map(|rows| Gradient::new(rows, d)),
+        gallery: targets.gallery.filter(|_| batch.shared == 0).map(|rows| Gradient::new(rows, d)),
     };
     let want_gradient = to.queries.is_some() || to.gallery.is_some();
     // The parts of the samples are computed from the derivatives.
@@ -132,18 +139,20 @@ fn in_blocks<F: Real>(
     let shares = loss.shares(&seen);
     debug_assert!(shares.is_none() || form.sides == Sides::Query, "shares scale the query's gradient alone");
     let last = miner.map(|_| F::of(factor));
-    let gradient = to.queries.map(|gradient| {
+    if let Some(gradient) = to.queries {
         let share = |i: usize| shares.as_ref().map(|shares| F::of(shares[i])).or(last);
-        finish(gradient, d, |i| batch.query(i), share)
-    });
-    let gallery = to.gallery.map(|gradient| finish(gradient, d, |j| batch.vector(j), |_| last));
+        finish(gradient, d, |i| batch.query(i), share, targets.scaled_by);
+    }
+    if let Some(gradient) = to.gallery {
+        finish(gradient, d, |j| batch.vector(j), |_| last, None);
+    }
     let value = match &shares {
         Some(shares) => {
             seen.iter().zip(shares).map(|(seen, share)| seen.loss * seen.weight * share).sum::<f64>()
         }
         None => seen.iter().map(|seen| seen.loss * seen.weight).sum(),
     };
-    Outcome { value: factor * value, seen, gradient, gallery, parts }
+    Outcome { value: factor * value, seen, parts }
 }
 
 /// The inner products of some queries with the gallery.
@@ -161,26 +170,30 @@ fn multiply<F: Real>(batch: &Batch<'_, F>, first: usize, count: usize, values: &
     }
 }
 
-/// The rows of a gradient, with what multiplies the rows themselves, scaled.
+/// Completes the rows of a gradient: adds what multiplies the rows themselves, scales, and undoes the scaling of the rows
+/// to length 1.
 fn finish<'a, F: Real>(
-    gradient: Gradient<F>,
+    gradient: Gradient<'_, F>,
     d: usize,
     row: impl Fn(usize) -> &'a [F] + Sync,
     share: impl Fn(usize) -> Option<F> + Sync,
-) -> Vec<F> {
-    let Gradient { mut rows, own } = gradient;
+    scaled_by: Option<&[F]>,
+) {
+    let Gradient { rows, own } = gradient;
     rows.par_chunks_mut(d).enumerate().for_each(|(i, to)| {
-        vectorize(FinishRow { row: to, own: row(i), own_weight: F::of(own[i]), share: share(i) });
+        let scaled_by = scaled_by.map(|factors| factors[i]);
+        let own_weight = F::of(own[i]);
+        vectorize(FinishRow { row: to, own: row(i), own_weight, share: share(i), scaled_by });
     });
-    rows
 }
 
-/// Adds to a row of the gradient what multiplies the sample itself, and scales it.
+/// Completes a row of a gradient.
 struct FinishRow<'a, F> {
     row: &'a mut [F],
     own: &'a [F],
     own_weight: F,
     share: Option<F>,
+    scaled_by: Option<F>,
 }
 
 impl<F: Real> Work for FinishRow<'_, F> {
@@ -193,6 +206,9 @@ impl<F: Real> Work for FinishRow<'_, F> {
         }
         if let Some(share) = self.share {
             lanes::scale(self.row, share);
+        }
+        if let Some(factor) = self.scaled_by {
+            project_row(self.row, self.own, factor);
         }
     }
 }
@@ -233,7 +249,11 @@ mod tests {
         rows
     }
 
-    const BOTH: Wanted = Wanted { queries: true, gallery: true };
+    /// What is compared: value and gradients.
+    struct Found {
+        value: f64,
+        gradients: Vec<f32>,
+    }
 
     /// A batch of `n` and a memory of `m`, or, if `apart`, queries in a gallery of `m` others.
     fn run_in_blocks(
@@ -241,7 +261,7 @@ mod tests {
         n: usize,
         (m, apart): (usize, bool),
         block_rows: usize,
-    ) -> Outcome<f32> {
+    ) -> Found {
         let d = 9;
         let labels: Vec<u32> = (0..(n + m) as u32).map(|i| i * 7 % 5).collect();
         let (of_batch, of_memory) = labels.split_at(n);
@@ -253,17 +273,21 @@ mod tests {
         let rows = rows(n + m, d);
         let (x, memory) = rows.split_at(n * d);
         let batch = Batch::new(x, memory, d, &relatives).expect("the norms are finite");
-        run(loss, &batch, Progress::default(), BOTH, block_rows * batch.step())
-    }
-
-    /// All gradients.
-    fn joined(outcome: &Outcome<f32>) -> Vec<f32> {
-        outcome.gradient.iter().chain(&outcome.gallery).flatten().copied().collect()
+        let (mut gradient, mut gallery) =
+            (vec![f32::NAN; n * d], vec![f32::NAN; if apart { m * d } else { 0 }]);
+        let targets = Targets {
+            queries: Some(&mut gradient),
+            gallery: apart.then_some(&mut gallery[..]),
+            scaled_by: None,
+        };
+        let outcome = run(loss, &batch, Progress::default(), targets, block_rows * batch.step());
+        gradient.extend(gallery);
+        Found { value: outcome.value, gradients: gradient }
     }
 
     /// The engine's ways: dense and sparse, one side and both, in one block and in many, with a memory and
     /// without, in a gallery of other rows.
-    fn with_every_kind_of_loss(check: impl Fn(&(dyn Fn(usize, usize) -> Outcome<f32> + Sync))) {
+    fn with_every_kind_of_loss(check: impl Fn(&(dyn Fn(usize, usize) -> Found + Sync))) {
         let rll =
             RllConfig { alpha: Some(1.2), query_weighting: QueryWeighting::Mass, ..RllConfig::simpler() };
         for m in [(0, false), (1, false), (37, false), (1, true), (37, true), (1100, true)] {
@@ -288,7 +312,7 @@ mod tests {
         with_every_kind_of_loss(|run| {
             for n in [1, 7, 8, 9, 65, 130] {
                 let whole = run(n, n);
-                let gradient = joined(&whole);
+                let gradient = &whole.gradients;
                 let largest = gradient.iter().fold(0f32, |a, g| a.max(g.abs()));
                 for rows in [8, 9, 64, 129] {
                     let other = run(n, rows);
@@ -296,7 +320,7 @@ mod tests {
                         (other.value - whole.value).abs() <= 1e-5 * whole.value.abs(),
                         "{n} in blocks of {rows}"
                     );
-                    for (a, b) in joined(&other).iter().zip(&gradient) {
+                    for (a, b) in other.gradients.iter().zip(gradient) {
                         assert!((a - b).abs() <= 1e-5 * largest, "{n} in blocks of {rows}: {a} {b}");
                     }
                 }
@@ -312,7 +336,7 @@ mod tests {
                 let bits = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     let outcome = pool.install(|| run(n, rows));
-                    let gradient: Vec<u32> = joined(&outcome).iter().map(|v| v.to_bits()).collect();
+                    let gradient: Vec<u32> = outcome.gradients.iter().map(|v| v.to_bits()).collect();
                     (outcome.value.to_bits(), gradient)
                 };
                 let one = bits(1);

@@ -26,7 +26,7 @@ def rows(values: Any, name: str, *, wide: bool = False) -> np.ndarray:
     if array.dtype.name not in _FLOATS:
         raise ValueError(f"{name}: wanted floating-point numbers ({', '.join(_FLOATS)}), got {array.dtype}")
     dtype = np.float64 if wide and array.dtype == np.float64 else np.float32
-    return np.ascontiguousarray(array, dtype=dtype)
+    return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def numbers(labels: Any, name: str, count: int) -> tuple[np.ndarray, np.ndarray | None]:

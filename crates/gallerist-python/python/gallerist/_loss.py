@@ -150,12 +150,13 @@ class Loss:
             of_memory = _arrays.rows(memory, "memory", wide=batch.dtype == np.float64).astype(batch.dtype, copy=False)
             memory_values, memory_ends = _arrays.numbers(memory_labels, "memory_labels", len(of_memory))
         parameters = {name: np.asarray(value, dtype=np.float32) for name, value in self.parameters.items()}
+        place = np.empty_like(batch) if gradient else None
         found = self._native.compute(
-            batch, values, ends, of_memory, memory_values, memory_ends, parameters or None, normalize, gradient, step, steps
+            batch, values, ends, of_memory, memory_values, memory_ends, parameters or None, normalize, place, step, steps
         )
         return LossOutput(
             value=found["value"],
-            gradient=found["gradient"],
+            gradient=place,
             parameter_gradients=found["parameters"],
             queries=Queries(**found["queries"]),
             note=found["note"],

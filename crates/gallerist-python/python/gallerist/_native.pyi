@@ -28,7 +28,7 @@ class Loss:
         memory_ends: NDArray[np.uint64] | None,
         parameters: dict[str, _F32] | None,
         normalize: bool | None,
-        gradient: bool,
+        gradient: _Rows | None,
         step: int,
         steps: int,
     ) -> dict[str, Any]: ...

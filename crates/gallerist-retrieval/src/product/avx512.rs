@@ -7,12 +7,15 @@ use std::arch::x86_64::{
     _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_epi32, _mm512_storeu_ps,
 };
 
+use super::PART;
 use super::tile::{Bits, GROUPS, LANES, Panel, ROWS, Tile};
 
 const WIDTH: usize = 16;
 const PARTS: usize = LANES / WIDTH;
 /// Distance of the prefetch from the values that are multiplied, in values: 12 KiB.
 const AHEAD: usize = 64 * LANES;
+/// Distance of the part of a panel that is multiplied next, in values.
+const NEXT: usize = PART * LANES;
 
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -61,6 +64,11 @@ pub(super) fn product<const R: usize>(
         }
     }
     for (a, b) in a.iter().zip(b) {
+        if R == ROWS {
+            // Each group prefetches a part of the values that come next, so that all of them are in the first cache then.
+            let next = if group < PARTS { b.as_ptr() } else { a.as_ptr() };
+            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(NEXT + group % PARTS * WIDTH).cast());
+        }
         let a = &a.as_chunks::<ROWS>().0[group];
         if R <= 2 {
             // One or two rows wait for memory: the panels follow each other there.

@@ -98,28 +98,46 @@ class _Function(torch.autograd.Function):
             for (name, _), parameter in zip(module._names, parameters)
         }
         wanted = any(ctx.needs_input_grad[2:])
+        gradient, place = _place(rows) if wanted else (None, None)
         found = module._native.compute(
-            rows, values, ends, of_memory, memory_values, memory_ends, own or None, module._normalize, wanted, step, steps
+            rows, values, ends, of_memory, memory_values, memory_ends, own or None, module._normalize, place, step, steps
         )
         module.queries = Queries(**found["queries"])
-        if wanted:
-            gradients = [_like(found["gradient"], embeddings)]
+        ctx.gradients = None
+        if gradient is not None:
+            ctx.gradients = [gradient.to(device=embeddings.device, dtype=embeddings.dtype)]
             for (name, _), parameter in zip(module._names, parameters):
-                gradient = found["parameters"].get(name)
-                gradients.append(torch.zeros_like(parameter) if gradient is None else _like(gradient, parameter))
-            ctx.save_for_backward(*gradients)
+                of_parameter = found["parameters"].get(name)
+                ctx.gradients.append(
+                    torch.zeros_like(parameter)
+                    if of_parameter is None
+                    else torch.from_numpy(of_parameter).to(device=parameter.device, dtype=parameter.dtype)
+                )
         return torch.tensor(found["value"], dtype=embeddings.dtype, device=embeddings.device)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: torch.Tensor) -> tuple:
-        gradients = ctx.saved_tensors
+        gradients = ctx.gradients
+        if gradients is None:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time: the gradients of the loss were handed out; "
+                "specify retain_graph=True if you need to backward through the graph a second time"
+            )
+        if not _keeps_graph():
+            # The only reference: what receives a gradient may keep it without a copy.
+            ctx.gradients = None
         # On a GPU, the comparison would wait for it.
         if scale.device.type != "cpu" or scale.item() != 1.0:
             gradients = [gradient * scale.to(gradient.dtype) for gradient in gradients]
         return (None, None, *gradients)
 
 
-def _like(gradient: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:
-    """The gradient on the device and in the dtype of a tensor."""
-    return torch.from_numpy(gradient).to(device=tensor.device, dtype=tensor.dtype)
+# Whether the graph may be used again after this backward pass. Where this PyTorch does not say so: yes.
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None) or (lambda: True)
+
+
+def _place(rows: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
+    """A tensor for the gradient, and its memory as an array of the dtype of ``rows``."""
+    gradient = torch.empty(rows.shape, dtype=torch.float64 if rows.dtype == np.float64 else torch.float32)
+    return gradient, gradient.numpy()
