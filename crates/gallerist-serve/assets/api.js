@@ -64,6 +64,7 @@ export function search({ ids, files, regions = [], k, model, all, histogram, min
 
 export const map = () => json("api/v1/map");
 export const points = async () => (await call("api/v1/map/points")).arrayBuffer();
+export const clusters = (by) => json("api/v1/map/clusters" + query({ by }));
 export const failures = (sort, offset, limit, signal) => json("api/v1/failures" + query({ sort, offset, limit }), { signal });
 export const confusions = (limit) => json("api/v1/confusions" + query({ limit }));
 export const pairs = (kind, distance, offset, limit, signal) => json(`api/v1/${kind}` + query({ distance, offset, limit }), { signal });

@@ -386,6 +386,97 @@ class HistogramPhone(Histogram):
         super().shot(f"{name}-phone")
 
 
+class Clusters(RunTest):
+    """The names of clusters on the map."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.train()
+        cls.serve("--gallery", cls.embeddings)
+
+    def boxes(self):
+        return self.page.locator(".names .name").evaluate_all("names => names.map(n => { const b = n.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom, n.textContent]; })")
+
+    def apart(self):
+        """The names overlap neither each other nor the tools, and lie inside the map."""
+        boxes = self.boxes()
+        other = self.page.locator(".map-tools, .legend").evaluate_all("all => all.filter(e => e.offsetWidth).map(e => { const b = e.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom, '']; })")
+        stage = self.page.locator(".stage").bounding_box()
+        for i, a in enumerate(boxes):
+            self.assertTrue(stage["x"] - 1 <= a[0] and a[2] <= stage["x"] + stage["width"] + 1, a)
+            for b in boxes[i + 1 :] + other:
+                self.assertFalse(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3], f"{a} {b}")
+        return [box[4] for box in boxes]
+
+    def test_names_are_at_the_clusters_and_do_not_overlap(self):
+        page = self.open("#view=map")
+        expect(page.locator(".names .name").first).to_be_visible()
+        far = self.apart()
+        self.assertIn("Clusters: ", page.locator(".names").get_attribute("aria-label"))
+        labels = {item["label"] for item in self.items} | {label for label in (entry["label"] for entry in self.server.get("/api/v1/labels?limit=1000")["labels"])}
+        self.assertTrue(all(any(label.endswith(name.lstrip("…")) for label in labels) for name in far), far)
+        self.shot("clusters")
+        # Nearer, the clusters are finer.
+        surface = page.get_by_role("application")
+        surface.focus()
+        for _ in range(4):
+            page.keyboard.press("+")
+        page.wait_for_timeout(500)
+        near = self.apart()
+        self.assertTrue(near)
+        self.assertTrue(self.size["width"] < 400 or set(near) != set(far))
+        self.shot("clusters-near")
+        for _ in range(3):
+            page.keyboard.press("ArrowLeft")
+            page.wait_for_timeout(100)
+            self.apart()
+
+    def test_the_choice_of_names_is_part_of_the_link(self):
+        page = self.open("#view=map")
+        expect(page.locator(".names .name").first).to_be_visible()
+        page.get_by_label("Names of clusters").select_option("none")
+        expect(page.locator(".names .name")).to_have_count(0)
+        self.assertIn("names=none", page.url)
+        page.get_by_label("Names of clusters").select_option("characteristic")
+        expect(page.locator(".names .name").first).to_be_visible()
+        self.open("#" + page.url.split("#")[1])
+        expect(page.get_by_label("Names of clusters")).to_have_value("characteristic")
+        self.apart()
+
+    def test_pictures_replace_the_dots_in_sight_and_are_few(self):
+        asked = []
+        self.page.on("request", lambda request: "/thumbnails/" in request.url and asked.append(request.url))
+        page = self.open("#view=map")
+        expect(page.locator(".names .name").first).to_be_visible()
+        self.assertEqual(asked, [])
+        page.get_by_role("application").focus()
+        for _ in range(24):
+            page.keyboard.press("+")
+            page.wait_for_timeout(30)
+            if page.locator(".pictures img").count():
+                break
+        expect(page.locator(".pictures img").first).to_be_visible()
+        self.assertLessEqual(page.locator(".pictures img").count(), 70)
+        self.assertLessEqual(len(set(asked)), 71)
+        self.shot("map-pictures")
+
+
+class ClustersDark(Clusters):
+    settings = DARK
+
+    def shot(self, name):
+        super().shot(f"{name}-dark")
+
+
+class ClustersPhone(Clusters):
+    size = {"width": 390, "height": 844}
+    settings = PHONE
+
+    def shot(self, name):
+        self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 390)
+        super().shot(f"{name}-phone")
+
+
 class Columns(RunTest):
     """A gallery whose items have further columns."""
 

@@ -283,8 +283,8 @@ impl Column {
         if let Cells::Numbers(numbers) = &self.cells { Some(numbers) } else { None }
     }
 
-    /// The distinct texts, and the place of each row's among them or [`MISSING`](super::MISSING); `None` for numbers.
-    pub(crate) fn as_texts(&self) -> Option<(&[String], &[u32])> {
+    /// The distinct texts, and the place of each row's among them or `u32::MAX` where it is missing; `None` for numbers.
+    pub fn as_texts(&self) -> Option<(&[String], &[u32])> {
         if let Cells::Texts(texts) = &self.cells { Some((texts.distinct(), texts.places())) } else { None }
     }
 

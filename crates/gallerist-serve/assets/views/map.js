@@ -6,6 +6,7 @@ import * as api from "../api.js";
 import { Canvas, HOVER, HUES, QUERY, RESULT, RIGHT, WRONG } from "../canvas.js";
 import { cut, h, notice, number, plural, tool } from "../dom.js";
 import * as marks from "../marks.js";
+import * as nameLayer from "../names.js";
 import * as selection from "../selection.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
@@ -36,9 +37,12 @@ export function make() {
     lassoTool,
     tool("frame", "Select the visible items (v)", selectSight),
   );
-  const stage = h("div", { class: "stage" }, below, pictures, outline, above, surface, card, tools, legend);
+  const choice = nameChoice();
+  const stage = h("div", { class: "stage" }, below, pictures, outline, above);
+  const names = nameLayer.make(stage, () => [tools, legend]);
+  stage.append(names.element, surface, card, tools, legend);
   const message = h("div", {});
-  const element = h("section", { class: "view map", "aria-label": "Map" }, h("div", { class: "bar" }, facts), message, stage);
+  const element = h("section", { class: "view map", "aria-label": "Map" }, h("div", { class: "bar" }, facts, choice), message, stage);
 
   let view = null;
   let points = null;
@@ -106,9 +110,22 @@ export function make() {
   }
   const withHover = (found) => (hovered >= 0 ? [...found, { index: hovered, kind: HOVER }] : found);
 
+  // What names the clusters: the labels unless the user chose otherwise.
+  const named = (s) => (s.names === "none" || (!s.names && !session.gallery.labelled) ? "" : s.names || "majority");
+
+  function nameChoice() {
+    const { labelled, columns = [] } = session.gallery;
+    const texts = columns.filter(({ kind }) => kind !== "number");
+    if (!labelled && !texts.length) return null;
+    const choices = [["none", "No names"], ...(labelled ? [["majority", "Names: most frequent label"], ["characteristic", "Names: most characteristic label"]] : []), ...texts.map(({ name }) => [`by:${name}`, `Names: ${name}`])];
+    return h("select", { "aria-label": "Names of clusters", onchange: (event) => state.set({ names: event.target.value }) }, choices.map(([value, text]) => h("option", { value }, text)));
+  }
+
   function link() {
     if (!view) return;
     const s = state.get();
+    if (choice) choice.value = named(s) || "none";
+    names.choose(named(s), points, view);
     let mask = null;
     if (selection.exists(s)) {
       mask = s.lasso ? selection.region(s).mask.slice() : new Uint8Array(points.count);
@@ -124,6 +141,7 @@ export function make() {
     view.mark(withHover(found));
     region.setAttribute("visibility", s.lasso ? "visible" : "hidden");
     drawLegend(s, mask, found);
+    names.draw(view);
   }
 
   function drawLegend(s, mask, found) {
@@ -161,6 +179,7 @@ export function make() {
   const thumbs = new Map();
   function moved() {
     const s = state.get();
+    names.draw(view);
     if (s.lasso) region.setAttribute("points", selection.polygon(s.lasso).map(([x, y]) => screenPair(x, y)).join(" "));
     const a = view.world({ x: 0, y: view.height });
     const b = view.world({ x: view.width, y: 0 });

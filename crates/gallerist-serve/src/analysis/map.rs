@@ -52,6 +52,16 @@ impl GalleryMap {
         Ok(Self::of(snapshot, &points, found.method))
     }
 
+    /// The ids, x and y of the points.
+    pub(crate) fn points(&self) -> (Vec<u64>, Vec<f32>, Vec<f32>) {
+        let (ids, rest) = self.bytes.split_at(8 * self.count);
+        let (xs, rest) = rest.split_at(4 * self.count);
+        let ids = ids.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let floats =
+            |bytes: &[u8]| bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        (ids, floats(xs), floats(&rest[..4 * self.count]))
+    }
+
     fn of(snapshot: &Snapshot, points: &Matrix, method: String) -> Self {
         let encoded = encode(&snapshot.labels);
         let mut bytes = Vec::with_capacity(snapshot.ids.len() * 20);

@@ -3,6 +3,7 @@
 //!
 //! It covers the items that the server started with. Answers leave out items that have been removed since.
 
+mod clusters;
 mod compare;
 mod failures;
 mod map;
@@ -11,6 +12,7 @@ mod run;
 mod slot;
 mod snapshot;
 
+pub(crate) use clusters::{WIDTHS, clusters};
 pub(crate) use compare::Other;
 pub(crate) use pairs::{Pair, Pairs};
 pub(crate) use run::{Analysis, AnalysisInput};

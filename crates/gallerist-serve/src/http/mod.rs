@@ -5,6 +5,7 @@ mod analysis;
 mod asked;
 mod assets;
 mod change;
+mod clusters;
 mod embedding;
 mod error;
 mod extract;

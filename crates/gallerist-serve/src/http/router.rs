@@ -14,7 +14,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::Refusal;
-use super::{about, analysis, assets, change, gallery, heatmap, items, origin, pictures, search, security};
+use super::{
+    about, analysis, assets, change, clusters, gallery, heatmap, items, origin, pictures, search, security,
+};
 use crate::state::State;
 
 #[derive(OpenApi)]
@@ -57,6 +59,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .routes(routes!(pictures::thumbnail))
         .routes(routes!(analysis::map))
         .routes(routes!(analysis::points))
+        .routes(routes!(clusters::clusters))
         .routes(routes!(analysis::failures))
         .routes(routes!(analysis::confusions))
         .routes(routes!(analysis::duplicates))

@@ -137,3 +137,31 @@ fn conditions_and_orders_that_do_not_fit_are_refused() {
     assert_eq!(error["hint"], "did you mean `price`?");
     assert_eq!(index.json("/api/v1/gallery")["columns"], server.json("/api/v1/gallery")["columns"]);
 }
+
+#[test]
+fn clusters_of_the_map_are_named_by_labels_and_columns() {
+    let fixture = Fixture::new();
+    let server = serve(&fixture, None);
+    server.ready("/api/v1/map");
+    let by = |query: &str| server.json(&format!("/api/v1/map/clusters{query}"));
+    let labels = by("");
+    assert_eq!(labels["state"], "ready");
+    let names: Vec<&str> = CLASSES.iter().map(|(name, _)| *name).collect();
+    let clusters = labels["clusters"].as_array().unwrap();
+    assert!(!clusters.is_empty());
+    for cluster in clusters {
+        assert!(names.contains(&cluster["majority"].as_str().unwrap()), "{cluster}");
+        assert!(names.contains(&cluster["characteristic"].as_str().unwrap()), "{cluster}");
+    }
+    let shops = by("?by=shop");
+    assert!(
+        shops["clusters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|c| ["x", "y z"].contains(&c["majority"].as_str().unwrap()))
+    );
+    let refused = server.get("/api/v1/map/clusters?by=price");
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json()["hint"], "the columns that can are `label`, `shop`, `colour`");
+}
