@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::matrix;
+use crate::columns::{self, Given};
 use crate::errors::{OrValueError, detached, named, value_error};
 use crate::search::metric;
 
@@ -29,13 +30,14 @@ pub(crate) fn set_to_dict(py: Python<'_>, set: EmbeddingSet) -> PyResult<Bound<'
     {
         dict.set_item(name, value)?;
     }
+    dict.set_item("columns", columns::to_dict(py, &set.columns)?)?;
     dict.set_item("metric", set.metric.map(|metric| metric.name()))?;
     Ok(dict)
 }
 
 /// Writes an embeddings file, atomically.
 #[pyfunction]
-#[pyo3(signature = (path, embeddings, labels, paths, cameras, model, source, metric_name, protocol, precision))]
+#[pyo3(signature = (path, embeddings, labels, paths, cameras, columns, model, source, metric_name, protocol, precision))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn save(
     py: Python<'_>,
@@ -44,6 +46,7 @@ pub(crate) fn save(
     labels: Option<Vec<String>>,
     paths: Option<Vec<String>>,
     cameras: Option<Vec<String>>,
+    columns: Option<Given<'_>>,
     model: Option<String>,
     source: Option<String>,
     metric_name: Option<&str>,
@@ -55,6 +58,7 @@ pub(crate) fn save(
         labels,
         paths,
         cameras,
+        columns: columns::columns(columns)?,
         model,
         source,
         metric,

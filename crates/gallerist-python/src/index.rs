@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::condition::Condition;
 use gallerist::retrieval::index::{
     self as indices, Among, HnswOptions, IndexSettings, ItemFilter, Items, create_index, index_kinds,
     open_index,
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{matrix, view};
+use crate::columns::{self, Given};
 use crate::errors::{OrValueError, detached, interruptible, is_long, named, value_error};
 use crate::search::metric;
 
@@ -70,7 +72,7 @@ impl Index {
     }
 
     /// Adds items; returns how many are new, unchanged and replaced.
-    #[pyo3(signature = (embeddings, ids, labels, paths, cameras, replace))]
+    #[pyo3(signature = (embeddings, ids, labels, paths, cameras, columns, replace))]
     #[allow(clippy::too_many_arguments)]
     fn add(
         &self,
@@ -80,11 +82,13 @@ impl Index {
         labels: Option<Vec<String>>,
         paths: Option<Vec<String>>,
         cameras: Option<Vec<String>>,
+        columns: Option<Given<'_>>,
         replace: bool,
     ) -> PyResult<(usize, usize, usize)> {
-        let set = EmbeddingSet { labels, paths, cameras, ..matrix(&embeddings)?.into() };
+        let columns = columns::columns(columns)?;
+        let set = EmbeddingSet { labels, paths, cameras, columns, ..matrix(&embeddings)?.into() };
         let ids = ids.map(|ids| ids.as_array().to_vec());
-        detached(py, || {
+        interruptible(py, || {
             let mut index = self.lock();
             let items = match ids {
                 Some(ids) => Items::new(ids, set),
@@ -106,7 +110,7 @@ impl Index {
     }
 
     /// Ids (u64) and scores (f32) of shape (queries, k); a shorter list ends with 2^64 - 1 and NaN.
-    #[pyo3(signature = (queries, k, labels, cameras, paths, ids))]
+    #[pyo3(signature = (queries, k, labels, cameras, paths, ids, condition))]
     #[allow(clippy::too_many_arguments)]
     fn search<'py>(
         &self,
@@ -117,13 +121,14 @@ impl Index {
         cameras: Conditions<String>,
         paths: Conditions<String>,
         ids: Conditions<u64>,
+        condition: Option<&str>,
     ) -> PyResult<Found<'py>> {
         let filter = ItemFilter {
             label: among(labels, "label")?,
             camera: among(cameras, "camera")?,
             path: among(paths, "path")?,
             id: among(ids, "id")?,
-            condition: None,
+            condition: parsed(condition)?,
         };
         let rows = view(&queries, "queries")?;
         let count = detached(py, || Ok(self.lock().info().or_value_error()?.count))?;
@@ -143,9 +148,15 @@ impl Index {
         Ok((ids, scores.into_pyarray(py).reshape(shape)?.into_any()))
     }
 
-    /// The ids of all items, rising, and their labels.
-    fn labels<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Vec<Option<String>>)> {
-        let labels = detached(py, || self.lock().labels(&ItemFilter::default()).or_value_error())?;
+    /// The ids of the items that meet a condition, rising, and their labels.
+    #[pyo3(signature = (condition))]
+    fn labels<'py>(
+        &self,
+        py: Python<'py>,
+        condition: Option<&str>,
+    ) -> PyResult<(Bound<'py, PyAny>, Vec<Option<String>>)> {
+        let filter = ItemFilter { condition: parsed(condition)?, ..ItemFilter::default() };
+        let labels = detached(py, || self.lock().labels(&filter).or_value_error())?;
         let (ids, labels): (Vec<u64>, Vec<_>) = labels.into_iter().unzip();
         Ok((ids.into_pyarray(py).into_any(), labels))
     }
@@ -161,6 +172,10 @@ impl Index {
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         detached(py, || self.lock().save(&path).or_value_error())
     }
+}
+
+fn parsed(condition: Option<&str>) -> PyResult<Option<Condition>> {
+    condition.map(Condition::parse).transpose().or_value_error()
 }
 
 fn among<T>((wanted, unwanted): Conditions<T>, what: &str) -> PyResult<Option<Among<T>>> {

@@ -5,6 +5,7 @@
 //! compute, and return arrays and plain values.
 
 mod arrays;
+mod columns;
 mod errors;
 mod evaluate;
 mod figures;
@@ -20,6 +21,8 @@ use pyo3::prelude::*;
 
 #[pymodule(name = "_native")]
 mod native {
+    #[pymodule_export]
+    use super::columns::where_rows;
     #[pymodule_export]
     use super::evaluate::{evaluate, metrics, protocols};
     #[pymodule_export]

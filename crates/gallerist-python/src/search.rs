@@ -1,20 +1,20 @@
 //! Exact search.
 
 use gallerist::retrieval::search::{Metric, RankedLists, SearchOptions};
-use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::arrays::view;
-use crate::errors::{OrValueError, detached, interruptible, is_long, named};
+use crate::errors::{OrValueError, detached, interruptible, is_long, named, value_error};
 
 /// The metric of this name.
 pub(crate) fn metric(name: &str) -> PyResult<Metric> {
     named("metric", name, Metric::ALL.iter().map(|&metric| (metric.name(), metric)))
 }
 
-/// Indices (u32) and scores (f32) of shape (queries, k); rows of a shorter list end with 2^32 - 1 and NaN.
+/// Indices (u32) and scores (f32) of shape (queries, k), of the rows of the gallery that are admitted; rows of a shorter list end with 2^32 - 1 and NaN.
 #[pyfunction]
-#[pyo3(signature = (gallery, queries, k, metric_name, exclude_self))]
+#[pyo3(signature = (gallery, queries, k, metric_name, exclude_self, admitted))]
 pub(crate) fn search<'py>(
     py: Python<'py>,
     gallery: PyReadonlyArray2<'py, f32>,
@@ -22,13 +22,21 @@ pub(crate) fn search<'py>(
     k: usize,
     metric_name: &str,
     exclude_self: bool,
+    admitted: Option<PyReadonlyArray1<'py, bool>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let options = SearchOptions { metric: metric(metric_name)?, exclude_self, ..SearchOptions::new(k) };
     let rows = view(&gallery, "gallery")?;
     let of = queries.as_ref().map(|queries| view(queries, "queries")).transpose()?;
     // The longest possible list: a larger k would only take memory.
     let options = SearchOptions { k: k.min(rows.rows()), ..options };
+    let admitted = admitted.map(|mask| mask.as_array().to_vec());
+    if admitted.as_ref().is_some_and(|mask| mask.len() != rows.rows()) {
+        return Err(value_error("one value a row of the gallery says which rows are admitted", None));
+    }
+    let admits = |_: usize, row: usize| admitted.as_ref().is_none_or(|mask| mask[row]);
     let search = || {
+        let options =
+            SearchOptions { filter: if admitted.is_some() { Some(&admits) } else { None }, ..options };
         match (of, exclude_self) {
             (None, true) => gallerist::retrieval::search::self_search(rows, &options),
             (None, false) => gallerist::retrieval::search::search(rows, rows, &options),

@@ -195,6 +195,7 @@ INTERRUPTED = {
     "search of queries": "gallerist.search(rows, rows[::2], k=10)",
     "evaluation": "gallerist.evaluate(rows, np.arange(len(rows)) // 5)",
     "clustering": "gallerist.evaluate(rows[:30000], np.arange(30000) // 5, cluster='sklearn10', metrics=['recall@1'])",
+    "addition": "index.add(rows)",
     "map": "gallerist.map(rows[:40000], progress=False)",
     "training": "gallerist.train({**config, 'train': {'steps': 100000}}, out, progress=False)",
 }
@@ -210,12 +211,21 @@ def test_ctrl_c_ends_long_work(what, tmp_path):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         config, out = {config!r}, {str(tmp_path / "run")!r}
         rows = np.random.default_rng(1).normal(size=(200_000, 64)).astype(np.float32)
+        index = gallerist.Index(64, kind="hnsw")
         print("begins", flush=True)
         try:
             {INTERRUPTED[what]}
         except KeyboardInterrupt:
             print("interrupted", flush=True)
         found, _ = gallerist.search(rows[:100], k=1)
+        if len(index):
+            # What is in is whole: items find themselves, and the rest can be added.
+            ids, labels = index.labels()
+            assert len(ids) == len(index) < len(rows)
+            ids = ids[:: len(ids) // 50]
+            assert (index.search(rows[ids], 1)[0][:, 0] == ids).all()
+            index.add(rows[-3:], [10**6, 10**6 + 1, 10**6 + 2])
+            assert index.search(rows[-1:], 1)[0][0, 0] in (10**6 + 2, len(rows) - 1)
         print(len(found), flush=True)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

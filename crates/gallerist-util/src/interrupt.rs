@@ -47,6 +47,11 @@ pub fn clear() {
     RAISED.store(false, Ordering::Relaxed);
 }
 
+/// Whether every computation has been asked to end, for one that first completes what it changes.
+pub fn is_raised() -> bool {
+    RAISED.load(Ordering::Relaxed)
+}
+
 /// A place where a computation can end.
 #[inline]
 pub fn point() {

@@ -15,7 +15,7 @@ def rows(values: Any, name: str, *, wide: bool = False) -> np.ndarray:
 
     f16 and bfloat16 (of ``ml_dtypes``) become f32 without loss. f64 becomes f32 by rounding unless ``wide``.
     """
-    if type(values).__module__.partition(".")[0] == "torch":
+    if is_torch(values):
         values = values.detach().cpu()
         if str(values.dtype) == "torch.bfloat16":
             values = values.float()
@@ -29,9 +29,14 @@ def rows(values: Any, name: str, *, wide: bool = False) -> np.ndarray:
     return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
+def is_torch(values: Any) -> bool:
+    """Whether it is a tensor (torch may not be installed)."""
+    return hasattr(values, "detach") and hasattr(values, "numpy")
+
+
 def numbers(labels: Any, name: str, count: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Integer labels, one each or a set each: the values (i64), and where the labels of each sample end (or None)."""
-    if type(labels).__module__.partition(".")[0] == "torch":
+    if is_torch(labels):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype != object:
         values = _integers(labels, name)
@@ -72,7 +77,7 @@ def _scalar(label: Any, name: str) -> int:
 
 def names(labels: Any, name: str, count: int) -> list[str]:
     """Labels as strings, one a row; a set of labels is joined by ``|``."""
-    if type(labels).__module__.partition(".")[0] == "torch":
+    if is_torch(labels):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise ValueError(f"{name}: wanted {count} labels, got {labels!r}")

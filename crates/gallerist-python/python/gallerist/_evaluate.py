@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _arrays, _native
+from . import _arrays, _columns, _native
+
+_FRAME = ("ranking", "metric", "value", "low", "high")
 
 
 class Evaluation(dict):
@@ -34,15 +36,7 @@ class Evaluation(dict):
                         "high": interval.get("high"),
                     }
                 )
-        if library == "pandas":
-            import pandas
-
-            return pandas.DataFrame(rows)
-        if library == "polars":
-            import polars
-
-            return polars.DataFrame(rows)
-        raise ValueError(f"library: wanted pandas or polars, got {library!r}")
+        return _columns.frame({key: [row[key] for row in rows] for key in _FRAME}, library)
 
 
 def evaluate(

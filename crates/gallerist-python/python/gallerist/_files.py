@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _native
+from . import _arrays, _columns, _native
 
 
 @dataclasses.dataclass
@@ -24,6 +24,9 @@ class Embeddings:
     """The image of each row."""
     cameras: list[str] | None = None
     """The camera of each row."""
+    columns: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Further columns by name: arrays of numbers (f64, NaN where a value is missing), lists of texts and dates (ISO 8601), and
+    lists of lists of tags, with None where a value is missing."""
     model: str | None = None
     """The fingerprint of the model that made the embeddings."""
     source: str | None = None
@@ -34,6 +37,62 @@ class Embeddings:
     """How the rows are to be compared."""
     protocol: str | None = None
     """The protocol of the images' data set."""
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def mask(self, condition: str) -> np.ndarray:
+        """Whether each row meets a condition; see :meth:`where`. An array of ``n`` booleans."""
+        count = len(self)
+        return _native.where_rows(
+            condition,
+            count,
+            _arrays.strings(self.labels, "labels", count),
+            _arrays.strings(self.paths, "paths", count),
+            _arrays.strings(self.cameras, "cameras", count),
+            _columns.given(self.columns, count),
+        )
+
+    def where(self, condition: str) -> Embeddings:
+        """The rows that meet a condition, such as ``price < 20 and colour has "red"``.
+
+        ``label``, ``camera`` and ``path`` are columns, too. The language is that of ``gallerist search --where``.
+
+        :raises ValueError: for a condition that cannot be read, and columns that do not exist or are of another kind.
+        """
+        return self.select(np.flatnonzero(self.mask(condition)))
+
+    def select(self, rows: Any) -> Embeddings:
+        """These rows, by number, with all that is known of them."""
+        rows = np.asarray(rows)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" and rows.size:
+            raise ValueError(f"rows: wanted a list of row numbers, got {rows.dtype} of shape {rows.shape}")
+        rows = rows.astype(np.intp)
+        if rows.size and not (0 <= rows.min() and rows.max() < len(self)):
+            raise ValueError(f"rows: wanted numbers from 0 to {len(self) - 1}, got {rows.min()} to {rows.max()}")
+
+        def some(values: Any) -> Any:
+            if values is None or isinstance(values, np.ndarray):
+                return values if values is None else values[rows]
+            values = list(values)
+            return [values[row] for row in rows]
+
+        return dataclasses.replace(
+            self,
+            embeddings=np.asarray(self.embeddings)[rows],
+            labels=some(self.labels),
+            paths=some(self.paths),
+            cameras=some(self.cameras),
+            columns={name: some(values) for name, values in self.columns.items()},
+        )
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """What is known of the rows as a data frame: ``label``, ``path``, ``camera`` and the columns.
+
+        :param library: ``pandas`` or ``polars``, which must be installed.
+        """
+        known = {"label": self.labels, "path": self.paths, "camera": self.cameras}
+        return _columns.frame({name: values for name, values in known.items() if values is not None} | self.columns, library)
 
 
 def load(path: str | os.PathLike[str]) -> Embeddings:
@@ -48,6 +107,7 @@ def save(
     *,
     paths: Sequence[Any] | None = None,
     cameras: Sequence[Any] | None = None,
+    columns: Any = None,
     model: str | None = None,
     source: str | None = None,
     metric: str | None = None,
@@ -63,13 +123,16 @@ def save(
     :param labels: ``n`` labels; a set, list or tuple is several labels.
     :param paths: the image of each row.
     :param cameras: the camera of each row.
+    :param columns: further columns (docs/metadata.md): a dictionary of names and ``n`` values, or a frame of pandas or polars.
+        Values are numbers, texts, dates, or sets of texts (tags); None and NaN are missing.
     :param precision: ``f32``, ``bf16`` (half the bytes) or ``int8`` (a quarter).
     """
     if isinstance(embeddings, Embeddings):
         set_ = embeddings
-        labels, paths, cameras = labels or set_.labels, paths or set_.paths, cameras or set_.cameras
-        model, source = model or set_.model, source or set_.source
-        metric, protocol = metric or set_.metric, protocol or set_.protocol
+        labels, paths, cameras = _either(labels, set_.labels), _either(paths, set_.paths), _either(cameras, set_.cameras)
+        columns = _either(columns, set_.columns)
+        model, source = _either(model, set_.model), _either(source, set_.source)
+        metric, protocol = _either(metric, set_.metric), _either(protocol, set_.protocol)
         embeddings = set_.embeddings
     rows = _arrays.rows(embeddings, "embeddings")
     _native.save(
@@ -78,9 +141,15 @@ def save(
         _arrays.strings(labels, "labels", len(rows)),
         _arrays.strings(paths, "paths", len(rows)),
         _arrays.strings(cameras, "cameras", len(rows)),
+        _columns.given(columns, len(rows)),
         model,
         source,
         metric,
         protocol,
         precision,
     )
+
+
+def _either(given: Any, known: Any) -> Any:
+    """What is given, or what is known where nothing is given. An array has no truth value."""
+    return known if given is None else given

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _native
+from . import _arrays, _columns, _native
 from ._search import _positive
 
 
@@ -79,12 +79,17 @@ class Index:
         labels: Sequence[Any] | None = None,
         paths: Sequence[Any] | None = None,
         cameras: Sequence[Any] | None = None,
+        columns: Any = None,
         replace: bool = False,
     ) -> tuple[int, int, int]:
         """Adds items. Items that are in the index unchanged stay as they are.
 
+        Ctrl-C ends it with ``KeyboardInterrupt``. The index stays whole: an exact index then has all items of the call or
+        none, an ``hnsw`` index those that are linked already; add them again to complete it.
+
         :param embeddings: array of shape ``(n, d)``.
         :param ids: ``n`` ids below 2^63. By default those of the paths, or the numbers after the largest id.
+        :param columns: further columns, as :func:`save` takes them.
         :param replace: replaces items whose id exists; otherwise items that differ are refused.
         :returns: numbers of new, unchanged and replaced items.
         """
@@ -95,6 +100,7 @@ class Index:
             _arrays.strings(labels, "labels", len(rows)),
             _arrays.strings(paths, "paths", len(rows)),
             _arrays.strings(cameras, "cameras", len(rows)),
+            _columns.given(columns, len(rows)),
             replace,
         )
 
@@ -115,9 +121,12 @@ class Index:
         path_not_in: Sequence[Any] | None = None,
         id_in: Any = None,
         id_not_in: Any = None,
+        where: str | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The best ``k`` items for each query, of those that pass all filters.
 
+        :param where: a condition on the columns, labels, cameras and paths, such as ``price < 20``; see
+            :meth:`Embeddings.where`.
         :returns: ids (u64) and scores (f32) of shape ``(n, k')`` with ``k' = min(k, items)``, the best first. A list
             that is shorter ends with 2^64 - 1 and NaN.
         """
@@ -128,11 +137,15 @@ class Index:
             (_texts(camera_in), _texts(camera_not_in)),
             (_texts(path_in), _texts(path_not_in)),
             (_ids(id_in, "id_in"), _ids(id_not_in, "id_not_in")),
+            where,
         )
 
-    def labels(self) -> tuple[np.ndarray, list[str | None]]:
-        """The ids of all items, rising, and their labels."""
-        return self._native.labels()
+    def labels(self, where: str | None = None) -> tuple[np.ndarray, list[str | None]]:
+        """The ids of all items, rising, and their labels.
+
+        :param where: a condition; only items that meet it.
+        """
+        return self._native.labels(where)
 
     def set_ef(self, ef: int) -> None:
         """Candidates of a search in ``hnsw``: more find more of the nearest items and take longer."""

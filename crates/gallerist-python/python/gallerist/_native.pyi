@@ -10,6 +10,7 @@ _F32: TypeAlias = NDArray[np.float32]
 _Rows: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 _Part: TypeAlias = tuple[_F32, list[str], list[str] | None]
 _Condition: TypeAlias = tuple[list[str] | None, list[str] | None]
+_Columns: TypeAlias = list[tuple[str, NDArray[np.float64] | tuple[bool, list[str | None]]]] | None
 _Events: TypeAlias = Callable[[str, str], Any]
 
 class Loss:
@@ -47,6 +48,7 @@ class Index:
         labels: list[str] | None,
         paths: list[str] | None,
         cameras: list[str] | None,
+        columns: _Columns,
         replace: bool,
     ) -> tuple[int, int, int]: ...
     def remove(self, ids: NDArray[np.uint64]) -> int: ...
@@ -58,8 +60,9 @@ class Index:
         cameras: _Condition,
         paths: _Condition,
         ids: tuple[list[int] | None, list[int] | None],
+        condition: str | None,
     ) -> tuple[NDArray[np.uint64], _F32]: ...
-    def labels(self) -> tuple[NDArray[np.uint64], list[str | None]]: ...
+    def labels(self, condition: str | None) -> tuple[NDArray[np.uint64], list[str | None]]: ...
     def set_ef(self, ef: int) -> None: ...
     def compact(self) -> None: ...
     def save(self, path: str) -> None: ...
@@ -97,6 +100,7 @@ def save(
     labels: list[str] | None,
     paths: list[str] | None,
     cameras: list[str] | None,
+    columns: _Columns,
     model: str | None,
     source: str | None,
     metric_name: str | None,
@@ -104,11 +108,19 @@ def save(
     precision: str,
 ) -> None: ...
 def search(
-    gallery: _F32, queries: _F32 | None, k: int, metric_name: str, exclude_self: bool
+    gallery: _F32, queries: _F32 | None, k: int, metric_name: str, exclude_self: bool, admitted: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.uint32], _F32]: ...
 def threads(count: int) -> int: ...
 def train(
     text: str, origin: str, folder: str, settings: list[str], directory: str, events: _Events
 ) -> str: ...
 def version() -> str: ...
+def where_rows(
+    condition: str,
+    count: int,
+    labels: list[str] | None,
+    paths: list[str] | None,
+    cameras: list[str] | None,
+    given: _Columns,
+) -> NDArray[np.bool_]: ...
 def write_text(path: str, text: str) -> None: ...

@@ -85,6 +85,9 @@ pub trait Index: Send + Sync {
     /// [`upsert`](Self::upsert) that tells `progress` how many of how many items are in, where the
     /// index takes them one after the other.
     ///
+    /// An HNSW index ends at [`interrupt::raise`](gallerist_util::interrupt::raise): the items that are linked by then are
+    /// in, and of the others those that they would replace. An exact index takes all items at once, and does not end.
+    ///
     /// # Errors
     /// As [`upsert`](Self::upsert).
     fn upsert_with(&mut self, items: &Items, progress: &mut dyn FnMut(usize, usize)) -> Result<()> {

@@ -35,25 +35,27 @@ fn mix(number: u64) -> u64 {
 type Edge = (u8, u32, u32);
 
 /// Links the nodes from `first` on into the graph, with `breadth` candidates each; tells `progress`
-/// how many are done.
+/// how many are done. Ends between two batches when `ends` says so, and returns the nodes that are not linked.
 pub(super) fn link(
     graph: &mut Graph,
     space: Space,
     (first, breadth, seed): (u32, usize, u64),
     walks: &Mutex<Vec<Walk>>,
+    ends: impl Fn() -> bool,
     progress: &mut dyn FnMut(usize),
-) {
+) -> Vec<u32> {
     let mut order: Vec<u32> = (first..graph.levels.len() as u32).collect();
     order.par_sort_unstable_by_key(|&node| mix(seed.wrapping_add(1) ^ mix(u64::from(node))));
     let most = (order.len() / 50).max(1);
     let mut done = 0;
-    while done < order.len() {
+    while done < order.len() && !ends() {
         let inside = first as usize + done;
         let size = (inside / 8).clamp(1, most).min(order.len() - done);
         batch(graph, space, &order[done..done + size], breadth, walks);
         done += size;
         progress(done);
     }
+    order.split_off(done)
 }
 
 fn batch(graph: &mut Graph, space: Space, nodes: &[u32], breadth: usize, walks: &Mutex<Vec<Walk>>) {

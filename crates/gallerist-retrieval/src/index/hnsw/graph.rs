@@ -122,6 +122,22 @@ impl Graph {
         self.set_levels(all);
     }
 
+    /// The graph of these nodes, numbered by their place in the list, which rises. The other nodes are no neighbours of
+    /// theirs and not the entry.
+    pub(super) fn keep(&self, nodes: &[u32]) -> Self {
+        let mut kept = Self::new(self.m);
+        kept.extend(nodes.iter().map(|&node| self.levels[node as usize]));
+        let number = |node: u32| nodes.binary_search(&node).expect("a neighbour that is kept") as u32;
+        for (new, &node) in (0..).zip(nodes) {
+            for level in 0..=self.levels[node as usize] {
+                let list: Vec<u32> = self.view().neighbours(level, node).map(number).collect();
+                kept.set(level, new, &list);
+            }
+        }
+        kept.entry = self.entry.map(number);
+        kept
+    }
+
     /// Replaces a node's list of neighbours.
     pub(super) fn set(&mut self, level: u8, node: u32, neighbours: &[u32]) {
         let (start, length) = place(self.m, &self.starts, level, node);

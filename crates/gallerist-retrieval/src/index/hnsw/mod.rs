@@ -22,9 +22,10 @@ mod graph;
 mod space;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
+use gallerist_util::interrupt;
 use rayon::prelude::*;
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
@@ -175,14 +176,38 @@ impl HnswIndex {
         }
     }
 
-    fn link_from(&mut self, first: usize, progress: &mut dyn FnMut(usize, usize)) {
+    /// Links the slots from `first` on, and returns those that are not linked because `ends` said to end.
+    fn link_from(
+        &mut self,
+        first: usize,
+        ends: impl Fn() -> bool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Vec<u32> {
         let HnswOptions { m, ef_construction, seed, .. } = self.options;
         let mut graph = std::mem::take(&mut self.graph);
         graph.extend((first..self.alive.len()).map(|slot| build::level_of(slot as u32, m, seed)));
         let new = self.alive.len() - first;
         let choice = (first as u32, ef_construction.max(m), seed);
-        build::link(&mut graph, self.space(), choice, &self.walks, &mut |done| progress(done, new));
+        let progress = &mut |done| progress(done, new);
+        let unlinked = build::link(&mut graph, self.space(), choice, &self.walks, ends, progress);
         self.graph = graph;
+        unlinked
+    }
+
+    /// Takes slots that are not linked out of the index.
+    fn drop_unlinked(&mut self, unlinked: &[u32]) {
+        let mut stays = vec![true; self.alive.len()];
+        unlinked.iter().for_each(|&slot| stays[slot as usize] = false);
+        let kept: Vec<u32> = (0..stays.len() as u32).filter(|&slot| stays[slot as usize]).collect();
+        let slots: Vec<usize> = kept.iter().map(|&slot| slot as usize).collect();
+        self.graph = self.graph.keep(&kept);
+        self.store.keep(&slots);
+        self.alive = slots.iter().map(|&slot| self.alive[slot]).collect();
+        let ids = self.store.catalog.ids();
+        let living = (0..ids.len()).filter(|&slot| self.alive[slot]);
+        self.slots = living.map(|slot| (ids[slot], slot as u32)).collect();
+        self.inverse.clear();
+        self.measure_rows();
     }
 
     /// The lists of exact search over these slots.
@@ -271,6 +296,7 @@ impl LocalIndex for HnswIndex {
         prefer_large_pages(rows);
         // Where the columns of each slot are: in the slot, or in a row of the items.
         let mut places: Vec<usize> = (0..first).collect();
+        let mut replaced = Vec::new();
         for row in 0..items.len() {
             let embedding = items.set().embeddings.row(row);
             let id = items.ids()[row];
@@ -281,6 +307,7 @@ impl LocalIndex for HnswIndex {
                     continue;
                 }
                 self.alive[slot as usize] = false;
+                replaced.push((self.alive.len() as u32, slot));
             }
             self.slots.insert(id, self.alive.len() as u32);
             self.store.catalog.push(items, row);
@@ -290,7 +317,18 @@ impl LocalIndex for HnswIndex {
         }
         self.store.catalog.join_columns(items, first, Some(&places));
         self.measure_rows();
-        self.link_from(first, progress);
+        let unlinked = self.link_from(first, interrupt::is_raised, progress);
+        if !unlinked.is_empty() {
+            // What they replace stays.
+            let gone: HashSet<u32> = unlinked.iter().copied().collect();
+            for (new, old) in replaced {
+                if gone.contains(&new) {
+                    self.alive[old as usize] = true;
+                }
+            }
+            self.drop_unlinked(&unlinked);
+            interrupt::throw();
+        }
     }
 
     fn delete(&mut self, ids: &[u64]) -> usize {
@@ -412,6 +450,6 @@ impl LocalIndex for HnswIndex {
         self.inverse.clear();
         self.measure_rows();
         self.graph = Graph::new(self.options.m);
-        self.link_from(0, progress);
+        self.link_from(0, || false, progress);
     }
 }
