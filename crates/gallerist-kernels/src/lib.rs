@@ -34,6 +34,8 @@ mod pool;
 mod product;
 pub mod profile;
 
+mod token_ops;
+mod tokens;
 mod transpose;
 mod unit;
 mod update;
@@ -47,6 +49,8 @@ pub use ops::{
     max_pool2d, set_enabled, unit_rows,
 };
 pub use product::{bf16_unit, with_bf16_products};
+pub use token_ops::{gelu, layer_norm, linear_tokens, self_attention};
+pub use tokens::Gelu;
 pub use unit::{RowValue, project_row, scale_rows};
 pub use update::{AdamW, Sgd, square_sum};
 pub use worker::on_worker;

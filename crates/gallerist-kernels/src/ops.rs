@@ -1,4 +1,5 @@
-//! The public functions on the engine's tensors. Only this file chooses between the kernels and the engine.
+//! The public functions on the engine's tensors. Only this file and [`crate::token_ops`] choose between the kernels and the
+//! engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,7 +32,7 @@ pub fn is_enabled() -> bool {
 }
 
 /// Whether the kernels support this tensor: `f32`, on the CPU backend, not empty.
-fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
+pub(crate) fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
     let device = tensor.device();
     let on_cpu = match device.as_dispatch() {
         DispatchDevice::Flex(_) => true,

@@ -353,10 +353,9 @@ impl Linear {
 
     /// `[n, count, inputs]` to `[n, count, outputs]`.
     pub fn forward_tokens(&self, x: Tensor<3>) -> Tensor<3> {
-        let [n, count, inputs] = x.dims();
-        let y = self.forward(x.reshape([n * count, inputs]));
-        let outputs = y.dims()[1];
-        y.reshape([n, count, outputs])
+        let weight = as_in(&self.weight, &x);
+        let bias = self.bias.as_ref().map(|bias| as_in(bias, &x));
+        gallerist_kernels::linear_tokens(x, weight, bias)
     }
 }
 

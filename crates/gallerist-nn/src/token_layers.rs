@@ -4,9 +4,9 @@
 //! the dtype of their input; layer norm and softmax compute in f32.
 
 use burn::module::{Module, Param};
-use burn::tensor::module::{attention, layer_norm};
+use burn::tensor::Tensor;
+use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{Tensor, activation};
 use gallerist_util::random::Random;
 use serde::{Deserialize, Serialize};
 
@@ -39,11 +39,12 @@ pub enum Gelu {
 impl Gelu {
     /// Of every value.
     pub fn apply<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
-        match self {
-            Gelu::Gelu => activation::gelu(x),
-            Gelu::GeluTanh => activation::gelu_approximate(x),
-            Gelu::QuickGelu => x.clone() * activation::sigmoid(x.mul_scalar(Self::QUICK)),
-        }
+        let kind = match self {
+            Gelu::Gelu => gallerist_kernels::Gelu::Exact,
+            Gelu::GeluTanh => gallerist_kernels::Gelu::Tanh,
+            Gelu::QuickGelu => gallerist_kernels::Gelu::Quick,
+        };
+        gallerist_kernels::gelu(x, kind)
     }
 
     /// The factor in [`Gelu::QuickGelu`].
@@ -141,7 +142,8 @@ impl LayerNorm {
     /// `[.., width]` to the same shape.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
-        in_dtype(layer_norm(at_least_f32(x), self.weight.val(), Some(self.bias.val()), self.epsilon), dtype)
+        let (weight, bias) = (self.weight.val(), self.bias.val());
+        in_dtype(gallerist_kernels::layer_norm(at_least_f32(x), weight, bias, self.epsilon), dtype)
     }
 }
 
@@ -172,11 +174,8 @@ impl LayerScale {
 ///
 /// `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels (Vaswani et al. 2017).
 pub fn self_attention(x: Tensor<3>, heads: usize) -> Tensor<3> {
-    let [n, count, triple] = x.dims();
-    let width = triple / 3;
-    let parts = x.reshape([n, count, 3, heads, width / heads]).permute([2, 0, 3, 1, 4]);
-    let part = |i: usize| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
-    attend(part(0), part(1), part(2))
+    let dtype = x.dtype();
+    in_dtype(gallerist_kernels::self_attention(at_least_f32(x), heads), dtype)
 }
 
 /// Attention of `[n, heads, queries, d]` to keys and values `[n, heads, count, d]`: `[n, queries, heads d]`.

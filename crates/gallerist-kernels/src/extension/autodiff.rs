@@ -17,11 +17,13 @@ use super::operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
 use super::pool::{
     AvgPool2d, GlobalAverage, MaxPool2d, MaxPoolState, avg_pool2d, global_average, max_pool2d,
 };
+use super::tokens::{track_gelu, track_layer_norm, track_self_attention};
 use super::unit::track_unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
 use crate::norm::{self, Activation};
+use crate::tokens::Gelu;
 
 impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
     fn conv2d_kernel(x: Tracked, weight: Tracked, options: ConvOptions<2>) -> Tracked {
@@ -112,6 +114,18 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
             OpsKind::Tracked(preparation) => preparation.finish(maps, y),
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         }
+    }
+
+    fn self_attention_kernel(qkv: Tracked, heads: usize) -> Tracked {
+        track_self_attention::<C>(qkv, heads)
+    }
+
+    fn layer_norm_kernel(x: Tracked, weight: Tracked, bias: Tracked, epsilon: f64) -> Tracked {
+        track_layer_norm::<C>(x, weight, bias, epsilon)
+    }
+
+    fn gelu_kernel(x: Tracked, kind: Gelu) -> Tracked {
+        track_gelu::<C>(x, kind)
     }
 
     fn unit_rows_kernel(x: Tracked) -> Tracked {

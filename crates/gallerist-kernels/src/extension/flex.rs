@@ -10,11 +10,13 @@ use super::conv::conv2d;
 use super::norm::{batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, Tail, Tensors};
 use super::pool::{avg_pool2d, global_average, max_pool2d};
+use super::tokens::{activated, normalized, self_attention};
 use super::unit::unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
 use crate::norm::{self, Activation};
+use crate::tokens::Gelu;
 
 impl KernelOps for Flex {
     fn conv2d_kernel(x: FlexTensor, weight: FlexTensor, options: ConvOptions<2>) -> FlexTensor {
@@ -55,6 +57,18 @@ impl KernelOps for Flex {
 
     fn global_average_kernel(x: FlexTensor) -> FlexTensor {
         global_average(&x)
+    }
+
+    fn self_attention_kernel(qkv: FlexTensor, heads: usize) -> FlexTensor {
+        self_attention(&qkv, heads)
+    }
+
+    fn layer_norm_kernel(x: FlexTensor, weight: FlexTensor, bias: FlexTensor, epsilon: f64) -> FlexTensor {
+        normalized(&x, &weight, &bias, epsilon)
+    }
+
+    fn gelu_kernel(x: FlexTensor, kind: Gelu) -> FlexTensor {
+        activated(&x, kind)
     }
 
     fn unit_rows_kernel(x: FlexTensor) -> FlexTensor {

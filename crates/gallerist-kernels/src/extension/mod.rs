@@ -10,6 +10,7 @@ mod gradients;
 mod norm;
 mod operations;
 mod pool;
+mod tokens;
 mod unit;
 
 pub(crate) use operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};

@@ -9,6 +9,7 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
 use crate::chain::{LayerOptions, Shortcut};
 use crate::norm::Activation;
+use crate::tokens::Gelu;
 
 /// Most layers of a chain.
 pub(crate) const MAX_LAYERS: usize = 4;
@@ -99,6 +100,20 @@ pub(crate) trait KernelOps: Backend {
 
     /// Mean over all positions, `[batch, channels]`.
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Self-attention of queries, keys and values; of a tensor of rank 3.
+    fn self_attention_kernel(qkv: FloatTensor<Self>, heads: usize) -> FloatTensor<Self>;
+
+    /// Layer norm over the last dimension, of a tensor of any rank.
+    fn layer_norm_kernel(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> FloatTensor<Self>;
+
+    /// The activation of an MLP, of a tensor of any rank.
+    fn gelu_kernel(x: FloatTensor<Self>, kind: Gelu) -> FloatTensor<Self>;
 
     /// Rows of length 1; of a tensor of rank 2.
     fn unit_rows_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;

@@ -25,6 +25,8 @@ pub(crate) use unit::Precision;
 pub(crate) use unit::{Unit, units};
 pub use unit::{bf16_unit, with_bf16_products};
 
+use crate::disjoint::Disjoint;
+
 /// Computes a product.
 ///
 /// # Safety
@@ -47,4 +49,42 @@ pub(crate) unsafe fn multiply(product: Product<'_>) {
         },
         (Precision::F32, Right::Tiles(_)) => unreachable!("tiles hold operands rounded to bf16"),
     }
+}
+
+/// The left operand of [`multiply_rows`]: `rows_a`, `step` and `chunks` of [`Product`].
+pub(crate) struct Left<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) rows: &'a [usize],
+    pub(crate) step: usize,
+    pub(crate) chunks: &'a [(usize, Vec<Run>)],
+}
+
+/// A product of `f32` into values that nothing else accesses. The right operand has rows of `stride` elements, of which
+/// each holds whole vectors; the result has rows of `columns` elements that start at `rows_c`.
+///
+/// # Panics
+///
+/// As [`multiply`].
+pub(crate) fn multiply_rows(
+    left: &Left<'_>,
+    (values, stride): (&[f32], usize),
+    c: &mut [f32],
+    rows_c: &[usize],
+    columns: usize,
+) {
+    let product = Product {
+        a: left.values,
+        rows_a: left.rows,
+        step: left.step,
+        chunks: left.chunks,
+        right: Right::Rows { values, stride, panel_stride: panel_width() },
+        precision: Precision::F32,
+        c: Disjoint::new(c),
+        rows_c,
+        columns,
+        accumulate: false,
+        prefetch: &[],
+    };
+    // SAFETY: `c` is borrowed mutably for the whole call, and the product uses this thread alone.
+    unsafe { multiply(product) };
 }

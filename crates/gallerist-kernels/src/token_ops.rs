@@ -1,0 +1,111 @@
+//! The public functions of transformers on the engine's tensors. This file chooses between these kernels and the engine, as
+//! [`crate::ops`] does for the others.
+
+use burn::backend::Dispatch;
+use burn::tensor::module::{attention, layer_norm as engine_layer_norm};
+use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+use burn::tensor::{Tensor, activation};
+
+use crate::extension::KernelOps;
+use crate::ops::{conv2d, is_enabled, supported};
+use crate::tokens::Gelu;
+
+/// Self-attention: `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels, where queries, keys and values
+/// are one after the other in `x`.
+///
+/// The matrices `[tokens, tokens]` are not stored for the backward pass, which computes them again, one head at a time. A
+/// token whose scores have NaN becomes NaN.
+///
+/// # Shapes
+///
+/// - x: `[batch, tokens, 3 width]`
+/// - result: `[batch, tokens, width]`
+///
+/// # Panics
+///
+/// If the width is not a multiple of the heads.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+///
+/// // Equal scores: each token becomes the mean of the values.
+/// let x = Tensor::<3>::from_floats([[[0.0, 0.0, 1.0], [0.0, 0.0, 3.0]]], &Device::flex());
+/// let y = gallerist_kernels::self_attention(x, 1);
+/// assert_eq!(y.into_data().try_into_vec::<f32>().unwrap(), [2.0, 2.0]);
+/// ```
+pub fn self_attention(x: Tensor<3>, heads: usize) -> Tensor<3> {
+    let [n, count, triple] = x.dims();
+    assert!(
+        heads > 0 && triple.is_multiple_of(3 * heads),
+        "{triple} channels of queries, keys and values for {heads} heads"
+    );
+    if is_enabled() && supported(&x) {
+        return Tensor::from_dispatch(Dispatch::self_attention_kernel(x.into_dispatch(), heads));
+    }
+    let width = triple / 3;
+    let parts = x.reshape([n, count, 3, heads, width / heads]).permute([2, 0, 3, 1, 4]);
+    let part = |i: usize| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
+    let y = attention(part(0), part(1), part(2), None, None, AttentionModuleOptions::default());
+    y.swap_dims(1, 2).reshape([n, count, width])
+}
+
+/// Layer norm over the last dimension: `(x - mean) / sqrt(variance + epsilon) * weight + bias` with the biased variance.
+///
+/// # Shapes
+///
+/// - x and result: `[.., width]`
+/// - weight, bias: `[width]`
+pub fn layer_norm<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<1>,
+    bias: Tensor<1>,
+    epsilon: f64,
+) -> Tensor<D> {
+    let width = x.dims()[D - 1];
+    let fits = [&weight, &bias].into_iter().all(|vector| supported(vector) && vector.dims() == [width]);
+    if is_enabled() && supported(&x) && fits {
+        let (x, weight, bias) = (x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
+        return Tensor::from_dispatch(Dispatch::layer_norm_kernel(x, weight, bias, epsilon));
+    }
+    engine_layer_norm(x, weight, Some(bias), epsilon)
+}
+
+/// The activation between the two layers of an MLP, of every value.
+pub fn gelu<const D: usize>(x: Tensor<D>, kind: Gelu) -> Tensor<D> {
+    if is_enabled() && supported(&x) {
+        return Tensor::from_dispatch(Dispatch::gelu_kernel(x.into_dispatch(), kind));
+    }
+    match kind {
+        Gelu::Exact => activation::gelu(x),
+        Gelu::Tanh => activation::gelu_approximate(x),
+        Gelu::Quick => x.clone() * activation::sigmoid(x.mul_scalar(1.702)),
+    }
+}
+
+/// A linear layer of tokens, `x weight + bias`, as a convolution of 1 x 1: the products are those of
+/// [`with_bf16_products`](crate::with_bf16_products), too.
+///
+/// # Shapes
+///
+/// - x: `[batch, tokens, inputs]`
+/// - weight: `[inputs, outputs]`
+/// - bias: `[outputs]`
+/// - result: `[batch, tokens, outputs]`
+pub fn linear_tokens(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<3> {
+    let ([n, count, inputs], [_, outputs]) = (x.dims(), weight.dims());
+    if is_enabled() && supported(&x) && supported(&weight) {
+        // Tokens are feature maps of one row with the channels innermost.
+        let maps = x.reshape([n, 1, count, inputs]).permute([0, 3, 1, 2]);
+        let weight = weight.permute([1, 0]).reshape([outputs, inputs, 1, 1]);
+        let y = conv2d(maps, weight, bias, ConvOptions::new([1, 1], [0, 0], [1, 1], 1));
+        return y.permute([0, 2, 3, 1]).reshape([n, count, outputs]);
+    }
+    let y = x.reshape([n * count, inputs]).matmul(weight);
+    let y = match bias {
+        Some(bias) => y + bias.unsqueeze(),
+        None => y,
+    };
+    y.reshape([n, count, outputs])
+}
