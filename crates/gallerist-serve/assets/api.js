@@ -36,13 +36,18 @@ export function query(parameters) {
   return pairs.size ? `?${pairs}` : "";
 }
 
+// The gallery of a server with several; "" is the first.
+let chosen = "";
+export const choose = (gallery) => (chosen = gallery);
+const at = (path, parameters = {}) => path + query({ ...parameters, gallery: chosen });
+
 const filters = ({ label, not_label, camera, where }) => ({ label, not_label, camera, where: where || undefined });
 
-export const gallery = () => json("api/v1/gallery");
-export const items = (state, offset, limit, signal) => json("api/v1/items" + query({ set: state.set, offset, limit, order: state.order, ...filters(state) }), { signal });
-export const item = (id, signal) => json(`api/v1/items/${id}`, { signal });
-export const lookup = (ids, signal) => post("api/v1/items/lookup", { ids }, signal).then((answer) => answer.items);
-export const labels = (contains, limit, signal) => json("api/v1/labels" + query({ contains, limit }), { signal });
+export const gallery = () => json(at("api/v1/gallery"));
+export const items = (state, offset, limit, signal) => json(at("api/v1/items", { set: state.set, offset, limit, order: state.order, ...filters(state) }), { signal });
+export const item = (id, signal) => json(at(`api/v1/items/${id}`), { signal });
+export const lookup = (ids, signal) => post(at("api/v1/items/lookup"), { ids }, signal).then((answer) => answer.items);
+export const labels = (contains, limit, signal) => json(at("api/v1/labels", { contains, limit }), { signal });
 
 // `files` are `{ file, name, region }`, `regions` the regions of `ids`; null for the whole image.
 export function search({ ids, files, regions = [], k, model, all, histogram, min_distance, max_distance, ...rest }, signal) {
@@ -56,20 +61,21 @@ export function search({ ids, files, regions = [], k, model, all, histogram, min
     for (const [name, value] of Object.entries(options)) {
       for (const one of [value ?? []].flat()) form.append(name, one);
     }
-    return json("api/v1/search/upload", { method: "POST", body: form, signal });
+    return json(at("api/v1/search/upload"), { method: "POST", body: form, signal });
   }
-  if (ids.length === 1) return json(`api/v1/items/${ids[0]}/similar` + query({ ...options, region: regions[0]?.join(",") }), { signal });
-  return post("api/v1/search", { ids, regions, ...options }, signal);
+  if (ids.length === 1) return json(at(`api/v1/items/${ids[0]}/similar`, { ...options, region: regions[0]?.join(",") }), { signal });
+  return post(at("api/v1/search"), { ids, regions, ...options }, signal);
 }
 
-export const map = () => json("api/v1/map");
-export const points = async () => (await call("api/v1/map/points")).arrayBuffer();
-export const clusters = (by) => json("api/v1/map/clusters" + query({ by }));
-export const failures = (sort, offset, limit, signal) => json("api/v1/failures" + query({ sort, offset, limit }), { signal });
-export const confusions = (limit) => json("api/v1/confusions" + query({ limit }));
-export const pairs = (kind, distance, offset, limit, signal) => json(`api/v1/${kind}` + query({ distance, offset, limit }), { signal });
-export const compare = (sort, offset, limit, signal) => json("api/v1/compare" + query({ sort, offset, limit }), { signal });
-export const heatmap = (queryId, itemId, signal) => json("api/v1/heatmap" + query({ query: queryId, item: itemId }), { signal });
+export const map = () => json(at("api/v1/map"));
+export const points = async () => (await call(at("api/v1/map/points"))).arrayBuffer();
+export const clusters = (by) => json(at("api/v1/map/clusters", { by }));
+export const failures = (sort, offset, limit, signal) => json(at("api/v1/failures", { sort, offset, limit }), { signal });
+export const step = (id, sort, signal) => json(at(`api/v1/failures/${id}`, { sort }), { signal });
+export const confusions = (limit) => json(at("api/v1/confusions", { limit }));
+export const pairs = (kind, distance, offset, limit, signal) => json(at(`api/v1/${kind}`, { distance, offset, limit }), { signal });
+export const compare = (sort, offset, limit, signal) => json(at("api/v1/compare", { sort, offset, limit }), { signal });
+export const heatmap = (queryId, itemId, signal) => json(at("api/v1/heatmap", { query: queryId, item: itemId }), { signal });
 
-export const thumbnail = (id, size = 160) => `thumbnails/${id}` + (size === 160 ? "" : `?size=${size}`);
-export const image = (id) => `images/${id}`;
+export const thumbnail = (id, size = 160) => at(`thumbnails/${id}`, { size: size === 160 ? "" : size });
+export const image = (id) => at(`images/${id}`);

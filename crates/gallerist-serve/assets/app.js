@@ -1,4 +1,5 @@
 import * as actions from "./actions.js";
+import * as api from "./api.js";
 import { announce, button, h, icon, notice, replace, short, toast } from "./dom.js";
 import { Grid } from "./grid.js";
 import * as marks from "./marks.js";
@@ -141,6 +142,8 @@ function place(s) {
 }
 
 function show(s) {
+  // The back button may lead to another gallery, whose facts the views do not have.
+  if (s.gallery !== opened) return location.reload();
   // The back button may lead to a query without the uploaded image.
   if (session.files.length && !s.upload) session.setFiles([]);
   session.follow(s);
@@ -165,6 +168,7 @@ function listen() {
     const grid = view(placed.view ?? "gallery").grid;
     if (event.key === "/") bar.focus();
     else if (event.key === "?") help.showModal();
+    else if (made.ranked?.key(event)) void 0;
     else if (event.key === "c" && session.hasQuery(s)) bar.crop();
     else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
     else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) {
@@ -204,7 +208,8 @@ function listen() {
 
 // The embeddings of a run are shown under the name of the run.
 function title() {
-  const { name, run } = session.gallery;
+  const { name, run, gallery, galleries } = session.gallery;
+  if (galleries?.length > 1) return gallery;
   return run && name.endsWith("embeddings.safetensors") ? short(run) : short(name);
 }
 
@@ -218,7 +223,60 @@ async function share() {
   }
 }
 
+// ---- Several galleries on one server
+
+let opened = "";
+// The key of uploaded images that the next gallery is searched with, and the most characters they may have.
+const CARRIED = "gallerist carried images";
+const CARRIABLE = 4e6;
+
+const dataUrl = (file) =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(file);
+  });
+
+// Opens another gallery. Uploaded images remain the query; items belong to their gallery.
+async function change(name) {
+  const { view } = state.get();
+  const images = await Promise.all(session.files.map(async ({ file, name: called, region }) => ({ called, region, url: await dataUrl(file) }))).catch(() => []);
+  try {
+    if (images.length) sessionStorage.setItem(CARRIED, JSON.stringify(images).slice(0, CARRIABLE + 1).length > CARRIABLE ? "[]" : JSON.stringify(images));
+  } catch {
+    // Without storage the images must be given again.
+  }
+  const upload = images.map(({ called }) => called).join(", ");
+  const keeps = ["gallery", "map", "failures"].includes(view) || images.length ? view : "gallery";
+  history.pushState(null, "", state.format({ ...state.parse(""), gallery: name, view: keeps, upload }));
+  location.reload();
+}
+
+// The images that were carried from another gallery, once.
+async function carried() {
+  try {
+    const images = JSON.parse(sessionStorage.getItem(CARRIED) ?? "[]");
+    sessionStorage.removeItem(CARRIED);
+    if (!images.length || !state.get().upload || !session.gallery.upload) return;
+    const bytes = ({ url }) => Uint8Array.from(atob(url.split(",")[1]), (character) => character.charCodeAt(0));
+    const files = images.map((image) => ({ ...image, file: new File([bytes(image)], image.called, { type: image.url.split(/[:;]/)[1] }) }));
+    session.setFiles(files.map(({ file, called, region }) => ({ file, name: called, size: file.size, region, url: URL.createObjectURL(file) })));
+  } catch {
+    // What is stored is not readable: the page says that the image is missing.
+  }
+}
+
+function switcher() {
+  const { gallery: now, galleries = [] } = session.gallery;
+  if (galleries.length < 2) return null;
+  const select = h("select", { "aria-label": "Gallery", onchange: () => change(select.value) }, galleries.map((name) => h("option", { value: name, selected: name === now }, name)));
+  return select;
+}
+
 async function start() {
+  opened = state.get().gallery;
+  api.choose(opened);
   try {
     await session.open();
   } catch (error) {
@@ -227,7 +285,9 @@ async function start() {
   }
   marks.open(session.gallery);
   const name = document.getElementById("name");
-  name.textContent = title();
+  const several = switcher();
+  name.replaceChildren(several ?? title());
+  await carried();
   name.title = session.gallery.name;
   bar = querybar.make();
   document.getElementById("query").replaceChildren(bar.element);

@@ -477,6 +477,74 @@ class ClustersPhone(Clusters):
         super().shot(f"{name}-phone")
 
 
+class Galleries(RunTest):
+    """Two galleries on one server."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.train()
+        folder = harness.work / "grey squares"
+        folder.mkdir(exist_ok=True)
+        for i in range(6):
+            png(folder / f"{i}.png", 40 * i)
+        file = harness.work / "squares.safetensors"
+        gallerist("embed", "--run", cls.run_directory, "--images", folder, "--out", file)
+        cls.serve("--gallery", cls.embeddings, "--gallery", f"grey & more={file}")
+
+    def test_the_switcher_opens_the_other_gallery_and_back_returns(self):
+        page = self.open()
+        expect(page.locator("main .facts")).to_contain_text("1,200 images")
+        switch = page.get_by_role("combobox", name="Gallery", exact=True)
+        self.assertEqual(switch.locator("option").all_inner_texts(), ["run", "grey & more"])
+        self.shot("galleries")
+        switch.select_option("grey & more")
+        expect(page.locator("main .facts")).to_contain_text("6 images")
+        expect(page.locator("main .tile img").first).to_be_visible()
+        self.assertGreater(page.locator("main .tile img").first.evaluate("async image => (await image.decode(), image.naturalWidth)"), 0)
+        expect(switch).to_have_value("grey & more")
+        page.locator("main .picture").first.click()
+        expect(page.locator("main .bar")).to_contain_text("5 nearest")
+        link = page.url
+        self.shot("galleries-other")
+        page.go_back()
+        page.go_back()
+        expect(page.locator("main .facts")).to_contain_text("1,200 images")
+        self.open("#" + link.split("#")[1])
+        expect(page.locator("main .bar")).to_contain_text("5 nearest")
+
+    def test_an_upload_is_searched_in_the_other_gallery_too(self):
+        page = self.open()
+        page.locator("input[type=file]").set_input_files(self.query)
+        self.results()
+        switch = page.get_by_role("combobox", name="Gallery", exact=True)
+        switch.focus()
+        page.keyboard.press("ArrowDown")
+        expect(page.locator("main .bar")).to_contain_text("6 nearest")
+        expect(page.locator(".one-query img")).to_have_count(1)
+
+    def test_an_unknown_gallery_is_named_with_the_others(self):
+        page = self.open("#gallery=nowhere")
+        expect(page.locator("main .notice.error")).to_contain_text("there is no gallery `nowhere`")
+        expect(page.locator("main .notice.error")).to_contain_text("`run`, `grey & more`")
+        self.expected_errors = 1  # The browser itself notes the status of the answer.
+
+
+class GalleriesDark(Galleries):
+    settings = DARK
+
+    def shot(self, name):
+        super().shot(f"{name}-dark")
+
+
+class GalleriesPhone(Galleries):
+    size = {"width": 390, "height": 844}
+    settings = PHONE
+
+    def shot(self, name):
+        self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 390)
+        super().shot(f"{name}-phone")
+
+
 class Columns(RunTest):
     """A gallery whose items have further columns."""
 

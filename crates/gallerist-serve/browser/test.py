@@ -586,6 +586,44 @@ class Queries(PageTest):
         self.open("#" + again.split("#")[1])
         expect(page.locator("main .lists [role=gridcell]")).to_have_count(7)
 
+    def test_queries_are_stepped_through_with_their_metric(self):
+        queries = self.server.get("/api/v1/items?set=query")["items"]
+        page = self.open(f"#view=ranked&ids={queries[0]['id']}&side=none")
+        facts = page.locator(".steps .facts")
+        expect(facts).to_contain_text("Query 1 of 2")
+        expect(facts).to_contain_text("nearest is wrong, first right at rank 2")
+        first = self.server.get(f"/api/v1/failures/{queries[0]['id']}")["average_precision"]
+        expect(facts).to_contain_text(f"average precision {first:.3f}".replace("0.", "."))
+        expect(page.get_by_role("button", name="Previous")).to_be_disabled()
+        self.shot("steps")
+        page.get_by_role("button", name="Next").click()
+        expect(facts).to_contain_text("Query 2 of 2")
+        expect(page).to_have_url(re.compile(f"ids={queries[1]['id']}"))
+        expect(page.get_by_role("button", name="Next")).to_be_disabled()
+        page.keyboard.press("p")
+        expect(facts).to_contain_text("Query 1 of 2")
+        page.get_by_label("Order of the queries").select_option("-ap")
+        place = self.server.get(f"/api/v1/failures/{queries[0]['id']}?sort=-ap")["place"]
+        expect(facts).to_contain_text(f"Query {place + 1} of 2")
+        # The list of queries has the same orders, and an item of the gallery is no query.
+        page = self.open("#view=failures&sort=wrong")
+        expect(page.get_by_role("button", name="Wrong first")).to_have_attribute("aria-pressed", "true")
+        page.locator("main .line").first.click()
+        expect(page.locator("aside .steps .facts")).to_contain_text("Query 1 of 2")
+        item = self.server.get("/api/v1/items?limit=1")["items"][0]["id"]
+        self.open(f"#view=ranked&ids={item}&side=none")
+        self.results()
+        expect(page.locator(".steps")).to_be_hidden()
+
+    def test_the_steps_fit_a_phone_and_the_dark(self):
+        query = self.server.get("/api/v1/items?set=query")["items"][0]["id"]
+        self.page.set_viewport_size({"width": 390, "height": 844})
+        self.page.emulate_media(color_scheme="dark")
+        page = self.open(f"#view=ranked&ids={query}&side=none")
+        expect(page.locator(".steps .facts")).to_contain_text("Query 1 of 2")
+        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390)
+        self.shot("steps-phone-dark")
+
     def test_failures_are_those_of_the_queries(self):
         page = self.open("#view=failures")
         expect(page.locator("main .facts")).to_contain_text("2 queries, mean average precision .5417")
@@ -613,7 +651,7 @@ class Modules(PageTest):
         state = {
             "view": "map", "set": "query", "side": "selection", "k": 50, "all": "yes", "lasso": "1,2;3,4;-5e-7,6", "open": "18446744073709551615", "model": "both", "sort": "-ap",
             "upload": "a b&c=d.jpg", "at": "1,2,3", "ids": ["1", "18446744073709551615"], "label": ["a&b=c#d", "e,f", "ü %41", "<b>"], "not_label": ["+ +"],
-            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"], "where": 'price < 20 & "a=b"', "order": "-price", "hist": "yes", "names": "by:a&b", "from": "0.5", "to": "0.75", "crop": ["1:0.1,0.2,0.3,0.4"],
+            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"], "where": 'price < 20 & "a=b"', "order": "-price", "hist": "yes", "names": "by:a&b", "gallery": "b c", "step": "-ap", "from": "0.5", "to": "0.75", "crop": ["1:0.1,0.2,0.3,0.4"],
         }  # fmt: skip
         self.open()
         found = self.page.evaluate("async state => { const { parse, format } = await import('/state.js'); return parse(format(state)); }", state)

@@ -7,7 +7,9 @@ use tokio::sync::Semaphore;
 
 use crate::http::Refusal;
 
-/// Runs a limited number of tasks at the same time, lets a limited number wait, and refuses others.
+/// Runs a limited number of tasks at the same time, lets a limited number wait, and refuses others. Clones share
+/// the limits.
+#[derive(Clone)]
 pub(crate) struct Gate {
     permits: Arc<Semaphore>,
     inside: Arc<AtomicUsize>,

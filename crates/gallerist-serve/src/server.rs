@@ -26,7 +26,7 @@ const HEADERS: usize = 100;
 /// A server that is bound to its address and does not answer yet.
 pub struct Server {
     listener: std::net::TcpListener,
-    state: Arc<State>,
+    states: Vec<Arc<State>>,
     stop: Stop,
 }
 
@@ -48,6 +48,17 @@ impl Server {
     /// # Errors
     /// When the address is not available, and when network, images or token do not fit the gallery.
     pub fn bind(contents: Contents, options: Options) -> Result<Self> {
+        let name = contents.gallery.short_name();
+        Self::bind_all(vec![(name, contents)], options)
+    }
+
+    /// As [`bind`](Self::bind), for several galleries by their names. The parameter `gallery` of a request chooses one;
+    /// without it the first answers. Limits are those of all galleries together.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind), with the name of the gallery; and for no gallery, an empty name, and a name that is given
+    /// twice.
+    pub fn bind_all(galleries: Vec<(String, Contents)>, options: Options) -> Result<Self> {
         let address = options.address;
         let listen = || -> std::io::Result<_> {
             let listener = std::net::TcpListener::bind(address)?;
@@ -56,8 +67,8 @@ impl Server {
         };
         let listener =
             listen().map_err(|source| Error::Io { action: format!("listen on {address}"), source })?;
-        let state = State::new(contents, options)?;
-        Ok(Self { listener, state, stop: Stop::default() })
+        let states = State::all(galleries, options)?;
+        Ok(Self { listener, states, stop: Stop::default() })
     }
 
     /// The address the server listens on. Where [`Options::address`] has port 0, this is the port that the system
@@ -90,8 +101,8 @@ impl Server {
             .map_err(failed("start threads"))?;
         runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener).map_err(failed("listen"))?;
-            let router = http::router(Arc::clone(&self.state));
-            serve(listener, router, &self.state.options, &self.stop).await;
+            let router = http::galleries(&self.states);
+            serve(listener, router, &self.states[0].options, &self.stop).await;
             Ok::<_, Error>(())
         })?;
         // A search that still runs is not waited for.
@@ -109,7 +120,7 @@ impl Server {
     pub fn run_until_signal(self) -> Result<()> {
         let stop = self.stop();
         if let Err(error) = ctrlc::set_handler(move || stop.now()) {
-            (self.state.options.note)(&format!("requests will not be finished on Ctrl-C: {error}"));
+            (self.states[0].options.note)(&format!("requests will not be finished on Ctrl-C: {error}"));
         }
         self.run()
     }

@@ -1,7 +1,7 @@
 //! The state that all requests share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gallerist_util::hex;
 
@@ -55,6 +55,9 @@ impl From<Gallery> for Contents {
 }
 
 pub(crate) struct State {
+    /// The name of the gallery on this server, and the names of all.
+    pub(crate) name: Arc<str>,
+    pub(crate) names: Arc<[String]>,
     pub(crate) gallery: Arc<Gallery>,
     pub(crate) images: Option<Images>,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
@@ -64,7 +67,7 @@ pub(crate) struct State {
     pub(crate) rules: Arc<Rules>,
     pub(crate) training: Option<Arc<Side>>,
     pub(crate) analysis: Arc<Analysis>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     /// Limits the work on uploads.
     pub(crate) work: Gate,
     /// Limits reading and reducing images, of which a page requests hundreds at a time.
@@ -72,8 +75,65 @@ pub(crate) struct State {
     pub(crate) options: Options,
 }
 
+/// What the galleries of a server share.
+struct Shared {
+    names: Arc<[String]>,
+    metrics: Arc<Metrics>,
+    work: Gate,
+    reading: Gate,
+    /// Held by the gallery that is analysed.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Shared {
+    fn new(names: Arc<[String]>, options: &Options) -> Self {
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        Self {
+            names,
+            metrics: Arc::new(Metrics::new()),
+            work: Gate::new(threads, options.waiting),
+            reading: Gate::new(threads, 16 * options.waiting),
+            turn: Arc::default(),
+        }
+    }
+}
+
 impl State {
-    pub(crate) fn new(contents: Contents, options: Options) -> Result<Arc<Self>> {
+    /// The states of several galleries, which share the limits of the server.
+    pub(crate) fn all(galleries: Vec<(String, Contents)>, options: Options) -> Result<Vec<Arc<Self>>> {
+        let names: Arc<[String]> = galleries.iter().map(|(name, _)| name.clone()).collect();
+        let refused = |problem: &str, hint: &str| {
+            Err(Error::Option { problem: problem.to_owned(), hint: Some(hint.to_owned()) })
+        };
+        if names.is_empty() {
+            return refused("there is no gallery to serve", "give one: --gallery FILE");
+        }
+        for (at, name) in names.iter().enumerate() {
+            if name.is_empty() || names[..at].contains(name) {
+                return refused(
+                    &format!("two galleries have the name `{name}`, or it is empty"),
+                    "choose names: --gallery NAME=FILE",
+                );
+            }
+        }
+        let shared = Shared::new(names, &options);
+        let several = shared.names.len() > 1;
+        let states = galleries.into_iter().map(|(name, contents)| {
+            Self::new(&name, contents, &options, &shared).map_err(|error| match several {
+                true => Error::Option {
+                    problem: format!("the gallery `{name}`: {error}"),
+                    hint: error.hint().map(|hint| hint.to_string()),
+                },
+                false => error,
+            })
+        });
+        states.collect()
+    }
+
+    fn new(name: &str, contents: Contents, options: &Options, shared: &Shared) -> Result<Arc<Self>> {
         let Contents { gallery, images, embedder, queries, protocol, compare, compare_queries, training } =
             contents;
         if let Some(embedder) = &embedder {
@@ -91,10 +151,6 @@ impl State {
                 hint: Some("make one with `gallerist index build FILE --out FILE.index`".to_owned()),
             });
         }
-        let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
-        };
         if compare.is_some() && queries.is_some() != compare_queries.is_some() {
             return Err(Error::Option {
                 problem: match &queries {
@@ -125,8 +181,10 @@ impl State {
             training: training.clone(),
             map: gallery.map_file(),
         };
-        let analysis = Analysis::start(&gallery, input, &options)?;
+        let analysis = Analysis::start(&gallery, input, options, Arc::clone(&shared.turn))?;
         Ok(Arc::new(Self {
+            name: name.into(),
+            names: Arc::clone(&shared.names),
             search: Batcher::start(Arc::clone(&gallery))?,
             gallery,
             other,
@@ -134,12 +192,12 @@ impl State {
             rules,
             training,
             analysis,
-            metrics: Metrics::new(),
+            metrics: Arc::clone(&shared.metrics),
             images,
             embedder,
-            work: Gate::new(threads, options.waiting),
-            reading: Gate::new(threads, 16 * options.waiting),
-            options,
+            work: shared.work.clone(),
+            reading: shared.reading.clone(),
+            options: options.clone(),
         }))
     }
 }

@@ -100,8 +100,9 @@ pub use run_metrics::RunMetrics;
 pub use tasks::{
     ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
     Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
-    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, ServeOptions, ThresholdInput,
-    ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, embed_images, evaluate, issues,
-    open_model, report, resume, save_threshold, search, serve, set_threads, threshold, train,
+    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
+    ThresholdInput, ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, embed_images,
+    evaluate, issues, open_model, report, resume, save_threshold, search, serve, serve_all, set_threads,
+    threshold, train,
 };
 pub use tune::tune;

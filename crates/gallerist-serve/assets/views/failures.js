@@ -37,7 +37,8 @@ function changeRow(row) {
 const KINDS = {
   failures: {
     title: "Queries by average precision",
-    sorts: [["ap", "Worst first"], ["-ap", "Best first"]],
+    sorts: [["ap", "Worst first"], ["-ap", "Best first"], ["wrong", "Wrong first"], ["file", "Order of the file"]],
+    steps: true,
     ask: (sort, offset, limit, signal) => api.failures(sort, offset, limit, signal),
     row: failureRow,
     facts: (answer) => [`${plural(answer.total, "query", "queries")}, mean average precision ${fraction(answer.mean_average_precision, 4)}`, ...(session.gallery.queries ? answer.metrics : []).filter(({ name }) => name !== "map").map(({ name, value }) => `${name} ${fraction(value, 4)}`)].join(" · "),
@@ -58,8 +59,11 @@ export function make(name) {
   const rule = h("span", { class: "rule" });
   const tools = h("span", { class: "switch", role: "group", "aria-label": "Order" });
   const only = h("span", {});
+  const sortOf = (s) => (kind.sorts.some(([value]) => value === s.sort) ? s.sort : kind.sorts[0][0]);
   const run = (row) => {
     if (kind.model) state.set({ model: kind.model }, { quiet: true });
+    // The ranked list steps through the queries in this order.
+    if (kind.steps) state.set({ step: sortOf(state.get()) }, { quiet: true });
     actions.search(row.item);
   };
   const grid = new Grid(kind.title, {
@@ -104,7 +108,7 @@ export function make(name) {
 
   let shown = "";
   async function load(s) {
-    const sort = kind.sorts.some(([value]) => value === s.sort) ? s.sort : kind.sorts[0][0];
+    const sort = sortOf(s);
     const wanted = JSON.stringify([sort, s.sel, s.class, s.lasso, session.gallery.failures]);
     if (wanted === shown) return grid.refresh();
     shown = wanted;

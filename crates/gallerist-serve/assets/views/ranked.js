@@ -6,13 +6,15 @@ import * as histogram from "../histogram.js";
 import * as marks from "../marks.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
+import * as steps from "../steps.js";
 import * as tile from "../tile.js";
 
 export function make() {
   const bar = h("div", { class: "bar" });
   const lists = h("div", { class: "lists" });
   const distances = histogram.make();
-  const element = h("section", { class: "view", "aria-label": "Ranked list" }, bar, distances.element, lists);
+  const queries = steps.make();
+  const element = h("section", { class: "view", "aria-label": "Ranked list" }, queries.element, bar, distances.element, lists);
   let shown = null;
   let grids = [];
 
@@ -136,7 +138,11 @@ export function make() {
     get grid() {
       return grids[0];
     },
-    show: () => grids.forEach((made) => made.refresh()),
+    key: (event) => queries.key(event),
+    show(s) {
+      queries.show(s);
+      grids.forEach((made) => made.refresh());
+    },
   };
 }
 

@@ -9,6 +9,9 @@ use gallerist_retrieval::eval::{
 use gallerist_retrieval::labels::{are_sets, encode_both, encode_sets};
 use gallerist_retrieval::search::{Metric, SearchOptions, search};
 
+use serde::Deserialize;
+use utoipa::ToSchema;
+
 use super::snapshot::Snapshot;
 use crate::Result;
 use crate::gallery::same_class;
@@ -193,6 +196,10 @@ pub(crate) struct Failure {
 /// The queries with a relevant item, the worst first.
 pub(crate) struct Failures {
     pub(crate) queries: Vec<Failure>,
+    /// The places of the queries in `queries` in the order of their file, and those whose nearest item is wrong before the
+    /// others.
+    by_file: Vec<u32>,
+    wrong_first: Vec<u32>,
     pub(crate) mean: f64,
     /// Name and mean of each measure of the protocol.
     pub(crate) metrics: Vec<(String, f64)>,
@@ -215,10 +222,50 @@ impl Failures {
             })
             .collect();
         let mean = queries.iter().map(|query| query.precision).sum::<f64>() / queries.len().max(1) as f64;
+        let in_file: Vec<u64> = queries.iter().map(|query| query.id).collect();
         // The sort is stable: ties keep the order of the gallery.
         queries.sort_by(|a, b| a.precision.total_cmp(&b.precision));
-        Ok(Self { queries, mean, metrics: quality.metrics })
+        let places = queries.iter().zip(0u32..).map(|(query, place)| (query.id, place));
+        let places: HashMap<u64, u32> = places.collect();
+        let by_file: Vec<u32> = in_file.iter().map(|id| places[id]).collect();
+        let (wrong, right): (Vec<u32>, Vec<u32>) =
+            by_file.iter().partition(|place| queries[**place as usize].first > 1);
+        let wrong_first = [wrong, right].concat();
+        Ok(Self { queries, by_file, wrong_first, mean, metrics: quality.metrics })
     }
+
+    /// The query at a place of an order.
+    pub(crate) fn at(&self, order: QueryOrder, place: usize) -> Option<&Failure> {
+        let last = self.queries.len().checked_sub(1)?;
+        let place = match order {
+            QueryOrder::WorstFirst => place,
+            QueryOrder::BestFirst => last.checked_sub(place)?,
+            QueryOrder::File => *self.by_file.get(place)? as usize,
+            QueryOrder::WrongFirst => *self.wrong_first.get(place)? as usize,
+        };
+        self.queries.get(place)
+    }
+
+    /// The place of a query in an order.
+    pub(crate) fn place(&self, order: QueryOrder, id: u64) -> Option<usize> {
+        (0..self.queries.len()).find(|&place| self.at(order, place).is_some_and(|query| query.id == id))
+    }
+}
+
+/// The order of a list of queries.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+pub(crate) enum QueryOrder {
+    /// By average precision.
+    #[default]
+    #[serde(rename = "ap")]
+    WorstFirst,
+    #[serde(rename = "-ap")]
+    BestFirst,
+    /// Those whose nearest item is wrong before the others, else in the order of their file.
+    #[serde(rename = "wrong")]
+    WrongFirst,
+    #[serde(rename = "file")]
+    File,
 }
 
 /// A class and another class that its queries are confused with.

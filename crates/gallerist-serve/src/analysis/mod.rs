@@ -14,5 +14,6 @@ mod snapshot;
 
 pub(crate) use clusters::{WIDTHS, clusters};
 pub(crate) use compare::Other;
+pub(crate) use failures::{Failure, QueryOrder};
 pub(crate) use pairs::{Pair, Pairs};
 pub(crate) use run::{Analysis, AnalysisInput};

@@ -1,7 +1,7 @@
 //! The thread that computes the analysis.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::compare::{Changes, Other};
 use super::failures::{Confusions, Failures, Trial};
@@ -35,11 +35,12 @@ pub(crate) struct AnalysisInput {
 }
 
 impl Analysis {
-    /// Starts the computation on a thread of its own.
+    /// Starts the computation on a thread of its own, which waits for `turn`.
     pub(crate) fn start(
         gallery: &Arc<Gallery>,
         input: AnalysisInput,
         options: &Options,
+        turn: Arc<Mutex<()>>,
     ) -> Result<Arc<Self>> {
         let labelled = |catalog: &Catalog| catalog.labels.counts().next().is_some();
         let (in_gallery, count) = {
@@ -68,7 +69,12 @@ impl Analysis {
         let (gallery, options) = (Arc::clone(gallery), options.clone());
         let begun = Arc::clone(&analysis);
         let thread = std::thread::Builder::new().name("analysis".to_owned());
-        thread.spawn(move || pool.install(|| begun.run(&gallery, &input, &options))).map_err(failed)?;
+        let work = move || {
+            // Galleries are analysed one after the other. A panic in another one is no reason to stop.
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            pool.install(|| begun.run(&gallery, &input, &options));
+        };
+        thread.spawn(work).map_err(failed)?;
         Ok(analysis)
     }
 

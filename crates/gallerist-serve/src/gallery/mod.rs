@@ -166,6 +166,17 @@ impl Gallery {
         &self.name
     }
 
+    /// A short name: that of the file without folders and ending; of a file with a common name in a run directory
+    /// (`embeddings.safetensors`, `gallery.safetensors`), that of the directory.
+    pub fn short_name(&self) -> String {
+        let path = Path::new(&self.name);
+        let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+        let stem = text(path.file_stem());
+        let of_run = matches!(stem.as_deref(), Some("embeddings" | "gallery"));
+        let folder = path.parent().filter(|_| of_run).and_then(|folder| text(folder.file_name()));
+        folder.or(stem).unwrap_or_else(|| "gallery".to_owned())
+    }
+
     /// The origin of its embeddings: network, run, images.
     pub fn origin(&self) -> &Origin {
         &self.origin

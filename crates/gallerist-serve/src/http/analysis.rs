@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody, Refusal};
-use super::extract::{Id, Json, Params, Shared};
+use super::extract::{Id, Json, Params, PathId, Shared};
 use super::gallery::fifty;
 use super::items::Item;
-use crate::analysis::{Pair, Pairs};
+use crate::analysis::{Failure, Pair, Pairs, QueryOrder};
 
 /// The largest number of entries of a page.
 const PAGE: usize = 500;
@@ -72,18 +72,11 @@ pub(crate) struct FailureParams {
     /// The number of queries, at most 500.
     #[serde(default = "fifty")]
     limit: usize,
-    /// `ap`: the worst first; `-ap`: the best first.
+    /// `ap`: the lowest average precision first; `-ap`: the highest first; `wrong`: queries whose nearest item is wrong
+    /// first; `file`: the order of their file.
     #[serde(default)]
-    sort: ByPrecision,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
-pub(crate) enum ByPrecision {
-    #[default]
-    #[serde(rename = "ap")]
-    WorstFirst,
-    #[serde(rename = "-ap")]
-    BestFirst,
+    #[param(inline)]
+    sort: QueryOrder,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -148,8 +141,9 @@ pub(crate) async fn failures(
     let all = found.map_or(&[][..], |failures| &failures.queries);
     let inside = state.gallery.read();
     let catalog = &inside.catalog;
-    let queries = page(all, params.sort == ByPrecision::BestFirst, params.offset, params.limit);
-    let queries = queries.into_iter().filter_map(|query| {
+    let places = params.offset..params.offset.saturating_add(params.limit.min(PAGE));
+    let places = places.filter_map(|place| found?.at(params.sort, place));
+    let queries = places.filter_map(|query| {
         let (near, distance) = query.nearest;
         let label = catalog.row(near).and_then(|row| catalog.labels.get(row)).map(str::to_owned);
         Some(FailureBody {
@@ -170,6 +164,65 @@ pub(crate) async fn failures(
         }),
         queries: queries.collect(),
     }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepParams {
+    /// The order of the queries, as in `/api/v1/failures`.
+    #[serde(default)]
+    #[param(inline)]
+    sort: QueryOrder,
+}
+
+/// A query among the others, and how well it is answered.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct StepBody {
+    /// `ready`, `computing` or `none`.
+    state: &'static str,
+    /// The number of queries with a relevant item.
+    total: usize,
+    /// The place of the query, from 0; null if the item is no query, or has no relevant item.
+    place: Option<usize>,
+    /// The query before it.
+    previous: Option<Id>,
+    /// The query after it.
+    next: Option<Id>,
+    average_precision: Option<f64>,
+    /// The number of relevant items.
+    matches: Option<u32>,
+    /// The rank of the first relevant item.
+    first_match_rank: Option<u32>,
+}
+
+/// The place of a query in the list of queries, with the queries before and after it.
+#[utoipa::path(
+    get, path = "/api/v1/failures/{id}", tag = "analysis",
+    params(("id" = String, Path, description = "The query"), StepParams),
+    responses((status = 200, body = StepBody), (status = 400, body = ErrorBody))
+)]
+pub(crate) async fn step(
+    state: Shared,
+    PathId(id): PathId,
+    Params(params): Params<StepParams>,
+) -> Json<StepBody> {
+    let slot = &state.analysis.failures;
+    let found = slot.get();
+    let at = |place: Option<usize>| found?.at(params.sort, place?);
+    let place = found.and_then(|failures| failures.place(params.sort, id));
+    let query = at(place);
+    let id_of = |query: Option<&Failure>| query.map(|query| Id(query.id));
+    Json(StepBody {
+        state: slot.state(),
+        total: found.map_or(0, |failures| failures.queries.len()),
+        place,
+        previous: id_of(at(place.and_then(|place| place.checked_sub(1)))),
+        next: id_of(at(place.map(|place| place + 1))),
+        average_precision: query.map(|query| query.precision),
+        matches: query.map(|query| query.matches),
+        first_match_rank: query.map(|query| query.first),
+    })
 }
 
 #[derive(Deserialize, IntoParams)]

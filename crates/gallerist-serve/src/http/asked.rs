@@ -3,18 +3,98 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::search::Metric;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::embedding::{Embedded, embedded_image};
 use super::error::{Answer, Refusal};
 use super::extract::{Id, Shared};
 use super::pictures;
-use super::search::{Model, QueryBody, Searched, Took};
-use crate::companion::Set;
+use crate::batch::Batcher;
+use crate::companion::{Set, Side};
 use crate::gallery::Gallery;
 use crate::protocol::Shown;
 use crate::region::Region;
+
+/// The network: that of the gallery, or the one it is compared with.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Model {
+    #[default]
+    Own,
+    Other,
+}
+
+impl Model {
+    /// The gallery of this network, its queries, and its search.
+    pub(super) fn of(self, state: &Shared) -> Answer<Searched<'_>> {
+        match (self, &state.other) {
+            (Self::Own, _) => {
+                let companions = [(Set::Query, &state.queries), (Set::Training, &state.training)];
+                Ok(Searched { gallery: &state.gallery, search: &state.search, companions })
+            }
+            (Self::Other, Some(other)) => {
+                let companions = [(Set::Query, &other.queries), (Set::Training, &None)];
+                Ok(Searched { gallery: &other.gallery, search: &other.search, companions })
+            }
+            (Self::Other, None) => {
+                Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
+                    .hint("start the server with --compare FILE"))
+            }
+        }
+    }
+}
+
+/// The gallery that is searched, and the sets whose images can be queries.
+#[derive(Clone, Copy)]
+pub(super) struct Searched<'a> {
+    pub(super) gallery: &'a Arc<Gallery>,
+    pub(super) search: &'a Batcher,
+    pub(super) companions: [(Set, &'a Option<Arc<Side>>); 2],
+}
+
+impl Searched<'_> {
+    /// An image of a set other than the gallery: which set, the set itself, and the row in it.
+    pub(super) fn companions(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
+        let sides = self.companions.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
+        sides.into_iter().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
+    }
+}
+
+/// Times in milliseconds.
+#[derive(Default, Serialize, ToSchema)]
+pub(crate) struct Took {
+    /// Decoding uploaded images.
+    pub(super) decode: f64,
+    /// Embedding them.
+    pub(super) embed: f64,
+    /// Searching, including the wait.
+    pub(super) search: f64,
+    /// The whole request on the server.
+    pub(super) total: f64,
+}
+
+/// A query.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QueryBody {
+    pub(super) id: Option<Id>,
+    pub(super) label: Option<String>,
+    /// The name of an uploaded file.
+    pub(super) name: Option<String>,
+    #[serde(skip)]
+    pub(super) camera: Option<String>,
+    #[serde(skip)]
+    pub(super) set: Set,
+}
+
+impl QueryBody {
+    pub(super) fn shown(&self) -> Shown<'_> {
+        Shown { label: self.label.as_deref(), camera: self.camera.as_deref() }
+    }
+}
 
 /// A query under construction: rows as they are compared with the gallery's, and their names.
 pub(super) struct Asked {

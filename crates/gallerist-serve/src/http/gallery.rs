@@ -16,6 +16,10 @@ use super::extract::{Json, Params, Shared};
 pub(crate) struct GalleryBody {
     /// The file or address it was opened from, without folders.
     name: String,
+    /// The name of the gallery on this server: the value of the parameter `gallery`.
+    gallery: String,
+    /// The names of all galleries of this server. The first answers requests without the parameter.
+    galleries: Vec<String>,
     /// The number of items.
     count: usize,
     /// Values per embedding.
@@ -152,6 +156,8 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
     let (compare_own, compare) = state.other.as_ref().map(|other| other.names(gallery)).unzip();
     Json(GalleryBody {
         name: last_part(gallery.name()),
+        gallery: state.name.to_string(),
+        galleries: state.names.to_vec(),
         count: inside.catalog.len(),
         dimensions: gallery.dimensions(),
         metric: gallery.metric().name(),

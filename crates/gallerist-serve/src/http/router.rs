@@ -15,7 +15,8 @@ use utoipa_axum::routes;
 
 use super::error::Refusal;
 use super::{
-    about, analysis, assets, change, clusters, gallery, heatmap, items, origin, pictures, search, security,
+    about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, origin, pictures, search,
+    security,
 };
 use crate::state::State;
 
@@ -43,8 +44,8 @@ impl Modify for Token {
     }
 }
 
-/// All routes of a server.
-pub(crate) fn router(state: Arc<State>) -> Router {
+/// All routes of a gallery.
+pub(super) fn router(state: Arc<State>) -> Router {
     let (router, api) = OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(gallery::gallery))
         .routes(routes!(gallery::labels))
@@ -61,6 +62,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .routes(routes!(analysis::points))
         .routes(routes!(clusters::clusters))
         .routes(routes!(analysis::failures))
+        .routes(routes!(analysis::step))
         .routes(routes!(analysis::confusions))
         .routes(routes!(analysis::duplicates))
         .routes(routes!(analysis::leaks))
@@ -76,6 +78,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/openapi.json", get(api))
         .fallback(assets::asset)
         .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&state), chosen::chosen))
         .layer(DefaultBodyLimit::max(state.options.upload_bytes))
         .layer(from_fn_with_state(Arc::clone(&state), security::time_limit))
         .layer(from_fn(origin::same_origin))

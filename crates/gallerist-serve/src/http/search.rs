@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::Multipart;
-use axum::http::StatusCode;
 use gallerist_retrieval::eval::Decision;
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::asked::{Asked, milliseconds};
+use super::asked::{Asked, Model, QueryBody, Took, milliseconds};
 use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
@@ -19,9 +18,8 @@ use super::filter::{checked, filter};
 use super::histogram::{Distances, Histogram};
 use super::items::Item;
 use super::upload::Form;
-use crate::batch::Batcher;
-use crate::companion::{Set, Side};
-use crate::gallery::{Catalog, Gallery, Query, same_class};
+use crate::companion::Set;
+use crate::gallery::{Catalog, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
 use crate::region::{FORM, Region};
 
@@ -119,51 +117,6 @@ pub(crate) enum View {
     All,
 }
 
-/// The network: that of the gallery, or the one it is compared with.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Model {
-    #[default]
-    Own,
-    Other,
-}
-
-impl Model {
-    /// The gallery of this network, its queries, and its search.
-    pub(super) fn of(self, state: &Shared) -> Answer<Searched<'_>> {
-        match (self, &state.other) {
-            (Self::Own, _) => {
-                let companions = [(Set::Query, &state.queries), (Set::Training, &state.training)];
-                Ok(Searched { gallery: &state.gallery, search: &state.search, companions })
-            }
-            (Self::Other, Some(other)) => {
-                let companions = [(Set::Query, &other.queries), (Set::Training, &None)];
-                Ok(Searched { gallery: &other.gallery, search: &other.search, companions })
-            }
-            (Self::Other, None) => {
-                Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
-                    .hint("start the server with --compare FILE"))
-            }
-        }
-    }
-}
-
-/// The gallery that is searched, and the sets whose images can be queries.
-#[derive(Clone, Copy)]
-pub(super) struct Searched<'a> {
-    pub(super) gallery: &'a Arc<Gallery>,
-    search: &'a Batcher,
-    companions: [(Set, &'a Option<Arc<Side>>); 2],
-}
-
-impl Searched<'_> {
-    /// An image of a set other than the gallery: which set, the set itself, and the row in it.
-    pub(super) fn companions(&self, id: u64) -> Option<(Set, &Arc<Side>, usize)> {
-        let sides = self.companions.iter().filter_map(|(set, side)| Some((*set, side.as_ref()?)));
-        sides.into_iter().find_map(|(set, side)| Some((set, side, side.catalog.row(id)?)))
-    }
-}
-
 impl SearchParams {
     fn k(&self) -> usize {
         self.k.unwrap_or(20)
@@ -196,32 +149,6 @@ pub(crate) struct ViewBody {
     title: Option<&'static str>,
     /// The number of gallery items that do not count for this query.
     left_out: usize,
-}
-
-/// Times in milliseconds.
-#[derive(Default, Serialize, ToSchema)]
-pub(crate) struct Took {
-    /// Decoding uploaded images.
-    pub(super) decode: f64,
-    /// Embedding them.
-    pub(super) embed: f64,
-    /// Searching, including the wait.
-    search: f64,
-    /// The whole request on the server.
-    total: f64,
-}
-
-/// A query.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct QueryBody {
-    pub(super) id: Option<Id>,
-    pub(super) label: Option<String>,
-    /// The name of an uploaded file.
-    pub(super) name: Option<String>,
-    #[serde(skip)]
-    pub(super) camera: Option<String>,
-    #[serde(skip)]
-    pub(super) set: Set,
 }
 
 /// A result.
@@ -375,12 +302,6 @@ fn hit(
 
 fn has_class(catalog: &Catalog, row: usize, label: &str) -> bool {
     catalog.labels.get(row).is_some_and(|found| same_class(label, found))
-}
-
-impl QueryBody {
-    fn shown(&self) -> Shown<'_> {
-        Shown { label: self.label.as_deref(), camera: self.camera.as_deref() }
-    }
 }
 
 /// The common label of all queries that have one; `None` if they differ.

@@ -194,7 +194,10 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(contents: Contents, options: Options) -> Self {
-        let server = Server::bind(contents, options).unwrap();
+        Self::of(Server::bind(contents, options).unwrap())
+    }
+
+    pub(crate) fn of(server: Server) -> Self {
         let address = server.address().unwrap();
         let stop = server.stop();
         let thread = std::thread::spawn(move || server.run().unwrap());

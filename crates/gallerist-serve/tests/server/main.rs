@@ -2,6 +2,7 @@
 
 mod columns;
 mod common;
+mod galleries;
 mod histogram;
 mod queries;
 mod refusals;

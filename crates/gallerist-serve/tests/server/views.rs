@@ -343,7 +343,7 @@ fn every_call_is_documented_and_every_documented_call_is_there() {
     let server = Running::start(fixture.contents(), options());
     let api = server.json("/openapi.json");
     let paths = api["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 20);
+    assert_eq!(paths.len(), 22);
     for (path, calls) in paths {
         let path = path.replace("{id}", &server.items()[0].0);
         for (method, call) in calls.as_object().unwrap() {
@@ -361,4 +361,43 @@ fn every_call_is_documented_and_every_documented_call_is_there() {
     assert!(metrics.contains("gallerist_items 12"), "{metrics}");
     assert!(metrics.contains("gallerist_requests_total{method=\"GET\",path=\"/health\",status=\"200\"} "));
     assert!(metrics.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_query_has_a_place_among_the_others_in_every_order() {
+    let set = at_angles(&[0.0, 10.0, 21.0, 60.0, 65.0, 71.0], &["a", "b", "a", "b", "b", "c"]);
+    let server = Running::start(Gallery::from_set("g", set).unwrap().into(), options());
+    server.ready("/api/v1/failures");
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    for sort in ["ap", "-ap", "wrong", "file"] {
+        let list = server.json(&format!("/api/v1/failures?sort={sort}"));
+        let queries = list["queries"].as_array().unwrap();
+        assert_eq!(queries.len(), 5);
+        let ids: Vec<String> = queries.iter().map(|query| text(&query["item"]["id"])).collect();
+        for (place, query) in queries.iter().enumerate() {
+            let step = server.json(&format!("/api/v1/failures/{}?sort={sort}", ids[place]));
+            assert_eq!((step["place"].as_u64(), step["total"].as_u64()), (Some(place as u64), Some(5)));
+            assert_eq!(step["average_precision"], query["average_precision"]);
+            assert_eq!(step["first_match_rank"], query["first_match_rank"]);
+            let neighbour = |key: &str| step[key].as_str().map(str::to_owned);
+            assert_eq!(neighbour("previous"), place.checked_sub(1).map(|place| ids[place].clone()));
+            assert_eq!(neighbour("next"), ids.get(place + 1).cloned());
+        }
+        let value = |key: &str| queries.iter().map(|query| query[key].as_f64().unwrap()).collect::<Vec<_>>();
+        match sort {
+            "ap" => assert!(value("average_precision").is_sorted()),
+            "-ap" => assert!(value("average_precision").is_sorted_by(|a, b| a >= b)),
+            // The wrong ones first, each part in the order of the file.
+            "wrong" => assert!(value("first_match_rank").is_sorted_by_key(|&rank| rank == 1.0)),
+            _ => {
+                let all: Vec<String> = server.items().into_iter().map(|(id, _)| id).collect();
+                assert!(ids.iter().map(|id| all.iter().position(|other| other == id)).is_sorted());
+            }
+        }
+    }
+    // The only item of its class has no relevant item, and an unknown id is no query.
+    let alone = server.items()[5].0.clone();
+    assert!(server.json(&format!("/api/v1/failures/{alone}"))["place"].is_null());
+    assert!(server.json("/api/v1/failures/7")["place"].is_null());
+    assert_eq!(server.get("/api/v1/failures?sort=best").status, 400);
 }

@@ -24,7 +24,7 @@ pub use issues::{
 pub use loss::{ComputedLoss, LossOptions, compute_loss};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
-pub use serve::{ServeOptions, serve};
+pub use serve::{NamedGallery, ServeOptions, serve, serve_all};
 pub use threshold::{ThresholdInput, ThresholdSettings, save_threshold, threshold};
 pub(crate) use train::train_keeping;
 pub use train::{Trained, TrainingEnd, complete, report, resume, train};

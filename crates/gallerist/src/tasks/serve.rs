@@ -1,5 +1,6 @@
 //! Serving a gallery as a page and an HTTP API.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,12 +65,75 @@ pub struct ServeOptions {
 /// When a file cannot be read, when embeddings, network and images do not fit each other, and when the address is in
 /// use. A network or images that are not named and cannot be found are a warning.
 pub fn serve(gallery: &Path, options: ServeOptions, observer: &mut dyn Observer) -> Result<Server> {
+    let server = options.server.clone();
+    let contents = contents(gallery, options, &mut Networks::default(), observer)?;
+    Ok(Server::bind(contents, server)?)
+}
+
+/// A gallery of [`serve_all`].
+#[derive(Clone, Debug, Default)]
+pub struct NamedGallery {
+    /// Its name on the server; `None` for that of its file, or of its run directory.
+    pub name: Option<String>,
+    /// The gallery, as in [`serve`].
+    pub gallery: PathBuf,
+    /// Its images, network, queries and so on. `server` is not used.
+    pub options: ServeOptions,
+}
+
+/// As [`serve`], for several galleries on one server: a request chooses one by its parameter `gallery`, and the page has a
+/// list of them. Galleries of one network share it.
+///
+/// # Errors
+///
+/// As [`serve`], with the name of the gallery; and for two galleries of one name.
+pub fn serve_all(
+    galleries: Vec<NamedGallery>,
+    server: Options,
+    observer: &mut dyn Observer,
+) -> Result<Server> {
+    let several = galleries.len() > 1;
+    let mut networks = Networks::default();
+    let mut all = Vec::with_capacity(galleries.len());
+    for NamedGallery { name, gallery, options } in galleries {
+        let options = ServeOptions { server: server.clone(), ..options };
+        let called = name.clone().unwrap_or_else(|| gallery.display().to_string());
+        if several {
+            observer.note(&format!("gallery `{called}`"));
+        }
+        let contents =
+            contents(&gallery, options, &mut networks, observer).map_err(|error| match several {
+                true => Error::new(format!("the gallery `{called}`: {error}"), error.hint().as_deref()),
+                false => error,
+            })?;
+        all.push((name.unwrap_or_else(|| contents.gallery.short_name()), contents));
+    }
+    Ok(Server::bind_all(all, server)?)
+}
+
+/// The networks that were opened, by their fingerprints.
+type Networks = HashMap<String, Arc<dyn Embedder>>;
+
+/// Opens a gallery with its images and its network.
+fn contents(
+    gallery: &Path,
+    options: ServeOptions,
+    networks: &mut Networks,
+    observer: &mut dyn Observer,
+) -> Result<Contents> {
     let (path, options) = with_run_directories(gallery, options);
     let warner = observer.warner();
     let gallery =
         working(observer, "reading the gallery", || open(&path, options.server.token.is_some(), warner))?;
     let images = images(&options, &gallery, observer)?;
-    let embedder = network(&path, &options, &gallery, observer)?;
+    let known = gallery.origin().model.as_ref().and_then(|model| networks.get(model)).cloned();
+    let embedder = match known {
+        Some(network) => Some(network),
+        None => network(&path, &options, &gallery, observer)?,
+    };
+    if let Some(network) = &embedder {
+        networks.insert(network.fingerprint().to_owned(), Arc::clone(network));
+    }
     if options.queries.is_none() {
         let queries = path.with_file_name("query.safetensors");
         if path.file_name().is_some_and(|name| name == "gallery.safetensors") && queries.exists() {
@@ -96,7 +160,7 @@ pub fn serve(gallery: &Path, options: ServeOptions, observer: &mut dyn Observer)
         }
         None => None,
     };
-    let contents = Contents {
+    Ok(Contents {
         gallery,
         images,
         embedder,
@@ -105,8 +169,7 @@ pub fn serve(gallery: &Path, options: ServeOptions, observer: &mut dyn Observer)
         compare: options.compare,
         compare_queries: options.compare_queries,
         training,
-    };
-    Ok(Server::bind(contents, options.server)?)
+    })
 }
 
 /// A run directory names the embeddings of its test images, and its queries if it has any.

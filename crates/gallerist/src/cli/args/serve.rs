@@ -19,19 +19,21 @@ use super::shared::DeviceArgs;
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index,
-    /// milvus://HOST[:PORT]/COLLECTION, or a run directory: its test images, and its queries if there are any
-    #[arg(long, value_name = "FILE")]
-    pub(crate) gallery: PathBuf,
+    /// milvus://HOST[:PORT]/COLLECTION, or a run directory: its test images, and its queries if there are any. Repeat it
+    /// to serve several galleries, each under NAME [default: the name of the file or of the run directory]; the
+    /// options below then apply to all of them, or with NAME= before their value to one
+    #[arg(long, value_name = "[NAME=]FILE", required = true)]
+    pub(crate) gallery: Vec<String>,
     /// Embeddings of queries: failures, confusions and metrics are computed for them against the gallery
     #[arg(long, value_name = "FILE")]
-    pub(crate) queries: Option<PathBuf>,
+    pub(crate) queries: Vec<String>,
     /// Protocol, as in `evaluate`, or none [default: the one named in queries and gallery; without one, images with
     /// the query's label from its own camera are skipped]
     #[arg(long, value_name = "NAME")]
-    pub(crate) protocol: Option<String>,
+    pub(crate) protocol: Vec<String>,
     /// Run directory of the network [default: the one that embedded the gallery]
     #[arg(long, value_name = "DIR")]
-    pub(crate) run: Option<PathBuf>,
+    pub(crate) run: Vec<String>,
     /// Which of the run's checkpoints [default: the one that embedded the gallery]
     #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
@@ -39,22 +41,22 @@ pub(crate) struct Serve {
     pub(crate) device: DeviceArgs,
     /// Images of the gallery: a folder, a zip archive or a data set [default: the path they were embedded from]
     #[arg(long, value_name = "PATH")]
-    pub(crate) images: Option<PathBuf>,
+    pub(crate) images: Vec<String>,
     /// Images of the queries [default: the path they were embedded from]
     #[arg(long, value_name = "PATH")]
-    pub(crate) query_images: Option<PathBuf>,
+    pub(crate) query_images: Vec<String>,
     /// The same images embedded by another network, or its run directory: compares the results of both per query
     #[arg(long, value_name = "FILE")]
-    pub(crate) compare: Option<PathBuf>,
+    pub(crate) compare: Vec<String>,
     /// The queries embedded by the other network
     #[arg(long, value_name = "FILE", requires = "compare")]
-    pub(crate) compare_queries: Option<PathBuf>,
+    pub(crate) compare_queries: Vec<String>,
     /// Training images embedded by the gallery's network: reports near-duplicates of them in the gallery
     #[arg(long, value_name = "FILE")]
-    pub(crate) training: Option<PathBuf>,
+    pub(crate) training: Vec<String>,
     /// Training images [default: the path they were embedded from]
     #[arg(long, value_name = "PATH", requires = "training")]
-    pub(crate) training_images: Option<PathBuf>,
+    pub(crate) training_images: Vec<String>,
 
     /// Address to listen on; 0.0.0.0 accepts connections from other machines
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = SERVER)]
