@@ -63,8 +63,10 @@ const PAPERS: &[(&str, &str)] = files! {
 /// Further experiments.
 const COMPARISONS: &[(&str, &str)] = files! {
     "comparisons":
+    "hard-mining"
     "ice-gradient"
     "losses"
+    "losses-tuned"
     "rll-forms"
 };
 
