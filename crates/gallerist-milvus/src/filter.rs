@@ -1,12 +1,13 @@
 //! Filters as expressions of Milvus.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use gallerist_retrieval::index::{Among, ItemFilter};
 
 use crate::layout::{self, CAMERA, ID, LABEL, PATH};
 
-/// The expression that admits what `filter` admits; empty for every item.
+/// The expression that admits what `filter` admits, its condition on columns aside; empty for every item.
 pub(crate) fn expression(filter: &ItemFilter) -> String {
     // A condition that is added there must be added here.
     let ItemFilter { label, camera, path, id, condition: _ } = filter;
@@ -17,6 +18,20 @@ pub(crate) fn expression(filter: &ItemFilter) -> String {
     let id = id.as_ref().map(|among| term(ID, among, key));
     let terms: Vec<String> = texts.chain(id).collect();
     terms.join(" and ")
+}
+
+/// The expression that admits these ids and what `expr` admits, where there is one. `all` are the ids of all items.
+pub(crate) fn among(expr: &str, wanted: &[u64], all: &[u64]) -> String {
+    // The shorter list of the two; items that are added meanwhile are in none.
+    let among = match wanted.len() <= all.len() / 2 {
+        true => ids(wanted),
+        false => {
+            let wanted: HashSet<&u64> = wanted.iter().collect();
+            let others: Vec<u64> = all.iter().filter(|id| !wanted.contains(id)).copied().collect();
+            list(ID, "not in", &others, key)
+        }
+    };
+    if expr.is_empty() { among } else { format!("{among} and {expr}") }
 }
 
 /// The expression that admits these ids.

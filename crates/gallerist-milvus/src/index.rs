@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gallerist_retrieval as retrieval;
+use gallerist_retrieval::columns::{ColumnKind, Columns};
 use gallerist_retrieval::index::{IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, check_queries};
-use gallerist_retrieval::{Error as Fault, MatrixView};
+use gallerist_retrieval::{EmbeddingSet, Error as Fault, Matrix, MatrixView};
 use prost::Message;
 
 use crate::client::{Client, ConnectOptions};
-use crate::layout::{self, CollectionLayout, Rows};
+use crate::layout::{self, CollectionLayout, Kept, Rows};
 use crate::wire::messages as wire;
 use crate::wire::schema::KeyValuePair;
-use crate::{Address, Error, Result, filter};
+use crate::{Address, Error, Result, columns, filter};
 
 /// A gallery in a collection of a Milvus server.
 ///
@@ -41,8 +42,8 @@ use crate::{Address, Error, Result, filter};
 pub struct MilvusIndex {
     pub(crate) client: Client,
     pub(crate) layout: CollectionLayout,
-    /// Whether the collection keeps the sources of items: one of version 1 does not.
-    pub(crate) sources: bool,
+    /// What the collection keeps of an item.
+    pub(crate) kept: Kept,
     /// Candidates that a search of a graph looks at.
     pub(crate) ef: usize,
     /// The time of the last write that a search must see.
@@ -167,8 +168,8 @@ impl MilvusIndex {
             "the collection is not loaded yet",
         )?;
         let seen = AtomicU64::new(client.now()?);
-        let sources = layout::keeps_sources(&description);
-        Ok(Self { client, layout, sources, ef: DEFAULT_EF, seen })
+        let kept = Kept::of(&description);
+        Ok(Self { client, layout, kept, ef: DEFAULT_EF, seen })
     }
 
     /// Where the embeddings come from, as the collection says now.
@@ -195,8 +196,8 @@ impl MilvusIndex {
 
     /// The items as the collection keeps them: one of version 1 has no sources, and so the ids of
     /// version 1.
-    pub(crate) fn kept<'a>(&self, items: &'a Items) -> Result<Cow<'a, Items>> {
-        if self.sources || items.set().sources.is_none() {
+    pub(crate) fn without_lost_sources<'a>(&self, items: &'a Items) -> Result<Cow<'a, Items>> {
+        if self.kept.sources || items.set().sources.is_none() {
             return Ok(Cow::Borrowed(items));
         }
         Ok(Cow::Owned(items.without_sources()?))
@@ -207,6 +208,7 @@ impl MilvusIndex {
         let info = self.described(0)?;
         info.check_items(items)?;
         layout::check_texts(items)?;
+        layout::check_columns(items, self.kept)?;
         Ok(info)
     }
 
@@ -219,6 +221,16 @@ impl MilvusIndex {
                 wire::AlterCollectionRequest { collection_name: self.client.collection(), properties };
             let _: wire::Status = self.client.call("AlterCollection", &request, "note the model")?;
         }
+        if !items.set().columns.is_empty() {
+            let described = self.client.describe()?;
+            let known = layout::get(&described.properties, columns::PROPERTY);
+            if let Some(list) = columns::joined(known, &items.set().columns) {
+                let properties = vec![KeyValuePair::new(columns::PROPERTY, list)];
+                let collection_name = self.client.collection();
+                let request = wire::AlterCollectionRequest { collection_name, properties };
+                let _: wire::Status = self.client.call("AlterCollection", &request, "note the columns")?;
+            }
+        }
         Ok(())
     }
 
@@ -226,7 +238,7 @@ impl MilvusIndex {
     pub(crate) fn send(&self, items: &Items, rows: &[usize], digests: &[i64]) -> Result<()> {
         let request = wire::UpsertRequest {
             collection_name: self.client.collection(),
-            fields_data: layout::columns(items, rows, digests, self.sources),
+            fields_data: layout::fields(items, rows, digests, self.kept),
             num_rows: rows.len() as u32,
         };
         let answer: wire::MutationResult = self.client.call("Upsert", &request, "take items")?;
@@ -253,28 +265,75 @@ impl MilvusIndex {
 
     /// Id and label of every item that `filter` admits, in the order of ids.
     fn read_labels(&self, filter: &ItemFilter) -> Result<Vec<(u64, Option<String>)>> {
+        let expr = self.expression(filter)?;
+        let mut found = Vec::new();
+        self.scan(&expr, &[layout::ID, layout::LABEL], |rows| {
+            found.extend(rows.ids().zip(rows.texts(layout::LABEL)?));
+            Some(())
+        })?;
+        found.sort_unstable_by_key(|&(id, _)| id);
+        Ok(found)
+    }
+
+    /// The expression that admits what `filter` admits.
+    ///
+    /// A condition on columns is evaluated here: the texts and columns of all items are requested, as its meaning
+    /// (missing values, kinds of columns, times, tags, hierarchies) is not that of Milvus' expressions.
+    pub(crate) fn expression(&self, filter: &ItemFilter) -> Result<String> {
         let expr = filter::expression(filter);
+        let Some(condition) = &filter.condition else { return Ok(expr) };
+        let (ids, set) = self.read_table()?;
+        let wanted: Vec<u64> = condition.rows(&set)?.into_iter().map(|row| ids[row]).collect();
+        Ok(filter::among(&expr, &wanted, &ids))
+    }
+
+    /// The ids of all items, and their labels, paths, cameras and columns.
+    fn read_table(&self) -> Result<(Vec<u64>, EmbeddingSet)> {
+        let (mut ids, mut rows_of_columns) = (Vec::new(), Vec::new());
+        let mut texts = [layout::LABEL, layout::PATH, layout::CAMERA].map(|name| (name, Vec::new()));
+        let mut fields = vec![layout::ID, layout::LABEL, layout::PATH, layout::CAMERA];
+        fields.extend(self.kept.columns.then_some(layout::COLUMNS));
+        self.scan("", &fields, |rows| {
+            ids.extend(rows.ids());
+            for (name, list) in &mut texts {
+                list.extend(rows.texts(name)?.map(Option::unwrap_or_default));
+            }
+            if self.kept.columns {
+                rows_of_columns.extend(rows.columns()?);
+            }
+            Some(())
+        })?;
+        let [labels, paths, cameras] =
+            texts.map(|(_, list): (_, Vec<String>)| list.iter().any(|text| !text.is_empty()).then_some(list));
+        let columns = Columns::of_rows(&self.read_columns()?, &rows_of_columns);
+        let table = Matrix::new(ids.len(), 0, Vec::new())?;
+        Ok((ids, EmbeddingSet { labels, paths, cameras, columns, ..table.into() }))
+    }
+
+    /// Names and kinds of the further columns.
+    fn read_columns(&self) -> Result<Vec<(String, ColumnKind)>> {
+        let described = self.client.describe()?;
+        Ok(columns::listed(layout::get(&described.properties, columns::PROPERTY)))
+    }
+
+    /// Requests fields of all items that match `expr`, and passes each answer to `take`; `None` from it means that a
+    /// field is missing.
+    fn scan(&self, expr: &str, fields: &[&str], mut take: impl FnMut(&Rows) -> Option<()>) -> Result<()> {
         let params = [
             KeyValuePair::new("limit", SCANNED),
             // Without it a server with several parts of a collection may leave out some of the lowest.
             KeyValuePair::new("reduce_stop_for_best", "True"),
         ];
-        let mut found = Vec::new();
         let mut last = layout::BELOW_ALL_KEYS;
         loop {
-            let answer = self.query(filter::above(last, &expr), &[layout::ID, layout::LABEL], &params)?;
+            let answer = self.query(filter::above(last, expr), fields, &params)?;
             let rows = Rows::new(&answer.fields_data);
-            let labels = rows.as_ref().and_then(|rows| Some((rows, rows.texts(layout::LABEL)?)));
-            let (rows, labels) =
-                labels.ok_or_else(|| self.client.answer("wanted the fields id, label".to_owned()))?;
-            found.extend(rows.ids().zip(labels));
-            let Some(highest) = rows.keys().iter().max().filter(|_| rows.keys().len() == SCANNED) else {
-                break;
-            };
+            let taken = rows.as_ref().and_then(|rows| take(rows).map(|()| rows.keys()));
+            let keys = taken
+                .ok_or_else(|| self.client.answer(format!("wanted the fields {}", fields.join(", "))))?;
+            let Some(highest) = keys.iter().max().filter(|_| keys.len() == SCANNED) else { return Ok(()) };
             last = *highest;
         }
-        found.sort_unstable_by_key(|&(id, _)| id);
-        Ok(found)
     }
 
     /// Requests fields of the items that match `expr`.
@@ -365,15 +424,23 @@ impl Index for MilvusIndex {
         Ok(self.read_origin()?)
     }
 
+    fn columns(&self) -> retrieval::Result<Vec<(String, ColumnKind)>> {
+        Ok(self.read_columns()?)
+    }
+
+    fn check_filter(&self, filter: &ItemFilter) -> retrieval::Result<()> {
+        let Some(condition) = &filter.condition else { return Ok(()) };
+        Ok(drop(condition.rows(&self.read_table()?.1)?))
+    }
+
     fn labels(&self, filter: &ItemFilter) -> retrieval::Result<Vec<(u64, Option<String>)>> {
-        refuse_condition(filter)?;
         Ok(self.read_labels(filter)?)
     }
 
     /// Sends the items in batches. When a call fails, the batches before it are in: the same call
     /// again completes them.
     fn upsert(&mut self, items: &Items) -> retrieval::Result<()> {
-        let items = &*self.kept(items)?;
+        let items = &*self.without_lost_sources(items)?;
         self.admit(items)?;
         let rows: Vec<usize> = (0..items.len()).collect();
         for rows in rows.chunks(self.rows_per_call()) {
@@ -404,14 +471,13 @@ impl Index for MilvusIndex {
 
     fn search(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> retrieval::Result<IdLists> {
         check_queries(queries, k, self.layout.metric, self.layout.dimensions)?;
-        refuse_condition(filter)?;
         Ok(self.ranked(queries, k, filter)?)
     }
 
     fn get(&self, ids: &[u64]) -> retrieval::Result<Vec<Option<Item>>> {
         let mut found = std::collections::HashMap::new();
         let dimensions = self.layout.dimensions;
-        self.look_up(ids, layout::item_fields(self.sources), |rows| {
+        self.look_up(ids, &self.kept.fields(), |rows| {
             found.extend(rows.items(dimensions)?.into_iter().map(|item| (item.id, item)));
             Some(())
         })?;
@@ -447,15 +513,6 @@ impl Index for MilvusIndex {
             "the collection is not flushed yet",
         )?;
         Ok(())
-    }
-}
-
-fn refuse_condition(filter: &ItemFilter) -> retrieval::Result<()> {
-    match filter.condition {
-        Some(_) => {
-            Err(Fault::Unsupported { what: "a condition", index: "a collection in Milvus".to_owned() })
-        }
-        None => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `id` | Int64, primary key | the item's id |
 //! | `label`, `path`, `camera` | VarChar | [`ABSENT`] for an item without |
 //! | `source` | VarChar | the name of the item's source; collections of version 1 have no such field |
+//! | `columns` | JSON | the item's values of [further columns](crate::columns); collections of versions 1 and 2 have none |
 //! | `digest` | Int64 | of all the others: tells an item that is there from one that has changed |
 //! | `embedding` | FloatVector | as it was given, not normalised |
 //!
@@ -19,24 +20,46 @@ use sha2::{Digest, Sha256};
 
 use crate::wire::messages::{DescribeCollectionResponse, IndexDescription};
 use crate::wire::schema::{
-    CollectionSchema, FLOAT_VECTOR, FieldData, FieldSchema, INT64, KeyValuePair, VARCHAR,
+    CollectionSchema, FLOAT_VECTOR, FieldData, FieldSchema, INT64, JSON, KeyValuePair, VARCHAR,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, columns};
 
 pub(crate) const ID: &str = "id";
 pub(crate) const LABEL: &str = "label";
 pub(crate) const PATH: &str = "path";
 pub(crate) const CAMERA: &str = "camera";
 pub(crate) const SOURCE: &str = "source";
+pub(crate) const COLUMNS: &str = "columns";
 pub(crate) const DIGEST: &str = "digest";
 pub(crate) const EMBEDDING: &str = "embedding";
 
 /// The texts of an item.
 const TEXTS: [&str; 4] = [LABEL, PATH, CAMERA, SOURCE];
 
-/// All that an item is made of, its id aside, in a collection that keeps sources or does not.
-pub(crate) fn item_fields(sources: bool) -> &'static [&'static str] {
-    if sources { &[LABEL, PATH, CAMERA, SOURCE, EMBEDDING] } else { &[LABEL, PATH, CAMERA, EMBEDDING] }
+/// What a collection keeps of an item, which depends on its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The source: from version 2.
+    pub(crate) sources: bool,
+    /// Further columns: from version 3.
+    pub(crate) columns: bool,
+}
+
+impl Kept {
+    /// What this collection keeps.
+    pub(crate) fn of(collection: &DescribeCollectionResponse) -> Self {
+        let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
+        let has = |name| fields.iter().any(|field| field.name == name);
+        Self { sources: has(SOURCE), columns: has(COLUMNS) }
+    }
+
+    /// All that an item is made of, its id aside.
+    pub(crate) fn fields(self) -> Vec<&'static str> {
+        let mut fields = vec![LABEL, PATH, CAMERA, EMBEDDING];
+        fields.extend(self.sources.then_some(SOURCE));
+        fields.extend(self.columns.then_some(COLUMNS));
+        fields
+    }
 }
 
 /// The value for "none": Milvus 2.3 has no null. A filter never names it, so that an item without a
@@ -68,7 +91,9 @@ const MODEL_KEY: &str = "gallerist.model";
 const RUN_KEY: &str = "gallerist.run";
 const METRIC_KEY: &str = "gallerist.metric_of_rows";
 const SOURCE_KEY: &str = "gallerist.source";
-const VERSION: &str = "2";
+const VERSION: &str = "3";
+/// A collection without the field `columns`.
+const WITHOUT_COLUMNS: &str = "2";
 /// A collection without the field `source`.
 pub(crate) const WITHOUT_SOURCES: &str = "1";
 
@@ -140,6 +165,7 @@ impl CollectionLayout {
         let texts = TEXTS.map(|name| field(name, VARCHAR, Some(("max_length", TEXT_LIMIT))));
         let mut fields = vec![field(ID, INT64, None)];
         fields.extend(texts);
+        fields.push(field(COLUMNS, JSON, None));
         fields.push(field(DIGEST, INT64, None));
         fields.push(field(EMBEDDING, FLOAT_VECTOR, Some(("dim", self.dimensions))));
         CollectionSchema {
@@ -170,7 +196,7 @@ impl CollectionLayout {
         indices: &[IndexDescription],
     ) -> std::result::Result<Self, String> {
         match get(&collection.properties, VERSION_KEY) {
-            Some(VERSION | WITHOUT_SOURCES) => {}
+            Some(VERSION | WITHOUT_COLUMNS | WITHOUT_SOURCES) => {}
             Some(other) => {
                 return Err(format!("wanted {VERSION_KEY} = {WITHOUT_SOURCES} or {VERSION}, found {other}"));
             }
@@ -210,13 +236,7 @@ impl CollectionLayout {
     }
 }
 
-/// Whether a collection keeps the sources of items.
-pub(crate) fn keeps_sources(collection: &DescribeCollectionResponse) -> bool {
-    let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
-    fields.iter().any(|field| field.name == SOURCE)
-}
-
-fn get<'a>(pairs: &'a [KeyValuePair], key: &str) -> Option<&'a str> {
+pub(crate) fn get<'a>(pairs: &'a [KeyValuePair], key: &str) -> Option<&'a str> {
     pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
 }
 
@@ -266,6 +286,26 @@ pub(crate) fn check_texts(items: &Items) -> Result<()> {
     Ok(())
 }
 
+/// Refuses further columns that the collection cannot keep.
+pub(crate) fn check_columns(items: &Items, kept: Kept) -> Result<()> {
+    let set = items.set();
+    if set.columns.is_empty() {
+        return Ok(());
+    }
+    for row in 0..items.len() {
+        let Some(json) = columns::of_row(&set.columns, row) else { continue };
+        let problem = if !kept.columns {
+            "cannot be kept: the collection was made by an older program".to_owned()
+        } else if json.len() > columns::LIMIT {
+            format!("have {} bytes as JSON; a collection keeps at most {}", json.len(), columns::LIMIT)
+        } else {
+            continue;
+        };
+        return Err(Error::Text { field: COLUMNS, row, problem });
+    }
+    Ok(())
+}
+
 /// A text of a row, where it has one.
 fn text_of<'a>(set: &'a EmbeddingSet, field: &str, row: usize) -> Option<&'a str> {
     let list = match field {
@@ -292,23 +332,32 @@ pub(crate) fn digest(set: &EmbeddingSet, row: usize) -> i64 {
     for value in set.embeddings.row(row) {
         hash.update(value.to_le_bytes());
     }
+    // Without columns the digest is that of version 2.
+    if let Some(json) = columns::of_row(&set.columns, row) {
+        hash.update(b"columns");
+        hash.update(json);
+    }
     let hash = hash.finalize();
     i64::from_be_bytes(*hash.first_chunk().expect("a SHA-256 has 32 bytes")) & i64::MAX
 }
 
-/// Rows of `items` as columns, with or without their sources.
-pub(crate) fn columns(items: &Items, rows: &[usize], digests: &[i64], sources: bool) -> Vec<FieldData> {
+/// Rows of `items` as the fields that the collection keeps.
+pub(crate) fn fields(items: &Items, rows: &[usize], digests: &[i64], kept: Kept) -> Vec<FieldData> {
     let set = items.set();
     let ids = rows.iter().map(|&row| key(items.ids()[row])).collect();
-    let mut columns = vec![FieldData::longs(ID, ids)];
-    for name in TEXTS.into_iter().filter(|name| sources || *name != SOURCE) {
+    let mut fields = vec![FieldData::longs(ID, ids)];
+    for name in TEXTS.into_iter().filter(|name| kept.sources || *name != SOURCE) {
         let text = |&row: &usize| text_of(set, name, row).unwrap_or(ABSENT).to_owned();
-        columns.push(FieldData::strings(name, rows.iter().map(text).collect()));
+        fields.push(FieldData::strings(name, rows.iter().map(text).collect()));
     }
-    columns.push(FieldData::longs(DIGEST, digests.to_vec()));
+    if kept.columns {
+        let json = |&row: &usize| columns::of_row(&set.columns, row).unwrap_or_else(|| b"{}".to_vec());
+        fields.push(FieldData::jsons(COLUMNS, rows.iter().map(json).collect()));
+    }
+    fields.push(FieldData::longs(DIGEST, digests.to_vec()));
     let values = rows.iter().flat_map(|&row| set.embeddings.row(row).iter().copied()).collect();
-    columns.push(FieldData::vectors(EMBEDDING, set.embeddings.cols(), values));
-    columns
+    fields.push(FieldData::vectors(EMBEDDING, set.embeddings.cols(), values));
+    fields
 }
 
 /// Columns of an answer, one value per row each.
@@ -348,6 +397,12 @@ impl<'a> Rows<'a> {
         self.column(name)?.as_longs().filter(|column| column.len() == self.ids.len())
     }
 
+    /// The further columns of each row; `None` where one cannot be read.
+    pub(crate) fn columns(&self) -> Option<Vec<Columns>> {
+        let texts = self.column(COLUMNS)?.as_jsons().filter(|texts| texts.len() == self.ids.len())?;
+        texts.iter().map(|text| columns::read(text)).collect()
+    }
+
     /// `dimensions` values per row.
     pub(crate) fn embeddings(&self, dimensions: usize) -> Option<&'a [f32]> {
         let values = self.column(EMBEDDING)?.as_vectors()?;
@@ -360,16 +415,20 @@ impl<'a> Rows<'a> {
             TEXTS.map(|name| self.column(name)?.as_strings().filter(|column| column.len() == self.ids.len()));
         let (labels, paths, cameras) = (labels?, paths?, cameras?);
         let embeddings = self.embeddings(dimensions)?;
+        let mut of_rows = match self.column(COLUMNS) {
+            Some(_) => self.columns()?,
+            None => vec![Columns::default(); self.ids.len()],
+        };
         let text = |list: &[String], row: usize| (list[row] != ABSENT).then(|| list[row].clone());
-        let item = |(row, id)| Item {
+        let mut item = |(row, id)| Item {
             id,
             embedding: embeddings[row * dimensions..(row + 1) * dimensions].to_vec(),
             label: text(labels, row),
             path: text(paths, row),
             camera: text(cameras, row),
             source: sources.and_then(|sources| text(sources, row)),
-            columns: Columns::default(),
+            columns: std::mem::take(&mut of_rows[row]),
         };
-        Some(self.ids().enumerate().map(item).collect())
+        Some(self.ids().enumerate().map(&mut item).collect())
     }
 }

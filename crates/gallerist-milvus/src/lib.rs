@@ -8,6 +8,7 @@
 mod address;
 mod backoff;
 mod client;
+mod columns;
 mod error;
 mod filter;
 mod grpc;

@@ -1,5 +1,6 @@
 //! Collections of version 1, which have no field for the source of an item, on a real server.
 
+use gallerist_retrieval::columns::{Column, Columns};
 use gallerist_retrieval::index::{Index, ItemFilter, Items, stable_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
@@ -14,7 +15,7 @@ use crate::{Address, ConnectOptions, MilvusIndex};
 fn make(address: &Address, layout: &CollectionLayout) {
     let client = Client::connect(address, ConnectOptions::default()).unwrap();
     let mut schema = layout.schema(address.collection());
-    schema.fields.retain(|field| field.name != layout::SOURCE);
+    schema.fields.retain(|field| field.name != layout::SOURCE && field.name != layout::COLUMNS);
     let mut properties = layout::properties();
     for property in properties.iter_mut().filter(|property| property.key == layout::VERSION_KEY) {
         property.value = layout::WITHOUT_SOURCES.to_owned();
@@ -43,7 +44,7 @@ fn a_collection_of_version_1_keeps_ids_of_paths_and_no_sources() {
     let layout = CollectionLayout { dimensions: 2, metric: Metric::Euclidean, search: Search::Flat };
     make(&address, &layout);
     let mut index = MilvusIndex::open(&address, ConnectOptions::default()).unwrap();
-    assert!(!index.sources);
+    assert_eq!(index.kept, layout::Kept { sources: false, columns: false });
     assert_eq!(index.layout(), &layout);
 
     let paths = Some((0..20).map(|i| format!("{i}.jpg")).collect());
@@ -60,5 +61,9 @@ fn a_collection_of_version_1_keeps_ids_of_paths_and_no_sources() {
     assert_eq!((item.path.as_deref(), item.source), (Some("7.jpg"), None));
     let lists = index.search(items.set().embeddings.select(&[7]).view(), 1, &ItemFilter::default()).unwrap();
     assert_eq!(lists.ids(0), [id]);
+    let shop = Columns::new(vec![Column::infer("shop", ["x"; 20]).unwrap()]).unwrap();
+    let set = EmbeddingSet { columns: shop, ..items.set().clone() };
+    let error = index.push(&Items::from_set(set).unwrap(), true, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("the collection was made by an older program"), "{error}");
     index.drop_collection().unwrap();
 }

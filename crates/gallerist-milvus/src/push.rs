@@ -42,7 +42,7 @@ impl MilvusIndex {
         replace: bool,
         progress: &mut dyn FnMut(&Pushed),
     ) -> Result<Pushed> {
-        let items = &*self.kept(items)?;
+        let items = &*self.without_lost_sources(items)?;
         // Rows that do not belong together are more important than one that would replace another.
         self.check(items)?;
         let there = if self.count()? == 0 { HashMap::new() } else { self.there(items)? };

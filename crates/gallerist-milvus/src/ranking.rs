@@ -14,11 +14,11 @@ use gallerist_retrieval::search::{Metric, SearchOptions, search};
 use gallerist_retrieval::{Error as Fault, Matrix, MatrixView};
 use prost::Message;
 
+use crate::Result;
 use crate::index::{MAX_RESULTS, MilvusIndex};
 use crate::layout::{self, Search};
 use crate::wire::messages as wire;
 use crate::wire::schema::KeyValuePair;
-use crate::{Result, filter};
 
 /// Candidates beyond the k that are wanted.
 const MARGIN: usize = 16;
@@ -51,7 +51,7 @@ impl MilvusIndex {
     /// The lists of checked queries.
     pub(crate) fn ranked(&self, queries: MatrixView<'_>, k: usize, filter: &ItemFilter) -> Result<IdLists> {
         let k = self.within_limit(k)?;
-        let filter = filter::expression(filter);
+        let filter = self.expression(filter)?;
         let mut lists = vec![Vec::new(); queries.rows()];
         let mut kept = Embeddings::default();
         let mut limit = (k + MARGIN).min(MAX_RESULTS);

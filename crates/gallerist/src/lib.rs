@@ -100,7 +100,7 @@ pub use run_metrics::RunMetrics;
 pub use tasks::{
     ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
     Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
-    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
+    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, Narrowed, ServeOptions,
     ThresholdInput, ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, embed_images,
     evaluate, issues, open_model, report, resume, save_threshold, search, serve, serve_all, set_threads,
     threshold, train,

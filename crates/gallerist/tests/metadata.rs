@@ -132,6 +132,31 @@ fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     let error = refused(dir, "convert all.safetensors --where price<1 --out none.safetensors");
     assert!(error.contains("no row meets the condition"), "{error}");
 
+    // Evaluation and thresholds of a part: the same as those of a file of that part.
+    let measured = |line: &str| -> Value { serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap() };
+    let mut part = measured("evaluate --embeddings all.safetensors --where shop='x' --metrics recall@1");
+    assert_eq!(part["narrowed"][0], json!({"set": "embeddings", "where": "shop='x'", "images": 5, "of": 9}));
+    part.as_object_mut().unwrap().remove("narrowed");
+    assert_eq!(part, measured("evaluate --embeddings x.safetensors --metrics recall@1"));
+    let pair = "evaluate --query all.safetensors --gallery all.safetensors --metrics recall@1";
+    let pair = measured(&format!("{pair} --query-where price<20 --gallery-where shop='x'"));
+    assert_eq!((&pair["narrowed"][0]["images"], &pair["narrowed"][1]["images"]), (&json!(5), &json!(5)));
+    let error = refused(dir, "evaluate --embeddings all.safetensors --where price<1");
+    assert!(error.contains("no row of the embeddings meets the condition `price<1`"), "{error}");
+
+    // Labels of a list.
+    std::fs::write(dir.join("labels.txt"), "a\na\nb\nb\nb\nc\nc\nc\nc\n").unwrap();
+    done(dir, "convert all.safetensors --labels labels.txt --where label='b' --out b.safetensors");
+    assert_eq!(EmbeddingSet::load(dir.join("b.safetensors")).unwrap().labels.unwrap(), ["b", "b", "b"]);
+    let error = refused(dir, "convert b.safetensors --labels labels.txt --out c.safetensors");
+    assert!(error.contains("has 9 labels, the files have 3 rows"), "{error}");
+    // A manifest with tabs gives the same columns.
+    let table = std::fs::read_to_string(dir.join("list.csv")).unwrap().replace("\"y, z\"", "y z");
+    std::fs::write(dir.join("list.tsv"), table.replace(',', "\t")).unwrap();
+    done(dir, "embed --run run --images list.tsv --source list.csv --out tabs.safetensors");
+    let tabs = EmbeddingSet::load(dir.join("tabs.safetensors")).unwrap();
+    assert_eq!((tabs.columns, tabs.labels), (set.columns.clone(), set.labels.clone()));
+
     // Indices find the same items, with the same values.
     let values = |items: Vec<Value>| -> Vec<(Value, Value, Value)> {
         items

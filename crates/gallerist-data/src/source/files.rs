@@ -50,7 +50,7 @@ impl FileSource {
             });
         };
         let tree = Tree::unlisted(folder, path);
-        let is_manifest = extension(file) == "csv";
+        let is_manifest = matches!(extension(file).as_str(), "csv" | "tsv");
         if let Some(other) = layout.filter(|l| !(is_manifest && *l == DatasetLayout::MANIFEST)) {
             return Err(Error::Layout {
                 path: tree.name.clone(),

@@ -1,7 +1,8 @@
-//! CSV manifests: `path,label[,camera][,split]` and further columns; a label `a|b` is a set of labels.
+//! CSV and TSV manifests: `path,label[,camera][,split]` and further columns; a label `a|b` is a set of labels.
 
 use std::path::{Component, Path, PathBuf};
 
+use super::names::extension;
 use super::record::ListedColumn;
 use crate::error::Error;
 
@@ -30,7 +31,7 @@ pub(super) struct Row {
     pub(super) split: Option<String>,
 }
 
-/// Parses a manifest. `name` is for messages.
+/// Parses a manifest. `name` is for messages; values are separated by tabs if it ends in `.tsv`, else by commas.
 ///
 /// The header is required. Columns of other names are kept as they are, and those without a name are
 /// ignored. Without a column `label`, other columns are refused: one of them may be a misspelt `label`, and
@@ -38,7 +39,8 @@ pub(super) struct Row {
 pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     let fault = |line: Option<u64>, problem: String| Error::Manifest { path: name.to_owned(), line, problem };
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let delimiter = if extension(name) == "tsv" { b'\t' } else { b',' };
+    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::All).from_reader(bytes);
     let csv_fault = |e: csv::Error| {
         let line = e.position().map(|p| Lines::default().at(bytes, p.byte()));
         let problem = match e.kind() {
@@ -190,6 +192,15 @@ mod tests {
 
     fn message(text: &str) -> String {
         parse(text.as_bytes(), "m.csv").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn values_of_a_tsv_are_separated_by_tabs() {
+        let of_csv = parse(b"path,label,shop\nx.png,a,\"y, z\"\n", "m.csv").unwrap();
+        assert_eq!(parse(b"path\tlabel\tshop\nx.png\ta\ty, z\n", "dir.csv/m.TSV").unwrap(), of_csv);
+        assert_eq!(parse(b"path\tlabel\tshop\r\nx.png\ta\t\"y, z\"\r\n", "m.tsv").unwrap(), of_csv);
+        let error = parse(b"path,label\nx.png,a\n", "m.tsv").unwrap_err().to_string();
+        assert!(error.contains("no column `path`; its columns are `path,label`"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use prost::{Message, Oneof};
 /// `DataType`.
 pub(crate) const INT64: i32 = 5;
 pub(crate) const VARCHAR: i32 = 21;
+pub(crate) const JSON: i32 = 23;
 pub(crate) const FLOAT_VECTOR: i32 = 101;
 
 #[derive(Clone, PartialEq, Message)]
@@ -63,7 +64,7 @@ pub(crate) enum Field {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ScalarField {
-    #[prost(oneof = "Scalars", tags = "3, 6")]
+    #[prost(oneof = "Scalars", tags = "3, 6, 9")]
     pub(crate) data: Option<Scalars>,
 }
 
@@ -73,6 +74,15 @@ pub(crate) enum Scalars {
     Longs(LongArray),
     #[prost(message, tag = "6")]
     Strings(StringArray),
+    #[prost(message, tag = "9")]
+    Jsons(JsonArray),
+}
+
+/// JSON texts.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct JsonArray {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) data: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -138,6 +148,11 @@ impl FieldData {
         Self { data_type: VARCHAR, name: name.to_owned(), field: Some(Field::Scalars(scalars)) }
     }
 
+    pub(crate) fn jsons(name: &str, data: Vec<Vec<u8>>) -> Self {
+        let scalars = ScalarField { data: Some(Scalars::Jsons(JsonArray { data })) };
+        Self { data_type: JSON, name: name.to_owned(), field: Some(Field::Scalars(scalars)) }
+    }
+
     pub(crate) fn vectors(name: &str, dimensions: usize, data: Vec<f32>) -> Self {
         let vectors =
             VectorField { dim: dimensions as i64, data: Some(Vectors::Floats(FloatArray { data })) };
@@ -158,6 +173,14 @@ impl FieldData {
             Some(Field::Scalars(ScalarField { data: Some(Scalars::Strings(strings)) })) => {
                 Some(&strings.data)
             }
+            _ => None,
+        }
+    }
+
+    /// The JSON texts of this column, if it has any.
+    pub(crate) fn as_jsons(&self) -> Option<&[Vec<u8>]> {
+        match &self.field {
+            Some(Field::Scalars(ScalarField { data: Some(Scalars::Jsons(jsons)) })) => Some(&jsons.data),
             _ => None,
         }
     }

@@ -29,6 +29,18 @@ pub enum ColumnKind {
     Tags,
 }
 
+impl ColumnKind {
+    /// The kind of a column of values of two kinds: tags if one of them is tags, else text.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (Self::Tags, _) | (_, Self::Tags) => Self::Tags,
+            _ => Self::Text,
+        }
+    }
+}
+
 impl fmt::Display for ColumnKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -174,11 +186,7 @@ impl Column {
             parts.iter().filter_map(|(column, _)| column.filter(|c| c.has_values())).map(Self::kind);
         let first = kinds.next();
         let kind = first.unwrap_or(ColumnKind::Text);
-        let kind = kinds.fold(kind, |a, b| match (a, b) {
-            (a, b) if a == b => a,
-            (ColumnKind::Tags, _) | (_, ColumnKind::Tags) => ColumnKind::Tags,
-            _ => ColumnKind::Text,
-        });
+        let kind = kinds.fold(kind, ColumnKind::joined);
         let rows = || {
             let of = |&(column, rows): &(Option<&'a Self>, usize)| {
                 (0..rows).map(move |row| column.and_then(|column| column.value(row)))
@@ -296,7 +304,8 @@ impl Column {
         Self { name: self.name.clone(), kind: self.kind, cells }
     }
 
-    fn has_values(&self) -> bool {
+    /// Whether a row has a value.
+    pub fn has_values(&self) -> bool {
         match &self.cells {
             Cells::Numbers(numbers) => numbers.iter().any(|number| !number.is_nan()),
             Cells::Texts(texts) => !texts.distinct().is_empty(),

@@ -12,6 +12,8 @@ pub(crate) mod sealed;
 mod set;
 mod sources;
 pub(crate) mod tensors;
+mod tensors_out;
+mod threshold;
 
 use std::path::Path;
 
@@ -27,6 +29,7 @@ pub use mapped::{MappedCompact, MappedMatrix};
 pub use set::EmbeddingSet;
 pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
+pub use threshold::write_threshold;
 
 impl EmbeddingSet {
     /// Reads a `.npy` or `.safetensors` file. Values are not looked at: a NaN is found by
@@ -55,7 +58,7 @@ impl EmbeddingSet {
         self.check_counts()?;
         match format {
             Format::Npy => npy::write_f32(path, &self.embeddings),
-            Format::Safetensors => tensors::save(path, self, None),
+            Format::Safetensors => tensors_out::save(path, self, None),
         }
     }
 
@@ -74,7 +77,7 @@ impl EmbeddingSet {
                 path: path.to_owned(),
                 wanted: "`.safetensors`, the format that holds bf16 and int8",
             }),
-            Format::Safetensors => tensors::save(path, self, Some(code)),
+            Format::Safetensors => tensors_out::save(path, self, Some(code)),
         }
     }
 

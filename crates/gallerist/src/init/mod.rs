@@ -147,7 +147,9 @@ pub fn name_of_images(images: &[PathBuf]) -> String {
         Some(_) => first.to_path_buf(),
         None => first.canonicalize().unwrap_or_else(|_| first.to_path_buf()),
     };
-    let is_list = first.extension().is_some_and(|extension| extension == "zip" || extension == "csv");
+    let is_list = first
+        .extension()
+        .is_some_and(|extension| extension == "zip" || extension == "csv" || extension == "tsv");
     let name = if is_list { first.file_stem() } else { first.file_name() };
     name.map_or("images".into(), |name| name.to_string_lossy().into_owned())
 }

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{
     self, Calibration, MatchRule, Protocol, Setting, Side, Task, ThresholdOptions,
 };
+use gallerist_retrieval::file::write_threshold;
 use gallerist_retrieval::labels::{encode, encode_both};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
 use gallerist_util::hex;
 
-use super::evaluate::{EmbeddingsFile, labelled, same_metric, same_model};
+use super::evaluate::{EmbeddingsFile, labelled, narrowed, same_metric, same_model};
 use crate::measured::declared_metric;
 use crate::text::count;
 use crate::{Error, Observer, Result};
@@ -34,6 +36,8 @@ pub struct ThresholdSettings {
     /// Images with these labels are left out. Of Market-1501's files, junk is always left out, and so are the
     /// distractors where the embeddings are one set: they are of no common identity.
     pub leave_out: Vec<String>,
+    /// Only embeddings that meet this condition on their columns take part, of the gallery, too.
+    pub condition: Option<Condition>,
     /// Compares embeddings of different models or metrics, with a warning.
     pub force: bool,
 }
@@ -66,8 +70,15 @@ pub fn threshold(
     observer: &mut dyn Observer,
 ) -> Result<Calibration> {
     settings.options.check()?;
-    let queries = labelled(&input.embeddings)?;
-    let gallery = input.gallery.as_ref().map(labelled).transpose()?;
+    let mut read = |file: &EmbeddingsFile| -> Result<EmbeddingSet> {
+        let set = labelled(file)?;
+        match &settings.condition {
+            None => Ok(set),
+            Some(condition) => Ok(narrowed(set, condition, &file.path.display().to_string(), observer)?.0),
+        }
+    };
+    let queries = read(&input.embeddings)?;
+    let gallery = input.gallery.as_ref().map(&mut read).transpose()?;
     if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
         let (a, b) = (&*input.embeddings.path, &*file.path);
         same_model((a, queries.model.as_deref()), (b, set.model.as_deref()), settings.force, observer)?;
@@ -129,7 +140,7 @@ pub fn threshold(
     Ok(found)
 }
 
-/// Writes a threshold into an embeddings file: searches of the file, and of indexes that are built from it, mark their
+/// Writes a threshold into an embeddings file or an index: searches of the file, and of indexes that are built from it, mark their
 /// results by it.
 ///
 /// # Example
@@ -143,36 +154,31 @@ pub fn threshold(
 ///
 /// # Errors
 ///
-/// For a file that is not a `.safetensors` file of f32 embeddings, for embeddings of another network, and for rows that
+/// For a `.npy` file, a file in bf16 or int8 that another program wrote, for embeddings of another network, and for rows that
 /// are compared in another way.
 pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
     let name = file.display();
     let refuse = |problem: &str, hint: &str| {
         Err(Error::new(format!("cannot save the threshold in `{name}`: {problem}"), Some(hint)))
     };
-    let is_npy = file.extension().is_some_and(|extension| extension == "npy");
-    let mut set = match GalleryFile::open(file, false)? {
-        GalleryFile::Embeddings(set) if !is_npy => *set,
-        GalleryFile::Embeddings(_) => {
-            return refuse(
-                "a .npy file holds numbers only",
-                "write a .safetensors file with `gallerist convert`",
-            );
+    if file.extension().is_some_and(|extension| extension == "npy") {
+        return refuse(
+            "a .npy file holds numbers only",
+            "write a .safetensors file with `gallerist convert`",
+        );
+    }
+    let (model, metric, is_compact) = match GalleryFile::open(file, false)? {
+        GalleryFile::Embeddings(set) => (set.model, set.metric.unwrap_or_default(), false),
+        GalleryFile::Compact(compact) => {
+            let set = compact.select(&[])?;
+            (set.model, set.metric.unwrap_or_default(), true)
         }
-        GalleryFile::Compact(_) => {
-            return refuse(
-                "it is not in f32",
-                "save it in the file of f32 and write this one again with `gallerist convert --precision`",
-            );
-        }
-        GalleryFile::Index(_) => {
-            return refuse(
-                "it is an index",
-                "save it in the embeddings and build the index again with `gallerist index build`",
-            );
+        GalleryFile::Index(index) => {
+            let info = index.info()?;
+            (info.model, info.metric, false)
         }
     };
-    if let (Some(of_rule), Some(of_file)) = (&rule.model, &set.model)
+    if let (Some(of_rule), Some(of_file)) = (&rule.model, &model)
         && of_rule != of_file
     {
         let [a, b] = [of_rule, of_file].map(|model| hex::short(model));
@@ -181,14 +187,19 @@ pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
             "calibrate on embeddings of the same network",
         );
     }
-    let metric = set.metric.unwrap_or_default();
     if metric != rule.metric {
         return refuse(
             &format!("its rows are compared by {metric}, the threshold is one of {}", rule.metric),
             "calibrate without --metric",
         );
     }
-    set.threshold = Some(rule.clone());
+    if write_threshold(file, rule)? {
+        return Ok(());
+    }
+    if is_compact {
+        return refuse("another program wrote it, and not in f32", "write it again with `gallerist convert`");
+    }
+    let set = EmbeddingSet { threshold: Some(rule.clone()), ..EmbeddingSet::load(file)? };
     Ok(set.save(file)?)
 }
 

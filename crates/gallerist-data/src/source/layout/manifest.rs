@@ -1,4 +1,4 @@
-//! A CSV manifest, alone or as `manifest.csv` at the top of a folder or archive.
+//! A CSV or TSV manifest, alone or as `manifest.csv` or `manifest.tsv` at the top of a folder or archive.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use crate::source::manifest;
 use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::{Root, Tree};
 
-/// A file of this name is used as the manifest of its folder or archive.
-const FILE: &str = "manifest.csv";
+/// A file of one of these names is used as the manifest of its folder or archive.
+const FILES: [&str; 2] = ["manifest.csv", "manifest.tsv"];
 
 pub(super) static SPEC: Spec = Spec {
     name: "manifest",
     title: "a manifest",
-    wants: "`manifest.csv` at its top",
+    wants: "`manifest.csv` or `manifest.tsv` at its top",
     find,
     read,
     check_files,
@@ -28,12 +28,16 @@ pub(super) static SPEC: Spec = Spec {
 
 /// The manifest at the top, or in the one folder that holds all of an archive.
 fn find(tree: &Tree) -> Option<String> {
+    FILES.iter().find_map(|file| find_file(tree, file))
+}
+
+fn find_file(tree: &Tree, file: &str) -> Option<String> {
     let top = match (&tree.root, tree.files().first()?.split_once('/')) {
-        _ if tree.files().iter().any(|f| f == FILE) => String::new(),
+        _ if tree.files().iter().any(|f| f == file) => String::new(),
         (Root::Zip(..), Some((top, _))) => format!("{top}/"),
         _ => return None,
     };
-    let manifest = format!("{top}{FILE}");
+    let manifest = format!("{top}{file}");
     (tree.below(&top).len() == tree.files().len() && tree.contains(&manifest)).then_some(manifest)
 }
 

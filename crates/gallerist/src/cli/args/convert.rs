@@ -18,6 +18,9 @@ pub(crate) struct Convert {
     /// Output file (.safetensors or .npy)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    /// Labels of all rows in order: .npy of integers, or a text file with one label per line [default: those in the files]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labels: Option<PathBuf>,
     /// Number format of the stored embeddings
     #[arg(long, default_value = "f32", value_parser = precisions())]
     pub(crate) precision: Precision,

@@ -33,7 +33,7 @@ pub(crate) enum DataCommand {
 /// Exit code 1: images are broken or missing, or there are leaks.
 #[derive(Debug, Args)]
 pub(crate) struct DataInfo {
-    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV manifest, or a zip
+    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV or TSV manifest, or a zip
     /// archive of any of these
     #[arg(required = true)]
     pub(crate) path: Vec<PathBuf>,

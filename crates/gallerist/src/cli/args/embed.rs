@@ -16,7 +16,7 @@ use crate::network::Combine;
 pub(crate) struct Embed {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV manifest
+    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV or TSV manifest
     /// (path,label[,camera][,split]), a zip archive of any of these, or one image (repeatable)
     #[arg(long, value_name = "PATH", required = true)]
     pub(crate) images: Vec<PathBuf>,

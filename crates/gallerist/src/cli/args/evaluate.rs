@@ -8,6 +8,7 @@ use super::limits;
 use super::named::{help_of_measures, metrics, named};
 use crate::device::DeviceChoice;
 use crate::retrieval::cluster::Preset;
+use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::Over;
 use crate::retrieval::eval::Pooling;
 use crate::retrieval::search::Metric;
@@ -78,6 +79,16 @@ pub(crate) struct Evaluate {
     /// Cameras of --embeddings [default: those in the file, with --across-cameras]
     #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
     pub(crate) cameras: Option<PathBuf>,
+    /// Only images that meet a condition on their columns take part, such as 'price < 20 and shop = "x"': as queries
+    /// and in the gallery (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse, conflicts_with_all = ["query_where", "gallery_where"], help_heading = INPUT)]
+    pub(crate) condition: Option<Condition>,
+    /// Only queries that meet a condition take part
+    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse, conflicts_with = "embeddings", help_heading = INPUT)]
+    pub(crate) query_where: Option<Condition>,
+    /// Only images of the gallery that meet a condition take part
+    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse, conflicts_with = "embeddings", help_heading = INPUT)]
+    pub(crate) gallery_where: Option<Condition>,
     /// Compare queries and gallery although they come from different models
     #[arg(long, requires = "gallery", help_heading = INPUT)]
     pub(crate) force: bool,

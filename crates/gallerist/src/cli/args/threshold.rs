@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::named::{metrics, named};
+use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::FalseRate;
 use crate::retrieval::search::Metric;
 
@@ -43,6 +44,10 @@ pub(crate) struct Threshold {
     /// Labels of the gallery [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "gallery")]
     pub(crate) gallery_labels: Option<PathBuf>,
+    /// Only embeddings that meet a condition on their columns take part, such as 'price < 20 and shop = "x"'
+    /// (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    pub(crate) condition: Option<Condition>,
     /// Wanted false match rate, above 0 and at most 0.5
     #[arg(long, value_name = "RATE", default_value_t = 0.001)]
     pub(crate) far: f64,
@@ -70,7 +75,7 @@ pub(crate) struct Threshold {
     /// Seed of the halves and of the identities that are taken out
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Write the threshold into this embeddings file (.safetensors of f32); `search` and `serve` then mark results
+    /// Write the threshold into this embeddings file (.safetensors) or index; `search` and `serve` then mark results
     /// as match or near. An index built from the file has it, too (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,

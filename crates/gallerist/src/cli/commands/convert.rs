@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::retrieval::condition::Condition;
+use crate::retrieval::file::load_labels;
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
@@ -51,6 +52,24 @@ pub(super) fn run(args: Convert) -> CommandResult {
         }
         error => error.into(),
     })?;
+    let set = match &args.labels {
+        None => set,
+        Some(file) => {
+            let (labels, rows) = (load_labels(file)?, set.embeddings.rows());
+            if labels.len() != rows {
+                let found = printer::count(labels.len(), "label");
+                return Err(Failure::new(
+                    format!(
+                        "`{}` has {found}, the files have {}",
+                        file.display(),
+                        printer::count(rows, "row")
+                    ),
+                    Some("give the labels of all files, one after the other, one label a row"),
+                ));
+            }
+            EmbeddingSet { labels: Some(labels), ..set }
+        }
+    };
     let set = match condition {
         None => set,
         Some(condition) => {

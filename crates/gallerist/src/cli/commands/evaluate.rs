@@ -14,7 +14,7 @@ use crate::retrieval::eval::{
     Bootstrap, EvaluationReport, FewShotOptions, OneShot, OpenSetOptions, VerificationOptions,
 };
 use crate::retrieval::rerank::{KReciprocal, QueryExpansion};
-use crate::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, ImagePart};
+use crate::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, ImagePart, Narrowed};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -23,6 +23,9 @@ struct Printed<'a> {
     report: &'a EvaluationReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     one_shot: Option<&'a OneShot>,
+    /// The sets of which only a part took part.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    narrowed: &'a [Narrowed],
 }
 
 pub(super) fn run(args: Evaluate) -> CommandResult {
@@ -30,7 +33,7 @@ pub(super) fn run(args: Evaluate) -> CommandResult {
     let measured = crate::evaluate(&input, &options(&args), &mut Terminal::default())?;
     let (report, one_shot) = (&measured.report, measured.one_shot.as_ref());
     if args.json {
-        printer::json(&Printed { report, one_shot })?;
+        printer::json(&Printed { report, one_shot, narrowed: &measured.narrowed })?;
     } else {
         printer::out(&table(&report.evaluation, &report.further))?;
         if let Some(one_shot) = one_shot {
@@ -135,6 +138,8 @@ fn options(args: &Evaluate) -> EvaluateOptions {
         open_set: args.open_set.then(|| OpenSetOptions { fars: args.open_set_far.clone(), seed: args.seed }),
         few_shot,
         bootstrap,
+        query_condition: args.query_where.clone().or_else(|| args.condition.clone()),
+        gallery_condition: args.gallery_where.clone().or_else(|| args.condition.clone()),
         seed: args.seed,
         page: args.html.clone(),
     }

@@ -61,6 +61,7 @@ fn settings(args: &Threshold) -> ThresholdSettings {
         },
         metric: args.metric,
         leave_out: args.leave_out.clone(),
+        condition: args.condition.clone(),
         force: args.force,
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn measure(
         Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
     let evaluation = eval::evaluate_index(index.as_ref(), &listed, &measures)?.evaluation;
     let report = EvaluationReport { evaluation, further: Further::default() };
-    Ok(Evaluated { report, one_shot: None, broken_images: 0 })
+    Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed: Vec::new() })
 }
 
 /// The ids under which the rows of `set` were added: by their sources and paths, by their paths alone if the index
@@ -100,6 +100,7 @@ fn refuse_what_needs_embeddings(
     let asked = [
         ("--protocol", plan.protocol.is_some()),
         ("--across-cameras", options.across_cameras),
+        ("--where", options.query_condition.is_some() || options.gallery_condition.is_some()),
         ("--gallery-labels", gallery.labels.is_some()),
         ("--gallery-cameras", gallery.cameras.is_some()),
         (if are_items { "--cameras" } else { "--query-cameras" }, file.cameras.is_some()),

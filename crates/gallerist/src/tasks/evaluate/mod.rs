@@ -3,11 +3,13 @@
 mod compatible;
 mod files;
 mod index;
+mod narrow;
 mod options;
 mod run;
 
 use std::path::Path;
 
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{self, EvaluationReport};
 use gallerist_retrieval::index::is_index;
 use gallerist_retrieval::prepare_to_write;
@@ -21,6 +23,8 @@ use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
 pub(super) use compatible::{same_metric, same_model};
 pub(super) use files::labelled;
+pub use narrow::Narrowed;
+pub(super) use narrow::narrowed;
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
 /// Measures retrieval: the test images of a run, files of embeddings, or the ranked lists of an index.
@@ -57,10 +61,11 @@ pub fn evaluate(
     let is_index = |gallery: &Path| is_remote(gallery) || is_index(gallery);
     match input {
         EvaluateInput::Run(of) => {
-            let (model, measured, broken) = run::measure(of, options, observer)?;
+            let (model, mut measured, broken) = run::measure(of, options, observer)?;
+            let narrowed = narrow::narrow(&mut measured, options, observer)?;
             let (report, metric) = finish(input, measured, "the run", options, observer)?;
             let one_shot = of.one_shot.as_ref().map(|path| run::one_shot(path, &model, metric, observer));
-            Ok(Evaluated { report, one_shot: one_shot.transpose()?, broken_images: broken })
+            Ok(Evaluated { report, one_shot: one_shot.transpose()?, broken_images: broken, narrowed })
         }
         EvaluateInput::Pair { queries, gallery } if is_index(&gallery.path) => {
             index::measure((queries, false), gallery, plan, options, observer)
@@ -73,14 +78,16 @@ pub fn evaluate(
             Some("give the queries as --query FILE"),
         )),
         EvaluateInput::Embeddings(file) => {
-            let measured = files::one(file, options, observer)?;
+            let mut measured = files::one(file, options, observer)?;
+            let narrowed = narrow::narrow(&mut measured, options, observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
-            Ok(Evaluated { report, one_shot: None, broken_images: 0 })
+            Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
         }
         EvaluateInput::Pair { queries, gallery } => {
-            let measured = files::pair(queries, gallery, options, observer)?;
+            let mut measured = files::pair(queries, gallery, options, observer)?;
+            let narrowed = narrow::narrow(&mut measured, options, observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
-            Ok(Evaluated { report, one_shot: None, broken_images: 0 })
+            Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
         }
     }
 }
@@ -109,7 +116,7 @@ fn finish(
     }
     let report = working(observer, "measuring", || match &options.page {
         None => Ok::<_, Error>(measured.report()?),
-        Some(page) => write_page(measured, name_of(input), page),
+        Some(page) => write_page(measured, name_of(input, options), page),
     })?;
     if let Some(page) = &options.page {
         observer.note(&format!("report: {}", page.display()));
@@ -118,7 +125,7 @@ fn finish(
 }
 
 /// The files and directories of the input, as the page names them.
-fn name_of(input: &EvaluateInput) -> String {
+fn name_of(input: &EvaluateInput, options: &EvaluateOptions) -> String {
     let files = match input {
         EvaluateInput::Run(EvaluateRun { run, images: Some((queries, gallery)), .. }) => {
             vec![run, &queries.path, &gallery.path]
@@ -128,7 +135,17 @@ fn name_of(input: &EvaluateInput) -> String {
         EvaluateInput::Pair { queries, gallery } => vec![&queries.path, &gallery.path],
         EvaluateInput::Items { embeddings, index } => vec![&embeddings.path, &index.path],
     };
-    files.into_iter().map(|file| plots::name_of(file)).collect::<Vec<_>>().join(" against ")
+    let name = files.into_iter().map(|file| plots::name_of(file)).collect::<Vec<_>>().join(" against ");
+    match (&options.query_condition, &options.gallery_condition) {
+        (None, None) => name,
+        (Some(a), Some(b)) if a == b => format!("{name} where {a}"),
+        (a, b) => {
+            let of = |set: &str, condition: &Option<Condition>| {
+                condition.as_ref().map(|condition| format!(", {set} where {condition}")).unwrap_or_default()
+            };
+            format!("{name}{}{}", of("queries", a), of("gallery", b))
+        }
+    }
 }
 
 /// Evaluates, and writes the report as an HTML page.

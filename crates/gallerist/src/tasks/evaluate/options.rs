@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use gallerist_retrieval::cluster::Preset;
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{
     Bootstrap, EvalOptions, EvaluationReport, FewShotOptions, OneShot, OpenSetOptions, Plan, Pooling,
     VerificationOptions,
@@ -12,6 +13,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::{self as train, CheckpointKind, EvaluationConfig};
 
+use super::narrow::Narrowed;
 use crate::Result;
 
 /// What [`evaluate`](crate::evaluate()) measures.
@@ -90,6 +92,8 @@ pub struct Evaluated {
     pub one_shot: Option<OneShot>,
     /// Images that could not be read.
     pub broken_images: usize,
+    /// The sets of which only a part took part.
+    pub narrowed: Vec<Narrowed>,
 }
 
 /// Rules, metrics and further measurements. The default computes what the run or the files ask for.
@@ -124,6 +128,11 @@ pub struct EvaluateOptions {
     pub few_shot: Option<FewShotOptions>,
     /// Confidence intervals.
     pub bootstrap: Option<Bootstrap>,
+    /// Only queries that meet this condition on their columns take part. Without a gallery, all images must meet it, and
+    /// `gallery_condition` is the same.
+    pub query_condition: Option<Condition>,
+    /// Only images of the gallery that meet this condition take part.
+    pub gallery_condition: Option<Condition>,
     /// The seed of k-means.
     pub seed: u64,
     /// Writes an HTML report.

@@ -90,7 +90,7 @@ fn load(files: &[PathBuf], options: &IssuesOptions) -> Result<Rows> {
     let mut ends = Vec::new();
     for file in files {
         let extension = file.extension().and_then(|extension| extension.to_str());
-        if file.is_dir() || matches!(extension, Some("zip" | "csv")) {
+        if file.is_dir() || matches!(extension, Some("zip" | "csv" | "tsv")) {
             let hint = format!(
                 "embed them first: `gallerist embed --run RUN --images {} --out images.safetensors`",
                 file.display()
