@@ -50,9 +50,9 @@ export const lookup = (ids, signal) => post(at("api/v1/items/lookup"), { ids }, 
 export const labels = (contains, limit, signal) => json(at("api/v1/labels", { contains, limit }), { signal });
 
 // `files` are `{ file, name, region }`, `regions` the regions of `ids`; null for the whole image.
-export function search({ ids, files, regions = [], k, model, all, histogram, min_distance, max_distance, ...rest }, signal) {
+export function search({ ids, files, regions = [], k, model, all, histogram, min_distance, max_distance, group, ...rest }, signal) {
   const number = (value) => (value === "" || value === undefined ? undefined : Number(value));
-  const options = { k, ...filters(rest), model, view: all ? "all" : undefined, histogram, min_distance: number(min_distance), max_distance: number(max_distance) };
+  const options = { k, ...filters(rest), model, view: all ? "all" : undefined, group: group || undefined, histogram, min_distance: number(min_distance), max_distance: number(max_distance) };
   if (files.length) {
     const form = new FormData();
     files.forEach(({ file }) => form.append("image", file, file.name));

@@ -26,7 +26,8 @@ export function make() {
   const chips = h("div", { class: "chips" });
   const filter = gallery.labelled ? labelFilter() : null;
   const where = gallery.columns?.length ? whereField(gallery.columns) : null;
-  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, where, chips));
+  const group = groupChoice(gallery);
+  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, where, group, chips));
 
   function one(source, name, remove, region, cut) {
     const label = `Remove ${name} from the query`;
@@ -73,10 +74,19 @@ export function make() {
       if (![...k.options].some((option) => option.value === String(s.k))) k.append(h("option", { value: String(s.k) }, `${s.k} results`));
       k.value = String(s.k);
       if (where && document.activeElement !== where.firstChild) where.firstChild.value = s.where;
+      if (group) group.value = s.group;
       drawTiles(s);
       drawChips(s);
     },
   };
+}
+
+// One result for all items with the same value of a column. Tags have several values.
+function groupChoice({ columns }) {
+  const single = (columns ?? []).filter(({ kind }) => kind !== "tags").map(({ name }) => name);
+  if (!single.length) return null;
+  const select = h("select", { "aria-label": "One result for each", onchange: () => state.set({ group: select.value }) }, h("option", { value: "" }, "every item"), ["label", ...single].map((name) => h("option", { value: name }, `one per ${name}`)));
+  return select;
 }
 
 // A condition on the columns of the items; Enter applies it, and an empty one removes it.

@@ -60,7 +60,7 @@ export function tile(item, query = null) {
   const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey ? selection.toggle(item) : actions.search(item));
   const shown = picture(item);
   shown.addEventListener("click", search);
-  const caption = h("div", { class: "caption" }, cut(item.label ?? nameOf(item), { class: "label", title: describe(item) }), query && decision(item.match), query && h("span", { class: "distance" }, fraction(item.distance)));
+  const caption = h("div", { class: "caption" }, cut(item.label ?? nameOf(item), { class: "label", title: describe(item) }), query && decision(item.match), query && item.group_size > 1 && h("span", { class: "distance", title: `${item.group_size} items of the group` }, `×${item.group_size}`), query && h("span", { class: "distance" }, fraction(item.distance)));
   const tools = h("div", { class: "tools" }, tool("plus", "Add to the query (a)", () => actions.add(item), { tabIndex: -1 }), tool("open", "Details (o)", () => actions.open(item), { tabIndex: -1 }));
   const element = h("div", { class: "tile", onpointerenter: () => hover(item.id), onpointerleave: () => hover(null) }, shown, tools, caption);
   if (query) {
@@ -85,7 +85,7 @@ export function update(cell, item, query = null) {
   }
   for (const name of ["right", "wrong"]) cell.querySelector(`.mark.${name}`)?.setAttribute("aria-pressed", String(mark === name));
   cell.setAttribute("aria-selected", String(selected));
-  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, DECISION[item.match]?.length ? item.match : null, mark ? `marked ${mark}` : null];
+  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, query && item.group_size > 1 ? `${item.group_size} in its group` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, DECISION[item.match]?.length ? item.match : null, mark ? `marked ${mark}` : null];
   cell.setAttribute("aria-label", said.filter(Boolean).join(", "));
 }
 

@@ -94,7 +94,7 @@ pub use init::{
     DEFAULT_MINUTES, Findings, InitOptions, Initialized, PartFindings, Preset, init, name_of_images,
 };
 pub use observer::Observer;
-pub use projector::write_projector;
+pub use projector::{write_projector, write_projector_files};
 pub use registry::Registry;
 pub use run_metrics::RunMetrics;
 pub use tasks::{

@@ -133,7 +133,8 @@ fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     assert!(error.contains("no row meets the condition"), "{error}");
 
     // Evaluation and thresholds of a part: the same as those of a file of that part.
-    let measured = |line: &str| -> Value { serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap() };
+    let measured =
+        |line: &str| -> Value { serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap() };
     let mut part = measured("evaluate --embeddings all.safetensors --where shop='x' --metrics recall@1");
     assert_eq!(part["narrowed"][0], json!({"set": "embeddings", "where": "shop='x'", "images": 5, "of": 9}));
     part.as_object_mut().unwrap().remove("narrowed");
@@ -150,6 +151,17 @@ fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     assert_eq!(EmbeddingSet::load(dir.join("b.safetensors")).unwrap().labels.unwrap(), ["b", "b", "b"]);
     let error = refused(dir, "convert b.safetensors --labels labels.txt --out c.safetensors");
     assert!(error.contains("has 9 labels, the files have 3 rows"), "{error}");
+    // The Embedding Projector: one line per row, and a header of all columns.
+    done(dir, "convert all.safetensors --to projector --out projector");
+    let file = |name: &str| std::fs::read_to_string(dir.join("projector").join(name)).unwrap();
+    let (tensors, table) = (file("tensors.tsv"), file("metadata.tsv"));
+    let row = tensors.lines().nth(3).unwrap().split('\t').map(|value| value.parse::<f32>().unwrap());
+    assert_eq!((tensors.lines().count(), row.collect::<Vec<_>>()), (9, set.embeddings.row(3).to_vec()));
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "label\tpath\tproduct\tprice\tadded\tshop\tcolour");
+    assert_eq!((lines.len(), lines[2]), (10, "a/b1\t1.png\tP0\t12.5\t2024-05-02\ty z\tred"));
+    assert!(file("projector_config.pbtxt").contains("metadata_path: \"metadata.tsv\""));
+
     // A manifest with tabs gives the same columns.
     let table = std::fs::read_to_string(dir.join("list.csv")).unwrap().replace("\"y, z\"", "y z");
     std::fs::write(dir.join("list.tsv"), table.replace(',', "\t")).unwrap();

@@ -78,6 +78,35 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
+/// The text that [`Instant::parse`] reads for a time in seconds since 1970: a date at midnight, else a date and a time,
+/// with `Z` if it is UTC. `None` for years that have other than four digits.
+#[cfg(feature = "arrow")]
+pub(crate) fn date_text(seconds: i64, nanoseconds: u32, utc: bool) -> Option<String> {
+    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // The inverse of `days_since_1970`, with years that begin in March.
+    let days = days.checked_add(719_468)?;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    if !(0..=9999).contains(&year) {
+        return None;
+    }
+    let mut text = format!("{year:04}-{month:02}-{day:02}");
+    if of_day != 0 || nanoseconds != 0 {
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        text += &format!("T{hour:02}:{minute:02}:{second:02}");
+        if nanoseconds != 0 {
+            text += format!(".{nanoseconds:09}").trim_end_matches('0');
+        }
+        text += if utc { "Z" } else { "" };
+    }
+    Some(text)
+}
+
 /// Days since 1970-01-01 in the Gregorian calendar, with years that begin in March: a leap day is their last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -92,6 +121,21 @@ mod tests {
 
     fn seconds(text: &str) -> Option<i64> {
         Instant::parse(text).map(|instant| instant.seconds)
+    }
+
+    #[cfg(feature = "arrow")]
+    #[test]
+    fn texts_of_times_are_read_back() {
+        let steps = (-62_167_219_200..253_402_300_799i64).step_by(86_400 * 97 + 3_601);
+        for (i, seconds) in steps.chain([0, -1, 253_402_300_799, 951_782_400]).enumerate() {
+            let nanoseconds = [0, 500_000_000, 1, 120][i % 4];
+            let text = date_text(seconds, nanoseconds, i % 2 == 0).unwrap();
+            assert_eq!(Instant::parse(&text), Some(Instant { seconds, nanoseconds }), "{text}");
+        }
+        assert_eq!(date_text(951_782_400, 0, true).unwrap(), "2000-02-29");
+        assert_eq!(date_text(1_714_559_415, 250_000_000, true).unwrap(), "2024-05-01T10:30:15.25Z");
+        assert_eq!(date_text(253_402_300_800, 0, false), None);
+        assert_eq!(date_text(i64::MAX, 0, false), None);
     }
 
     #[test]

@@ -22,6 +22,8 @@ mod value;
 
 pub use column::{Column, ColumnKind};
 pub(crate) use date::Instant;
+#[cfg(feature = "arrow")]
+pub(crate) use date::date_text;
 pub(crate) use texts::MISSING;
 pub use value::Value;
 

@@ -2,18 +2,27 @@
 
 use std::path::Path;
 
+use super::table::TableFormat;
 use crate::{Error, Result};
 
 pub(super) enum Format {
     Npy,
     Safetensors,
+    Table(TableFormat),
 }
 
 pub(super) fn format_of(path: &Path) -> Result<Format> {
-    match path.extension().and_then(|extension| extension.to_str()) {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension {
         Some("npy") => Ok(Format::Npy),
         Some("safetensors") => Ok(Format::Safetensors),
-        _ => Err(Error::Extension { path: path.to_owned(), wanted: "`.npy` or `.safetensors`" }),
+        other => other.and_then(TableFormat::of).map(Format::Table).ok_or_else(|| Error::Extension {
+            path: path.to_owned(),
+            wanted: match cfg!(feature = "arrow") {
+                true => "`.npy`, `.safetensors`, `.parquet`, `.arrow` or `.feather`",
+                false => "`.npy` or `.safetensors`",
+            },
+        }),
     }
 }
 

@@ -20,7 +20,7 @@ fn numbers_in<'a, T: AnyBitPattern>(file: &'a FileMap, span: &Range<usize>) -> O
 
 fn verify(file: &FileMap) -> Result<bool> {
     let verified = match format_of(file.path())? {
-        Format::Npy => Ok(false),
+        Format::Npy | Format::Table(_) => Ok(false),
         Format::Safetensors => tensors::verify(file.path(), file),
     };
     file.check()?;
@@ -57,6 +57,12 @@ impl MappedMatrix {
         let format = format_of_existing(path)?;
         let file = FileMap::open(path)?;
         let (rows, cols, values) = match format {
+            Format::Table(_) => {
+                return Err(Error::Extension {
+                    path: path.to_owned(),
+                    wanted: "`.npy` or `.safetensors`, which are mapped",
+                });
+            }
             Format::Npy => npy::locate(path, &mut file.file()?)?,
             Format::Safetensors => {
                 let (tensors, _) = tensors::open(path, &file)?;

@@ -11,6 +11,7 @@ pub mod npy;
 pub(crate) mod sealed;
 mod set;
 mod sources;
+mod table;
 pub(crate) mod tensors;
 mod tensors_out;
 mod threshold;
@@ -29,10 +30,11 @@ pub use mapped::{MappedCompact, MappedMatrix};
 pub use set::EmbeddingSet;
 pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
+pub use table::TableColumns;
 pub use threshold::write_threshold;
 
 impl EmbeddingSet {
-    /// Reads a `.npy` or `.safetensors` file. Values are not looked at: a NaN is found by
+    /// Reads a `.npy` or `.safetensors` file, or with the feature `arrow` a `.parquet`, `.arrow` or `.feather` file. Values are not looked at: a NaN is found by
     /// [`Matrix::check_finite`], which search and evaluation call.
     ///
     /// # Errors
@@ -43,10 +45,35 @@ impl EmbeddingSet {
         match format_of_existing(path)? {
             Format::Npy => Ok(npy::read_matrix(path)?.into()),
             Format::Safetensors => tensors::load(path),
+            Format::Table(format) => table::load(path, format, &TableColumns::default()),
         }
     }
 
-    /// Writes a `.npy` or `.safetensors` file through [`write_atomically`]. A `.npy` file holds
+    /// [`load`](Self::load) with the columns of a Parquet or Arrow file (feature `arrow`) by their names.
+    ///
+    /// ```no_run
+    /// use gallerist_retrieval::{EmbeddingSet, file::TableColumns};
+    ///
+    /// let columns = TableColumns { embedding: Some("clip_vector".into()), ..TableColumns::default() };
+    /// let set = EmbeddingSet::load_table("products.parquet", &columns)?;
+    /// println!("{} rows, {} further columns", set.embeddings.rows(), set.columns.len());
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), [`Error::Extension`] for a file that is no table, and [`Error::Format`] for a column that
+    /// it does not have.
+    pub fn load_table(path: impl AsRef<Path>, columns: &TableColumns) -> Result<Self> {
+        let path = path.as_ref();
+        match format_of_existing(path)? {
+            Format::Table(format) => table::load(path, format, columns),
+            Format::Npy | Format::Safetensors => {
+                Err(Error::Extension { path: path.to_owned(), wanted: "`.parquet`, `.arrow` or `.feather`" })
+            }
+        }
+    }
+
+    /// Writes a file of one of the formats of [`load`](Self::load) through [`write_atomically`]. A `.npy` file holds
     /// the embeddings only.
     ///
     /// # Errors
@@ -59,6 +86,7 @@ impl EmbeddingSet {
         match format {
             Format::Npy => npy::write_f32(path, &self.embeddings),
             Format::Safetensors => tensors_out::save(path, self, None),
+            Format::Table(format) => table::save(path, format, self),
         }
     }
 
@@ -73,7 +101,7 @@ impl EmbeddingSet {
         let path = path.as_ref();
         self.check_counts()?;
         match format_of(path)? {
-            Format::Npy => Err(Error::Extension {
+            Format::Npy | Format::Table(_) => Err(Error::Extension {
                 path: path.to_owned(),
                 wanted: "`.safetensors`, the format that holds bf16 and int8",
             }),

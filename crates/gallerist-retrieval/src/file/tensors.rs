@@ -308,9 +308,6 @@ fn metric(path: &Path, name: &str) -> Result<Metric> {
 mod tests {
     use std::fs;
 
-    use serde_json::{Value, json};
-
-    use super::super::tensors_out::save;
     use super::*;
     use crate::Code;
     use crate::columns::Column;

@@ -283,6 +283,20 @@ impl Gallery {
         if possible { (all, true) } else { (k.min(all), k >= all) }
     }
 
+    /// The number of results of a search for all items; `None` if their embeddings would need too much memory, or a
+    /// database would have to return too many.
+    pub(crate) fn all(&self) -> Option<usize> {
+        const MOST_OF_A_DATABASE: usize = 16_384;
+        let inside = self.read();
+        let all = inside.catalog.len().max(1);
+        let fits = match inside.searcher {
+            Searcher::Rows { .. } => true,
+            _ if self.kind == "milvus" && all > MOST_OF_A_DATABASE => false,
+            _ => all.saturating_mul(self.dimensions) <= DECODED_VALUES,
+        };
+        fits.then_some(all)
+    }
+
     /// The file that stores its map.
     pub(crate) fn map_file(&self) -> Option<PathBuf> {
         self.map.clone()

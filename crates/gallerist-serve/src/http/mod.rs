@@ -13,6 +13,7 @@ mod extract;
 mod filter;
 mod galleries;
 mod gallery;
+mod groups;
 mod heatmap;
 mod histogram;
 mod items;

@@ -15,6 +15,7 @@ use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
 use super::filter::{checked, filter};
+use super::groups::{GroupScore, grouped, groups};
 use super::histogram::{Distances, Histogram};
 use super::items::Item;
 use super::upload::Form;
@@ -50,6 +51,14 @@ macro_rules! search_request {
             /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`.
             #[serde(default, rename = "where")]
             condition: Option<String>,
+            /// One result for all items with the same value of this column, which may be `label`, `camera` or `path`: the
+            /// nearest of them.
+            #[serde(default)]
+            group: Option<String>,
+            /// The distance of a group, by which groups are ranked.
+            #[serde(default)]
+            $(#[$of_enum])?
+            group_score: GroupScore,
             /// Only items of at least this distance.
             #[serde(default)]
             min_distance: Option<f32>,
@@ -171,6 +180,8 @@ pub(crate) struct Hit {
     #[serde(rename = "match")]
     #[schema(example = "near")]
     decision: Option<&'static str>,
+    /// The items of its group that the filters admit; null without `group`.
+    group_size: Option<usize>,
 }
 
 /// Refuses more results or queries than the options allow.
@@ -232,7 +243,18 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         }
         condition => condition.map(|(_, mask)| mask),
     };
+    let group = params.group.as_deref().filter(|column| !column.is_empty());
+    if let Some(column) = group {
+        groups(&searched.gallery.read().catalog, column)?;
+    }
     let (most, complete) = match wanted.needs_all() {
+        _ if group.is_some() => {
+            let all = searched.gallery.all().ok_or_else(|| {
+                Refusal::bad("the gallery is too large to be searched in groups")
+                    .hint("serve the file of embeddings in f32")
+            })?;
+            (all, true)
+        }
         true => searched.gallery.all_or(state.options.k + more),
         false => (k + more, false),
     };
@@ -261,15 +283,27 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         let all = found.iter().map(|&(row, distance, left_out)| (distance, is_right(row, left_out)));
         Histogram::new(bars, complete, &all.collect::<Vec<_>>())
     });
+    let is_mean = group.is_some() && params.group_score == GroupScore::Mean;
+    let found: Vec<_> = match group {
+        None => found.into_iter().map(|item| (item, None)).collect(),
+        Some(column) => {
+            let groups = groups(&inside.catalog, column)?;
+            let found = grouped(&groups, params.group_score, found);
+            found.into_iter().map(|(item, size)| (item, Some(size))).collect()
+        }
+    };
     let results: Vec<Hit> = found
         .into_iter()
-        .filter(|(_, distance, _)| wanted.admits(*distance))
+        .filter(|((_, distance, _), _)| wanted.admits(*distance))
         .take(k)
         .enumerate()
-        .map(|(at, (row, distance, left_out))| {
+        .map(|(at, ((row, distance, left_out), group_size))| {
             let hit = hit(&inside.catalog, at + 1, row, distance, metric, label);
-            let decision = rule.map(|rule| rule.decide_distance(distance).name());
-            Hit { left_out, decision, right: hit.right.filter(|_| left_out.is_none()), ..hit }
+            // The threshold and the similarity are of pairs, not of means.
+            let decision = rule.filter(|_| !is_mean).map(|rule| rule.decide_distance(distance).name());
+            let (right, similarity) =
+                (hit.right.filter(|_| left_out.is_none()), hit.similarity.filter(|_| !is_mean));
+            Hit { left_out, decision, right, similarity, group_size, ..hit }
         })
         .collect();
     asked.took.total = milliseconds(asked.began.elapsed());
@@ -277,7 +311,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let protocol = (!of_set.is_empty()).then_some(ViewBody { title, left_out: junk + seen });
     drop(of_set);
     let is_match = |hit: &&Hit| hit.decision == Some(Decision::Match.name());
-    let matches = rule.map(|_| results.iter().filter(is_match).count());
+    let matches = rule.filter(|_| !is_mean).map(|_| results.iter().filter(is_match).count());
     Ok(Json(Results { took_ms: asked.took, histogram, results, matches, protocol, queries: asked.names }))
 }
 
@@ -297,6 +331,7 @@ fn hit(
         right: label.map(|label| has_class(catalog, row, label)),
         left_out: None,
         decision: None,
+        group_size: None,
     }
 }
 
@@ -339,7 +374,7 @@ pub(crate) async fn similar(
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
     let SearchBody { ids, regions, vectors, k, label, not_label, camera, condition, model, view, .. } = body;
-    let SearchBody { min_distance, max_distance, histogram, .. } = body;
+    let SearchBody { min_distance, max_distance, histogram, group, group_score, .. } = body;
     let params = SearchParams {
         region: None,
         k,
@@ -347,6 +382,8 @@ pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answe
         not_label,
         camera,
         condition,
+        group,
+        group_score,
         min_distance,
         max_distance,
         histogram,
@@ -383,6 +420,8 @@ pub(crate) struct UploadForm {
     not_label: Option<Vec<String>>,
     camera: Option<Vec<String>>,
     r#where: Option<String>,
+    group: Option<String>,
+    group_score: Option<GroupScore>,
     min_distance: Option<f32>,
     max_distance: Option<f32>,
     histogram: Option<usize>,
@@ -412,6 +451,8 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         "not_label",
         "camera",
         "where",
+        "group",
+        "group_score",
         "min_distance",
         "max_distance",
         "histogram",
@@ -430,6 +471,10 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         not_label: form.take_all("not_label"),
         camera: form.take_all("camera"),
         condition: form.take("where")?,
+        group: form.take("group")?,
+        group_score: form
+            .take("group_score")?
+            .map_or(Ok(GroupScore::Best), |text| GroupScore::parse(&text))?,
         model: Model::Own,
         view: View::All,
     };

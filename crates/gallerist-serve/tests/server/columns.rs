@@ -114,6 +114,55 @@ fn a_search_with_a_condition_finds_exactly_the_items_that_meet_it() {
 }
 
 #[test]
+fn a_search_in_groups_has_the_nearest_item_of_each_and_their_number() {
+    let fixture = Fixture::new();
+    let of_files = [None, Some(Code::Bf16)].map(|code| serve(&fixture, code));
+    let of_indices = index_kinds().map(|kind| serve_index(&fixture, kind));
+    for server in of_files.into_iter().chain(of_indices) {
+        let id = &server.items()[0].0;
+        let similar = format!("/api/v1/items/{id}/similar?k=99");
+        let hits = |path: &str| server.json(path)["results"].as_array().unwrap().clone();
+        let all = hits(&similar);
+        let shop = |hit: &Value| hit["columns"]["shop"].as_str().unwrap().to_owned();
+        let groups = hits(&format!("{similar}&group=shop"));
+        assert_eq!(groups.len(), 2);
+        for (rank, group) in groups.iter().enumerate() {
+            let of_group: Vec<&Value> = all.iter().filter(|hit| shop(hit) == shop(group)).collect();
+            assert_eq!((&group["id"], &group["distance"]), (&of_group[0]["id"], &of_group[0]["distance"]));
+            assert_eq!(group["group_size"], of_group.len());
+            assert_eq!(group["rank"], rank + 1);
+        }
+        assert_eq!(hits(&format!("/api/v1/items/{id}/similar?k=1&group=shop")).len(), 1);
+        for group in hits(&format!("{similar}&group=shop&group_score=mean")) {
+            let distances: Vec<f64> = (all.iter().filter(|hit| shop(hit) == shop(&group)))
+                .map(|hit| hit["distance"].as_f64().unwrap())
+                .collect();
+            let mean = distances.iter().sum::<f64>() / distances.len() as f64;
+            assert!((group["distance"].as_f64().unwrap() - mean).abs() < 1e-6);
+            assert_eq!(group["similarity"], Value::Null);
+        }
+        // Of the items that meet the condition; a row without a price is a group of its own.
+        let some = hits(&format!("{similar}&group=shop&where=price%20%3E=%206"));
+        let count = |hits: &[Value]| hits.iter().map(|hit| hit["group_size"].as_u64().unwrap()).sum::<u64>();
+        let wanted =
+            all.iter().filter(|hit| hit["columns"]["price"].as_u64().is_some_and(|price| price >= 6));
+        assert_eq!(count(&some), wanted.count() as u64);
+        assert_eq!(hits(&format!("{similar}&group=price")).len(), all.len());
+        let png = square(shade(CLASSES[0].1, 0), 20);
+        let fields =
+            [("image", Some("a.png"), &png[..]), ("group", None, b"shop"), ("group_score", None, b"best")];
+        let found = server.post_form("/api/v1/search/upload", &[], &fields).json();
+        assert_eq!(count(found["results"].as_array().unwrap()), ROWS as u64);
+        for (query, hint) in [("group=colour", "group by a column"), ("group=shpo", "did you mean `shop`?")] {
+            let answer = server.get(&format!("{similar}&{query}"));
+            assert_eq!(answer.status, 400);
+            assert!(answer.json()["hint"].as_str().unwrap().contains(hint));
+        }
+        assert_eq!(server.get(&format!("{similar}&group=shop&group_score=worst")).status, 400);
+    }
+}
+
+#[test]
 fn conditions_and_orders_that_do_not_fit_are_refused() {
     let fixture = Fixture::new();
     let server = serve(&fixture, None);

@@ -17,6 +17,18 @@ pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<
     let extension = out.extension().and_then(|extension| extension.to_str());
     match (extension, precision) {
         (Some("safetensors"), _) | (Some("npy"), Precision(None)) => Ok(()),
+        (Some("parquet" | "arrow" | "feather" | "ipc"), Precision(None)) if cfg!(feature = "arrow") => Ok(()),
+        (Some("parquet" | "arrow" | "feather" | "ipc"), Precision(None)) => Err(Failure::new(
+            format!(
+                "cannot write embeddings to `{}`: this program was built without Parquet and Arrow",
+                out.display()
+            ),
+            Some("build it with `cargo build --release --features arrow`, or give --out FILE.safetensors"),
+        )),
+        (Some("parquet" | "arrow" | "feather" | "ipc"), _) => Err(Failure::new(
+            format!("cannot write embeddings to `{}`\n  a table holds f32 only", out.display()),
+            Some("give --out FILE.safetensors, or leave out --precision"),
+        )),
         (Some("npy"), _) => Err(Failure::new(
             format!("cannot write embeddings to `{}`\n  a .npy file holds f32 only", out.display()),
             Some("give --out FILE.safetensors, or leave out --precision"),

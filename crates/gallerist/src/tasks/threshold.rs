@@ -161,11 +161,16 @@ pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
     let refuse = |problem: &str, hint: &str| {
         Err(Error::new(format!("cannot save the threshold in `{name}`: {problem}"), Some(hint)))
     };
-    if file.extension().is_some_and(|extension| extension == "npy") {
-        return refuse(
-            "a .npy file holds numbers only",
-            "write a .safetensors file with `gallerist convert`",
-        );
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("npy") => {
+            let hint = "write a .safetensors file with `gallerist convert`";
+            return refuse("a .npy file holds numbers only", hint);
+        }
+        Some("parquet" | "arrow" | "feather" | "ipc") => {
+            let hint = "write a .safetensors file with `gallerist convert`";
+            return refuse("it is a table, which may have columns that would be lost", hint);
+        }
+        _ => {}
     }
     let (model, metric, is_compact) = match GalleryFile::open(file, false)? {
         GalleryFile::Embeddings(set) => (set.model, set.metric.unwrap_or_default(), false),

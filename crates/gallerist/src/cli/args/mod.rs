@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use completions::Completions;
 pub(crate) use config::Config;
-pub(crate) use convert::Convert;
+pub(crate) use convert::{Convert, Program};
 pub(crate) use data::{Data, DataCommand, DataInfo, DataIssues};
 pub(crate) use embed::Embed;
 pub(crate) use evaluate::{Evaluate, Rerank};

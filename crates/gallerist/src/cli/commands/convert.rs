@@ -1,14 +1,15 @@
 //! `gallerist convert`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::retrieval::condition::Condition;
-use crate::retrieval::file::load_labels;
+use crate::retrieval::file::{TableColumns, load_labels};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 use serde::Serialize;
 
-use crate::cli::args::Convert;
+use crate::cli::args::{Convert, Program};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
 use crate::cli::output::{check_embeddings_file, save_embeddings};
@@ -29,10 +30,12 @@ struct Summary {
 
 pub(super) fn run(args: Convert) -> CommandResult {
     let condition = args.condition.as_deref().map(Condition::parse).transpose()?;
-    check_embeddings_file(&args.out, args.precision)?;
+    if args.to.is_none() {
+        check_embeddings_file(&args.out, args.precision)?;
+    }
     let mut sets = Vec::with_capacity(args.files.len());
     for file in &args.files {
-        let set = EmbeddingSet::load(file)?;
+        let set = load(file, &args)?;
         set.embeddings.check_finite("embeddings").map_err(|error| {
             Failure::new(format!("cannot use `{}`\n  {error}", file.display()), error.hint().as_deref())
         })?;
@@ -81,8 +84,11 @@ pub(super) fn run(args: Convert) -> CommandResult {
             set.select(&rows)
         }
     };
-    save_embeddings(&set, &args.out, args.precision)?;
-    let bytes = std::fs::metadata(&args.out).map_or(0, |file| file.len());
+    match args.to {
+        None => save_embeddings(&set, &args.out, args.precision)?,
+        Some(Program::Projector) => crate::write_projector_files(&set, &args.out)?,
+    }
+    let bytes = std::fs::metadata(&args.out).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
     let summary = Summary {
         file: args.out.display().to_string(),
         embeddings: set.embeddings.rows(),
@@ -101,7 +107,23 @@ pub(super) fn run(args: Convert) -> CommandResult {
             summary.dimensions,
             summary.file
         ));
-        Done::Embeddings(&args.out).show();
+        if args.to.is_none() {
+            Done::Embeddings(&args.out).show();
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a file; the options of columns are for tables.
+fn load(file: &Path, args: &Convert) -> Result<EmbeddingSet, Error> {
+    let columns = TableColumns {
+        embedding: args.column.clone(),
+        label: args.label_column.clone(),
+        path: args.path_column.clone(),
+        camera: args.camera_column.clone(),
+    };
+    match columns == TableColumns::default() {
+        true => EmbeddingSet::load(file),
+        false => EmbeddingSet::load_table(file, &columns),
+    }
 }

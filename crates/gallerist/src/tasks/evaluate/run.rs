@@ -52,7 +52,10 @@ fn test_images(of: &EvaluateRun, config: &RunConfig) -> Result<Option<TestImages
     };
     for (ImagePart { path, .. }, option) in [(query, "--query"), (gallery, "--gallery")] {
         let extension = path.extension().and_then(|extension| extension.to_str());
-        if matches!(extension, Some("safetensors" | "npy" | "index")) {
+        if matches!(
+            extension,
+            Some("safetensors" | "npy" | "index" | "parquet" | "arrow" | "feather" | "ipc")
+        ) {
             return Err(Error::new(
                 format!(
                     "with --run, {option} names images, and `{}` is a file of embeddings",
