@@ -50,8 +50,6 @@ def set_threads(count: int) -> int:
     :param count: number of threads; 0 leaves it as it is (one thread a core).
     :returns: the number of threads in use.
     """
-    from . import _native
+    from . import _arrays, _native
 
-    if count < 0:
-        raise ValueError(f"count: wanted 0 or more, got {count}")
-    return _native.threads(count)
+    return _native.threads(_arrays.integer(count, "count"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,10 +17,7 @@ def rows(values: Any, name: str, *, wide: bool = False) -> np.ndarray:
     f16 and bfloat16 (of ``ml_dtypes``) become f32 without loss. f64 becomes f32 by rounding unless ``wide``.
     """
     if is_torch(values):
-        values = values.detach().cpu()
-        if str(values.dtype) == "torch.bfloat16":
-            values = values.float()
-        values = values.numpy()
+        values = from_torch(values, name)
     array = np.asarray(values)
     if array.ndim != 2:
         raise ValueError(f"{name}: wanted an array of shape (n, d), got shape {array.shape}")
@@ -34,10 +32,22 @@ def is_torch(values: Any) -> bool:
     return hasattr(values, "detach") and hasattr(values, "numpy")
 
 
+def from_torch(tensor: Any, name: str) -> np.ndarray:
+    """The values of a tensor: of a contiguous CPU tensor without a copy; bfloat16 becomes f32."""
+    try:
+        tensor = tensor.detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16":
+            tensor = tensor.float()
+        return tensor.numpy()
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        kind = f"{getattr(tensor, 'dtype', '')}, {getattr(tensor, 'layout', '')}, on {getattr(tensor, 'device', '')}"
+        raise ValueError(f"{name}: this tensor ({kind}) cannot be read: {error}") from None
+
+
 def numbers(labels: Any, name: str, count: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Integer labels, one each or a set each: the values (i64), and where the labels of each sample end (or None)."""
     if is_torch(labels):
-        labels = labels.detach().cpu().numpy()
+        labels = from_torch(labels, name)
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype != object:
         values = _integers(labels, name)
         ends = None
@@ -78,7 +88,7 @@ def _scalar(label: Any, name: str) -> int:
 def names(labels: Any, name: str, count: int) -> list[str]:
     """Labels as strings, one a row; a set of labels is joined by ``|``."""
     if is_torch(labels):
-        labels = labels.detach().cpu().numpy()
+        labels = from_torch(labels, name)
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise ValueError(f"{name}: wanted {count} labels, got {labels!r}")
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
@@ -109,3 +119,21 @@ def ids(values: Any, name: str) -> np.ndarray:
     if array.min() < 0:
         raise ValueError(f"{name}: {array.min()} is not an id; ids are 0 or more")
     return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def integer(value: Any, name: str, least: int = 0) -> int:
+    """A whole number from ``least`` to 2^63 - 1."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}: wanted a number of {least} or more, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name}: wanted a number of {least} or more, got {number}")
+    if number >= 2**63:
+        raise ValueError(f"{name}: wanted a number below 2^63, got {number}")
+    return number
+
+
+def integer_or_none(value: Any, name: str, least: int = 0) -> int | None:
+    """As :func:`integer`; None stays None."""
+    return None if value is None else integer(value, name, least)

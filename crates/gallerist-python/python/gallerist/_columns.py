@@ -36,7 +36,7 @@ def _values(name: str, values: Any, count: int) -> Any:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ValueError(f"column {name!r}: wanted {count} values, got {values!r}")
     if _arrays.is_torch(values):
-        values = values.detach().cpu().numpy()
+        values = _arrays.from_torch(values, f"column {name!r}")
     if not isinstance(values, np.ndarray) and hasattr(values, "to_list"):
         # A column of a frame: its own types have missing values, which NumPy's do not.
         values = values.to_list()

@@ -36,7 +36,7 @@ def map(  # noqa: A001: the name on the command line
     """
     rows = _arrays.rows(embeddings, "embeddings")
     with Events(progress) as events:
-        points, _, notes = _native.map(rows, method, perplexity, steps, events)
+        points, _, notes = _native.map(rows, method, perplexity, _arrays.integer(steps, "steps"), events)
     for note in notes:
         warnings.warn(note, RuntimeWarning, stacklevel=2)
     return points

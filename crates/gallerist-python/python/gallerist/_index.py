@@ -47,7 +47,15 @@ class Index:
         :param ef: candidates of a search in ``hnsw``.
         :param seed: seed of the graph.
         """
-        self._native = _native.Index(_positive(dimensions, "dimensions"), metric, kind, m, ef_construction, ef, seed)
+        self._native = _native.Index(
+            _positive(dimensions, "dimensions"),
+            metric,
+            kind,
+            _positive(m, "m"),
+            _positive(ef_construction, "ef_construction"),
+            _positive(ef, "ef"),
+            _arrays.integer(seed, "seed"),
+        )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, mmap: bool = False) -> Index:

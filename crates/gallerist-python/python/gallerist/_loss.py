@@ -85,6 +85,9 @@ class Miner:
 
 def native(name: str, classes: int | None, dimensions: int | None, seed: int, parameters: Mapping[str, Any]) -> Any:
     """The native loss with these parameters, in the form of a run file; None is the default."""
+    classes = _arrays.integer_or_none(classes, "classes", 1)
+    dimensions = _arrays.integer_or_none(dimensions, "dimensions", 1)
+    seed = _arrays.integer(seed, "seed")
     settings = []
     for key, value in parameters.items():
         if key == "miner" and isinstance(value, str):
@@ -150,6 +153,7 @@ class Loss:
             of_memory = _arrays.rows(memory, "memory", wide=batch.dtype == np.float64).astype(batch.dtype, copy=False)
             memory_values, memory_ends = _arrays.numbers(memory_labels, "memory_labels", len(of_memory))
         parameters = {name: np.asarray(value, dtype=np.float32) for name, value in self.parameters.items()}
+        step, steps = _arrays.integer(step, "step"), _arrays.integer(steps, "steps", 1)
         place = np.empty_like(batch) if gradient else None
         found = self._native.compute(
             batch, values, ends, of_memory, memory_values, memory_ends, parameters or None, normalize, place, step, steps

@@ -51,6 +51,4 @@ def search(
 
 
 def _positive(value: int, name: str) -> int:
-    if not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}: wanted a number of 1 or more, got {value!r}")
-    return int(value)
+    return _arrays.integer(value, name, 1)

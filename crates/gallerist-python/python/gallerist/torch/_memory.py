@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .. import _arrays
 from ._module import Loss
 
 
@@ -34,8 +35,7 @@ class CrossBatchMemory(torch.nn.Module):
         :param start_step: batches before the first one that is kept: embeddings drift too fast early in training.
         """
         super().__init__()
-        if size < 1:
-            raise ValueError(f"size: wanted 1 or more, got {size}")
+        size, start_step = _arrays.integer(size, "size", 1), _arrays.integer(start_step, "start_step")
         self.loss = loss
         self.size = size
         self.start_step = start_step

@@ -97,6 +97,7 @@ class _Function(torch.autograd.Function):
             name: parameter.detach().cpu().float().contiguous().numpy()
             for (name, _), parameter in zip(module._names, parameters)
         }
+        step, steps = _arrays.integer(step, "step"), _arrays.integer(steps, "steps", 1)
         wanted = any(ctx.needs_input_grad[2:])
         gradient, place = _place(rows) if wanted else (None, None)
         found = module._native.compute(

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import _arrays
+
 
 class ClassSampler(torch.utils.data.Sampler[list[int]]):
     """Batches of ``classes`` classes with ``images`` images each, for ``DataLoader(batch_sampler=...)``.
@@ -28,10 +30,9 @@ class ClassSampler(torch.utils.data.Sampler[list[int]]):
             labels = labels.cpu().numpy()
         _, numbers = np.unique(np.asarray(labels), return_inverse=True)
         self._members = [np.flatnonzero(numbers == label) for label in range(numbers.max(initial=-1) + 1)]
+        classes, images = _arrays.integer(classes, "classes", 1), _arrays.integer(images, "images", 1)
         if not 1 <= classes <= len(self._members):
             raise ValueError(f"classes: wanted 1 to {len(self._members)}, the classes of the labels, got {classes}")
-        if images < 1:
-            raise ValueError(f"images: wanted 1 or more, got {images}")
         self.classes, self.images, self.seed, self.epoch = classes, images, seed, 0
         self.batches = max(1, len(numbers) // (classes * images)) if batches is None else batches
 
