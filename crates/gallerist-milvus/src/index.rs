@@ -430,7 +430,8 @@ impl Index for MilvusIndex {
 
     fn check_filter(&self, filter: &ItemFilter) -> retrieval::Result<()> {
         let Some(condition) = &filter.condition else { return Ok(()) };
-        Ok(drop(condition.rows(&self.read_table()?.1)?))
+        condition.rows(&self.read_table()?.1)?;
+        Ok(())
     }
 
     fn labels(&self, filter: &ItemFilter) -> retrieval::Result<Vec<(u64, Option<String>)>> {
