@@ -6,10 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn::tensor::TensorData;
 use gallerist_retrieval::file::write_atomically;
 
-use super::tensors::values;
 use gallerist_nn::graph::{FixedKind, Op, Step};
 use gallerist_nn::layers::{Activation, Gem, Pool};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};
@@ -18,15 +16,15 @@ use gallerist_util::protobuf::Message;
 
 use crate::{Error, Result};
 
+mod graph;
 mod tokens;
 
+use graph::{Attribute, FLOAT, Graph, windows};
 use tokens::token_width;
 
 const OPERATORS: i64 = 13;
 /// The version of the file format that came with these operators.
 const FORMAT: i64 = 7;
-const FLOAT: i64 = 1;
-const INT64: i64 = 7;
 
 /// The outputs of an ONNX model, and its metadata.
 #[derive(Clone, Debug)]
@@ -75,80 +73,7 @@ pub fn save_onnx(network: &AnyEmbedder, path: &Path, options: &OnnxOptions) -> R
     Ok(())
 }
 
-/// An attribute of an operation.
-enum Attribute<'a> {
-    Int(&'a str, i64),
-    Ints(&'a str, Vec<i64>),
-    Float(&'a str, f64),
-}
-
-impl Attribute<'_> {
-    fn message(self) -> Message {
-        let named = |name: &str, kind: i64| Message::default().text(1, name).int(20, kind);
-        match self {
-            Attribute::Float(name, value) => named(name, 1).float(2, value as f32),
-            Attribute::Int(name, value) => named(name, 2).int(3, value),
-            Attribute::Ints(name, all) => named(name, 7).all(all, |message, value| message.int(8, value)),
-        }
-    }
-}
-
-/// Sides of square windows.
-fn windows(size: usize, stride: usize, padding: usize) -> Vec<Attribute<'static>> {
-    vec![
-        Attribute::Ints("kernel_shape", vec![size as i64; 2]),
-        Attribute::Ints("strides", vec![stride as i64; 2]),
-        Attribute::Ints("pads", vec![padding as i64; 4]),
-    ]
-}
-
-struct Graph {
-    nodes: Vec<Message>,
-    constants: Vec<Message>,
-    tensors: BTreeMap<String, TensorData>,
-}
-
 impl Graph {
-    fn node(&mut self, kind: &str, inputs: &[&str], output: &str, attributes: Vec<Attribute<'_>>) -> String {
-        let message = Message::default()
-            .all(inputs, |message, input| message.text(1, input))
-            .text(2, output)
-            .text(3, output)
-            .text(4, kind)
-            .all(attributes, |message, attribute| message.message(5, attribute.message()));
-        self.nodes.push(message);
-        output.to_string()
-    }
-
-    fn constant(&mut self, name: &str, shape: &[usize], values: &[f32]) -> String {
-        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let tensor = Message::default()
-            .all(shape, |message, &side| message.int(1, side as i64))
-            .int(2, FLOAT)
-            .text(8, name)
-            .bytes(9, &raw);
-        self.constants.push(tensor);
-        name.to_string()
-    }
-
-    fn integers(&mut self, name: &str, shape: &[usize], values: &[i64]) -> String {
-        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let tensor = Message::default()
-            .all(shape, |message, &side| message.int(1, side as i64))
-            .int(2, INT64)
-            .text(8, name)
-            .bytes(9, &raw);
-        self.constants.push(tensor);
-        name.to_string()
-    }
-
-    /// A parameter of the network as a constant of its name.
-    fn parameter(&mut self, layer: &str, field: &str) -> String {
-        let name = if layer.is_empty() { field.into() } else { format!("{layer}.{field}") };
-        let data = self.tensors.remove(&name).expect("the step has the parameter");
-        self.constant(&name, &data.shape().to_vec(), values(&data))
-    }
-
     fn activation(&mut self, kind: Activation, x: &str, output: &str) -> String {
         match kind {
             Activation::None => x.to_string(),
@@ -277,7 +202,7 @@ impl Graph {
 }
 
 fn model(network: &Network, options: &OnnxOptions) -> Message {
-    let mut graph = Graph { nodes: vec![], constants: vec![], tensors: params::collect(network) };
+    let mut graph = Graph::new(params::collect(network));
     let mut outputs: Vec<String> = Vec::with_capacity(network.steps.len());
     let mut widths: Vec<Option<usize>> = Vec::with_capacity(network.steps.len());
     for (i, step) in network.steps.iter().enumerate() {

@@ -7,13 +7,14 @@ use burn::module::{
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::attach;
-use super::compute::{self, Computed, Kind, RowLoss};
+use super::compute::{self, Computed, Kind};
 use super::list::{ListFunction, ListLoss};
 use super::real::Real;
 use super::walk::Targets;
 use crate::labels::Labels;
 use crate::lists::Lists;
-use crate::ranking::{LossOutput, PairLoss, Progress};
+use crate::ranking::{LossOutput, PairLoss, Progress, Queries};
+use crate::rows::{RowBatch, RowLoss};
 use crate::toolbox::with_gradient;
 
 /// A [`ListLoss`] as a [`RankingLoss`](crate::RankingLoss). A module without parameters.
@@ -24,10 +25,6 @@ impl<L> Listed<L> {
     /// The loss of a batch by `loss`.
     pub fn new(loss: L) -> Self {
         Listed(loss)
-    }
-
-    pub(super) fn loss(&self) -> &L {
-        &self.0
     }
 }
 
@@ -41,6 +38,26 @@ impl<L: ListLoss> PairLoss for Listed<L> {
 
     fn on_rows(&self) -> Option<&dyn RowLoss> {
         Some(self)
+    }
+}
+
+impl<L: ListLoss> RowLoss for Listed<L> {
+    fn forward_f32(
+        &self,
+        batch: &RowBatch<'_, f32>,
+        progress: Progress,
+        gradient: Option<&mut [f32]>,
+    ) -> (f64, Queries) {
+        compute::on_rows::<f32>(&self.0, &self.0, batch, progress, gradient)
+    }
+
+    fn forward_f64(
+        &self,
+        batch: &RowBatch<'_, f64>,
+        progress: Progress,
+        gradient: Option<&mut [f64]>,
+    ) -> (f64, Queries) {
+        compute::on_rows::<f64>(&self.0, &self.0, batch, progress, gradient)
     }
 }
 

@@ -36,8 +36,9 @@ mod real;
 mod relatives;
 mod walk;
 
-pub use compute::{RowBatch, RowLoss};
 pub use list::{Counts, List, ListLoss, ListValue, Measure, Sides};
 pub use listed::Listed;
 pub use real::Real;
 pub(crate) use relatives::Relatives;
+
+pub use crate::rows::{RowBatch, RowLoss};

@@ -7,8 +7,7 @@ use std::arch::x86_64::{
     _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_epi32, _mm512_storeu_ps,
 };
 
-use super::PART;
-use super::tile::{Bits, GROUPS, LANES, Panel, ROWS, Tile};
+use super::tile::{Bits, GROUPS, LANES, PART, Panel, ROWS, Tile};
 
 const WIDTH: usize = 16;
 const PARTS: usize = LANES / WIDTH;

@@ -22,10 +22,8 @@ mod tile;
 use crate::instructions::{Level, WideFloats};
 
 pub(crate) use panels::Panels;
+use tile::PART;
 pub(crate) use tile::{Bits, GROUPS, LANES, Panel, ROWS, Tile};
-
-/// Values of each row that are multiplied before the next group's turn: 12 KiB of a panel.
-const PART: usize = 64;
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,6 +7,9 @@ pub(crate) const ROWS: usize = 8;
 /// Groups of [`ROWS`] in a panel.
 pub(crate) const GROUPS: usize = LANES / ROWS;
 
+/// Values of each row that are multiplied before the next group's turn: 12 KiB of a panel.
+pub(super) const PART: usize = 64;
+
 /// Values `k` of the rows of one panel, for each `k`.
 pub(crate) type Panel = [[f32; LANES]];
 

@@ -4,7 +4,7 @@ use gallerist_nn::Gelu;
 use gallerist_nn::graph::{FixedKind, Op, Step};
 use gallerist_nn::token_layers::{AttentionPool, Tokens};
 
-use super::{Attribute, Graph};
+use super::graph::{Attribute, Graph};
 use crate::tensors::values;
 
 /// The length of the tokens that a step gives, from that of its first input; `None`: it gives no tokens.

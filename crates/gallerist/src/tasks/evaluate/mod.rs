@@ -62,7 +62,7 @@ pub fn evaluate(
     match input {
         EvaluateInput::Run(of) => {
             let (model, mut measured, broken) = run::measure(of, options, observer)?;
-            let narrowed = narrow::narrow(&mut measured, options, observer)?;
+            let narrowed = narrow::narrow(&mut measured, options.conditions(), observer)?;
             let (report, metric) = finish(input, measured, "the run", options, observer)?;
             let one_shot = of.one_shot.as_ref().map(|path| run::one_shot(path, &model, metric, observer));
             Ok(Evaluated { report, one_shot: one_shot.transpose()?, broken_images: broken, narrowed })
@@ -79,13 +79,13 @@ pub fn evaluate(
         )),
         EvaluateInput::Embeddings(file) => {
             let mut measured = files::one(file, options, observer)?;
-            let narrowed = narrow::narrow(&mut measured, options, observer)?;
+            let narrowed = narrow::narrow(&mut measured, options.conditions(), observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
             Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
         }
         EvaluateInput::Pair { queries, gallery } => {
             let mut measured = files::pair(queries, gallery, options, observer)?;
-            let narrowed = narrow::narrow(&mut measured, options, observer)?;
+            let narrowed = narrow::narrow(&mut measured, options.conditions(), observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
             Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
         }

@@ -4,7 +4,6 @@ use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::condition::Condition;
 use serde::Serialize;
 
-use super::options::EvaluateOptions;
 use crate::measured::Measured;
 use crate::text::count;
 use crate::{Error, Observer, Result};
@@ -40,13 +39,12 @@ pub(in crate::tasks) fn narrowed(
     Ok((if rows.len() == all { set } else { set.select(&rows) }, all))
 }
 
-/// Leaves out what does not meet the conditions of the options.
+/// Leaves out what does not meet the conditions on queries and gallery.
 pub(super) fn narrow(
     measured: &mut Measured,
-    options: &EvaluateOptions,
+    [query_condition, gallery_condition]: [&Option<Condition>; 2],
     observer: &mut dyn Observer,
 ) -> Result<Vec<Narrowed>> {
-    let EvaluateOptions { query_condition, gallery_condition, .. } = options;
     let one_set = measured.gallery.is_none();
     if one_set && query_condition != gallery_condition {
         return Err(Error::new(

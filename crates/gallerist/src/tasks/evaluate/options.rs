@@ -140,6 +140,11 @@ pub struct EvaluateOptions {
 }
 
 impl EvaluateOptions {
+    /// The conditions on queries and gallery.
+    pub(super) fn conditions(&self) -> [&Option<Condition>; 2] {
+        [&self.query_condition, &self.gallery_condition]
+    }
+
     /// What `[evaluation]` of the run, if there is one, and the protocol ask for.
     pub(super) fn evaluation(&self, of_run: Option<&EvaluationConfig>) -> EvaluationConfig {
         let of_run = of_run.cloned().unwrap_or_default();
