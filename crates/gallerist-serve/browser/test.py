@@ -285,6 +285,27 @@ class Gallery(RunTest):
         self.results("aside")
         self.shot("compare")
 
+    def test_what_one_model_finds_and_the_other_does_not_is_shown(self):
+        item = self.items[0]["id"]
+        lists = [self.server.get(f"/api/v1/items/{item}/similar?k=20&model={model}")["results"] for model in ["own", "other"]]
+        alone = [[r for r in own if r["id"] not in {o["id"] for o in other}] for own, other in [lists, lists[::-1]]]
+        page = self.open(f"#view=ranked&ids={item}&model=both&side=none")
+        heads = page.locator("main .one h2 .alone")
+        for at, only in enumerate(alone):
+            right = sum(r["right"] is True for r in only)
+            expect(heads.nth(at)).to_have_text(f"{len(only)} {'result' if len(only) == 1 else 'results'} only here, {right} right")
+        page.get_by_role("button", name="Only in one").click()
+        for at, only in enumerate(alone):
+            expect(page.locator("main .one").nth(at).locator("[role=gridcell]")).to_have_count(len(only))
+        self.shot("only-in-one")
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_timeout(300)
+        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390)
+        self.shot("only-in-one-phone-dark")
+        page = self.open("#view=compare")
+        expect(page.locator("main .rule")).to_contain_text("every item is a query against all the others")
+
     def test_details_show_why_two_images_are_close(self):
         page = self.open(f"#view=ranked&ids={self.items[0]['id']}&side=none")
         self.results()
@@ -651,7 +672,7 @@ class Modules(PageTest):
         state = {
             "view": "map", "set": "query", "side": "selection", "k": 50, "all": "yes", "lasso": "1,2;3,4;-5e-7,6", "open": "18446744073709551615", "model": "both", "sort": "-ap",
             "upload": "a b&c=d.jpg", "at": "1,2,3", "ids": ["1", "18446744073709551615"], "label": ["a&b=c#d", "e,f", "ü %41", "<b>"], "not_label": ["+ +"],
-            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"], "where": 'price < 20 & "a=b"', "order": "-price", "hist": "yes", "names": "by:a&b", "gallery": "b c", "step": "-ap", "from": "0.5", "to": "0.75", "crop": ["1:0.1,0.2,0.3,0.4"],
+            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"], "where": 'price < 20 & "a=b"', "order": "-price", "hist": "yes", "names": "by:a&b", "gallery": "b c", "step": "-ap", "only": "yes", "from": "0.5", "to": "0.75", "crop": ["1:0.1,0.2,0.3,0.4"],
         }  # fmt: skip
         self.open()
         found = self.page.evaluate("async state => { const { parse, format } = await import('/state.js'); return parse(format(state)); }", state)

@@ -112,7 +112,7 @@ export function make(name) {
     const wanted = JSON.stringify([sort, s.sel, s.class, s.lasso, session.gallery.failures]);
     if (wanted === shown) return grid.refresh();
     shown = wanted;
-    rule.textContent = session.gallery.protocol?.rule ?? "";
+    rule.textContent = session.gallery.protocol?.rule ?? (kind.model ? "mAP: mean average precision; every item is a query against all the others." : "");
     replace(tools, kind.sorts.map(([value, text]) => button(text, () => state.set({ sort: value }), { "aria-pressed": String(value === sort) })));
     only.replaceChildren(...(selection.exists(s) ? [h("span", { class: "chip" }, "only the selection", button("×", selection.clear, { "aria-label": "Show all queries" }))] : []));
     if (s.lasso) await session.readPoints().catch(() => null);

@@ -58,7 +58,12 @@ export function make() {
     if (!compare || session.files.length) return [];
     const now = state.get().model;
     const choice = (value, text, title) => button(text, () => state.set({ model: value }), { "aria-pressed": String(now === value), title });
-    return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", short(session.gallery.run) || "This model", session.gallery.run), choice("other", short(compare), compare), choice("both", "Both", "side by side"))];
+    return [h("span", { class: "switch", role: "group", "aria-label": "Model" }, choice("", short(session.gallery.run) || "This model", session.gallery.run), choice("other", short(compare), compare), choice("both", "Both", "side by side")), now === "both" && only()];
+  }
+
+  function only() {
+    const choice = (value, text, title) => button(text, () => state.set({ only: value }), { "aria-pressed": String(state.get().only === value), title });
+    return h("span", { class: "switch", role: "group", "aria-label": "Results of two models" }, choice("", "All", "all results of both models"), choice("yes", "Only in one", "results that the other list does not have"));
   }
 
   function histogramButton() {
@@ -76,8 +81,12 @@ export function make() {
 
   function grid({ results, query, model }, other) {
     const title = model === "other" ? short(session.gallery.compare) : short(session.gallery.run) || "this model";
-    const bounds = boundaries(results);
     const ranks = other && new Map(other.results.map((r) => [r.id, r.rank]));
+    // What this model finds and the other does not, among as many results.
+    const alone = other ? results.filter((result) => !ranks.has(result.id)) : [];
+    const right = alone.filter((result) => marks.verdict(query, result) === true).length;
+    if (other && state.get().only) results = alone;
+    const bounds = boundaries(results);
     const made = new Grid(other ? `Ranked list of ${title}` : "Ranked list", {
       render(item) {
         const element = tile.tile(item, query);
@@ -90,15 +99,18 @@ export function make() {
       },
       enter: tile.enter,
       key: (event, item) => tile.key(event, item, query),
-      empty: () => (state.get().from || state.get().to ? notice("No result", "No item has a distance in this range.", button("All distances", () => state.set({ from: "", to: "" }))) : notice("No result", "The filter excludes the whole gallery. Remove a label above.")),
+      empty: () => (other && state.get().only ? notice("No difference", "Both lists have the same results.") : state.get().from || state.get().to ? notice("No result", "No item has a distance in this range.", button("All distances", () => state.set({ from: "", to: "" }))) : notice("No result", "The filter excludes the whole gallery. Remove a label above.")),
     });
-    lists.append(h("div", { class: "one" }, other && h("h2", {}, cut(title)), made.element));
+    const words = `${plural(alone.length, "result")} only here${query.label === null ? "" : `, ${right} right`}`;
+    lists.append(h("div", { class: "one" }, other && h("h2", { class: "model" }, cut(title), h("span", { class: "alone" }, words)), made.element));
     made.show(listed(results)).then(() => byKeyboard && document.activeElement === document.body && grids[0] === made && made.focus(0));
     return made;
   }
 
+  let drawnOnly = state.get().only;
   function draw() {
     const { ranking } = session;
+    drawnOnly = state.get().only;
     element.setAttribute("aria-busy", String(ranking.status === "loading"));
     if (ranking.status === "loading" && shown) return;
     grids = [];
@@ -141,6 +153,7 @@ export function make() {
     key: (event) => queries.key(event),
     show(s) {
       queries.show(s);
+      if (s.only !== drawnOnly) draw();
       grids.forEach((made) => made.refresh());
     },
   };
