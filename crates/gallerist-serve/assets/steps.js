@@ -13,7 +13,7 @@ export function make() {
   const facts = h("span", { class: "facts", role: "status" });
   const buttons = h("span", { class: "buttons" });
   const select = h("select", { "aria-label": "Order of the queries", onchange: () => state.set({ step: select.value }, { quiet: true }) }, ORDERS.map(([value, text]) => h("option", { value }, text)));
-  const element = h("div", { class: "steps bar", role: "group", "aria-label": "Queries", hidden: true }, buttons, facts, select);
+  const element = h("div", { class: "steps", role: "group", "aria-label": "Queries", hidden: true }, buttons, facts, select);
   let abort = new AbortController();
   let shown = "";
   let found = null;
