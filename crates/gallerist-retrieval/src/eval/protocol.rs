@@ -78,7 +78,7 @@ impl Protocol {
 
 const FIRST_TO_EIGHTH: &[&str] =
     &["recall@1", "recall@2", "recall@4", "recall@8", "precision@1", "map@r", "r_precision"];
-const PERSONS: &[&str] = &["map_trapezoid", "map", "cmc@1", "cmc@5", "cmc@10"];
+const CAMERAS: &[&str] = &["map_trapezoid", "map", "cmc@1", "cmc@5", "cmc@10"];
 
 const fn every_image(
     name: &'static str,
@@ -98,13 +98,13 @@ const fn every_image(
     }
 }
 
-const fn persons(
+const fn cameras(
     name: &'static str,
     title: &'static str,
     junk: Option<&'static str>,
     sizes: &'static [(usize, usize)],
 ) -> Protocol {
-    Protocol { setting: Setting::Cameras, junk, ..every_image(name, title, sizes, PERSONS) }
+    Protocol { setting: Setting::Cameras, junk, ..every_image(name, title, sizes, CAMERAS) }
 }
 
 /// All protocols.
@@ -138,10 +138,12 @@ pub const PROTOCOLS: &[Protocol] = &[
     // The folder has 19,732 gallery images; 3,819 of them are junk.
     Protocol {
         distractors: Some("0000"),
-        ..persons("market1501", "Market-1501", Some("-1"), &[(3_368, 19_732), (3_368, 15_913)])
+        ..cameras("market1501", "Market-1501", Some("-1"), &[(3_368, 19_732), (3_368, 15_913)])
     },
-    persons("duke", "DukeMTMC-reID", None, &[(2_228, 17_661)]),
-    persons("cuhk03", "CUHK03-NP", None, &[(1_400, 5_332), (1_400, 5_328)]),
+    cameras("duke", "DukeMTMC-reID", None, &[(2_228, 17_661)]),
+    cameras("cuhk03", "CUHK03-NP", None, &[(1_400, 5_332), (1_400, 5_328)]),
+    // Image to image. The benchmark also knows tracks of images.
+    cameras("veri", "VeRi-776", None, &[(1_678, 11_579)]),
     every_image("omniglot", "Omniglot", &[(13_180, 13_180)], FIRST_TO_EIGHTH),
     every_image("mnist", "MNIST", &[(10_000, 10_000)], FIRST_TO_EIGHTH),
 ];

@@ -93,7 +93,7 @@ pub(crate) struct Evaluate {
     #[arg(long, requires = "gallery", help_heading = INPUT)]
     pub(crate) force: bool,
 
-    /// Rules and metrics of a benchmark: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, omniglot, mnist; none: no junk images, cameras ignored [default: from the run file, or the one named in both files]
+    /// Rules and metrics of a benchmark: cub200, cars196, sop, inshop, consumer_to_shop, market1501, duke, cuhk03, veri, omniglot, mnist; none: no junk images, cameras ignored [default: from the run file, or the one named in both files]
     #[arg(long, value_name = "NAME", help_heading = MEASURED)]
     pub(crate) protocol: Option<String>,
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "recall_at", help_heading = MEASURED)]
