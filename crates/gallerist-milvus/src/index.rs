@@ -318,6 +318,9 @@ impl MilvusIndex {
 
     /// Requests fields of all items that match `expr`, and passes each answer to `take`; `None` from it means that a
     /// field is missing.
+    ///
+    /// An answer has the lowest ids, but it may be shorter than asked for although there are more: it ends where one of
+    /// the segments that the server merges ends. Only an empty answer is the last.
     fn scan(&self, expr: &str, fields: &[&str], mut take: impl FnMut(&Rows) -> Option<()>) -> Result<()> {
         let params = [
             KeyValuePair::new("limit", SCANNED),
@@ -331,7 +334,7 @@ impl MilvusIndex {
             let taken = rows.as_ref().and_then(|rows| take(rows).map(|()| rows.keys()));
             let keys = taken
                 .ok_or_else(|| self.client.answer(format!("wanted the fields {}", fields.join(", "))))?;
-            let Some(highest) = keys.iter().max().filter(|_| keys.len() == SCANNED) else { return Ok(()) };
+            let Some(highest) = keys.iter().max() else { return Ok(()) };
             last = *highest;
         }
     }
@@ -373,8 +376,23 @@ impl MilvusIndex {
         (BYTES / (self.layout.dimensions * size_of::<f32>() + TEXTS)).clamp(1, 4096)
     }
 
-    /// Number of items.
+    /// Number of items. The server's own number has items that were replaced or removed, until it merges its segments; up
+    /// to [`SCANNED`] items are counted here.
     pub(crate) fn count(&self) -> Result<usize> {
+        let claimed = self.claimed_count()?;
+        if claimed > SCANNED {
+            return Ok(claimed);
+        }
+        let mut count = 0;
+        self.scan("", &[layout::ID], |rows| {
+            count += rows.keys().len();
+            Some(())
+        })?;
+        Ok(count)
+    }
+
+    /// The number of items that the server says.
+    fn claimed_count(&self) -> Result<usize> {
         let answer = self.query(String::new(), &[COUNT], &[])?;
         let count = answer.fields_data.first().and_then(|column| column.as_longs()?.first().copied());
         let count = count.and_then(|count| usize::try_from(count).ok());
