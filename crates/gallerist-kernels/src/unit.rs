@@ -197,8 +197,10 @@ fn largest<T: RowValue>(x: &[T]) -> T {
     all
 }
 
+/// The sum of `a b` over the values of `a`; `b` has at least as many.
 #[inline(always)]
-fn dot<T: RowValue>(a: &[T], b: &[T]) -> T {
+pub(crate) fn dot<T: RowValue>(a: &[T], b: &[T]) -> T {
+    let b = &b[..a.len()];
     let mut lanes = [T::default(); LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for chunk in 0..a.len() {

@@ -391,8 +391,8 @@ impl MilvusIndex {
         Ok(count)
     }
 
-    /// The number of items that the server says.
-    fn claimed_count(&self) -> Result<usize> {
+    /// The number of items that the server says; 0 is certain.
+    pub(crate) fn claimed_count(&self) -> Result<usize> {
         let answer = self.query(String::new(), &[COUNT], &[])?;
         let count = answer.fields_data.first().and_then(|column| column.as_longs()?.first().copied());
         let count = count.and_then(|count| usize::try_from(count).ok());

@@ -45,7 +45,7 @@ impl MilvusIndex {
         let items = &*self.without_lost_sources(items)?;
         // Rows that do not belong together are more important than one that would replace another.
         self.check(items)?;
-        let there = if self.count()? == 0 { HashMap::new() } else { self.there(items)? };
+        let there = if self.claimed_count()? == 0 { HashMap::new() } else { self.there(items)? };
         let differ: Vec<usize> = there.iter().filter(|(_, one)| !one.same).map(|(&row, _)| row).collect();
         if !replace && !differ.is_empty() {
             self.refuse(items, &differ, &there)?;

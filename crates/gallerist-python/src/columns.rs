@@ -1,7 +1,8 @@
 //! Further columns of rows, and conditions on them.
 
 use gallerist::retrieval::columns::{Column, ColumnKind, Columns, Value};
-use gallerist::retrieval::condition::{Condition, RowTexts, Table};
+use gallerist::retrieval::condition::Condition;
+use gallerist::retrieval::{EmbeddingSet, Matrix};
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -60,35 +61,6 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, columns: &Columns) -> PyResult<Bound
     Ok(dict)
 }
 
-/// Rows to which a condition applies.
-struct Rows {
-    count: usize,
-    labels: Option<Vec<String>>,
-    cameras: Option<Vec<String>>,
-    paths: Option<Vec<String>>,
-    columns: Columns,
-}
-
-impl Table for Rows {
-    fn rows(&self) -> usize {
-        self.count
-    }
-
-    fn columns(&self) -> &Columns {
-        &self.columns
-    }
-
-    fn texts(&self, name: &str) -> Option<RowTexts<'_>> {
-        let list = match name {
-            "label" => &self.labels,
-            "camera" => &self.cameras,
-            "path" => &self.paths,
-            _ => return None,
-        };
-        Some(RowTexts::Each(list.as_ref()?.iter().map(String::as_str).collect()))
-    }
-}
-
 /// Whether each of `count` rows meets a condition.
 #[pyfunction]
 #[pyo3(name = "where_rows", signature = (condition, count, labels, paths, cameras, given))]
@@ -101,7 +73,8 @@ pub(crate) fn where_rows<'py>(
     cameras: Option<Vec<String>>,
     given: Option<Given<'py>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rows = Rows { count, labels, cameras, paths, columns: columns(given)? };
+    let empty = Matrix::new(count, 0, Vec::new()).or_value_error()?;
+    let rows = EmbeddingSet { labels, cameras, paths, columns: columns(given)?, ..empty.into() };
     let condition = Condition::parse(condition).or_value_error()?;
     let mask = detached(py, || condition.mask(&rows).or_value_error())?;
     Ok(mask.into_pyarray(py).into_any())

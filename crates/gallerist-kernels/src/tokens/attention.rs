@@ -6,11 +6,12 @@
 use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
-use super::lanes::{dot, largest};
+use super::lanes::largest;
 use super::math::exp;
 use crate::buffer::{Buffer, with_scratch};
 use crate::product::{self, Precision, Run, chunks};
 use crate::profile;
+use crate::unit::dot;
 
 /// Sizes of a self-attention.
 #[derive(Clone, Copy, Debug)]

@@ -17,21 +17,6 @@ pub(super) fn sum(a: &[f32]) -> f32 {
     total(lanes)
 }
 
-#[inline(always)]
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for chunk in 0..a.len().min(b.len()) {
-        for lane in 0..LANES {
-            lanes[lane] += a[chunk][lane] * b[chunk][lane];
-        }
-    }
-    for lane in 0..a_rest.len().min(b_rest.len()) {
-        lanes[lane] += a_rest[lane] * b_rest[lane];
-    }
-    total(lanes)
-}
-
 /// The sum of `a (b - mean)`.
 #[inline(always)]
 pub(super) fn dot_centred(a: &[f32], b: &[f32], mean: f32) -> f32 {

@@ -1,4 +1,4 @@
-//! Several galleries behind one address: the parameter `gallery` of a request names the one that answers.
+//! Several galleries at one address. The parameter `gallery` of a request chooses one by its name.
 
 use std::sync::Arc;
 

@@ -127,7 +127,7 @@ fn network(renamed: &Renamed) -> Option<toml::Table> {
     Some(table)
 }
 
-/// What the files beside a file of weights say.
+/// Settings from the `config.json` and the `preprocessor_config.json` in the folder of the weights.
 #[derive(Default)]
 struct Beside {
     /// Mean and standard deviation.
