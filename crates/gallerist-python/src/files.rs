@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gallerist::retrieval::file::{Source, Sources};
 use gallerist::retrieval::{Code, EmbeddingSet};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -30,14 +31,27 @@ pub(crate) fn set_to_dict(py: Python<'_>, set: EmbeddingSet) -> PyResult<Bound<'
     {
         dict.set_item(name, value)?;
     }
+    let sources = set.sources.map(|sources| {
+        let places: Vec<_> = (0..sources.len()).map(|row| sources.place(row)).collect();
+        let list: Vec<_> =
+            sources.list().iter().map(|source| (source.name.clone(), source.images.clone())).collect();
+        (list, places)
+    });
+    dict.set_item("sources", sources)?;
+    let threshold = set.threshold.map(|rule| serde_json::to_string(&rule).expect("a rule is JSON"));
+    dict.set_item("threshold", threshold)?;
     dict.set_item("columns", columns::to_dict(py, &set.columns)?)?;
     dict.set_item("metric", set.metric.map(|metric| metric.name()))?;
     Ok(dict)
 }
 
+/// The different sources (name, images), and the place of each row's source among them.
+type GivenSources = (Vec<(String, Option<String>)>, Vec<Option<usize>>);
+
 /// Writes an embeddings file, atomically.
 #[pyfunction]
-#[pyo3(signature = (path, embeddings, labels, paths, cameras, columns, model, source, metric_name, protocol, precision))]
+#[pyo3(signature = (path, embeddings, labels, paths, cameras, columns, model, source, sources, run, metric_name, protocol,
+                    threshold, precision))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn save(
     py: Python<'_>,
@@ -49,11 +63,21 @@ pub(crate) fn save(
     columns: Option<Given<'_>>,
     model: Option<String>,
     source: Option<String>,
+    sources: Option<GivenSources>,
+    run: Option<String>,
     metric_name: Option<&str>,
     protocol: Option<String>,
+    threshold: Option<&str>,
     precision: &str,
 ) -> PyResult<()> {
     let metric = metric_name.map(metric).transpose()?;
+    let sources = sources.map(|(list, places)| {
+        let list = list.into_iter().map(|(name, images)| Source { name, images }).collect();
+        Sources::new(list, places).or_value_error()
+    });
+    let threshold = threshold.map(|text| {
+        serde_json::from_str(text).map_err(|error| value_error(format!("threshold: {error}"), None))
+    });
     let set = EmbeddingSet {
         labels,
         paths,
@@ -61,8 +85,11 @@ pub(crate) fn save(
         columns: columns::columns(columns)?,
         model,
         source,
+        sources: sources.transpose()?,
+        run,
         metric,
         protocol,
+        threshold: threshold.transpose()?,
         ..matrix(&embeddings)?.into()
     };
     let codes = Code::ALL.iter().map(|&code| (code.name(), Some(code)));

@@ -118,6 +118,28 @@ def test_files(gallery, tmp_path):
         gallerist.load(path)
 
 
+def test_sources_and_threshold_survive_load_and_save(tmp_path):
+    rows = np.eye(3, dtype=np.float32)
+    rule = {
+        "metric": "cosine", "threshold": 0.75, "near": 0.5, "rate": "comparison", "target": 0.001, "measured": 0.0005,
+        "bound": 0.002, "confidence": 0.95, "miss_rate": None, "model": "0123",
+    }
+    sources = [gallerist.Source("shop", "/photos"), None, gallerist.Source("shop", "/photos")]
+    path = tmp_path / "x.safetensors"
+    gallerist.save(path, rows, paths=["a", "b", "c"], sources=sources, run="runs/x", threshold=rule)
+    found = gallerist.load(path)
+    assert found.sources == sources and found.run == "runs/x" and found.threshold == rule
+    gallerist.save(tmp_path / "y.safetensors", found.select([2, 1]))
+    again = gallerist.load(tmp_path / "y.safetensors")
+    assert again.sources == sources[:0:-1] and again.threshold == rule and again.run == "runs/x"
+    gallerist.save(path, rows, sources=["a", "b", None])
+    assert gallerist.load(path).sources == [gallerist.Source("a"), gallerist.Source("b"), None]
+    with pytest.raises(ValueError, match="one a row"):
+        gallerist.save(path, rows, sources=["a"])
+    with pytest.raises(ValueError, match="threshold: .*`?threshold"):
+        gallerist.save(path, rows, threshold={"metric": "cosine"})
+
+
 def test_long_work_lets_other_threads_run(gallery):
     import threading
     import time

@@ -14,7 +14,7 @@ from __future__ import annotations
 from . import losses, miners
 from ._evaluate import Evaluation, evaluate, metrics, protocols
 from ._figures import Report, map, report  # noqa: A004
-from ._files import Embeddings, load, save
+from ._files import Embeddings, Source, load, save
 from ._index import Index
 from ._model import Model
 from ._native import version as _version
@@ -28,6 +28,7 @@ __all__ = [
     "Index",
     "Model",
     "Report",
+    "Source",
     "evaluate",
     "load",
     "losses",

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _arrays, _columns, _native
+
+
+class Source(NamedTuple):
+    """A set of images that embeddings come from: a folder, an archive, the folder of a manifest."""
+
+    name: str
+    """Its name, which with the path of an image makes the id of the image in an index."""
+    images: str | None = None
+    """What to open to see the images."""
 
 
 @dataclasses.dataclass
@@ -30,13 +40,19 @@ class Embeddings:
     model: str | None = None
     """The fingerprint of the model that made the embeddings."""
     source: str | None = None
-    """Where the images were read from."""
+    """Where the images were read from, for people."""
+    sources: list[Source | None] | None = None
+    """The source of each row; ``gallerist serve`` and ``Index.add`` find the images by it."""
     run: str | None = None
     """The run directory of the model."""
     metric: str | None = None
     """How the rows are to be compared."""
     protocol: str | None = None
     """The protocol of the images' data set."""
+    threshold: dict[str, Any] | None = None
+    """The threshold at which a result is a match, as ``gallerist threshold --save`` stores it: ``threshold``, ``near``,
+    ``metric``, ``rate``, ``target``, ``measured``, ``bound``, ``confidence``, ``miss_rate``, and where known ``gallery`` and
+    ``model``."""
 
     def __len__(self) -> int:
         return len(self.embeddings)
@@ -83,6 +99,7 @@ class Embeddings:
             labels=some(self.labels),
             paths=some(self.paths),
             cameras=some(self.cameras),
+            sources=some(self.sources),
             columns={name: some(values) for name, values in self.columns.items()},
         )
 
@@ -97,7 +114,18 @@ class Embeddings:
 
 def load(path: str | os.PathLike[str]) -> Embeddings:
     """Reads an embeddings file (``.safetensors`` or ``.npy``). A file of which a bit changed is refused."""
-    return Embeddings(**_native.load(os.fspath(path)))
+    return from_native(_native.load(os.fspath(path)))
+
+
+def from_native(known: dict[str, Any]) -> Embeddings:
+    """Embeddings from what the native part knows of them."""
+    if known["sources"] is not None:
+        sources, places = known["sources"]
+        sources = [Source(*source) for source in sources]
+        known["sources"] = [None if place is None else sources[place] for place in places]
+    if known["threshold"] is not None:
+        known["threshold"] = json.loads(known["threshold"])
+    return Embeddings(**known)
 
 
 def save(
@@ -110,8 +138,11 @@ def save(
     columns: Any = None,
     model: str | None = None,
     source: str | None = None,
+    sources: Sequence[Source | str | None] | None = None,
+    run: str | None = None,
     metric: str | None = None,
     protocol: str | None = None,
+    threshold: dict[str, Any] | None = None,
     precision: str = "f32",
 ) -> None:
     """Writes an embeddings file for ``load``, ``gallerist evaluate``, ``search`` and ``serve``.
@@ -125,6 +156,9 @@ def save(
     :param cameras: the camera of each row.
     :param columns: further columns (docs/metadata.md): a dictionary of names and ``n`` values, or a frame of pandas or polars.
         Values are numbers, texts, dates, or sets of texts (tags); None and NaN are missing.
+    :param sources: the :class:`Source` of each row, or its name.
+    :param run: the run directory of the model.
+    :param threshold: the threshold of a match, with the keys of :attr:`Embeddings.threshold`.
     :param precision: ``f32``, ``bf16`` (half the bytes) or ``int8`` (a quarter).
     """
     if isinstance(embeddings, Embeddings):
@@ -132,7 +166,9 @@ def save(
         labels, paths, cameras = _either(labels, set_.labels), _either(paths, set_.paths), _either(cameras, set_.cameras)
         columns = _either(columns, set_.columns)
         model, source = _either(model, set_.model), _either(source, set_.source)
+        sources, run = _either(sources, set_.sources), _either(run, set_.run)
         metric, protocol = _either(metric, set_.metric), _either(protocol, set_.protocol)
+        threshold = _either(threshold, set_.threshold)
         embeddings = set_.embeddings
     rows = _arrays.rows(embeddings, "embeddings")
     _native.save(
@@ -144,10 +180,30 @@ def save(
         _columns.given(columns, len(rows)),
         model,
         source,
+        _places(sources, len(rows)),
+        run,
         metric,
         protocol,
+        None if threshold is None else json.dumps(threshold),
         precision,
     )
+
+
+def _places(sources: Sequence[Source | str | None] | None, count: int) -> tuple[list[tuple[str, str | None]], list[int | None]] | None:
+    """The different sources, and the place of each row's source among them."""
+    if sources is None:
+        return None
+    if isinstance(sources, (str, Source)) or len(sources) != count:
+        raise ValueError(f"sources: wanted {count} sources, one a row, got {sources!r:.60}")
+    known: dict[Source, int] = {}
+    places: list[int | None] = []
+    for source in sources:
+        if isinstance(source, str):
+            source = Source(source)
+        elif source is not None and not isinstance(source, Source):
+            raise ValueError(f"sources: wanted gallerist.Source, text or None, got {source!r:.60}")
+        places.append(None if source is None else known.setdefault(source, len(known)))
+    return [tuple(source) for source in known], places
 
 
 def _either(given: Any, known: Any) -> Any:

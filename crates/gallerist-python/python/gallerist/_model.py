@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._files import Embeddings
+from ._files import Embeddings, from_native
 from ._progress import Events
 
 
@@ -68,8 +68,8 @@ class Model:
                 found = self._native.embed_files(paths, split, events)
             else:
                 found = self._native.embed_arrays(arrays, events)
-                found["paths"] = found["source"] = None
-        return Embeddings(**found)
+                found["paths"] = found["source"] = found["sources"] = None
+        return from_native(found)
 
 
 def _images(images: Any) -> tuple[list[str], list[np.ndarray] | None]:

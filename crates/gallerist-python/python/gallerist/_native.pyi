@@ -103,8 +103,11 @@ def save(
     columns: _Columns,
     model: str | None,
     source: str | None,
+    sources: tuple[list[tuple[str, str | None]], list[int | None]] | None,
+    run: str | None,
     metric_name: str | None,
     protocol: str | None,
+    threshold: str | None,
     precision: str,
 ) -> None: ...
 def search(

@@ -134,6 +134,14 @@ impl Sources {
         self.list.get(self.rows[row] as usize)
     }
 
+    /// The place of a row's source in [`list`](Self::list), where it has one.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn place(&self, row: usize) -> Option<usize> {
+        Some(self.rows[row]).filter(|&place| place != NONE).map(|place| place as usize)
+    }
+
     /// The sources of these rows, in that order.
     ///
     /// # Panics
