@@ -52,7 +52,7 @@ def _values(name: str, values: Any, count: int) -> Any:
         raise ValueError(f"column {name!r}: wanted one value a row, that is {count}, got {len(items)}")
     present = [item for item in items if not _is_missing(item)]
     if present and all(isinstance(item, (int, float, np.integer, np.floating)) for item in present):
-        if any(isinstance(item, (int, np.integer)) and abs(item) >= _LARGEST for item in present):
+        if any(isinstance(item, (int, np.integer)) and abs(int(item)) >= _LARGEST for item in present):
             raise ValueError(f"column {name!r}: integers of 2^53 and more lose digits; give them as text")
         return np.array([np.nan if _is_missing(item) else item for item in items], dtype=np.float64)
     if any(isinstance(item, (set, frozenset, list, tuple)) for item in present):

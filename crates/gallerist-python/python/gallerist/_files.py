@@ -203,7 +203,7 @@ def _places(sources: Sequence[Source | str | None] | None, count: int) -> tuple[
         elif source is not None and not isinstance(source, Source):
             raise ValueError(f"sources: wanted gallerist.Source, text or None, got {source!r:.60}")
         places.append(None if source is None else known.setdefault(source, len(known)))
-    return [tuple(source) for source in known], places
+    return [(source.name, source.images) for source in known], places
 
 
 def _either(given: Any, known: Any) -> Any:
