@@ -76,7 +76,8 @@ pub(crate) fn embeddings_report<'py>(
     let queries = set(queries, query_paths, images.clone())?;
     let gallery = gallery.map(|gallery| set(gallery, gallery_paths, images)).transpose()?;
     interruptible(py, move || {
-        let source = Source::new(name, Measured { queries, gallery, plan }, None).or_value_error()?;
+        let source = Source::new(name, Measured { queries, gallery, plan, narrowed: Vec::new() }, None)
+            .or_value_error()?;
         let report = source.report().or_value_error()?;
         html(pages::evaluation_report(&source, &report, &ReportConfig::default()))
     })

@@ -62,6 +62,7 @@ mod file;
 mod init;
 pub mod jobs;
 pub mod measured;
+mod narrow;
 mod observer;
 pub mod pages;
 mod pictures;
@@ -93,6 +94,7 @@ pub use gallerist_weights as weights;
 pub use init::{
     DEFAULT_MINUTES, Findings, InitOptions, Initialized, PartFindings, Preset, init, name_of_images,
 };
+pub use narrow::{Conditions, Narrowed};
 pub use observer::Observer;
 pub use projector::{write_projector, write_projector_files};
 pub use registry::Registry;
@@ -100,7 +102,7 @@ pub use run_metrics::RunMetrics;
 pub use tasks::{
     ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
     Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
-    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, Narrowed, ServeOptions,
+    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
     ThresholdInput, ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, embed_images,
     evaluate, issues, open_model, report, resume, save_threshold, search, serve, serve_all, set_threads,
     threshold, train,

@@ -17,11 +17,12 @@
 
 use std::path::Path;
 
-use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{EvaluationReport, Labelled, Plan, SideInfo};
 use gallerist_retrieval::search::Metric;
-use gallerist_train::Result;
-use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory};
+use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_train::{Error, EvaluationConfig, Result, RunConfig, RunDirectory};
+
+use crate::narrow::{Conditions, Narrowed, narrowed};
 
 /// The embeddings that a run is measured on, and how.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct Measured {
     /// What is measured of them, and by which rules: `plan.protocol` has the label of junk, and
     /// [`Plan::uses_cameras`] says whether images of the query's label and camera are skipped.
     pub plan: Plan,
+    /// The sets of which only a part takes part: see [`narrow`](Self::narrow).
+    pub narrowed: Vec<Narrowed>,
 }
 
 impl Measured {
@@ -51,7 +54,37 @@ impl Measured {
         let mut plan = evaluation.plan_for(common_protocol(&queries, gallery.as_ref()))?;
         plan.ignore_unusable_cameras((SideInfo::of_set(&queries), gallery.as_ref().map(SideInfo::of_set)));
         plan.options.metric = declared_metric(&queries, gallery.as_ref());
-        Ok(Self { queries, gallery, plan })
+        Ok(Self { queries, gallery, plan, narrowed: Vec::new() })
+    }
+
+    /// Leaves out what does not meet the conditions.
+    ///
+    /// # Errors
+    ///
+    /// When no image of a set meets its condition, for a column that a set does not have, and for two different conditions
+    /// without a gallery.
+    pub fn narrow(&mut self, conditions: &Conditions) -> Result<()> {
+        let one_set = self.gallery.is_none();
+        if one_set && conditions.queries != conditions.gallery {
+            return Err(Error::Retrieval(gallerist_retrieval::Error::Protocol {
+                what: "there is no gallery:".into(),
+                problem: "every image is a query against all others, and one condition holds for all".into(),
+                hint: Some("give it as --where, or give queries and a gallery".into()),
+            }));
+        }
+        let name = if one_set { "embeddings" } else { "queries" };
+        let sides = [
+            (Some(&mut self.queries), name, &conditions.queries),
+            (self.gallery.as_mut(), "gallery", &conditions.gallery),
+        ];
+        for (set, name, condition) in sides {
+            let (Some(set), Some(condition)) = (set, condition) else { continue };
+            let whole = std::mem::replace(set, Matrix::new(0, 0, Vec::new())?.into());
+            let (kept, part) = narrowed(whole, condition, name)?;
+            *set = kept;
+            self.narrowed.push(part);
+        }
+        Ok(())
     }
 
     /// What a run left in its directory; `None` where it has not come to its end, or has no test images.

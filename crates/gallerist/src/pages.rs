@@ -23,6 +23,7 @@ use gallerist_train::log::{self, Record};
 use gallerist_train::{Error, Result};
 use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
 
+use crate::narrow::Conditions;
 use crate::pictures::Pictures;
 use crate::plots::{self, Source, name_of};
 use crate::ranking::Ranking;
@@ -51,6 +52,17 @@ pub fn run_report(run: &RunDirectory) -> Result<Report> {
 ///
 /// As [`run_report`].
 pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
+    comparison_where(runs, &Conditions::default())
+}
+
+/// [`comparison`] on the test images that meet the conditions: metrics, figures, map and lists are computed from their
+/// embeddings, and the page says how many took part. Training curves are unchanged.
+///
+/// # Errors
+///
+/// As [`comparison`], when a run has no embeddings, and as
+/// [`Measured::narrow`](crate::measured::Measured::narrow).
+pub fn comparison_where(runs: &[RunDirectory], conditions: &Conditions) -> Result<Report> {
     let several = runs.len() > 1;
     let names: Vec<String> = runs.iter().map(|run| name_of(run.path())).collect();
     let mut report = Report { title: names.join(" compared with "), ..Report::default() };
@@ -65,12 +77,21 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
         });
         report.notices.extend(warnings.take(5));
         let mut of_run = facts_of(&config);
+        let has_embeddings = run.embeddings().exists() || run.query().exists() && run.gallery().exists();
+        let source = (has_embeddings || !conditions.is_empty())
+            .then(|| Source::of_run_where(run.path(), conditions))
+            .transpose()?;
         if run.metrics().exists() {
-            let metrics = RunMetrics::load(&run.metrics())?;
+            let mut metrics = RunMetrics::load(&run.metrics())?;
+            if let Some(source) = source.as_ref().filter(|_| !conditions.is_empty()) {
+                let of_part = source.report()?;
+                (metrics.evaluation, metrics.further) = (of_part.evaluation, of_part.further);
+                let part = source.part();
+                report.notices.push(said(format!("Metrics, figures and lists are those of a part.{part}")));
+            }
             add_metrics(&mut report, &config, &metrics, several.then_some(name), &mut of_run);
         }
-        if run.embeddings().exists() || run.query().exists() && run.gallery().exists() {
-            let source = Source::of_run(run.path())?;
+        if let Some(source) = source {
             add_lists_and_map(&mut report, &source, &config.report, config.train.seed, &said)?;
             sources.push(source);
         }
@@ -96,12 +117,12 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
 ///
 /// ```no_run
 /// use std::path::Path;
-/// use gallerist::plots::{File, Source};
+/// use gallerist::plots::Source;
 /// use gallerist::train::{EvaluationConfig, ReportConfig};
 ///
-/// let file = |name| File { embeddings: Path::new(name), labels: None, cameras: None };
 /// let by = EvaluationConfig { protocol: Some("market1501".into()), ..EvaluationConfig::default() };
-/// let source = Source::of_files(file("query.safetensors"), file("gallery.safetensors"), &by)?;
+/// let [queries, gallery] = ["query.safetensors", "gallery.safetensors"].map(Path::new);
+/// let source = Source::of_files(queries.into(), gallery.into(), &by)?;
 /// let page = gallerist::pages::evaluation_report(&source, &source.report()?, &ReportConfig::default())?;
 /// page.write("market1501.html")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -5,8 +5,13 @@ mod common;
 use std::path::Path;
 
 use common::{done, refused, root};
+use gallerist::plots::Source;
+use gallerist::report::Report;
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::columns::Value as ColumnValue;
+use gallerist::retrieval::condition::Condition;
+use gallerist::train::{EvaluationConfig, RunDirectory};
+use gallerist::{Conditions, pages};
 use serde_json::{Value, json};
 
 fn results(dir: &Path, line: &str) -> Vec<Value> {
@@ -144,6 +149,49 @@ fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     assert_eq!((&pair["narrowed"][0]["images"], &pair["narrowed"][1]["images"]), (&json!(5), &json!(5)));
     let error = refused(dir, "evaluate --embeddings all.safetensors --where price<1");
     assert!(error.contains("no row of the embeddings meets the condition `price<1`"), "{error}");
+
+    // Figures of a part: the same as those of a file of that part, and they say how many images they show.
+    let conditions = Conditions::of_all(Condition::parse("price < 20").unwrap());
+    let by = EvaluationConfig::default();
+    done(dir, "convert all.safetensors --where price<20 --out cheap.safetensors");
+    let (all_file, part_file) = (dir.join("all.safetensors"), dir.join("cheap.safetensors"));
+    let of_part = Source::of_file_where(all_file.as_path().into(), &by, &conditions).unwrap();
+    let of_file = Source::of_file(part_file.as_path().into(), &by).unwrap();
+    assert_eq!(of_part.report().unwrap(), of_file.report().unwrap());
+    for kind in ["map --method pca", "ranked", "cmc", "pr", "distances", "clusters", "open-set"] {
+        done(dir, &format!("plot {kind} --embeddings all.safetensors --where price<20 --out part.svg"));
+        let svg = std::fs::read_to_string(dir.join("part.svg")).unwrap();
+        // The lines of a note may be broken anywhere.
+        let words = ["5", "of", "9", "images", "of", "take"];
+        let shown: Vec<&str> = svg.split(['<', '>', ' ']).filter(|word| words.contains(word)).collect();
+        assert!(shown.windows(words.len()).any(|found| found == words), "{kind}: {shown:?}");
+    }
+    let run = [RunDirectory::open(&dir.join("run")).unwrap()];
+    let metrics = |report: Report| format!("{:?}", report.evaluations);
+    let every = Conditions::of_all(Condition::parse("path is not missing").unwrap());
+    assert_eq!(
+        metrics(pages::comparison_where(&run, &every).unwrap()),
+        metrics(pages::comparison(&run).unwrap())
+    );
+    done(dir, "plot report run --where path!='x' --out report.html");
+    let page = std::fs::read_to_string(dir.join("report.html")).unwrap();
+    assert!(
+        page.contains("those of a part. 40 of 40 images of the embeddings take part: path!="),
+        "{page:.3000}"
+    );
+    let error = refused(dir, "plot report run --where path='x' --out report.html");
+    assert!(error.contains("no row of the embeddings meets the condition"), "{error}");
+
+    // The splits of a manifest are a column of the embeddings, unless all images are of one.
+    std::fs::write(dir.join("splits.csv"), "path,label,split\n0.png,a,train\n1.png,a,test\n2.png,b,test\n")
+        .unwrap();
+    done(dir, "embed --run run --images splits.csv --out splits.safetensors");
+    let columns = EmbeddingSet::load(dir.join("splits.safetensors")).unwrap().columns;
+    let split = columns.get("split").unwrap();
+    let split: Vec<Option<String>> = (0..3).map(|row| split.value(row).map(|v| v.to_string())).collect();
+    assert_eq!(split, ["train", "test", "test"].map(|name| Some(name.to_owned())));
+    done(dir, "embed --run run --images splits.csv --split test --out test.safetensors");
+    assert!(EmbeddingSet::load(dir.join("test.safetensors")).unwrap().columns.is_empty());
 
     // Labels of a list.
     std::fs::write(dir.join("labels.txt"), "a\na\nb\nb\nb\nc\nc\nc\nc\n").unwrap();

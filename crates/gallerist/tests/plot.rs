@@ -29,7 +29,7 @@ fn train(dir: &Path, name: &str, seed: u64) {
 fn help_says_what_can_be_drawn() {
     let help = |line: &str| text(&gallerist(Path::new("."), line).stdout);
     insta::assert_snapshot!("help_plot", help("plot --help"));
-    for kind in ["curves", "ranked", "map", "cmc", "pr", "distances", "clusters", "report"] {
+    for kind in ["curves", "ranked", "map", "cmc", "pr", "distances", "open-set", "clusters", "report"] {
         insta::assert_snapshot!(format!("help_plot_{kind}"), help(&format!("plot {kind} --help")));
     }
 }
@@ -42,7 +42,7 @@ fn runs_are_drawn_alone_and_side_by_side() {
     train(dir, "one", 1);
     train(dir, "two", 2);
 
-    for kind in ["curves", "cmc", "pr", "distances"] {
+    for kind in ["curves", "cmc", "pr", "distances", "open-set"] {
         ok(dir, &format!("plot {kind} one two --out a.svg"));
         let svg = text(&read("a.svg"));
         assert!(svg.contains(">one") && svg.contains(">two"), "{kind} names both runs");
@@ -111,6 +111,10 @@ fn what_cannot_be_drawn_is_said() {
         "cmc one --protocol market1501 --out x.svg",
         "clusters --embeddings x.npy --labels one.txt --clusters 4 --out x.svg",
         "cmc --embeddings x.npy --labels one.txt --labels one.txt --out x.svg",
+        "open-set --embeddings x.npy --labels one.txt --out x.svg",
+        "map --embeddings x.npy --where label='a' --out x.svg",
+        "map --embeddings x.npy --where label= --out x.svg",
+        "cmc --embeddings x.npy --labels one.txt --query-where label='a' --out x.svg",
         "curves nothing --out x.svg",
     ]
     .into_iter()

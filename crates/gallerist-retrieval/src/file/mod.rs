@@ -31,7 +31,7 @@ pub use set::EmbeddingSet;
 pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
 pub use table::TableColumns;
-pub use threshold::write_threshold;
+pub use threshold::{read_threshold, write_threshold};
 
 impl EmbeddingSet {
     /// Reads a `.npy` or `.safetensors` file, or with the feature `arrow` a `.parquet`, `.arrow` or `.feather` file. Values are not looked at: a NaN is found by

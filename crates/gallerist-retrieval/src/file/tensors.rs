@@ -200,13 +200,16 @@ pub(super) fn with_lists(
         run: metadata.get("run").cloned(),
         metric: metadata.get("metric").map(|name| metric(path, name)).transpose()?,
         protocol: metadata.get("protocol").cloned(),
-        threshold: metadata
-            .get("threshold")
-            .map(|text| match_rule(text).map_err(|problem| refuse(path, problem, None)))
-            .transpose()?,
+        threshold: threshold(path, metadata)?,
     };
     set.check_counts().map_err(|error| refuse(path, error.to_string(), None))?;
     Ok(set)
+}
+
+/// The threshold in the metadata of a file.
+pub(super) fn threshold(path: &Path, metadata: &HashMap<String, String>) -> Result<Option<MatchRule>> {
+    let text = metadata.get("threshold");
+    text.map(|text| match_rule(text).map_err(|problem| refuse(path, problem, None))).transpose()
 }
 
 /// One text per row: our JSON list of strings, or integers as other programs write them.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::map::FileMap;
 use super::sealed::{CHECKSUM_DIGITS, write_sealed};
-use super::tensors::{match_rule_text, verify};
+use super::tensors::{self, match_rule_text, verify};
 use crate::eval::MatchRule;
 use crate::{Error, Result};
 
@@ -39,6 +39,19 @@ pub fn write_threshold(path: impl AsRef<Path>, rule: &MatchRule) -> Result<bool>
         map.check().map_err(std::io::Error::other)
     })?;
     Ok(true)
+}
+
+/// The threshold of a `.safetensors` file of embeddings, if it has one. Only the header is read: the checksum of the file
+/// is not compared.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Format`] for a file that is cut short or whose header is damaged, and [`Error::Changed`].
+pub fn read_threshold(path: impl AsRef<Path>) -> Result<Option<MatchRule>> {
+    let path = path.as_ref();
+    let map = FileMap::open(path)?;
+    let found = tensors::open(path, &map).and_then(|(_, metadata)| tensors::threshold(path, &metadata));
+    map.check()?;
+    found
 }
 
 #[cfg(test)]
@@ -77,10 +90,12 @@ mod tests {
                 None => set.save(&path).unwrap(),
                 Some(code) => set.save_compact(&path, code).unwrap(),
             }
+            assert_eq!(read_threshold(&path).unwrap(), None);
             let before = EmbeddingSet::load(&path).unwrap();
             assert!(write_threshold(&path, &rule).unwrap());
             let after = EmbeddingSet::load(&path).unwrap();
             assert_eq!(after, EmbeddingSet { threshold: Some(rule.clone()), ..before });
+            assert_eq!(read_threshold(&path).unwrap().as_ref(), Some(&rule));
             if code.is_some() {
                 MappedCompact::open(&path).unwrap().verify().unwrap();
             }
@@ -100,5 +115,24 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         assert!(!write_threshold(&path, &rule).unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_threshold_is_read_without_the_values_but_not_from_a_file_that_is_cut_short() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("set.safetensors");
+        let set: EmbeddingSet = Matrix::new(2, 2, vec![1.0, 2.0, 3.0, 4.0]).unwrap().into();
+        set.save(&path).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // A value that changed is found by `load` only.
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(EmbeddingSet::load(&path).is_err());
+        assert_eq!(read_threshold(&path).unwrap(), None);
+        for length in [0, 4, 20, bytes.len() - 1] {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            assert!(matches!(read_threshold(&path), Err(Error::Format { .. })), "{length}");
+        }
+        assert!(matches!(read_threshold(folder.path().join("none.safetensors")), Err(Error::Io { .. })));
     }
 }

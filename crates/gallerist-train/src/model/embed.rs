@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
-use gallerist_retrieval::columns::{Column, Columns};
+use gallerist_retrieval::columns::{Column, Columns, MAX_COLUMNS};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_tensor::device::on_device;
@@ -15,6 +15,9 @@ use super::trained::Model;
 use crate::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
 use crate::evaluation::published_protocol;
 use crate::{Error, Result};
+
+/// The column with the split of each image, in embeddings of images of several splits.
+pub const SPLIT: &str = "split";
 
 /// Embeddings of an image set, and the images that could not be read.
 #[derive(Debug)]
@@ -132,7 +135,7 @@ impl Model {
     ) -> Result<(Embedded, Vec<u32>)> {
         let set = store.set();
         // Before the images are embedded, because columns may be refused.
-        let columns = columns_of(set)?;
+        let columns = with_splits(columns_of(set)?, set)?;
         let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
         let pick = |of: &dyn Fn(usize) -> String| items.iter().map(|&i| of(i as usize)).collect::<Vec<_>>();
         let set = EmbeddingSet {
@@ -219,6 +222,18 @@ impl Model {
 pub fn columns_of(images: &ImageSet) -> Result<Columns> {
     let columns = images.columns().into_iter().map(|(name, values)| Column::infer(name, values));
     Ok(Columns::new(columns.collect::<Result<_, _>>()?)?)
+}
+
+/// The columns, and a column [`SPLIT`] if the images are of several splits.
+fn with_splits(columns: Columns, images: &ImageSet) -> Result<Columns> {
+    let split = |i| images.split(i).unwrap_or_default();
+    let is_one = (1..images.len()).all(|i| split(i) == split(0));
+    if is_one || columns.get(SPLIT).is_some() || columns.len() == MAX_COLUMNS {
+        return Ok(columns);
+    }
+    let splits: Vec<&str> = (0..images.len()).map(split).collect();
+    let of_splits = Column::infer(SPLIT, splits)?;
+    Ok(Columns::new([of_splits].into_iter().chain(columns.iter().cloned()).collect())?)
 }
 
 /// The source of each of these images.

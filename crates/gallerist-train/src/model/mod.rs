@@ -4,6 +4,6 @@ mod embed;
 mod exchange;
 mod trained;
 
-pub use embed::{Embedded, ImageMaps, columns_of};
+pub use embed::{Embedded, ImageMaps, SPLIT, columns_of};
 pub use trained::Model;
 pub(crate) use trained::description;

@@ -74,8 +74,9 @@ pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u6
     };
     let note = format!(
         "{which}; k-means with {count} clusters (20 iterations, seed {seed}), the most mixed first. Tick: of the \
-         cluster's most frequent class. Purity of all clusters: {:.1} %.",
-        100.0 * mean
+         cluster's most frequent class. Purity of all clusters: {:.1} %.{}",
+        100.0 * mean,
+        source.part()
     );
     Ok(figure::clusters(&format!("Clusters of {}", source.name), &note, &drawn, ROWS))
 }

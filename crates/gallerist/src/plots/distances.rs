@@ -35,7 +35,7 @@ pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
         };
         (
             source.name.clone(),
-            format!("{}{pairs}.", measure(source.metric()).replace("distance", "distances")),
+            format!("{}{pairs}.{}", measure(source.metric()).replace("distance", "distances"), source.part()),
         )
     };
     let kinds: Vec<_> = sources.iter().map(kind).collect();

@@ -91,7 +91,7 @@ fn laid_out(
     };
     let map = MapFigure {
         title: format!("Map of {}", source.name),
-        note: format!("{which}{of_classes}: {}.", layout.method),
+        note: format!("{which}{of_classes}: {}.{}", layout.method, source.part()),
         scaled,
         points: layout.points,
         classes,

@@ -18,7 +18,7 @@ pub fn open_set(sources: &[Source], seed: u64) -> Result<Figure> {
     let (mut notes, mut runs) = (Vec::new(), Vec::new());
     for source in sources {
         let found = source.open_set(&OpenSetOptions { seed, ..OpenSetOptions::default() })?;
-        notes.push((source.name.clone(), format!("{}.", open_set_searches(&found))));
+        notes.push((source.name.clone(), format!("{}.{}", open_set_searches(&found), source.part())));
         runs.push(OpenSetCurve { name: source.name.clone(), points: found.curve });
     }
     let title = "Known classes identified at a false alarm rate of unknown ones (DIR), %";

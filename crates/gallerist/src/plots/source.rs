@@ -16,6 +16,7 @@ use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, ope
 
 use super::text::{fault, name_of};
 use crate::measured::Measured;
+use crate::narrow::{Conditions, Narrowed};
 use crate::pictures::Pictures;
 
 /// Embeddings to plot: queries with their gallery, or one set whose rows are compared with each other.
@@ -29,6 +30,7 @@ pub struct Source {
     pub(crate) queries: Side,
     pub(crate) gallery: Option<Side>,
     plan: Plan,
+    narrowed: Vec<Narrowed>,
 }
 
 /// Queries, or a gallery.
@@ -49,6 +51,12 @@ pub struct File<'a> {
     pub labels: Option<&'a Path>,
     /// One camera per row.
     pub cameras: Option<&'a Path>,
+}
+
+impl<'a> From<&'a Path> for File<'a> {
+    fn from(embeddings: &'a Path) -> Self {
+        Self { embeddings, labels: None, cameras: None }
+    }
 }
 
 impl File<'_> {
@@ -98,8 +106,17 @@ impl Source {
     ///
     /// When there is no run, when it has no embeddings yet, or when a file cannot be read.
     pub fn of_run(path: &Path) -> Result<Self> {
+        Self::of_run_where(path, &Conditions::default())
+    }
+
+    /// The test embeddings of a run that meet the conditions; figures say how many.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_run`](Self::of_run) and [`Measured::narrow`].
+    pub fn of_run_where(path: &Path, conditions: &Conditions) -> Result<Self> {
         let run = RunDirectory::open(path)?;
-        let Some(measured) = Measured::of_run(&run)? else {
+        let Some(mut measured) = Measured::of_run(&run)? else {
             return Err(Error::RunDirectory {
                 path: path.into(),
                 reason: "it holds no embeddings of test images".into(),
@@ -109,6 +126,7 @@ impl Source {
                 )),
             });
         };
+        measured.narrow(conditions)?;
         // Pictures are optional: a run whose images were moved is plotted without them.
         let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten();
         Self::new(name_of(path), measured, images)
@@ -120,8 +138,18 @@ impl Source {
     ///
     /// When a file cannot be read, when there is not one label per row, and for a protocol that needs a gallery.
     pub fn of_file(file: File, evaluation: &EvaluationConfig) -> Result<Self> {
-        let name = name_of(file.embeddings);
-        Self::new(name, Measured::new(file.load()?, None, evaluation)?, None)
+        Self::of_file_where(file, evaluation, &Conditions::default())
+    }
+
+    /// The embeddings of a file that meet the conditions; figures say how many.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_file`](Self::of_file) and [`Measured::narrow`].
+    pub fn of_file_where(file: File, evaluation: &EvaluationConfig, conditions: &Conditions) -> Result<Self> {
+        let mut measured = Measured::new(file.load()?, None, evaluation)?;
+        measured.narrow(conditions)?;
+        Self::new(name_of(file.embeddings), measured, None)
     }
 
     /// Queries and their gallery from two files, with the protocol of `evaluation`, or else the one named in both files.
@@ -131,9 +159,25 @@ impl Source {
     /// When a file cannot be read, when there is not one label (and camera) per row, and for a protocol that is
     /// unknown or compares one set.
     pub fn of_files(queries: File, gallery: File, evaluation: &EvaluationConfig) -> Result<Self> {
+        Self::of_files_where(queries, gallery, evaluation, &Conditions::default())
+    }
+
+    /// The queries and the images of the gallery that meet the conditions; figures say how many.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_files`](Self::of_files) and [`Measured::narrow`].
+    pub fn of_files_where(
+        queries: File,
+        gallery: File,
+        evaluation: &EvaluationConfig,
+        conditions: &Conditions,
+    ) -> Result<Self> {
         let name = |file: File| name_of(file.embeddings);
         let name = format!("{} against {}", name(queries), name(gallery));
-        Self::new(name, Measured::new(queries.load()?, Some(gallery.load()?), evaluation)?, None)
+        let mut measured = Measured::new(queries.load()?, Some(gallery.load()?), evaluation)?;
+        measured.narrow(conditions)?;
+        Self::new(name, measured, None)
     }
 
     /// Embeddings and the plan of their evaluation. Without `images`, the embeddings name the location of the
@@ -143,12 +187,12 @@ impl Source {
     ///
     /// For values that are not finite, and for a plan that does not fit.
     pub fn new(name: String, measured: Measured, images: Option<TestImages>) -> Result<Self> {
-        let Measured { queries, gallery, plan } = measured;
+        let Measured { queries, gallery, plan, narrowed } = measured;
         let what = if gallery.is_some() { "queries" } else { "embeddings" };
         let (of_queries, of_gallery) = images.map_or((None, None), |test| (Some(test.queries), test.gallery));
         let queries = Side::new(queries, of_queries, what)?;
         let gallery = gallery.map(|gallery| Side::new(gallery, of_gallery, "the gallery")).transpose()?;
-        Ok(Self { name, queries, gallery, plan })
+        Ok(Self { name, queries, gallery, plan, narrowed })
     }
 
     /// The metrics and all other measurements of the plan.
@@ -299,7 +343,12 @@ impl Source {
         if evaluation.junk > 0 {
             text.push_str(&format!(" Left out: {}.", many(evaluation.junk, "junk image", "junk images")));
         }
-        text
+        text + &self.part()
+    }
+
+    /// Which images take part, as sentences with a space before each; empty if all do.
+    pub(crate) fn part(&self) -> String {
+        self.narrowed.iter().map(|part| format!(" {part}.")).collect()
     }
 
     /// The images that can be plotted as points: all images of one set; of queries and a gallery, both, or the gallery

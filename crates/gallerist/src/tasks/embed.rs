@@ -6,7 +6,7 @@ use gallerist_data::{Broken, ImageSet, OpenOptions};
 use gallerist_nn::{Combine, HeadChoice};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::MatchRule;
-use gallerist_retrieval::file::{Source, load_labels};
+use gallerist_retrieval::file::{Source, load_labels, read_threshold};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::{Embedded, Model};
 use gallerist_train::{CheckpointKind, RunDirectory};
@@ -111,7 +111,7 @@ fn threshold_of_run(run: &Path, set: &EmbeddingSet) -> Result<Option<MatchRule>>
     let files = [directory.embeddings(), directory.gallery()];
     let Some(file) = files.iter().find(|file| file.exists()) else { return Ok(None) };
     let fits = |rule: &MatchRule| rule.model == set.model && Some(rule.metric) == set.metric;
-    Ok(EmbeddingSet::load(file)?.threshold.filter(fits))
+    Ok(read_threshold(file)?.filter(fits))
 }
 
 /// Embeds a set and reports differences from the published counts and images that cannot be read.

@@ -15,7 +15,7 @@ mod train;
 
 pub use embed::{EmbedOptions, embed, embed_images, open_model};
 pub use evaluate::{
-    EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, Narrowed, evaluate,
+    EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,
 };
 pub use gallery::{FoundItem, FoundList};
 pub use issues::{

@@ -12,8 +12,9 @@ use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
 use gallerist_util::hex;
 
-use super::evaluate::{EmbeddingsFile, labelled, narrowed, same_metric, same_model};
+use super::evaluate::{EmbeddingsFile, labelled, same_metric, same_model};
 use crate::measured::declared_metric;
+use crate::narrow::narrowed;
 use crate::text::count;
 use crate::{Error, Observer, Result};
 
@@ -74,7 +75,11 @@ pub fn threshold(
         let set = labelled(file)?;
         match &settings.condition {
             None => Ok(set),
-            Some(condition) => Ok(narrowed(set, condition, &file.path.display().to_string(), observer)?.0),
+            Some(condition) => {
+                let (set, part) = narrowed(set, condition, &file.path.display().to_string())?;
+                observer.note(&part.to_string());
+                Ok(set)
+            }
         }
     };
     let queries = read(&input.embeddings)?;

@@ -1,6 +1,7 @@
 //! `gallerist data`.
 
 use gallerist::data::ImageSet;
+use gallerist::retrieval::columns::{Column, Columns};
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 
 use crate::common::{bitmap, small_run, text};
@@ -106,6 +107,66 @@ fn data_issues_writes_a_page_a_table_and_json() {
     let shown =
         format!("{}{}", text(&run.stdout), text(&run.stderr)).replace(dir.path().to_str().unwrap(), "DIR");
     insta::assert_snapshot!("data_issues", shown.replace('\\', "/"));
+}
+
+#[test]
+fn near_duplicates_across_splits_are_a_group_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let set = line(&dir.path().join("photos"));
+    // Row 13 is row 0 again in another split, row 14 is row 5 again in the same split; row 15, row 2 again, has none.
+    let rows: Vec<usize> = (0..13).chain([0, 5, 2]).collect();
+    let splits: Vec<&str> = [["train"].repeat(13), vec!["test", "train", ""]].concat();
+    let fold: Vec<String> = (0..16).map(|row| (row % 2).to_string()).collect();
+    let columns = vec![Column::infer("split", &splits).unwrap(), Column::infer("fold", &fold).unwrap()];
+    let set = EmbeddingSet { columns: Columns::new(columns).unwrap(), ..set.select(&rows) };
+    set.save(path("all.safetensors")).unwrap();
+    let (all, out) = (path("all.safetensors"), path("issues"));
+    let found = |more: &[&str]| -> serde_json::Value {
+        let line = [&["data", "issues", "--embeddings", &all, "--out", &out, "--json"], more].concat();
+        let run = gallerist(&line);
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+        serde_json::from_str(&text(&run.stdout)).unwrap()
+    };
+    let group_of = |json: &serde_json::Value, row: u64| {
+        let has = |group: &&serde_json::Value| {
+            group["images"].as_array().unwrap().iter().any(|image| image["row"] == row)
+        };
+        json["duplicates"].as_array().unwrap().iter().find(has).cloned().unwrap_or_default()
+    };
+    let json = found(&[]);
+    let (leak, inside, unknown) = (group_of(&json, 13), group_of(&json, 14), group_of(&json, 15));
+    assert_eq!(
+        (&leak["leak"], &leak["across_splits"], &leak["across_files"]),
+        (&true.into(), &true.into(), &false.into())
+    );
+    assert_eq!((&inside["leak"], &inside["across_splits"]), (&false.into(), &false.into()));
+    assert_eq!((&unknown["leak"], &unknown["across_splits"]), (&false.into(), &true.into()));
+    assert_eq!(leak["images"][1]["split"], "test");
+    let written = |name: &str| std::fs::read_to_string(dir.path().join("issues").join(name)).unwrap();
+    let table = written("issues.csv");
+    let kinds = |kind: &str| table.lines().filter(|line| line.starts_with(&format!("{kind},"))).count();
+    assert_eq!((kinds("duplicate_across"), kinds("duplicate")), (4, 2), "{table}");
+    assert!(table.contains(", across splits, split test\""), "{table}");
+    let page = written("issues.html");
+    let places =
+        ["<h2>Near-duplicates across splits and files", ": 1 in train, 1 in test", "<h2>Likely wrong labels"];
+    let places = places.map(|part| page.find(part).unwrap_or_else(|| panic!("{part}")));
+    assert!(places.is_sorted(), "{places:?}");
+
+    // Another column; and the rows of one split, which keep their numbers.
+    let json = found(&["--split-column", "fold"]);
+    assert_eq!(group_of(&json, 13)["across_splits"], true);
+    assert_eq!(group_of(&json, 15)["across_splits"], true);
+    let json = found(&["--where", "split = 'train'"]);
+    assert_eq!((&json["images"], &json["narrowed"]["of"]), (&14.into(), &16.into()));
+    assert_eq!(group_of(&json, 14)["images"][0]["row"], 5);
+    assert_eq!(group_of(&json, 13), serde_json::Value::Null);
+    assert!(written("issues.html").contains("(of 16 images)"));
+    let refused = error(&["data", "issues", "--embeddings", &all, "--out", &out, "--split-column", "part"]);
+    assert!(refused.contains("there is no column `part`") && refused.contains("split, fold"), "{refused}");
+    let refused = error(&["data", "issues", "--embeddings", &all, "--out", &out, "--where", "fold = 3"]);
+    assert!(refused.contains("no row of the embeddings meets the condition `fold = 3`"), "{refused}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::limits;
 use super::named::metrics;
 use super::shared::PartArgs;
 use crate::IssuesOptions;
+use crate::retrieval::condition::Condition;
 use crate::retrieval::issues::IssueOptions;
 use crate::retrieval::search::Metric;
 use crate::train::limits::MAX_THREADS;
@@ -55,7 +56,8 @@ pub(crate) struct DataInfo {
 /// Compares the embeddings of all images with each other and writes into the folder --out: issues.html, a page with
 /// pictures; issues.csv, with the empty columns `action` and `new_label` to fill and give
 /// to --relabel; issues.json.
-/// Several files are compared as one set: near-duplicates across a training and a test set are found, too.
+/// Several files are compared as one set. Near-duplicates across splits (`embed` writes a column `split` for sets with
+/// several) or across files are a group of their own: a test with images of the training set is too easy.
 ///
 /// docs/clean-data.md explains the methods and measures what they find.
 #[derive(Debug, Args)]
@@ -73,6 +75,13 @@ pub(crate) struct DataIssues {
     /// One label per row (.npy of integers, or text with one label a line) [default: those of the embeddings]
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
+    /// Compare only images that meet a condition on their columns, such as 'price < 20 and shop = "x"' (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    pub(crate) condition: Option<Condition>,
+    /// Column with the split of each image (train, test, query, gallery); near-duplicates across splits are a group of
+    /// their own [default: split, if the embeddings have it]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) split_column: Option<String>,
     /// The images, for the page [default: the places that they were embedded from]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) images: Vec<PathBuf>,
@@ -119,6 +128,8 @@ impl DataIssues {
             },
             metric: self.metric,
             labels: self.labels.clone(),
+            condition: self.condition.clone(),
+            split_column: self.split_column.clone(),
             images: self.images.clone(),
             shown: self.shown,
         }

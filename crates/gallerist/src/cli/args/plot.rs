@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::limits::count;
 use super::named::named;
+use super::shared::WhereArgs;
 
 /// Plot one or several runs as SVG or PNG.
 ///
@@ -27,6 +28,7 @@ pub(crate) enum Kind {
     Cmc(Cmc),
     Pr(Pr),
     Distances(Distances),
+    OpenSet(OpenSet),
     Clusters(Clusters),
     Report(ReportArgs),
 }
@@ -100,6 +102,8 @@ pub(crate) struct Split {
     /// ignored [default: the protocol named in both files]
     #[arg(long, value_name = "NAME")]
     pub(crate) protocol: Option<String>,
+    #[command(flatten)]
+    pub(crate) part: WhereArgs,
 }
 
 /// Training curves: loss, pairs, distances, dimensions, gradient, validation; several runs share the charts
@@ -194,6 +198,27 @@ pub(crate) struct Distances {
     pub(crate) out: Out,
 }
 
+/// Open-set identification: how many images of known classes are identified (DIR) while images of unknown classes raise
+/// few false alarms (FAR), over a logarithmic axis of the false alarm rate
+///
+/// Images are identified by their nearest item, if it is within a threshold. DIR and FAR are shares of searches. Queries
+/// whose label is not in the gallery are the unknown ones; without a gallery, or if each query has a match, half of the
+/// classes are taken out of the gallery. See docs/threshold.md.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gallerist plot open-set runs/rll runs/ice --out open-set.svg\n  \
+    gallerist plot open-set --query query.safetensors --gallery gallery.safetensors --out open-set.svg\n  \
+    gallerist plot open-set --embeddings a.safetensors --embeddings b.safetensors --where 'shop = \"x\"' --out open-set.png")]
+pub(crate) struct OpenSet {
+    #[command(flatten)]
+    pub(crate) of: Several,
+    /// Seed of the classes that are taken out of the gallery
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) out: Out,
+}
+
 /// Contact sheets of k-means clusters, those with the most mixed classes first
 #[derive(Debug, Args)]
 pub(crate) struct Clusters {
@@ -221,6 +246,8 @@ pub(crate) struct ReportArgs {
     /// Output file (.html)
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) part: WhereArgs,
 }
 
 /// Which queries are drawn.

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::named::named;
+use crate::Conditions;
 use crate::data::DatasetLayout;
 use crate::data::LabelFrom;
 use crate::data::OpenOptions;
 use crate::device::DeviceChoice;
+use crate::retrieval::condition::Condition;
 use crate::train::CheckpointKind;
 
 /// Split, layout and labels of an image set.
@@ -44,6 +46,30 @@ impl PartArgs {
             label_from: self.label_from,
             relabel: self.relabel.clone(),
             ..OpenOptions::default()
+        }
+    }
+}
+
+/// The images that take part.
+#[derive(Debug, Args)]
+pub(crate) struct WhereArgs {
+    /// Only images that meet a condition on their columns take part, such as 'price < 20 and shop = "x"'; of queries and
+    /// a gallery, in both (docs/metadata.md)
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse, conflicts_with_all = ["query_where", "gallery_where"])]
+    condition: Option<Condition>,
+    /// Only queries that meet a condition take part
+    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse)]
+    query_where: Option<Condition>,
+    /// Only images of the gallery that meet a condition take part
+    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse)]
+    gallery_where: Option<Condition>,
+}
+
+impl WhereArgs {
+    pub(crate) fn conditions(&self) -> Conditions {
+        match &self.condition {
+            Some(condition) => Conditions::of_all(condition.clone()),
+            None => Conditions { queries: self.query_where.clone(), gallery: self.gallery_where.clone() },
         }
     }
 }

@@ -7,13 +7,13 @@ use crate::retrieval::columns::{Column, ColumnKind};
 use crate::train::model::columns_of;
 use serde::Serialize;
 
-use crate::FoundIssues;
 use crate::cli::args::{Data, DataCommand, DataInfo, DataIssues};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{DECODING, bar, working};
 use crate::cli::terminal::Terminal;
+use crate::{FoundIssues, IssueGroup};
 
 /// Maximum number of broken files, missing images and leaks in the text output; JSON contains all.
 const SHOWN: usize = 5;
@@ -120,8 +120,7 @@ fn issues(args: &DataIssues) -> CommandResult {
 
 /// The number of issues of each kind.
 fn issue_table(found: &FoundIssues) -> String {
-    let across = found.duplicates.iter().filter(|group| group.across_classes).count();
-    let files = found.duplicates.iter().filter(|group| group.across_files).count();
+    let groups = |of: &dyn Fn(&IssueGroup) -> bool| found.duplicates.iter().filter(|group| of(group)).count();
     let mut table = Table::new(&["", "count"], &[false, true]);
     for (name, value) in [
         ("images", found.images),
@@ -129,8 +128,10 @@ fn issue_table(found: &FoundIssues) -> String {
         ("likely wrong labels", found.wrong_labels.len()),
         ("labels that cannot be judged", found.not_judged),
         ("groups of near-duplicates", found.duplicates.len()),
-        ("  across classes", across),
-        ("  across files", files),
+        ("  across classes", groups(&|group| group.across_classes)),
+        ("  across files", groups(&|group| group.across_files)),
+        ("  across splits", groups(&|group| group.across_splits)),
+        ("  training images in other splits (leaks)", groups(&|group| group.leak)),
         ("outliers", found.outliers.len()),
         ("pairs of classes that should perhaps be one", found.same_class.len()),
     ] {

@@ -32,6 +32,9 @@ pub(super) fn run(kind: Kind) -> CommandResult {
         Kind::Distances(args) => {
             draw(&args.out, || working(DRAWING, || Ok(plots::distances(&several(&args.of)?, args.seed)?)))
         }
+        Kind::OpenSet(args) => {
+            draw(&args.out, || working(DRAWING, || Ok(plots::open_set(&several(&args.of)?, args.seed)?)))
+        }
         Kind::Clusters(args) => draw(&args.out, || {
             working(DRAWING, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
         }),
@@ -39,7 +42,9 @@ pub(super) fn run(kind: Kind) -> CommandResult {
             check_output(&args.out)?;
             let runs = args.runs.iter().map(|run| RunDirectory::open(run));
             let runs = runs.collect::<crate::train::Result<Vec<_>>>()?;
-            working("drawing the report", || pages::comparison(&runs))?.write(&args.out)?;
+            let conditions = args.part.conditions();
+            let report = || pages::comparison_where(&runs, &conditions);
+            working("drawing the report", report)?.write(&args.out)?;
             written(&args.out)
         }
     }
@@ -71,7 +76,7 @@ fn one(of: &One) -> Result<Source, Failure> {
     let mut sources = files(&of.split, file.into_iter())?;
     match &of.run {
         Some(_) if of.split.protocol.is_some() => Err(rules_of_a_run()),
-        Some(run) => Ok(Source::of_run(run)?),
+        Some(run) => Ok(Source::of_run_where(run, &of.split.part.conditions())?),
         None => Ok(sources.pop().expect("clap requires one of them")),
     }
 }
@@ -83,8 +88,9 @@ fn several(of: &Several) -> Result<Vec<Source>, Failure> {
     if of.split.protocol.is_some() && of.embeddings.is_empty() && of.split.query.is_empty() {
         return Err(rules_of_a_run());
     }
-    let mut sources: Vec<Source> =
-        of.runs.iter().map(|run| Source::of_run(run)).collect::<crate::train::Result<_>>()?;
+    let conditions = of.split.part.conditions();
+    let of_run = |run: &PathBuf| Source::of_run_where(run, &conditions);
+    let mut sources: Vec<Source> = of.runs.iter().map(of_run).collect::<crate::train::Result<_>>()?;
     sources.extend(files(&of.split, given)?);
     Ok(sources)
 }
@@ -122,9 +128,11 @@ fn files<'a>(
         ],
     )?;
     let by = EvaluationConfig { protocol: split.protocol.clone(), ..EvaluationConfig::default() };
+    let conditions = split.part.conditions();
     let mut sources = Vec::new();
     for (embeddings, labels) in alone {
-        sources.push(Source::of_file(File { embeddings, labels, cameras: None }, &by)?);
+        let file = File { embeddings, labels, cameras: None };
+        sources.push(Source::of_file_where(file, &by, &conditions)?);
     }
     for (at, (query, gallery)) in split.query.iter().zip(&split.gallery).enumerate() {
         let given = |list: &'a [PathBuf]| list.get(at).map(PathBuf::as_path);
@@ -138,7 +146,7 @@ fn files<'a>(
             labels: given(&split.gallery_labels),
             cameras: given(&split.gallery_cameras),
         };
-        sources.push(Source::of_files(query, gallery, &by)?);
+        sources.push(Source::of_files_where(query, gallery, &by, &conditions)?);
     }
     Ok(sources)
 }

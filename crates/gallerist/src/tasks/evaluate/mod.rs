@@ -3,7 +3,6 @@
 mod compatible;
 mod files;
 mod index;
-mod narrow;
 mod options;
 mod run;
 
@@ -18,13 +17,12 @@ use gallerist_train::ReportConfig;
 
 use super::database::is_remote;
 use crate::measured::Measured;
+use crate::narrow::Narrowed;
 use crate::observer::working;
 use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
 pub(super) use compatible::{same_metric, same_model};
 pub(super) use files::labelled;
-pub use narrow::Narrowed;
-pub(super) use narrow::narrowed;
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
 /// Measures retrieval: the test images of a run, files of embeddings, or the ranked lists of an index.
@@ -62,7 +60,7 @@ pub fn evaluate(
     match input {
         EvaluateInput::Run(of) => {
             let (model, mut measured, broken) = run::measure(of, options, observer)?;
-            let narrowed = narrow::narrow(&mut measured, options.conditions(), observer)?;
+            let narrowed = narrow(&mut measured, options, observer)?;
             let (report, metric) = finish(input, measured, "the run", options, observer)?;
             let one_shot = of.one_shot.as_ref().map(|path| run::one_shot(path, &model, metric, observer));
             Ok(Evaluated { report, one_shot: one_shot.transpose()?, broken_images: broken, narrowed })
@@ -79,17 +77,28 @@ pub fn evaluate(
         )),
         EvaluateInput::Embeddings(file) => {
             let mut measured = files::one(file, options, observer)?;
-            let narrowed = narrow::narrow(&mut measured, options.conditions(), observer)?;
+            let narrowed = narrow(&mut measured, options, observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
             Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
         }
         EvaluateInput::Pair { queries, gallery } => {
             let mut measured = files::pair(queries, gallery, options, observer)?;
-            let narrowed = narrow::narrow(&mut measured, options.conditions(), observer)?;
+            let narrowed = narrow(&mut measured, options, observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
             Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
         }
     }
+}
+
+/// Leaves out what does not meet the conditions, and says how many images take part.
+fn narrow(
+    measured: &mut Measured,
+    options: &EvaluateOptions,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Narrowed>> {
+    measured.narrow(&options.conditions())?;
+    measured.narrowed.iter().for_each(|part| observer.note(&part.to_string()));
+    Ok(measured.narrowed.clone())
 }
 
 /// Measures embeddings by the plan of the options, and writes the page. Also returns how rows were compared; `who` has

@@ -13,8 +13,8 @@ use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::{self as train, CheckpointKind, EvaluationConfig};
 
-use super::narrow::Narrowed;
 use crate::Result;
+use crate::narrow::{Conditions, Narrowed};
 
 /// What [`evaluate`](crate::evaluate()) measures.
 #[derive(Clone, Debug)]
@@ -141,8 +141,8 @@ pub struct EvaluateOptions {
 
 impl EvaluateOptions {
     /// The conditions on queries and gallery.
-    pub(super) fn conditions(&self) -> [&Option<Condition>; 2] {
-        [&self.query_condition, &self.gallery_condition]
+    pub(super) fn conditions(&self) -> Conditions {
+        Conditions { queries: self.query_condition.clone(), gallery: self.gallery_condition.clone() }
     }
 
     /// What `[evaluation]` of the run, if there is one, and the protocol ask for.

@@ -6,6 +6,7 @@ use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::issues::Issues;
 use serde::Serialize;
 
+use crate::narrow::Narrowed;
 use crate::plots::name_of;
 
 /// The rows of several files.
@@ -13,7 +14,14 @@ pub(super) struct Rows {
     pub(super) files: Vec<PathBuf>,
     /// The row after the last of each file.
     pub(super) ends: Vec<usize>,
+    /// The rows that are compared.
     pub(super) set: EmbeddingSet,
+    /// Their rows, counted over all files.
+    pub(super) numbers: Vec<usize>,
+    /// Their splits; empty if they are not known.
+    pub(super) splits: Vec<Option<String>>,
+    /// The condition on the rows, and how many meet it.
+    pub(super) narrowed: Option<Narrowed>,
 }
 
 /// An image of [`FoundIssues`].
@@ -24,6 +32,9 @@ pub struct IssueImage {
     /// The file of its embedding, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Its split, if the embeddings have splits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
     /// Its label.
     pub label: Option<String>,
     /// Its row, counted over all files.
@@ -58,6 +69,29 @@ pub struct IssueGroup {
     pub across_classes: bool,
     /// Whether they are in different files.
     pub across_files: bool,
+    /// Whether they are in different splits.
+    pub across_splits: bool,
+    /// Whether one is in a training split and another one in another split: a leak.
+    pub leak: bool,
+}
+
+impl IssueGroup {
+    /// Whether the images are in different splits or files.
+    pub fn across_parts(&self) -> bool {
+        self.across_splits || self.across_files
+    }
+
+    /// `, across classes and files`; empty for a group in one class, file and split.
+    pub(super) fn across(&self) -> String {
+        let over =
+            [(self.across_classes, "classes"), (self.across_files, "files"), (self.across_splits, "splits")];
+        let over: Vec<&str> = over.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
+        match &over[..] {
+            [] => String::new(),
+            [one] => format!(", across {one}"),
+            [others @ .., last] => format!(", across {} and {last}", others.join(", ")),
+        }
+    }
 }
 
 /// An image far from all others.
@@ -93,6 +127,9 @@ pub struct IssueClasses {
 pub struct FoundIssues {
     /// Images that were compared.
     pub images: usize,
+    /// The condition that they meet, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub narrowed: Option<Narrowed>,
     /// Classes; 0 without labels.
     pub classes: usize,
     /// Likely wrong labels.
@@ -114,16 +151,29 @@ pub struct FoundIssues {
 }
 
 impl Rows {
-    pub(super) fn file(&self, row: usize) -> usize {
-        self.ends.partition_point(|&end| end <= row)
+    fn file(&self, row: usize) -> usize {
+        self.ends.partition_point(|&end| end <= self.numbers[row])
+    }
+
+    fn split(&self, row: usize) -> Option<&str> {
+        self.splits.get(row)?.as_deref()
+    }
+
+    /// Whether rows are in a training split, and others in other splits.
+    fn is_leak(&self, rows: &[usize]) -> bool {
+        let is_training = |row: usize| self.split(row).is_some_and(|split| split.starts_with("train"));
+        let is_other = |row: usize| self.split(row).is_some_and(|split| !split.starts_with("train"));
+        rows.iter().any(|&row| is_training(row)) && rows.iter().any(|&row| is_other(row))
     }
 
     fn image(&self, row: usize) -> IssueImage {
+        let number = self.numbers[row];
         IssueImage {
-            name: self.set.paths.as_ref().map_or_else(|| format!("row {row}"), |paths| paths[row].clone()),
+            name: self.set.paths.as_ref().map_or_else(|| format!("row {number}"), |paths| paths[row].clone()),
             file: (self.files.len() > 1).then(|| name_of(&self.files[self.file(row)])),
+            split: self.split(row).map(str::to_owned),
             label: self.set.labels.as_ref().map(|labels| labels[row].clone()),
-            row,
+            row: number,
         }
     }
 }
@@ -138,9 +188,12 @@ impl FoundIssues {
             distance: group.distance,
             across_classes: labels.is_some_and(|labels| differ(&group.rows, |row| &labels[row])),
             across_files: differ(&group.rows, |row| rows.file(row)),
+            across_splits: differ(&group.rows, |row| rows.split(row)),
+            leak: rows.is_leak(&group.rows),
         };
         FoundIssues {
             images: rows.set.embeddings.rows(),
+            narrowed: rows.narrowed.clone(),
             classes: names.len(),
             wrong_labels: issues
                 .wrong_labels

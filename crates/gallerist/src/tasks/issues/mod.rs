@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::issues::{IssueOptions, find_issues};
 use gallerist_retrieval::{EmbeddingSet, labels};
+use gallerist_train::model::SPLIT;
 
 pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier};
 pub use options::IssuesOptions;
 
 use super::embed::labels_of;
 use crate::file::{io, write_text};
+use crate::narrow::narrowed;
 use crate::observer::working;
 use crate::{Error, Observer, Result};
 use found::Rows;
@@ -22,7 +24,8 @@ use found::Rows;
 /// Finds likely wrong labels, near-duplicates, outliers and classes that should be one in files of embeddings, and
 /// writes `issues.html`, `issues.csv` and `issues.json` into the folder `out`.
 ///
-/// Near-duplicates are also found across files, such as a training and a test set. `issues.csv` has the columns
+/// Near-duplicates are also found across files, such as a training and a test set, and across splits: those are a group
+/// of their own. `issues.csv` has the columns
 /// `kind,image,label,suggested_label,score,detail,action,new_label`; the last two are for the user to fill.
 ///
 /// # Example
@@ -49,7 +52,7 @@ pub fn issues(
     out: &Path,
     observer: &mut dyn Observer,
 ) -> Result<FoundIssues> {
-    let rows = load(files, options)?;
+    let rows = load(files, options, observer)?;
     let metric = options.metric.or(rows.set.metric).unwrap_or_default();
     std::fs::create_dir_all(out).map_err(|e| io("create", out, e))?;
     let encoded = rows.set.labels.as_deref().map(labels::encode);
@@ -75,8 +78,8 @@ pub fn issues(
     Ok(found)
 }
 
-/// The rows of all files.
-fn load(files: &[PathBuf], options: &IssuesOptions) -> Result<Rows> {
+/// The rows of all files that meet the condition.
+fn load(files: &[PathBuf], options: &IssuesOptions, observer: &mut dyn Observer) -> Result<Rows> {
     let [first, rest @ ..] = files else {
         return Err(Error::new("finding issues needs embeddings, and no file is given", None));
     };
@@ -108,5 +111,40 @@ fn load(files: &[PathBuf], options: &IssuesOptions) -> Result<Rows> {
         set.labels = Some(labels_of(Some(given), None, "finding issues", &file, "--labels")?);
         set.check_counts()?;
     }
-    Ok(Rows { files: files.to_vec(), ends, set })
+    let mut rows = Rows {
+        files: files.to_vec(),
+        ends,
+        numbers: (0..set.embeddings.rows()).collect(),
+        splits: splits(&set, options.split_column.as_deref())?,
+        set,
+        narrowed: None,
+    };
+    if let Some(condition) = &options.condition {
+        let kept = condition.rows(&rows.set)?;
+        let (set, part) = narrowed(rows.set, condition, "embeddings")?;
+        observer.note(&part.to_string());
+        if !rows.splits.is_empty() {
+            rows.splits = kept.iter().map(|&row| rows.splits[row].clone()).collect();
+        }
+        rows = Rows { set, numbers: kept, narrowed: Some(part), ..rows };
+    }
+    Ok(rows)
+}
+
+/// The split of each row, from a column; none if there is no column [`SPLIT`] and no other one is named.
+fn splits(set: &EmbeddingSet, column: Option<&str>) -> Result<Vec<Option<String>>> {
+    let Some(found) = set.columns.get(column.unwrap_or(SPLIT)) else {
+        return match column {
+            None => Ok(Vec::new()),
+            Some(name) => {
+                let names: Vec<&str> = set.columns.names().collect();
+                let hint = match &names[..] {
+                    [] => "the embeddings have no further columns".to_owned(),
+                    names => format!("the columns are {}", names.join(", ")),
+                };
+                Err(Error::new(format!("there is no column `{name}` with the splits"), Some(&hint)))
+            }
+        };
+    };
+    Ok((0..found.len()).map(|row| found.value(row).map(|value| value.to_string())).collect())
 }

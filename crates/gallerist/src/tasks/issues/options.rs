@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::issues::IssueOptions;
 use gallerist_retrieval::search::Metric;
+#[cfg(doc)]
+use gallerist_train::model::SPLIT;
 
 /// Options of [`issues`](super::issues()).
 #[derive(Clone, Debug)]
@@ -14,6 +17,10 @@ pub struct IssuesOptions {
     pub metric: Option<Metric>,
     /// One label per row (`.npy` or text); by default those of the embeddings. For one file of embeddings only.
     pub labels: Option<PathBuf>,
+    /// Only rows that meet this condition on their columns are compared.
+    pub condition: Option<Condition>,
+    /// The column with the split of each row; by default [`SPLIT`], if the embeddings have it.
+    pub split_column: Option<String>,
     /// The images, for the page; by default the places that they were embedded from.
     pub images: Vec<PathBuf>,
     /// Most images, groups or pairs of classes that each section of the page shows.
@@ -22,6 +29,14 @@ pub struct IssuesOptions {
 
 impl Default for IssuesOptions {
     fn default() -> Self {
-        Self { issues: IssueOptions::default(), metric: None, labels: None, images: Vec::new(), shown: 50 }
+        Self {
+            issues: IssueOptions::default(),
+            metric: None,
+            labels: None,
+            condition: None,
+            split_column: None,
+            images: Vec::new(),
+            shown: 50,
+        }
     }
 }

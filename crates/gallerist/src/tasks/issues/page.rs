@@ -8,9 +8,8 @@ use gallerist_report::{Hit, IssuesPage, Item, Metric as Number, RankedList, Rank
 use gallerist_retrieval::issues::{Issues, Neighbour};
 use gallerist_retrieval::search::Metric;
 
-use super::found::{FoundIssues, Rows};
+use super::found::{FoundIssues, IssueGroup, Rows};
 use super::options::IssuesOptions;
-use super::table::across;
 use crate::pictures::Pictures;
 use crate::plots::{measure, name_of};
 use crate::text::{count, grouped};
@@ -45,10 +44,15 @@ pub(super) fn page(
         metric,
         shown: options.shown,
     };
-    let sections = match labels {
-        Some(_) => vec![parts.wrong_labels(), parts.duplicates(), parts.outliers(), parts.same_class()],
-        None => vec![parts.duplicates(), parts.outliers()],
-    };
+    let mut sections = vec![parts.duplicates(), parts.outliers()];
+    if labels.is_some() {
+        sections.insert(0, parts.wrong_labels());
+        sections.push(parts.same_class());
+    }
+    // First, because a test on leaked images is no test.
+    if rows.files.len() > 1 || !rows.splits.is_empty() {
+        sections.insert(0, parts.duplicates_across());
+    }
     let names: Vec<String> = rows.files.iter().map(|file| name_of(file)).collect();
     IssuesPage {
         title: format!("Issues of {}", names.join(" and ")),
@@ -116,27 +120,52 @@ impl Parts<'_> {
         self.section("Likely wrong labels", note, all.len(), lists.collect())
     }
 
-    fn duplicates(&self) -> RankedSection {
+    /// The groups of near-duplicates in this order, by their places in the list of all.
+    fn groups(&self, order: &[usize]) -> Vec<RankedList> {
         let (all, found) = (&self.issues.duplicates, &self.found.duplicates);
-        // Groups across classes or files first: the others do less harm.
-        let mut order: Vec<usize> = (0..all.len()).collect();
-        order.sort_by_key(|&at| !(found[at].across_classes || found[at].across_files));
-        let lists = order.into_iter().take(self.shown).map(|at| {
+        let lists = order.iter().take(self.shown).map(|&at| {
             let group = &all[at];
             let others = group.rows.iter().zip(&group.to_first).skip(1);
             let mut near: Vec<Neighbour> =
                 others.map(|(&row, &distance)| Neighbour { row, distance }).collect();
             near.sort_by(|a, b| a.distance.total_cmp(&b.distance));
             near.truncate(GROUP);
-            let text =
-                format!("Group {} of {}{}", at + 1, count(group.rows.len(), "image"), across(&found[at]));
+            let images = count(group.rows.len(), "image");
+            let text = format!("Group {} of {images}{}{}", at + 1, found[at].across(), places(&found[at]));
             self.list(group.rows[0], &near, Vec::new(), Some(text))
         });
+        lists.collect()
+    }
+
+    /// Groups in several splits or files, leaks first.
+    fn duplicates_across(&self) -> RankedSection {
+        let found = &self.found.duplicates;
+        let mut order: Vec<usize> = (0..found.len()).filter(|&at| found[at].across_parts()).collect();
+        order.sort_by_key(|&at| !found[at].leak);
+        let leaks = found.iter().filter(|group| group.leak).count();
+        let mut note = "Groups of near-duplicates with images in several splits or files. A test with images that are also \
+                        in the training set, or a search for an image that is also in the gallery, is too easy."
+            .to_owned();
+        if leaks > 0 {
+            note += &format!(
+                " {} {} training images and images of other splits; they come first.",
+                count(leaks, "group"),
+                if leaks == 1 { "has" } else { "have" }
+            );
+        }
+        self.section("Near-duplicates across splits and files", note, order.len(), self.groups(&order))
+    }
+
+    /// Groups in one split and file, those across classes first: the others do less harm.
+    fn duplicates(&self) -> RankedSection {
+        let found = &self.found.duplicates;
+        let mut order: Vec<usize> = (0..found.len()).filter(|&at| !found[at].across_parts()).collect();
+        order.sort_by_key(|&at| !found[at].across_classes);
         let note = format!(
-            "Images at a distance of at most {:.4}, joined into groups. Groups across classes or files come first.",
+            "Images at a distance of at most {:.4}, joined into groups. Groups across classes come first.",
             self.found.duplicate_distance
         );
-        self.section("Near-duplicates", note, all.len(), lists.collect())
+        self.section("Near-duplicates", note, order.len(), self.groups(&order))
     }
 
     fn outliers(&self) -> RankedSection {
@@ -170,15 +199,45 @@ impl Parts<'_> {
     }
 }
 
+/// The splits and files of a group in several of them: `: 2 in train, 1 in test`.
+fn places(group: &IssueGroup) -> String {
+    if !group.across_parts() {
+        return String::new();
+    }
+    let mut places: Vec<(String, usize)> = Vec::new();
+    for image in &group.images {
+        let split = image.split.as_deref().unwrap_or("no split");
+        let place = match (&image.file, group.across_splits) {
+            (Some(file), true) => format!("{split} of {file}"),
+            (Some(file), false) => file.clone(),
+            (None, _) => split.to_owned(),
+        };
+        match places.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, images)) => *images += 1,
+            None => places.push((place, 1)),
+        }
+    }
+    let places: Vec<String> = places.iter().map(|(place, images)| format!("{images} in {place}")).collect();
+    format!(": {}", places.join(", "))
+}
+
 fn facts(found: &FoundIssues) -> Vec<(String, String)> {
+    let across = found.duplicates.iter().filter(|group| group.across_parts()).count();
     let mut facts = vec![
         ("images".to_owned(), grouped(found.images)),
         ("classes".to_owned(), grouped(found.classes)),
         ("likely wrong labels".to_owned(), grouped(found.wrong_labels.len())),
         ("groups of near-duplicates".to_owned(), grouped(found.duplicates.len())),
+        ("groups across splits or files".to_owned(), grouped(across)),
         ("outliers".to_owned(), grouped(found.outliers.len())),
         ("pairs of mixed classes".to_owned(), grouped(found.same_class.len())),
     ];
+    if let Some(part) = &found.narrowed {
+        facts.insert(
+            1,
+            ("condition".to_owned(), format!("{} (of {} images)", part.condition, grouped(part.of))),
+        );
+    }
     if found.not_judged > 0 {
         facts.push(("labels that cannot be judged".to_owned(), grouped(found.not_judged)));
     }

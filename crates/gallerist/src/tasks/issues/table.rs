@@ -1,12 +1,13 @@
 //! The issues as CSV, with two columns for the user to fill.
 
-use super::found::{FoundIssues, IssueGroup, IssueImage};
+use super::found::{FoundIssues, IssueImage};
 use crate::text::csv_line;
 
 const HEADER: [&str; 8] =
     ["kind", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
 
-/// One line per wrong label, near-duplicate, outlier and pair of classes.
+/// One line per wrong label, near-duplicate, outlier and pair of classes. Near-duplicates across splits or files have a
+/// kind of their own.
 pub(super) fn csv(found: &FoundIssues) -> String {
     let mut text = csv_line(HEADER.map(String::from));
     let mut line =
@@ -23,11 +24,21 @@ pub(super) fn csv(found: &FoundIssues) -> String {
         );
         line("wrong_label", name, label.as_deref(), &suspect.suggested, suspect.probability, detail);
     }
-    for (number, group) in found.duplicates.iter().enumerate() {
-        for image in &group.images {
-            let file = image.file.as_deref().map_or(String::new(), |file| format!(", of {file}"));
-            let detail = format!("group {}{}{file}", number + 1, across(group));
-            line("duplicate", &image.name, image.label.as_deref(), "", group.distance, detail);
+    let numbered = || found.duplicates.iter().enumerate();
+    let of_kinds = [
+        ("duplicate_across", numbered().filter(|(_, group)| group.across_parts()).collect::<Vec<_>>()),
+        ("duplicate", numbered().filter(|(_, group)| !group.across_parts()).collect()),
+    ];
+    for (kind, groups) in of_kinds {
+        for (number, group) in groups {
+            for image in &group.images {
+                let of = |part: &Option<String>, what: &str| {
+                    part.as_ref().map_or(String::new(), |name| format!(", {what} {name}"))
+                };
+                let place = of(&image.file, "of") + &of(&image.split, "split");
+                let detail = format!("group {}{}{place}", number + 1, group.across());
+                line(kind, &image.name, image.label.as_deref(), "", group.distance, detail);
+            }
         }
     }
     for outlier in &found.outliers {
@@ -41,14 +52,4 @@ pub(super) fn csv(found: &FoundIssues) -> String {
         line("same_class", "", Some(label), other, pair.mixing, detail);
     }
     text
-}
-
-/// `, across classes and files`.
-pub(super) fn across(group: &IssueGroup) -> &'static str {
-    match (group.across_classes, group.across_files) {
-        (true, true) => ", across classes and files",
-        (true, false) => ", across classes",
-        (false, true) => ", across files",
-        (false, false) => "",
-    }
 }
