@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Threshold(Threshold),
     Search(Search),
     Index(index::Index),
-    Plot(plot::Plot),
+    Plot(Box<plot::Plot>),
     Serve(Serve),
     Loss(Loss),
     Data(Data),
