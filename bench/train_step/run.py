@@ -1,8 +1,8 @@
 """Times training steps of complete networks, compared with PyTorch, alternating in one run; or forward passes only.
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
-        [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--engine] [--bf16]
-        [--memory] [--markdown FILE]
+        [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--without-pytorch]
+        [--engine] [--bf16] [--memory] [--markdown FILE]
 
 Without a CASE all are run. Needs torch, torchvision, safetensors and numpy; --inference, which takes the sizes of
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
@@ -190,6 +190,8 @@ def measure(sides, steps, rounds):
     seconds, processor, losses = [{name: [] for name in sides} for _ in range(3)]
     for turn in range(rounds + 1):
         for name, side in sides.items():
+            # The threads of the side before wait for work in a loop for some milliseconds.
+            time.sleep(0.05)
             before = side.processor_time()
             taken = side.steps(steps)
             losses[name] += [loss for _, loss in taken]
@@ -212,6 +214,7 @@ def main():
     parser.add_argument("--weights", help="MXNet's weights of MobileNetV2")
     parser.add_argument("--binary", help="the example as built; default: cargo run")
     parser.add_argument("--without-peer", action="store_true")
+    parser.add_argument("--without-pytorch", action="store_true", help="of the peers, measure onnxruntime alone")
     parser.add_argument("--engine", action="store_true", help="measure the engine without our kernels, too")
     parser.add_argument("--bf16", action="store_true", help="measure products in bf16, too")
     parser.add_argument("--memory", action="store_true", help="measure memory instead of time")
@@ -223,7 +226,8 @@ def main():
     command = [str(pathlib.Path(options.binary).resolve())] if options.binary else command
 
     sides_of_table = ["Gallerist"]
-    sides_of_table += [] if options.without_peer else ["PyTorch", "PyTorch, channels last"]
+    without_pytorch = options.without_peer or options.without_pytorch
+    sides_of_table += [] if without_pytorch else ["PyTorch", "PyTorch, channels last"]
     sides_of_table += ["onnxruntime"] if options.inference and not options.without_peer else []
     sides_of_table += ["Burn without the kernels"] if options.engine else []
     if options.bf16:

@@ -3,6 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use crate::disjoint::Disjoint;
+use crate::norm::Bounds;
 use gallerist_util::simd::run;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
@@ -18,6 +19,8 @@ pub(crate) struct Product<'a> {
     pub(crate) channels: usize,
     pub(crate) out: Disjoint<'a>,
     pub(crate) out_positions: &'a [usize],
+    /// A value per channel that is added, and the bounds of the results.
+    pub(crate) finish: Option<(&'a [f32], Bounds)>,
 }
 
 impl Product<'_> {
@@ -53,10 +56,11 @@ impl<'a> Compute<'a> {
     ///
     /// As [`Product::compute`], until the value is gone.
     unsafe fn new(product: Product<'a>) -> Self {
-        let Product { x, positions, taps, weights, channels, out, out_positions } = &product;
+        let Product { x, positions, taps, weights, channels, out, out_positions, finish } = &product;
         assert_windows_inside(x, positions, taps, *channels);
         assert_eq!(Some(weights.len()), taps.len().checked_mul(*channels), "weights");
         assert_eq!(positions.len(), out_positions.len(), "positions");
+        assert!(finish.is_none_or(|(bias, _)| bias.len() >= *channels), "a bias for every channel");
         if let Some(last) = out_positions.iter().max() {
             assert!(last.saturating_add(*channels) <= out.len(), "a position outside the result");
         }
@@ -95,6 +99,11 @@ impl WithSimd for Compute<'_> {
 unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, first: usize, count: usize) {
     let x = product.x.as_ptr().wrapping_add(first);
     let weights = product.weights.as_ptr().wrapping_add(first);
+    let bias = match product.finish {
+        // SAFETY: `count` channels of the bias from `first` on, which `Compute::new` has checked.
+        Some((bias, _)) => unsafe { load::<S, WHOLE>(simd, bias.as_ptr().wrapping_add(first), count) },
+        None => simd.splat_f32s(0.0),
+    };
     let mut done = 0;
     while done < product.positions.len() {
         let mut at = [x; POSITIONS];
@@ -105,7 +114,7 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
             at[p] = x.wrapping_add(product.positions[position]);
             out[p] = product.out.as_mut_ptr().wrapping_add(product.out_positions[position] + first);
         }
-        let mut sums = [simd.splat_f32s(0.0); POSITIONS];
+        let mut sums = [bias; POSITIONS];
         for (tap, offset) in product.taps.iter().enumerate() {
             // SAFETY: `count` channels of this tap's weights, then of this tap of every window.
             unsafe {
@@ -114,6 +123,11 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
                     let value = load::<S, WHOLE>(simd, at[p].wrapping_add(*offset), count);
                     sums[p] = simd.mul_add_e_f32s(value, weight, sums[p]);
                 }
+            }
+        }
+        if let Some((_, bounds)) = product.finish {
+            for p in 0..POSITIONS {
+                sums[p] = bounds.vector(simd, sums[p]);
             }
         }
         for p in 0..POSITIONS {

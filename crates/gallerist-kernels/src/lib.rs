@@ -31,6 +31,7 @@ mod nhwc;
 mod norm;
 mod ops;
 mod pool;
+pub mod prepared;
 mod product;
 pub mod profile;
 

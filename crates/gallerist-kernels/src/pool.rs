@@ -136,6 +136,43 @@ vectorized! {
     }
 }
 
+/// The maximum over every window alone.
+pub(crate) fn max_only(x: &[f32], windows: &Windows) -> Buffer {
+    let _measured = profile::scope("max pooling");
+    let [image, _] = windows.image();
+    let Maps { height, width, channels, .. } = windows.output;
+    let mut y = Buffer::new(windows.output.len());
+    y.par_chunks_mut(width * channels)
+        .enumerate()
+        .for_each(|(row, y)| max_row(&x[row / height * image..][..image], windows, row % height, y));
+    y
+}
+
+vectorized! {
+    fn max_row<'a>(x: &'a [f32], windows: &'a Windows, row: usize, y: &'a mut [f32]) -> () {
+        let channels = windows.input.channels;
+        for (column, y) in y.chunks_exact_mut(channels).enumerate() {
+            let mut first = true;
+            windows.for_each_tap(row, column, |_, offset| {
+                let x = &x[offset..][..channels];
+                if first {
+                    y.copy_from_slice(x);
+                    first = false;
+                } else {
+                    larger(x, y);
+                }
+            });
+        }
+    }
+}
+
+#[inline(always)]
+fn larger(x: &[f32], y: &mut [f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = if *x > *y || x.is_nan() { *x } else { *y };
+    }
+}
+
 #[inline(always)]
 fn take_larger(x: &[f32], tap: u8, y: &mut [f32], place: &mut [u8]) {
     let channels = y.len();
@@ -342,7 +379,7 @@ pub(crate) fn mean_forward(x: &[f32], maps: Maps) -> Buffer {
 }
 
 vectorized! {
-    fn mean_image<'a>(x: &'a [f32], y: &'a mut [f32]) -> () {
+    pub(crate) fn mean_image<'a>(x: &'a [f32], y: &'a mut [f32]) -> () {
         let area = (x.len() / y.len()) as f32;
         y.fill(0.0);
         for x in x.chunks_exact(y.len()) {

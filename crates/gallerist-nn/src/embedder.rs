@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use gallerist_tensor::dynamic::AnyModule;
 
-use crate::graph::Network;
+use crate::graph::{Network, Prepared};
+use crate::setting::InputShape;
 use crate::token_layers::Draw;
 
 /// A network that maps images to embeddings: one of this crate, or any Burn module that implements this trait.
@@ -56,6 +57,13 @@ pub trait Embedder {
     /// `None` if the network has no feature maps.
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         (self.forward(images), None)
+    }
+
+    /// The network prepared for embedding images of one size on the CPU: faster than [`forward`](Self::forward), and the
+    /// same up to rounding. `None`: it has no prepared form.
+    fn prepare(&self, input: InputShape) -> Option<Prepared> {
+        let _ = input;
+        None
     }
 
     /// The bytes that one image needs in a pass without gradients, which decides how many images are embedded at
@@ -112,6 +120,10 @@ impl Embedder for Network {
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let (embeddings, maps) = Network::forward_with_maps(self, images);
         (embeddings, Some(maps))
+    }
+
+    fn prepare(&self, input: InputShape) -> Option<Prepared> {
+        Network::prepare(self, input)
     }
 
     fn blocks(&self) -> Option<usize> {

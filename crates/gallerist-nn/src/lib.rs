@@ -46,7 +46,7 @@ pub use config::{Architecture, HeadInit, NetworkConfig};
 pub use conv_blocks::ConvBlocksConfig;
 pub use embedder::{AnyEmbedder, Embedder};
 pub use googlenet::GoogLeNetConfig;
-pub use graph::Network;
+pub use graph::{Network, Prepared};
 pub use heads::{Combine, Head, HeadChoice, place};
 pub use limits::{MAX_PARAMETERS, numbers_in_words};
 pub use mobilenet_v2::{MobileNetV2Config, MobileNetV2Variant};

@@ -39,12 +39,15 @@ pub enum Gelu {
 impl Gelu {
     /// Of every value.
     pub fn apply<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
-        let kind = match self {
+        gallerist_kernels::gelu(x, self.kernel())
+    }
+
+    pub(crate) fn kernel(self) -> gallerist_kernels::Gelu {
+        match self {
             Gelu::Gelu => gallerist_kernels::Gelu::Exact,
             Gelu::GeluTanh => gallerist_kernels::Gelu::Tanh,
             Gelu::QuickGelu => gallerist_kernels::Gelu::Quick,
-        };
-        gallerist_kernels::gelu(x, kind)
+        }
     }
 
     /// The factor in [`Gelu::QuickGelu`].

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! With `onnx`, a path, the network is also written there, to be run by others. With `inference` steps are
-//! forward passes alone, with batch norm's running statistics.
+//! forward passes alone of the network prepared for embedding.
 //!
 //! Then every line of the standard input is a number of steps to take; the reply is a line with the
 //! seconds and the loss of each. The loss is the mean square of all embeddings, the optimiser SGD with
@@ -75,6 +75,7 @@ fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
     let images = |device: &Device| Tensor::<4>::from_data(TensorData::new(values.clone(), shape), device);
     let (images, plain) = (images(&device), images(&Device::flex()));
     let fixed = network.valid();
+    let prepared = if inference { fixed.prepare(input) } else { None };
     let mean_square = |outputs: Vec<Tensor<2>>| {
         let squares = outputs.into_iter().map(|output| output.powi_scalar(2).mean());
         squares.reduce(|sum, loss| sum + loss).expect("a network has a head")
@@ -90,7 +91,11 @@ fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
         for _ in 0..line?.trim().parse::<usize>()? {
             let start = Instant::now();
             if inference {
-                let loss = mean_square(fixed.forward(plain.clone())).into_scalar::<f32>();
+                let outputs = match &prepared {
+                    Some(prepared) => prepared.forward(&values, shape[0]),
+                    None => fixed.forward(plain.clone()),
+                };
+                let loss = mean_square(outputs).into_scalar::<f32>();
                 steps.push((start.elapsed().as_secs_f64(), loss));
                 continue;
             }

@@ -120,6 +120,7 @@ impl Pass<'_> {
                     channels,
                     out: Disjoint::new(dx),
                     out_positions: &dx_positions,
+                    finish: None,
                 };
                 // SAFETY: `dx` is borrowed mutably, by this function alone.
                 unsafe { product.compute() };
@@ -151,6 +152,7 @@ impl Pass<'_> {
                     columns: inputs,
                     accumulate: self.accumulate,
                     prefetch: &[],
+                    finish: None,
                 };
                 // SAFETY: `dx` is borrowed mutably, by this function alone.
                 unsafe { product::multiply(of_input) };
@@ -171,6 +173,7 @@ impl Pass<'_> {
                     accumulate: add_sums,
                     // A copy is followed by one vector of scratch memory: prefetching it is harmless.
                     prefetch: following(x, positions * x_pitch),
+                    finish: None,
                 };
                 // SAFETY: `sums` is borrowed mutably, by this function alone.
                 unsafe { product::multiply(of_weight) };

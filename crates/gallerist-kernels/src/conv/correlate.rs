@@ -1,5 +1,7 @@
 //! The product of every window of feature maps with the weights.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::pack::{Panels, Weights};
@@ -9,7 +11,8 @@ use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
-use crate::product::{self, Product, chunks};
+use crate::norm::Bounds;
+use crate::product::{self, Finish, Product, chunks};
 
 /// Called for a part of a result while it is in the cache, with the index of its first element and its values, whole
 /// positions.
@@ -20,21 +23,42 @@ pub(super) struct Target {
     pub(super) maps: Maps,
     pub(super) first: [usize; 2],
     pub(super) step: [usize; 2],
+    /// The channels that are written; the others of the maps belong to other results.
+    pub(super) channels: Range<usize>,
+}
+
+/// What is done with the values before they are written: `bounds(value + bias + add)`.
+#[derive(Clone, Copy)]
+pub(super) struct Ending<'a> {
+    /// One value per channel, then [`MAX_PANEL`](product::MAX_PANEL) more, which are not used.
+    pub(super) bias: &'a [f32],
+    /// Maps of the result's channels and positions. Not for depthwise convolutions.
+    pub(super) add: Option<&'a [f32]>,
+    pub(super) bounds: Bounds,
 }
 
 impl Target {
-    /// The first elements of the tile's positions.
-    fn positions(&self, windows: &Windows, tile: Tile) -> Vec<usize> {
+    /// The first elements of the tile's positions in maps of `pitch` channels.
+    fn positions(&self, windows: &Windows, tile: Tile, pitch: usize, channel: usize) -> Vec<usize> {
         let mut positions = Vec::with_capacity(tile.images * tile.rows * windows.grid[1]);
         for image in tile.first_image..tile.first_image + tile.images {
             for i in tile.first_row..tile.first_row + tile.rows {
                 let row = image * self.maps.height + self.first[0] + i * self.step[0];
                 let pixel = |j: usize| row * self.maps.width + self.first[1] + j * self.step[1];
-                positions.extend((0..windows.grid[1]).map(|j| pixel(j) * self.maps.channels));
+                positions.extend((0..windows.grid[1]).map(|j| pixel(j) * pitch + channel));
             }
         }
         positions
     }
+}
+
+/// Where a result is written: channels of maps that may hold other results, too.
+pub(crate) struct Place<'a> {
+    pub(crate) values: &'a mut [f32],
+    /// Channels of the maps.
+    pub(crate) pitch: usize,
+    /// The first channel that is written.
+    pub(crate) channel: usize,
 }
 
 /// Sets every position of `target`'s grid in `out` to the product of its window with the weights, or accumulates the
@@ -50,14 +74,19 @@ pub(super) fn correlate<T: Send>(
     target: &Target,
     out: &mut [f32],
     accumulate: bool,
+    ending: Option<Ending<'_>>,
     after: Option<After<'_, T>>,
 ) -> Vec<T> {
     assert_eq!(out.len(), target.maps.len());
     assert_eq!(source.len(), windows.source.len());
     assert!(
-        after.is_none() || target.step == [1, 1] && windows.grid == [target.maps.height, target.maps.width]
+        after.is_none()
+            || target.step == [1, 1]
+                && windows.grid == [target.maps.height, target.maps.width]
+                && target.channels.len() == target.maps.channels
     );
-    let columns = target.maps.channels / groups;
+    assert!(target.channels.end <= target.maps.channels);
+    let columns = target.channels.len() / groups;
     let tiles = windows.tiles();
     // With too few tiles for all threads, as for a single image, the columns are split as well. The values do not depend
     // on the split.
@@ -70,12 +99,15 @@ pub(super) fn correlate<T: Send>(
         }
         _ => (columns, 1),
     };
-    let task = Task { windows, groups, target, out: Disjoint::new(out), accumulate };
+    let task = Task { windows, groups, target, out: Disjoint::new(out), accumulate, ending };
     let work = |index: usize| {
         let (tile, first_column) = (tiles[index / splits], index % splits * columns_of_split);
         windows.with_view(source, tile, |view| {
             let positions = windows.positions(tile, &view);
-            let out_positions = target.positions(windows, tile);
+            let out_positions = target.positions(windows, tile, target.maps.channels, target.channels.start);
+            let added = ending.filter(|ending| ending.add.is_some());
+            let add_positions =
+                added.map(|_| target.positions(windows, tile, target.channels.len(), 0)).unwrap_or_default();
             match weights {
                 // SAFETY: the positions of different tiles do not overlap.
                 Weights::Rows(rows) => unsafe {
@@ -84,7 +116,7 @@ pub(super) fn correlate<T: Send>(
                 Weights::Panels(panels) => {
                     let columns = first_column..columns.min(first_column + columns_of_split);
                     // SAFETY: the positions of different tiles do not overlap, nor the columns of different splits.
-                    unsafe { task.dense(&view, panels, columns, &positions, &out_positions) };
+                    unsafe { task.dense(&view, panels, columns, &positions, &out_positions, &add_positions) };
                 }
             }
             after.map(|after| {
@@ -106,6 +138,7 @@ struct Task<'a> {
     target: &'a Target,
     out: Disjoint<'a>,
     accumulate: bool,
+    ending: Option<Ending<'a>>,
 }
 
 impl Task<'_> {
@@ -119,15 +152,17 @@ impl Task<'_> {
         positions: &[usize],
         out_positions: &[usize],
     ) {
-        assert!(!self.accumulate, "the depthwise kernel does not accumulate");
+        let adds = self.accumulate || self.ending.is_some_and(|ending| ending.add.is_some());
+        assert!(!adds, "the depthwise kernel does not accumulate");
         let product = depthwise::Product {
             x: view.values,
             positions,
             taps: &self.windows.taps(view),
             weights,
-            channels: self.target.maps.channels,
+            channels: self.target.channels.len(),
             out: self.out,
             out_positions,
+            finish: self.ending.map(|ending| (ending.bias, ending.bounds)),
         };
         // SAFETY: the caller's promise.
         unsafe { product.compute() };
@@ -142,13 +177,20 @@ impl Task<'_> {
         &self,
         view: &View<'_>,
         panels: &Panels,
-        columns: std::ops::Range<usize>,
+        columns: Range<usize>,
         positions: &[usize],
         out_positions: &[usize],
+        add_positions: &[usize],
     ) {
         let channels = self.windows.source.channels / self.groups;
-        let of_group = self.target.maps.channels / self.groups;
+        let of_group = self.target.channels.len() / self.groups;
         for group in 0..self.groups {
+            let first = group * of_group + columns.start;
+            let finish = self.ending.map(|Ending { bias, add, bounds }| Finish {
+                bias: &bias[first..],
+                add: add.map(|values| (&values[first..], add_positions)),
+                bounds,
+            });
             let runs = self.windows.runs(group * channels, channels, view);
             let product = Product {
                 a: view.values,
@@ -157,11 +199,12 @@ impl Task<'_> {
                 chunks: &chunks(&runs, 1, panels.precision),
                 right: panels.right(group, columns.start),
                 precision: panels.precision,
-                c: self.out.starting_at(group * of_group + columns.start),
+                c: self.out.starting_at(first),
                 rows_c: out_positions,
                 columns: columns.len(),
                 accumulate: self.accumulate,
                 prefetch: if group == 0 { view.next } else { &[] },
+                finish,
             };
             // SAFETY: the caller's promise.
             unsafe { product::multiply(product) };

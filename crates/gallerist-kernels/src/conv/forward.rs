@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::correlate::{After, Target, correlate};
-use super::pack::{Order, Weights};
+use super::pack::Weights;
 use super::source::Source;
 use super::windows::Windows;
 use crate::buffer::Buffer;
@@ -24,24 +24,12 @@ pub(crate) fn forward<T: Send>(
     after: Option<After<'_, T>>,
 ) -> (Buffer, Vec<T>) {
     let _measured = profile::convolution("convolution", sizes, 1);
-    let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
-    let columns = sizes.channels_out_group();
-    let weights = Weights::pack(
-        weight,
-        &Order {
-            groups: sizes.groups,
-            channels,
-            columns,
-            taps: (0..taps).collect(),
-            channel_step: taps,
-            column_step: channels * taps,
-            group_step: columns * channels * taps,
-        },
-        Precision::current(),
-    );
+    let weights = Weights::of_forward(weight, sizes, Precision::current());
     let mut y = Buffer::new(sizes.output.len());
-    let target = Target { maps: sizes.output, first: [0, 0], step: [1, 1] };
-    let parts = correlate(&Windows::forward(sizes), sizes.groups, x, &weights, &target, &mut y, false, after);
+    let target =
+        Target { maps: sizes.output, first: [0, 0], step: [1, 1], channels: 0..sizes.output.channels };
+    let windows = Windows::forward(sizes);
+    let parts = correlate(&windows, sizes.groups, x, &weights, &target, &mut y, false, None, after);
     if let Some(bias) = bias {
         y.par_chunks_mut(bias.len() * 256).for_each(|pixels| {
             for pixel in pixels.chunks_exact_mut(bias.len()) {

@@ -56,6 +56,7 @@ impl Grid {
                         maps: sizes.input,
                         first: [*first_row, *first_column],
                         step: sizes.stride,
+                        channels: 0..sizes.input.channels,
                     },
                 });
             }
@@ -109,7 +110,8 @@ pub(crate) fn input_gradient<T: Send>(
         && sizes.stride == [1, 1]
     {
         let weights = grid.pack(weight, sizes);
-        let parts = correlate(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, after);
+        let parts =
+            correlate(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None, after);
         return (own, parts);
     }
     if !accumulate && grids.iter().any(Grid::is_empty) {
@@ -118,7 +120,7 @@ pub(crate) fn input_gradient<T: Send>(
     }
     for grid in grids.iter().filter(|grid| !grid.is_empty()) {
         let weights = grid.pack(weight, sizes);
-        correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None);
+        correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None, None);
     }
     let row = sizes.input.width * sizes.input.channels;
     let part = row * (TILE_ELEMENTS / row).max(1);

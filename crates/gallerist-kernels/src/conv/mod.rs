@@ -17,6 +17,7 @@ mod correlate;
 mod forward;
 mod input_gradient;
 mod pack;
+mod prepared;
 mod source;
 mod weight_gradient;
 mod windows;
@@ -25,8 +26,9 @@ mod windows;
 mod tests;
 
 pub(crate) use both_gradients::both_gradients;
-pub(crate) use correlate::After;
+pub(crate) use correlate::{After, Place};
 pub(crate) use forward::forward;
 pub(crate) use input_gradient::input_gradient;
+pub(crate) use prepared::Prepared;
 pub(crate) use source::Source;
 pub(crate) use weight_gradient::weight_gradient;

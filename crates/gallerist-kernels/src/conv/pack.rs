@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::geometry::Geometry;
 use crate::product::{MAX_PANEL, Precision, Right, Tiles, panel_width};
 use crate::transpose;
 
@@ -14,6 +15,22 @@ pub(super) enum Weights {
 }
 
 impl Weights {
+    /// The contiguous weight `[channels out, channels in / groups, height, width]` of a forward pass.
+    pub(super) fn of_forward(weight: &[f32], sizes: &Geometry, precision: Precision) -> Self {
+        let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
+        let columns = sizes.channels_out_group();
+        let order = Order {
+            groups: sizes.groups,
+            channels,
+            columns,
+            taps: (0..taps).collect(),
+            channel_step: taps,
+            column_step: channels * taps,
+            group_step: columns * channels * taps,
+        };
+        Self::pack(weight, &order, precision)
+    }
+
     pub(super) fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
         let Order { groups, channels, columns, .. } = *order;
         if !(channels == 1 && columns == 1 && groups > 1) {

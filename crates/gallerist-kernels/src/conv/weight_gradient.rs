@@ -166,6 +166,7 @@ impl TileTask<'_> {
                     columns,
                     accumulate,
                     prefetch: &[],
+                    finish: None,
                 };
                 // SAFETY: the caller's promise.
                 unsafe { product::multiply(product) };

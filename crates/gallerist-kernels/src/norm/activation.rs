@@ -1,5 +1,7 @@
 //! Activations.
 
+use pulp::Simd;
+
 /// The function that is applied to every value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
@@ -32,9 +34,17 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     #[inline(always)]
-    pub(super) fn value(self, x: f32) -> f32 {
+    pub(crate) fn value(self, x: f32) -> f32 {
         let x = if x <= self.low { self.low } else { x };
         if x >= self.high { self.high } else { x }
+    }
+
+    /// [`Self::value`] of a vector.
+    #[inline(always)]
+    pub(crate) fn vector<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        let (low, high) = (simd.splat_f32s(self.low), simd.splat_f32s(self.high));
+        let x = simd.select_f32s(simd.less_than_or_equal_f32s(x, low), low, x);
+        simd.select_f32s(simd.greater_than_or_equal_f32s(x, high), high, x)
     }
 
     /// The gradient of `x` from that of `value(x)`; `x` may be `value(x)` itself.

@@ -9,6 +9,7 @@ use pulp::{Simd, WithSimd};
 use super::operands::Product;
 use super::runs::Run;
 use super::sizes::{BLOCK_ROWS, MAX_PANEL, vectors_per_panel};
+use crate::norm::Bounds;
 
 /// [`multiply`](super::multiply) for `f32`; the right operand is [`Right::Rows`](super::Right::Rows).
 ///
@@ -63,6 +64,9 @@ impl<'a> Compute<'a> {
         let last = end(last_panel, (columns - last_panel * width).next_multiple_of(lanes));
         let before = last_panel.checked_sub(1).map_or(0, |panel| end(panel, width));
         assert!(last.max(before) <= self.b.len(), "a term outside the right operand");
+        if let Some(finish) = &self.product.finish {
+            assert!(columns.next_multiple_of(lanes) <= finish.bias.len(), "the bias of whole vectors");
+        }
     }
 }
 
@@ -117,6 +121,13 @@ unsafe fn rows<S: Simd, const V: usize>(
     let width = vectors_per_panel::<S>() * S::F32_LANES;
     let (first_term, runs) = &product.chunks[chunk];
     let accumulate = product.accumulate || chunk > 0;
+    let finish = product.finish.as_ref();
+    // Rows that are added to the first chunk, and the bias with them; the bounds apply after the last chunk.
+    let added = finish.filter(|_| chunk == 0).and_then(|finish| finish.add);
+    // Vector `v` of the panel starts inside the bias, as was checked.
+    let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
+    let bounds = finish.filter(|_| chunk + 1 == product.chunks.len()).map(|finish| finish.bounds);
+    let ends = Ends { bias, bounds };
     // Wrapping: a chunk without terms may start after the end of `b`, which then is not read.
     let b = b.as_ptr().wrapping_add(first_term * stride_b + panel * panel_stride);
     // SAFETY: `panel * width < columns`, and every row of `c` has `columns` elements inside.
@@ -130,37 +141,49 @@ unsafe fn rows<S: Simd, const V: usize>(
         }
         let mut a_rows = [product.a.as_ptr(); BLOCK_ROWS];
         let mut c_rows = [c; BLOCK_ROWS];
+        let mut added_rows = [std::ptr::null(); BLOCK_ROWS];
         for i in 0..BLOCK_ROWS {
             // The last block repeats its last row. All copies compute and store the same values.
             let row = (first + i).min(count - 1);
             a_rows[i] = product.a.as_ptr().wrapping_add(product.rows_a[row]);
             // SAFETY: `row < count`, and column `panel * width` of every row of `c` is inside.
             c_rows[i] = unsafe { c.add(product.rows_c[row]) };
+            if let Some((values, rows)) = added {
+                added_rows[i] = values.as_ptr().wrapping_add(rows[row] + panel * width);
+            }
         }
+        // The rows that the sums start from.
+        let start = match (&added, accumulate) {
+            (Some(_), _) => Some(added_rows),
+            (None, true) => Some(c_rows.map(<*mut f32>::cast_const)),
+            (None, false) => None,
+        };
         if whole {
             // SAFETY: the terms of these rows are inside `a`, those of the panel inside `b`, and V whole vectors are
-            // the panel's columns of these rows of `c`.
+            // the panel's columns of these rows of `c`, of the rows that are added, and of the bias.
             unsafe {
-                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &c_rows, accumulate);
+                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &c_rows, start.as_ref(), ends);
             }
         } else {
             // The last vector is partly outside the result's row: compute in a buffer.
             let mut buffer = [[0f32; MAX_PANEL]; BLOCK_ROWS];
             let mut buffer_rows = c_rows;
             for i in 0..BLOCK_ROWS {
-                if accumulate {
-                    // SAFETY: `columns` elements from c_rows[i] are the panel's columns of this row of `c`, and
-                    // `columns <= MAX_PANEL`.
+                if let Some(start) = &start {
+                    // SAFETY: `columns` elements from start[i] are the panel's columns of this row of `c` or of the
+                    // values that are added, and `columns <= MAX_PANEL`.
                     unsafe {
-                        std::ptr::copy_nonoverlapping(c_rows[i], buffer[i].as_mut_ptr(), columns);
+                        std::ptr::copy_nonoverlapping(start[i], buffer[i].as_mut_ptr(), columns);
                     }
                 }
                 buffer_rows[i] = buffer[i].as_mut_ptr();
             }
-            // SAFETY: `a` and `b` as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying back is the
-            // converse of the copy before.
+            let start = start.map(|_| buffer_rows.map(<*mut f32>::cast_const));
+            // SAFETY: `a`, `b` and the bias as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying
+            // back is the converse of the copy before.
             unsafe {
-                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &buffer_rows, accumulate);
+                let start = start.as_ref();
+                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &buffer_rows, start, ends);
                 for i in 0..BLOCK_ROWS {
                     std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
                 }
@@ -170,14 +193,23 @@ unsafe fn rows<S: Simd, const V: usize>(
     }
 }
 
-/// The register block: [`BLOCK_ROWS`] rows by `V` vectors.
+/// What is done with the sums before and after the terms of a chunk.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// Added to the start of every row.
+    bias: Option<*const f32>,
+    bounds: Option<Bounds>,
+}
+
+/// The register block: [`BLOCK_ROWS`] rows by `V` vectors. The sums start from the rows of `start`, or from 0.
 ///
 /// # Safety
 ///
 /// * For every row `i`, run `r` of `runs` and `k < r.len`, `a[i] + r.offset + k * step` is valid for reads.
 /// * For every term `t` of `runs`, counted from 0, `V` vectors from `b + t * stride_b` are valid for reads.
 /// * `V` vectors from every `c[i]` are valid for reads and writes, and nothing else accesses them. Rows of `c` may
-///   coincide if the matching rows of `a` do: all rows are read before the first is written.
+///   coincide if the matching rows of `a` and of `start` do: all rows are read before the first is written.
+/// * `V` vectors from every `start[i]` and from the bias are valid for reads.
 #[inline(always)]
 unsafe fn block<S: Simd, const V: usize>(
     simd: S,
@@ -187,14 +219,24 @@ unsafe fn block<S: Simd, const V: usize>(
     b: *const f32,
     stride_b: usize,
     c: &[*mut f32; BLOCK_ROWS],
-    accumulate: bool,
+    start: Option<&[*const f32; BLOCK_ROWS]>,
+    ends: Ends,
 ) {
     let mut sums = [[simd.splat_f32s(0.0); V]; BLOCK_ROWS];
-    if accumulate {
+    if let Some(start) = start {
         for i in 0..BLOCK_ROWS {
             for v in 0..V {
-                // SAFETY: vector v of row i of the result.
-                sums[i][v] = unsafe { load::<S>(c[i].add(v * S::F32_LANES)) };
+                // SAFETY: vector v of row i of the start.
+                sums[i][v] = unsafe { load::<S>(start[i].add(v * S::F32_LANES)) };
+            }
+        }
+    }
+    if let Some(bias) = ends.bias {
+        for v in 0..V {
+            // SAFETY: vector v of the bias.
+            let bias = unsafe { load::<S>(bias.add(v * S::F32_LANES)) };
+            for i in 0..BLOCK_ROWS {
+                sums[i][v] = simd.add_f32s(sums[i][v], bias);
             }
         }
     }
@@ -216,6 +258,13 @@ unsafe fn block<S: Simd, const V: usize>(
             }
             at += step;
             b = b.wrapping_add(stride_b);
+        }
+    }
+    if let Some(bounds) = ends.bounds {
+        for i in 0..BLOCK_ROWS {
+            for v in 0..V {
+                sums[i][v] = bounds.vector(simd, sums[i][v]);
+            }
         }
     }
     for i in 0..BLOCK_ROWS {

@@ -16,7 +16,7 @@ mod x86;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use operands::{Product, Right};
+pub(crate) use operands::{Finish, Product, Right};
 pub(crate) use runs::{Run, chunks};
 pub(crate) use sizes::{BLOCK_ROWS, MAX_PANEL, panel_width};
 pub(crate) use tiles::Tiles;
@@ -42,7 +42,10 @@ pub(crate) unsafe fn multiply(product: Product<'_>) {
     }
     match (product.precision, product.right) {
         // SAFETY: the caller's promise.
-        (Precision::Bf16(unit), _) => unsafe { rounded::multiply(&product, unit) },
+        (Precision::Bf16(unit), _) => unsafe {
+            rounded::multiply(&product, unit);
+            product.finish_rows();
+        },
         // SAFETY: the caller's promise.
         (Precision::F32, Right::Rows { values, stride, panel_stride }) => unsafe {
             float::multiply(product, values, stride, panel_stride);
@@ -84,6 +87,7 @@ pub(crate) fn multiply_rows(
         columns,
         accumulate: false,
         prefetch: &[],
+        finish: None,
     };
     // SAFETY: `c` is borrowed mutably for the whole call, and the product uses this thread alone.
     unsafe { multiply(product) };

@@ -4,6 +4,7 @@ use super::runs::Run;
 use super::tiles::TilesView;
 use super::unit::Precision;
 use crate::disjoint::Disjoint;
+use crate::norm::Bounds;
 
 /// `c[i][j] (+)= sum over t of a[i][t] * b[t][j]`, where the rows of the left operand and of the result start anywhere:
 /// a convolution needs no copy of its windows.
@@ -32,6 +33,18 @@ pub(crate) struct Product<'a> {
     /// Values that the next product reads in place. An `f32` product prefetches them into the second-level cache while
     /// it leaves memory idle. bf16 products ignore them.
     pub(crate) prefetch: &'a [f32],
+    /// What is done with the sums before they are written for the last time.
+    pub(crate) finish: Option<Finish<'a>>,
+}
+
+/// `bounds(sum + bias + add)` instead of the sum.
+#[derive(Clone, Copy)]
+pub(crate) struct Finish<'a> {
+    /// One value for each column, and as many more as fill the last vector.
+    pub(crate) bias: &'a [f32],
+    /// Values of which as many elements as there are columns are added to each row, from these elements on.
+    pub(crate) add: Option<(&'a [f32], &'a [usize])>,
+    pub(crate) bounds: Bounds,
 }
 
 /// The right operand of a [`Product`].
@@ -62,6 +75,28 @@ impl Product<'_> {
         }
         if let Some(row) = self.rows_c.iter().max() {
             assert!(row.saturating_add(self.columns) <= self.c.len(), "a row outside the result");
+        }
+        if let Some(Finish { add: Some((values, rows)), .. }) = self.finish {
+            assert_eq!(rows.len(), self.rows_c.len(), "rows that are added, and rows of the result");
+            let last = rows.iter().max().map_or(0, |row| row.saturating_add(self.columns));
+            assert!(last <= values.len(), "a row outside the values that are added");
+        }
+    }
+
+    /// Applies `finish` to the finished sums in memory.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else accesses the elements of the result's rows during the call.
+    pub(super) unsafe fn finish_rows(&self) {
+        let Some(Finish { bias, add, bounds }) = self.finish else { return };
+        for (row, &first) in self.rows_c.iter().enumerate() {
+            // SAFETY: a row of the result; the caller's promise.
+            let c = unsafe { self.c.slice(first, self.columns) };
+            if let Some((values, rows)) = add {
+                c.iter_mut().zip(&values[rows[row]..]).for_each(|(c, value)| *c += value);
+            }
+            c.iter_mut().zip(bias).for_each(|(c, bias)| *c = bounds.value(*c + bias));
         }
     }
 

@@ -3,8 +3,9 @@ use gallerist_util::simd::pulp::{self, Simd, WithSimd};
 use super::float::Compute;
 use super::sizes::{PanelWidth, TILE_COLUMNS};
 use super::unit::{Unit, units};
-use super::{Precision, Product, Right, Run, chunks, multiply, panel_width};
+use super::{Finish, Precision, Product, Right, Run, chunks, multiply, panel_width};
 use crate::disjoint::Disjoint;
+use crate::norm::Activation;
 
 /// What computes a product.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,7 @@ fn product(
     [spread, step]: [usize; 2],
     c: &mut [f32],
     add: bool,
+    finished: bool,
 ) {
     let gap = 5;
     let total = terms[0] + terms[1];
@@ -68,6 +70,15 @@ fn product(
     let rows_a: Vec<usize> = (0..rows).map(|row| spread * row).collect();
     // Rows of the result in reverse order, with a stretch in between that stays untouched.
     let rows_c: Vec<usize> = (0..rows).rev().map(|row| row * (columns + 1)).collect();
+    // Rows that are added start elsewhere than those of the result.
+    let rows_added: Vec<usize> = (0..rows).map(|row| row * columns).collect();
+    let added: Vec<f32> = (0..rows * columns).map(|i| small(i + 3)).collect();
+    let bias: Vec<f32> = (0..columns.next_multiple_of(lanes)).map(|i| small(i + 5)).collect();
+    let finish = finished.then(|| Finish {
+        bias: &bias,
+        add: Some((&added, &rows_added)),
+        bounds: Activation::Relu6.bounds(),
+    });
     let mut wanted = c.to_vec();
     for row in 0..rows {
         for column in 0..columns {
@@ -81,7 +92,11 @@ fn product(
             };
             let sum = of_run(0, 0) + of_run(1, terms[0]);
             let at = &mut wanted[rows_c[row] + column];
-            *at = if add { *at + sum } else { sum };
+            *at = match (add, finished) {
+                (true, _) => *at + sum,
+                (false, true) => (sum + bias[column] + added[rows_added[row] + column]).clamp(0.0, 6.0),
+                (false, false) => sum,
+            };
         }
     }
     let product = Product {
@@ -96,6 +111,7 @@ fn product(
         columns,
         accumulate: add,
         prefetch: &[],
+        finish,
     };
     // SAFETY: `c` is borrowed mutably, by this function alone.
     unsafe {
@@ -126,8 +142,9 @@ fn products_equal_the_definition_on_every_instruction_set() {
             for terms in terms {
                 for layout in [[2, 3], [2, 1], [1, 3]] {
                     let mut c: Vec<f32> = (0..rows * (columns + 1)).map(small).collect();
-                    product(set, [rows, columns], *terms, layout, &mut c, false);
-                    product(set, [rows, columns], *terms, layout, &mut c, true);
+                    product(set, [rows, columns], *terms, layout, &mut c, false, false);
+                    product(set, [rows, columns], *terms, layout, &mut c, true, false);
+                    product(set, [rows, columns], *terms, layout, &mut c, false, true);
                 }
             }
         }
@@ -151,6 +168,7 @@ fn operands_that_end_too_early_are_refused() {
                 columns: 3,
                 accumulate: false,
                 prefetch: &[],
+                finish: None,
             };
             // SAFETY: nothing else uses `c`.
             unsafe { multiply(product) };

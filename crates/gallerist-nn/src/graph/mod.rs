@@ -9,7 +9,9 @@
 mod builder;
 mod chain;
 mod network;
+mod prepared;
 mod tokens;
 
 pub(crate) use builder::{Builder, Kernel, Node};
 pub use network::{Fixed, FixedKind, Network, Op, Shape, Slot, Step};
+pub use prepared::Prepared;

@@ -169,6 +169,12 @@ impl Network {
     ///
     /// As [`forward`](Self::forward).
     pub fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Tensor<4>) {
+        let (outputs, maps) = self.forward_seeing(images, Some(self.last_maps()), None);
+        (outputs, maps.expect("the maps come before the rows"))
+    }
+
+    /// The step of the last feature maps or tokens.
+    pub(super) fn last_maps(&self) -> usize {
         let pools = |step: &Step| {
             use FixedKind::{ClassToken, Flatten, GlobalAverage, GlobalMax, MeanOfPatches};
             match &step.op {
@@ -179,8 +185,31 @@ impl Network {
             }
         };
         let last = self.steps.iter().rposition(pools).expect("a network makes rows of its maps");
-        let (outputs, maps) = self.forward_seeing(images, Some(self.steps[last].inputs[0]), None);
-        (outputs, maps.expect("the maps come before the rows"))
+        self.steps[last].inputs[0]
+    }
+
+    /// Whether the result of a step are tokens.
+    pub(super) fn has_tokens(&self, step: usize) -> bool {
+        let Step { op, inputs, .. } = &self.steps[step];
+        match op {
+            Op::Tokens(_) => true,
+            Op::Conv(_) | Op::Gem(_) | Op::AttentionPool(_) => false,
+            Op::Fixed(Fixed { kind }) => match kind {
+                FixedKind::Input | FixedKind::ClassToken | FixedKind::MeanOfPatches { .. } => false,
+                FixedKind::SelfAttention { .. } => true,
+                _ => self.has_tokens(inputs[0]),
+            },
+            _ => self.has_tokens(inputs[0]),
+        }
+    }
+
+    /// Tokens before those of the patches, and rows and columns of patches.
+    pub(super) fn patches(&self) -> (usize, [usize; 2]) {
+        let of_patches = |step: &Step| match &step.op {
+            Op::Tokens(tokens) => Some((tokens.prefix(), tokens.grid)),
+            _ => None,
+        };
+        self.steps.iter().find_map(of_patches).expect("tokens are made of feature maps")
     }
 
     /// The most bytes that the maps of an image take at one time in a pass without gradients, the image included.
@@ -308,12 +337,7 @@ impl Network {
     /// The tokens of patches as feature maps; feature maps as they are.
     fn as_maps(&self, value: Value<'_>) -> Tensor<4> {
         let Value::Tokens(tokens) = value else { return value.maps() };
-        let of_patches = |step: &Step| match &step.op {
-            Op::Tokens(tokens) => Some((tokens.prefix(), tokens.grid)),
-            _ => None,
-        };
-        let (prefix, [rows, columns]) =
-            self.steps.iter().find_map(of_patches).expect("tokens are made of feature maps");
+        let (prefix, [rows, columns]) = self.patches();
         let [n, _, width] = tokens.dims();
         let patches = tokens.narrow(1, prefix, rows * columns).reshape([n, rows, columns, width]);
         patches.permute([0, 3, 1, 2])

@@ -110,8 +110,16 @@ impl Model {
         // Evaluation uses no random numbers.
         transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
         let shape = [transform.views(), channels, height, width];
-        let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
-        let (outputs, maps) = self.network.forward_with_maps(images);
+        let (outputs, maps) = match self.prepared(shape) {
+            Some(prepared) => {
+                let (outputs, maps) = prepared.forward_with_maps(&values, transform.views());
+                (outputs, Some(maps))
+            }
+            None => {
+                let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
+                self.network.forward_with_maps(images)
+            }
+        };
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
         let embedding = self.heads.embed(outputs, &self.places, self.normalizes());
         Ok((host(embedding.into_data()), maps))
@@ -195,8 +203,13 @@ impl Model {
             broken.extend(batch.broken.iter().cloned());
             if !batch.items.is_empty() {
                 let shape = batch.shape();
-                let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
-                let outputs = on_device(&device, || self.network.forward(images));
+                let outputs = on_device(&device, || match self.prepared(shape) {
+                    Some(prepared) => prepared.forward(&batch.images, shape[0]),
+                    None => {
+                        let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
+                        self.network.forward(images)
+                    }
+                });
                 let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
                 let embeddings = self.heads.embed(outputs, &self.places, self.normalizes());
                 rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));

@@ -1,10 +1,11 @@
 //! A trained network with its preprocessing.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape};
+use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Prepared};
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
 
@@ -41,6 +42,8 @@ pub struct Model {
     pub(super) heads: HeadChoice,
     pub(super) places: Vec<usize>,
     pub(super) device: Device,
+    /// The network prepared for embedding on the CPU, made by the first pass.
+    prepared: OnceLock<Option<Prepared>>,
 }
 
 /// The parts of the fingerprint in addition to the weights: network, input, preprocessing.
@@ -66,7 +69,17 @@ impl Model {
             heads,
             places,
             device,
+            prepared: OnceLock::new(),
         }
+    }
+
+    /// The network prepared for embedding images of this shape, `[.., channels, height, width]`; `None` on another device
+    /// than the CPU, for another shape than the model's input, and for a network without a prepared form.
+    pub(super) fn prepared(&self, [_, channels, height, width]: [usize; 4]) -> Option<&Prepared> {
+        if self.device != Device::flex() || self.input != (InputShape { channels, height, width }) {
+            return None;
+        }
+        self.prepared.get_or_init(|| self.network.prepare(self.input)).as_ref()
     }
 
     /// The model with its network on another device; [`Model::load`] loads it to the CPU.
@@ -86,7 +99,8 @@ impl Model {
         if self.device == *device {
             return self;
         }
-        Model { network: self.network.to_device(device), device: device.clone(), ..self }
+        let (network, device) = (self.network.to_device(device), device.clone());
+        Model { network, device, prepared: OnceLock::new(), ..self }
     }
 
     /// The model of a checkpoint.

@@ -1,0 +1,261 @@
+//! A plan and how it is run.
+
+use burn::tensor::ops::ConvOptions;
+use rayon::prelude::*;
+
+use super::layer;
+use super::step::{Convolution, Fixed, Layer, Step};
+use crate::buffer::Buffer;
+use crate::conv::{Place, Prepared};
+use crate::geometry::Geometry;
+use crate::maps::Maps;
+use crate::norm::Activation;
+use crate::transpose::transpose;
+
+/// A network whose layers are prepared for images of one size.
+pub struct Plan {
+    steps: Vec<Planned>,
+    outputs: Vec<usize>,
+    input: Maps,
+    /// The most bytes that an image takes at one time.
+    bytes_per_image: usize,
+}
+
+struct Planned {
+    work: Work,
+    inputs: Vec<usize>,
+    /// The sizes of the result for one image.
+    maps: Maps,
+    /// The step that joins this result with others, and the first of its channels there.
+    place: Option<(usize, usize)>,
+    /// Results that no later step reads.
+    done: Vec<usize>,
+}
+
+enum Work {
+    Images,
+    Conv { prepared: Prepared, shape: [usize; 4], options: ConvOptions<2> },
+    Affine { scale: Vec<f32>, shift: Vec<f32> },
+    Activation(Activation),
+    Add,
+    Concat,
+    Fixed(Fixed),
+}
+
+impl Plan {
+    pub(super) fn new(steps: Vec<Step>, outputs: Vec<usize>, [channels, height, width]: [usize; 3]) -> Self {
+        let input = Maps { images: 1, height, width, channels };
+        let mut planned: Vec<Planned> = Vec::with_capacity(steps.len());
+        for step in steps {
+            let of = |i: usize| planned[step.inputs[i]].maps;
+            let (work, maps) = match step.layer {
+                Layer::Images => (Work::Images, input),
+                Layer::Conv(conv, then) => Work::conv(*conv, then, of(0), step.inputs.get(1).map(|_| of(1))),
+                Layer::Affine { scale, shift } => {
+                    assert_eq!(scale.len(), of(0).channels, "factors for {:?}", of(0));
+                    (Work::Affine { scale, shift }, of(0))
+                }
+                Layer::Activation(activation) => (Work::Activation(activation), of(0)),
+                Layer::Add => {
+                    assert_eq!(of(0), of(1), "sizes of the two terms of a sum");
+                    (Work::Add, of(0))
+                }
+                Layer::Concat => {
+                    let parts: Vec<Maps> = (0..step.inputs.len()).map(of).collect();
+                    let channels = parts.iter().map(|maps| maps.channels).sum();
+                    let first = Maps { channels, ..parts[0] };
+                    assert!(parts.iter().all(|maps| Maps { channels, ..*maps } == first), "{parts:?} joined");
+                    (Work::Concat, first)
+                }
+                Layer::Fixed(fixed) => {
+                    let maps = fixed.output(of(0));
+                    (Work::Fixed(fixed), maps)
+                }
+            };
+            planned.push(Planned { work, inputs: step.inputs, maps, place: None, done: Vec::new() });
+        }
+        let mut plan = Plan { steps: planned, outputs, input, bytes_per_image: 0 };
+        plan.place_parts();
+        plan.plan_memory();
+        plan
+    }
+
+    /// Convolutions that write their result into the joined maps of their only user.
+    fn place_parts(&mut self) {
+        let mut users = vec![0; self.steps.len()];
+        self.steps.iter().flat_map(|step| &step.inputs).chain(&self.outputs).for_each(|&i| users[i] += 1);
+        for i in 0..self.steps.len() {
+            if !matches!(self.steps[i].work, Work::Concat) {
+                continue;
+            }
+            let mut channel = 0;
+            for part in self.steps[i].inputs.clone() {
+                let step = &mut self.steps[part];
+                if matches!(step.work, Work::Conv { .. }) && users[part] == 1 {
+                    step.place = Some((i, channel));
+                }
+                channel += step.maps.channels;
+            }
+        }
+    }
+
+    /// The last use of every result, and the memory that is in use at one time.
+    fn plan_memory(&mut self) {
+        let mut last: Vec<usize> = (0..self.steps.len()).collect();
+        for (i, step) in self.steps.iter().enumerate() {
+            step.inputs.iter().for_each(|&input| last[input] = i);
+        }
+        self.outputs.iter().for_each(|&output| last[output] = usize::MAX);
+        let (mut live, mut most) = (0, 0);
+        for i in 0..self.steps.len() {
+            // Of a joined result the memory is there from its first part on; here it is counted part by part.
+            let placed = |part: &usize| self.steps[*part].place.is_some_and(|(of, _)| of == i);
+            let own = match self.steps[i].work {
+                Work::Concat => self.steps[i]
+                    .inputs
+                    .iter()
+                    .filter(|part| !placed(part))
+                    .map(|&p| self.steps[p].maps.len())
+                    .sum(),
+                _ => self.steps[i].maps.len(),
+            };
+            live += own;
+            most = most.max(live);
+            let done: Vec<usize> = (0..=i).filter(|&j| last[j] == i).collect();
+            for &j in done.iter().filter(|j| !placed(j)) {
+                live -= self.steps[j].maps.len();
+            }
+            self.steps[i].done = done;
+        }
+        self.bytes_per_image = most * size_of::<f32>();
+    }
+
+    /// The most bytes that the results of an image take at one time.
+    pub fn bytes_per_image(&self) -> usize {
+        self.bytes_per_image
+    }
+
+    /// Channels, height and width of the images.
+    pub fn input(&self) -> [usize; 3] {
+        [self.input.channels, self.input.height, self.input.width]
+    }
+
+    /// The number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Height, width and channels of an output for each image.
+    pub fn output(&self, index: usize) -> [usize; 3] {
+        let Maps { height, width, channels, .. } = self.steps[self.outputs[index]].maps;
+        [height, width, channels]
+    }
+
+    /// The wanted outputs of `count` images `[count, channels, height, width]`, each `[count, height, width, channels]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many values as `count` images have.
+    pub fn run(&self, images: &[f32], count: usize, wanted: &[bool]) -> Vec<Option<Vec<f32>>> {
+        assert_eq!(images.len(), count * self.input.len(), "values of {count} images {:?}", self.input());
+        if count == 0 {
+            return wanted.iter().map(|wanted| wanted.then(Vec::new)).collect();
+        }
+        let mut values: Vec<Option<Buffer>> = self.steps.iter().map(|_| None).collect();
+        for (i, step) in self.steps.iter().enumerate() {
+            self.run_step(i, images, count, &mut values);
+            for &done in &step.done {
+                values[done] = None;
+            }
+        }
+        let output = |(&step, wanted): (&usize, &bool)| {
+            wanted.then(|| values[step].as_ref().expect("outputs are kept").to_vec())
+        };
+        self.outputs.iter().zip(wanted).map(output).collect()
+    }
+
+    fn run_step(&self, i: usize, images: &[f32], count: usize, values: &mut [Option<Buffer>]) {
+        let step = &self.steps[i];
+        let maps = Maps { images: count, ..step.maps };
+        // The memory of the result, taken out so that the inputs can be read meanwhile.
+        let (target, channel) = step.place.unwrap_or((i, 0));
+        let pitch = self.steps[target].maps.channels;
+        let in_place = matches!(step.work, Work::Conv { .. } | Work::Concat);
+        let mut own = in_place.then(|| {
+            let len = maps.pixels() * pitch;
+            values[target].take().unwrap_or_else(|| Buffer::new(len))
+        });
+        let input = |index: usize| -> (&[f32], Maps) {
+            let from = step.inputs[index];
+            let values = values[from].as_deref().expect("a step reads the results of earlier steps");
+            (values, Maps { images: count, ..self.steps[from].maps })
+        };
+        let result = match &step.work {
+            Work::Images => innermost(images, maps),
+            Work::Conv { prepared, shape, options } => {
+                let mut y = own.take().expect("a convolution writes in place");
+                let (x, of_x) = input(0);
+                let sizes = Geometry::new(of_x, *shape, options).expect("the sizes were checked");
+                let add = (step.inputs.len() > 1).then(|| input(1).0);
+                prepared.run(x, &sizes, add, Place { values: &mut y, pitch, channel });
+                y
+            }
+            Work::Affine { scale, shift } => {
+                let (x, of_x) = input(0);
+                layer::by_channel(x, of_x.channels, |x, channel| x * scale[channel] + shift[channel])
+            }
+            Work::Activation(activation) => {
+                let bounds = activation.bounds();
+                let (x, of_x) = input(0);
+                layer::by_channel(x, of_x.channels, |x, _| bounds.value(x))
+            }
+            Work::Add => layer::add(input(0).0, input(1).0),
+            Work::Concat => {
+                let mut y = own.take().expect("joined maps are in place");
+                let mut channel = 0;
+                for (index, &part) in step.inputs.iter().enumerate() {
+                    let width = self.steps[part].maps.channels;
+                    if self.steps[part].place != Some((i, channel)) {
+                        copy_channels(input(index).0, width, &mut y, pitch, channel);
+                    }
+                    channel += width;
+                }
+                y
+            }
+            Work::Fixed(fixed) => {
+                let (x, of_x) = input(0);
+                fixed.run(x, of_x)
+            }
+        };
+        values[target] = Some(result);
+    }
+}
+
+impl Work {
+    fn conv(conv: Convolution, then: Activation, x: Maps, add: Option<Maps>) -> (Self, Maps) {
+        let Convolution { weight: (weight, shape), bias, stride, padding, groups } = conv;
+        let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
+        let sizes = Geometry::new(x, shape, &options)
+            .unwrap_or_else(|| panic!("a convolution with the weight {shape:?} of {x:?}"));
+        assert!(add.is_none_or(|maps| maps == sizes.output), "{add:?} is added to {:?}", sizes.output);
+        let prepared = Prepared::new(&weight, &bias, &sizes, then);
+        (Work::Conv { prepared, shape, options }, sizes.output)
+    }
+}
+
+/// Images with the channels innermost.
+fn innermost(images: &[f32], maps: Maps) -> Buffer {
+    let area = maps.height * maps.width;
+    let mut y = Buffer::new(maps.len());
+    y.par_chunks_mut(area * maps.channels)
+        .zip(images.par_chunks(area * maps.channels))
+        .for_each(|(to, from)| transpose(from, maps.channels, area, to));
+    y
+}
+
+/// Writes maps of `width` channels to the channels from `channel` on of maps of `pitch`.
+fn copy_channels(x: &[f32], width: usize, y: &mut [f32], pitch: usize, channel: usize) {
+    y.par_chunks_mut(pitch).zip(x.par_chunks(width)).with_min_len(64).for_each(|(y, x)| {
+        y[channel..channel + width].copy_from_slice(x);
+    });
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::norm::Activation;
+
+/// Maps `[height][width][channels]` in f64.
+#[derive(Clone)]
+struct Image {
+    sides: [usize; 2],
+    channels: usize,
+    values: Vec<f64>,
+}
+
+impl Image {
+    fn at(&self, i: isize, j: isize, channel: usize) -> f64 {
+        let [height, width] = self.sides;
+        match (usize::try_from(i), usize::try_from(j)) {
+            (Ok(i), Ok(j)) if i < height && j < width => {
+                self.values[(i * width + j) * self.channels + channel]
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// The convolution, by the definition.
+    fn conv(&self, conv: &Convolution) -> Image {
+        let (weight, [out, inputs, size, _]) = (&conv.weight.0, conv.weight.1);
+        let sides = self.sides.map(|side| (side + 2 * conv.padding - size) / conv.stride + 1);
+        let of_group = out / conv.groups;
+        let mut values = Vec::new();
+        for (i, j) in (0..sides[0]).flat_map(|i| (0..sides[1]).map(move |j| (i, j))) {
+            for o in 0..out {
+                let mut sum = f64::from(conv.bias[o]);
+                for (c, a, b) in
+                    (0..inputs).flat_map(|c| (0..size).flat_map(move |a| (0..size).map(move |b| (c, a, b))))
+                {
+                    let place = |i: usize, a: usize| (i * conv.stride + a) as isize - conv.padding as isize;
+                    let x = self.at(place(i, a), place(j, b), o / of_group * inputs + c);
+                    sum += x * f64::from(weight[((o * inputs + c) * size + a) * size + b]);
+                }
+                values.push(sum);
+            }
+        }
+        Image { sides, channels: out, values }
+    }
+
+    fn map(&self, f: impl Fn(f64, usize) -> f64) -> Image {
+        let values = self.values.iter().enumerate().map(|(i, &x)| f(x, i % self.channels)).collect();
+        Image { values, ..self.clone() }
+    }
+
+    fn plus(&self, other: &Image) -> Image {
+        let values = self.values.iter().zip(&other.values).map(|(x, y)| x + y).collect();
+        Image { values, ..self.clone() }
+    }
+
+    fn beside(&self, other: &Image) -> Image {
+        let parts = self.values.chunks(self.channels).zip(other.values.chunks(other.channels));
+        let values = parts.flat_map(|(x, y)| x.iter().chain(y)).copied().collect();
+        Image { sides: self.sides, channels: self.channels + other.channels, values }
+    }
+}
+
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
+}
+
+fn convolution([out, inputs]: [usize; 2], size: usize, stride: usize, groups: usize) -> Convolution {
+    let shape = [out, inputs / groups, size, size];
+    Convolution {
+        weight: (numbers(shape.iter().product(), size + out), shape),
+        bias: numbers(out, 3),
+        stride,
+        padding: size / 2,
+        groups,
+    }
+}
+
+fn assert_near(found: &[f32], wanted: &[f64]) {
+    assert_eq!(found.len(), wanted.len());
+    for (i, (found, wanted)) in found.iter().zip(wanted).enumerate() {
+        assert!(
+            (f64::from(*found) - wanted).abs() < 1e-5 * (1.0 + wanted.abs()),
+            "{i}: {found}, wanted {wanted}"
+        );
+    }
+}
+
+/// Some images `[count, channels, height, width]`, and each of them.
+fn images(count: usize, channels: usize, sides: [usize; 2]) -> (Vec<f32>, Vec<Image>) {
+    let area = sides[0] * sides[1];
+    let values = numbers(count * channels * area, 1);
+    let image = |values: &[f32]| {
+        let values =
+            (0..area * channels).map(|i| f64::from(values[i % channels * area + i / channels])).collect();
+        Image { sides, channels, values }
+    };
+    let all = values.chunks(channels * area).map(image).collect();
+    (values, all)
+}
+
+#[test]
+fn layers_that_are_joined_give_the_values_of_the_single_layers() {
+    let relu = |x: f64, _| x.max(0.0);
+    let (sides, count) = ([5, 4], 2);
+    let (values, each) = images(count, 3, sides);
+    let first = convolution([6, 3], 3, 1, 1);
+    let depthwise = convolution([6, 6], 3, 1, 6);
+    let grouped = convolution([6, 6], 3, 1, 2);
+    let side = convolution([7, 6], 1, 1, 1);
+    let (scale, shift) = (numbers(6, 8), numbers(6, 9));
+
+    let (mut b, x) = Builder::new([3, sides[0], sides[1]]);
+    let x = b.conv(x, first.clone());
+    let x = b.affine(x, scale.clone(), shift.clone());
+    let x = b.activation(x, Activation::Relu);
+    let d = b.conv(x, depthwise.clone());
+    let d = b.activation(d, Activation::Relu6);
+    let y = b.conv(d, grouped.clone());
+    let sum = b.add(y, x);
+    let sum = b.activation(sum, Activation::Relu);
+    let part = b.conv(sum, side.clone());
+    let part = b.activation(part, Activation::Relu);
+    let joined = b.concat(&[d, part]);
+    let plan = b.finish(&[joined, sum]);
+    // A result with two users is not joined with what follows it.
+    let outputs = plan.run(&values, count, &[true, true]);
+    // Where they are joined: the sum, the depthwise maps and a copy of them, and the other part.
+    assert_eq!(plan.bytes_per_image(), 4 * 20 * (6 + 6 + 6 + 7));
+
+    let mut wanted = [Vec::new(), Vec::new()];
+    for image in each {
+        let factor = |x: f64, c: usize| x * f64::from(scale[c]) + f64::from(shift[c]);
+        let x = image.conv(&first).map(factor).map(relu);
+        let d = x.conv(&depthwise).map(|x, _| x.clamp(0.0, 6.0));
+        let sum = d.conv(&grouped).plus(&x).map(relu);
+        wanted[0].extend(d.beside(&sum.conv(&side).map(relu)).values);
+        wanted[1].extend(sum.values);
+    }
+    for (found, wanted) in outputs.iter().zip(&wanted) {
+        assert_near(found.as_ref().unwrap(), wanted);
+    }
+}
+
+#[test]
+fn a_result_that_is_used_again_is_kept_as_it_is() {
+    let (values, each) = images(1, 2, [3, 3]);
+    let conv = convolution([2, 2], 3, 1, 1);
+    let (mut b, x) = Builder::new([2, 3, 3]);
+    let y = b.conv(x, conv.clone());
+    let z = b.activation(y, Activation::Relu);
+    let twice = b.add(y, y);
+    let sum = b.add(z, twice);
+    let outputs = b.finish(&[sum]).run(&values, 1, &[true]);
+    let y = each[0].conv(&conv);
+    assert_near(outputs[0].as_ref().unwrap(), &y.map(|x, _| x.max(0.0)).plus(&y).plus(&y).values);
+}
+
+#[test]
+#[should_panic(expected = "values of 2 images [1, 3, 3]")]
+fn images_of_another_size_are_refused() {
+    let (mut b, x) = Builder::new([1, 3, 3]);
+    let mean = b.global_average(x);
+    b.finish(&[mean]).run(&[0.0; 17], 2, &[true]);
+}
