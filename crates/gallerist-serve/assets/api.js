@@ -41,7 +41,13 @@ let chosen = "";
 export const choose = (gallery) => (chosen = gallery);
 const at = (path, parameters = {}) => path + query({ ...parameters, gallery: chosen });
 
-const filters = ({ label, not_label, camera, where }) => ({ label, not_label, camera, where: where || undefined });
+// Gives the parameters for the items of a saved list; set by saved.js.
+let ofSaved = () => ({});
+export const filterSaved = (parameters) => (ofSaved = parameters);
+
+const filters = ({ label, not_label, camera, where, saved }) => ({ label, not_label, camera, where: where || undefined, ...lists(ofSaved(saved)) });
+// A body has lists where an address has one value.
+const lists = (parameters) => Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, [value].flat()]));
 
 export const gallery = () => json(at("api/v1/gallery"));
 export const items = (state, offset, limit, signal) => json(at("api/v1/items", { set: state.set, offset, limit, order: state.order, ...filters(state) }), { signal });
@@ -66,6 +72,14 @@ export function search({ ids, files, regions = [], k, model, all, histogram, min
   if (ids.length === 1) return json(at(`api/v1/items/${ids[0]}/similar`, { ...options, region: regions[0]?.join(",") }), { signal });
   return post(at("api/v1/search"), { ids, regions, ...options }, signal);
 }
+
+const authorization = (token) => (token ? { authorization: `Bearer ${token}` } : {});
+const savedAt = (kind, name) => `api/v1/saved/${kind}/${encodeURIComponent(name)}`;
+
+export const saved = (token) => json(at("api/v1/saved"), { headers: authorization(token) });
+export const changeSaved = (kind, name, change, token) => json(at(savedAt(kind, name)), { method: "POST", headers: { "content-type": "application/json", ...authorization(token) }, body: JSON.stringify(change) });
+export const deleteSaved = (kind, name, token) => call(at(savedAt(kind, name)), { method: "DELETE", headers: authorization(token) });
+export const savedTable = (kind, name) => at(`${savedAt(kind, name)}/csv`);
 
 export const map = () => json(at("api/v1/map"));
 export const points = async () => (await call(at("api/v1/map/points"))).arrayBuffer();

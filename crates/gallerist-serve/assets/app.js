@@ -3,7 +3,10 @@ import * as api from "./api.js";
 import { announce, button, h, icon, notice, replace, short, toast } from "./dom.js";
 import { Grid } from "./grid.js";
 import * as marks from "./marks.js";
+import * as picked from "./picked.js";
 import * as querybar from "./querybar.js";
+import * as saved from "./saved.js";
+import * as savedlists from "./savedlists.js";
 import * as selection from "./selection.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
@@ -36,6 +39,7 @@ const side = document.getElementById("side");
 const tabs = document.getElementById("tabs");
 const help = document.getElementById("help");
 let bar;
+let picker;
 let details;
 
 // ---- The selection as a grid
@@ -149,6 +153,7 @@ function show(s) {
   session.follow(s);
   drawTabs(s);
   bar.show(s);
+  picker.show(s);
   place(s);
   details.show(s);
 }
@@ -170,6 +175,7 @@ function listen() {
     else if (event.key === "?") help.showModal();
     else if (made.ranked?.key(event)) void 0;
     else if (event.key === "c" && session.hasQuery(s)) bar.crop();
+    else if (event.key === "Escape" && selection.picking && !selection.exists(s)) picking(false);
     else if (event.key === "Escape") selection.exists(s) ? selection.clear() : session.hasQuery(s) ? actions.clear() : null;
     else if (/^[1-9]$/.test(event.key) && names[event.key - 1]) {
       state.set({ view: names[event.key - 1], sort: "" });
@@ -211,6 +217,14 @@ function title() {
   const { name, run, gallery, galleries } = session.gallery;
   if (galleries?.length > 1) return gallery;
   return run && name.endsWith("embeddings.safetensors") ? short(run) : short(name);
+}
+
+// Whether clicks select images.
+function picking(on) {
+  selection.pick(on);
+  document.getElementById("select").setAttribute("aria-pressed", String(on));
+  document.body.classList.toggle("picking", on);
+  picker.show(state.get());
 }
 
 async function share() {
@@ -284,6 +298,7 @@ async function start() {
     return;
   }
   marks.open(session.gallery);
+  await saved.open(session.gallery);
   const name = document.getElementById("name");
   const several = switcher();
   name.replaceChildren(several ?? title());
@@ -292,6 +307,11 @@ async function start() {
   bar = querybar.make();
   document.getElementById("query").replaceChildren(bar.element);
   details = item.make();
+  picker = picked.make();
+  document.querySelector(".panes").before(picker.element);
+  const kept = savedlists.make();
+  document.getElementById("select").addEventListener("click", () => picking(!selection.picking));
+  document.getElementById("saved-open").addEventListener("click", () => kept.open());
   document.getElementById("skip").addEventListener("click", () => main.focus());
   document.getElementById("share").addEventListener("click", share);
   document.getElementById("help-open").addEventListener("click", () => help.showModal());
@@ -301,6 +321,7 @@ async function start() {
   const again = () => show(state.get());
   actions.narrow.addEventListener("change", again);
   document.addEventListener("selection-known", again);
+  saved.subscribe(again);
   // The side pane can show the ranked list only if there is one.
   show(state.get());
   session.watch(again);

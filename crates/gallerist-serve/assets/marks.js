@@ -1,5 +1,7 @@
 // The user's verdicts on results. The browser stores them; they leave it only as a CSV file that the user downloads.
 
+import { format } from "./csv.js";
+
 let name = "";
 let marks = new Map();
 const listeners = new Set();
@@ -60,6 +62,4 @@ function save() {
 
 const COLUMNS = ["query", "query_name", "query_label", "result", "result_path", "result_label", "rank", "distance", "mark"];
 
-const field = (value) => (/[",\r\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
-
-export const csv = () => [COLUMNS, ...[...marks.values()].map((mark) => COLUMNS.map((column) => mark[column] ?? ""))].map((row) => row.map(field).join(",") + "\r\n").join("");
+export const csv = () => format([COLUMNS, ...[...marks.values()].map((mark) => COLUMNS.map((column) => mark[column]))]);

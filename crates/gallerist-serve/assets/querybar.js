@@ -4,6 +4,7 @@ import * as actions from "./actions.js";
 import * as api from "./api.js";
 import * as crop from "./crop.js";
 import { button, cut, h, icon, number } from "./dom.js";
+import * as saved from "./saved.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
 
@@ -62,7 +63,12 @@ export function make() {
   function drawChips(s) {
     const chip = (name, value, words, kind = "") =>
       h("span", { class: `chip ${kind}` }, cut(words), button("×", () => state.set({ [name]: state.get()[name].filter((v) => v !== value) }), { "aria-label": `Remove the filter ${words}` }));
-    chips.replaceChildren(...s.label.map((v) => chip("label", v, v)), ...s.not_label.map((v) => chip("not_label", v, `not ${v}`, "not")), ...s.camera.map((v) => chip("camera", v, `camera ${v}`)));
+    const of = (value) => {
+      const [kind, name] = saved.split(value);
+      const words = `${saved.KINDS[kind] ?? "list"} ${name}`;
+      return h("span", { class: "chip saved-chip" }, cut(words), button("×", () => state.set({ saved: "" }), { "aria-label": `Remove the filter ${words}` }));
+    };
+    chips.replaceChildren(...s.label.map((v) => chip("label", v, v)), ...s.not_label.map((v) => chip("not_label", v, `not ${v}`, "not")), ...s.camera.map((v) => chip("camera", v, `camera ${v}`)), ...(s.saved ? [of(s.saved)] : []));
   }
 
   session.onRanking(() => drawTiles(state.get()));

@@ -34,11 +34,39 @@ export function has(s, item) {
   return region(s)?.mask[session.points.index(item.id)] === 1;
 }
 
+// Whether a click on an image selects it instead of searching with it.
+export let picking = false;
+export const pick = (on) => (picking = on);
+
 export function describe(s, total) {
   const count = total === undefined ? "" : plural(total, "item");
   if (s.sel.length) return `${count} selected`;
   if (s.class.length) return `${count} of ${s.class.join(" and ")}`;
   return `${count} in the region`;
+}
+
+// The selection in words, without asking the server for the number of items of a class.
+export const summary = (s) => (s.class.length ? `Items of ${s.class.join(" and ")}` : describe(s, s.sel.length || (region(s)?.indices.length ?? 0)));
+
+// The most items of a selection that are named by their ids.
+const MOST = 100_000;
+
+// The ids of the selected items.
+export async function ids(s) {
+  if (s.sel.length) return s.sel;
+  if (!s.class.length) {
+    if (!session.points) await session.readPoints();
+    return Array.from(region(s)?.indices ?? [], (one) => session.points.id(one));
+  }
+  const found = [];
+  let total = 1;
+  while (found.length < total) {
+    const page = await api.items({ label: s.class }, found.length, 500);
+    total = page.items.length ? page.total : found.length;
+    if (total > MOST) throw new Error(`These are ${plural(total, "item")}; at most ${plural(MOST, "item")} are saved.`);
+    found.push(...page.items.map((item) => item.id));
+  }
+  return found;
 }
 
 // The selected items as a source for a grid.

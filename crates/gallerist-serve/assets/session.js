@@ -75,7 +75,7 @@ const queryOf = (s, queries) => {
 };
 
 export function follow(s) {
-  const wanted = JSON.stringify([s.ids, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.group, s.model, s.hist, s.from, s.to, files.map((file) => [file.url, file.region])]);
+  const wanted = JSON.stringify([s.ids, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.saved, s.group, s.model, s.hist, s.from, s.to, files.map((file) => [file.url, file.region])]);
   if (wanted === key) return;
   key = wanted;
   rank(s);

@@ -2,6 +2,7 @@ import * as actions from "./actions.js";
 import * as api from "./api.js";
 import { cut, fraction, h, icon, tool } from "./dom.js";
 import * as marks from "./marks.js";
+import * as saved from "./saved.js";
 import * as selection from "./selection.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
@@ -57,7 +58,7 @@ export function hover(id) {
 
 // An item in a grid. With `query` it is a result: it has a distance and a verdict, and can be marked.
 export function tile(item, query = null) {
-  const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey ? selection.toggle(item) : actions.search(item));
+  const search = (event) => (event.shiftKey ? actions.add(item) : event.ctrlKey || event.metaKey || selection.picking ? selection.toggle(item) : actions.search(item));
   const shown = picture(item);
   shown.addEventListener("click", search);
   const caption = h("div", { class: "caption" }, cut(item.label ?? nameOf(item), { class: "label", title: describe(item) }), query && decision(item.match), query && item.group_size > 1 && h("span", { class: "distance", title: `${item.group_size} items of the group` }, `×${item.group_size}`), query && h("span", { class: "distance" }, fraction(item.distance)));
@@ -71,6 +72,10 @@ export function tile(item, query = null) {
   return element;
 }
 
+// The first tags of an item, and the number of the others.
+const SHOWN = 2;
+const labels = (tags) => h("span", { class: "tags", title: tags.join(", "), "aria-hidden": "true" }, tags.slice(0, SHOWN).map((tag) => h("span", {}, tag)), tags.length > SHOWN && h("span", {}, `+${tags.length - SHOWN}`));
+
 export function update(cell, item, query = null) {
   const s = state.get();
   const mark = marks.of(query, item.id);
@@ -83,9 +88,12 @@ export function update(cell, item, query = null) {
     const shown = badge(item, mark);
     if (shown) cell.querySelector(".picture")?.append(shown);
   }
+  const tags = saved.tagsOf(item);
+  cell.querySelector(".tags")?.remove();
+  if (tags.length) cell.querySelector(".picture")?.append(labels(tags));
   for (const name of ["right", "wrong"]) cell.querySelector(`.mark.${name}`)?.setAttribute("aria-pressed", String(mark === name));
   cell.setAttribute("aria-selected", String(selected));
-  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, query && item.group_size > 1 ? `${item.group_size} in its group` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, DECISION[item.match]?.length ? item.match : null, mark ? `marked ${mark}` : null];
+  const said = [query ? `rank ${item.rank}` : null, describe(item), query ? `distance ${fraction(item.distance)}` : null, query && item.group_size > 1 ? `${item.group_size} in its group` : null, item.right === true ? "right" : item.right === false ? "wrong" : item.left_out ? "does not count" : null, DECISION[item.match]?.length ? item.match : null, mark ? `marked ${mark}` : null, tags.length ? `tagged ${tags.join(" and ")}` : null];
   cell.setAttribute("aria-label", said.filter(Boolean).join(", "));
 }
 
@@ -101,4 +109,4 @@ export function key(event, item, query = null) {
   return true;
 }
 
-export const enter = (item, event) => (event.shiftKey ? actions.add(item) : actions.search(item));
+export const enter = (item, event) => (event.shiftKey ? actions.add(item) : selection.picking ? selection.toggle(item) : actions.search(item));

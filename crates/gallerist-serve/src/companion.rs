@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::gallery::{Catalog, Entry, Gallery, as_compared};
 use crate::images::Images;
+use crate::stamp::Stamp;
 use crate::{Error, Result};
 
 /// Images that accompany the gallery, embedded by the gallery's network: queries, or a training set.
@@ -19,6 +20,7 @@ pub struct Companion {
     name: String,
     set: EmbeddingSet,
     images: Option<Images>,
+    stamp: Option<Stamp>,
 }
 
 impl Companion {
@@ -27,18 +29,24 @@ impl Companion {
     /// # Errors
     /// When the file cannot be read.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self::from_set(path.display().to_string(), EmbeddingSet::load(path)?))
+        let stamp = Some(Stamp::of(path));
+        Ok(Self { stamp, ..Self::from_set(path.display().to_string(), EmbeddingSet::load(path)?) })
     }
 
     /// Embeddings in memory.
     pub fn from_set(name: impl Into<String>, set: EmbeddingSet) -> Self {
-        Self { name: name.into(), set, images: None }
+        Self { name: name.into(), set, images: None, stamp: None }
     }
 
     /// Adds the images of the embeddings.
     #[must_use]
     pub fn with_images(self, images: Option<Images>) -> Self {
         Self { images, ..self }
+    }
+
+    /// Its file when it was read.
+    pub(crate) fn stamp(&self) -> Option<&Stamp> {
+        self.stamp.as_ref()
     }
 
     /// The embeddings and their metadata.
@@ -87,7 +95,7 @@ pub(crate) struct Side {
 impl Side {
     /// Refuses images that were embedded by another network than the gallery.
     pub(crate) fn new(of: Set, companion: Companion, gallery: &Gallery) -> Result<Self> {
-        let Companion { name, set, images } = companion;
+        let Companion { name, set, images, .. } = companion;
         check(of, &name, &set, gallery)?;
         let metric = gallery.metric();
         let rows = as_compared(metric, &set.embeddings);

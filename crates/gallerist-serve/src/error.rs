@@ -37,6 +37,9 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A gallery that is being opened again cannot be changed.
+    #[error("the gallery is being opened again, and cannot be changed at this moment")]
+    Reopening,
     /// The system does not provide the address or the threads.
     #[error("cannot {action}: {source}")]
     Io {
@@ -58,6 +61,7 @@ impl Error {
                 "give the folder or archive that the gallery was embedded from: --images PATH".to_owned(),
             ),
             Self::Option { hint, .. } => hint.clone(),
+            Self::Reopening => Some("try again in a few seconds".to_owned()),
             Self::Io { source, .. } => (source.kind() == std::io::ErrorKind::AddrInUse)
                 .then(|| "another program listens there; choose another --port".to_owned()),
         }

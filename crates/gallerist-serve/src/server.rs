@@ -1,7 +1,7 @@
 //! The loop that accepts connections.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,8 +11,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::state::{Contents, State};
-use crate::{Error, Options, Result, http};
+use crate::http::Galleries;
+use crate::reload::Reloader;
+use crate::reloaded::Reloaded;
+use crate::state::{Contents, Shared, State};
+use crate::{Error, Options, Result};
 
 /// The largest request line and headers, in bytes.
 const HEADER_BYTES: usize = 64 << 10;
@@ -27,7 +30,13 @@ const HEADERS: usize = 100;
 pub struct Server {
     listener: std::net::TcpListener,
     states: Vec<Arc<State>>,
+    shared: Shared,
+    galleries: Arc<Galleries>,
+    options: Options,
+    reloader: Option<Arc<Reloader>>,
     stop: Stop,
+    /// Whether signals end it.
+    signals: bool,
 }
 
 /// Stops a server, from another thread or from a signal handler.
@@ -67,8 +76,33 @@ impl Server {
         };
         let listener =
             listen().map_err(|source| Error::Io { action: format!("listen on {address}"), source })?;
-        let states = State::all(galleries, options)?;
-        Ok(Self { listener, states, stop: Stop::default() })
+        let (states, shared) = State::all(galleries, &options)?;
+        let galleries = Arc::new(Galleries::new(&states));
+        let stop = Stop::default();
+        Ok(Self { listener, states, shared, galleries, options, reloader: None, stop, signals: false })
+    }
+
+    /// Lets the galleries be opened again while the server runs: by [`Reload::now`], by clients with the token
+    /// (`POST /api/v1/reload`), and by SIGHUP in [`run_until_signal`](Self::run_until_signal). `reopen` opens a gallery by
+    /// its name on the server.
+    #[must_use]
+    pub fn with_reopen(self, reopen: impl Fn(&str) -> Result<Contents> + Send + Sync + 'static) -> Self {
+        let Self { shared, galleries, options, states, .. } = &self;
+        let (galleries, options) = (Arc::clone(galleries), options.clone());
+        let reloader = Reloader::new(Box::new(reopen), galleries, shared.clone(), options, states.clone());
+        let reloader = Arc::new(reloader);
+        let reload = Reload(Arc::downgrade(&reloader));
+        // The first way to open galleries remains.
+        if shared.reload.set(Box::new(move |all| reload.now(all))).is_err() {
+            return self;
+        }
+        // The reloader alone keeps the states: an old one is released when its last request is answered.
+        Self { reloader: Some(reloader), states: Vec::new(), ..self }
+    }
+
+    /// A handle that opens galleries again; `None` without [`with_reopen`](Self::with_reopen).
+    pub fn reload(&self) -> Option<Reload> {
+        self.reloader.as_ref().map(|reloader| Reload(Arc::downgrade(reloader)))
     }
 
     /// The address the server listens on. Where [`Options::address`] has port 0, this is the port that the system
@@ -99,10 +133,19 @@ impl Server {
             .enable_all()
             .build()
             .map_err(failed("start threads"))?;
+        let reload = self.reload();
         runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener).map_err(failed("listen"))?;
-            let router = http::galleries(&self.states);
-            serve(listener, router, &self.states[0].options, &self.stop).await;
+            if self.signals {
+                let (stop, note) = (self.stop.clone(), self.options.note);
+                tokio::spawn(async move {
+                    if let Err(error) = follow_signals(stop, reload).await {
+                        note(&format!("requests will not be finished on Ctrl-C: {error}"));
+                    }
+                });
+            }
+            let router = Arc::clone(&self.galleries).router();
+            serve(listener, router, &self.options, &self.stop).await;
             Ok::<_, Error>(())
         })?;
         // A search that still runs is not waited for.
@@ -110,19 +153,57 @@ impl Server {
         Ok(())
     }
 
-    /// Answers until the process receives Ctrl-C, SIGTERM or SIGHUP, then stops as [`Stop::now`] does.
+    /// Answers until the process receives Ctrl-C or SIGTERM, then stops as [`Stop::now`] does. SIGHUP opens galleries again
+    /// whose files have changed, where [`with_reopen`](Self::with_reopen) says how; otherwise it stops the server, too.
     ///
-    /// The handler of these signals belongs to the whole process. Where the program has installed one already, that one
-    /// stays, and [`Options::note`] is called.
+    /// The signals are those of the whole process. Handlers that the program has installed are called as well.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn run_until_signal(self) -> Result<()> {
-        let stop = self.stop();
-        if let Err(error) = ctrlc::set_handler(move || stop.now()) {
-            (self.states[0].options.note)(&format!("requests will not be finished on Ctrl-C: {error}"));
+        Self { signals: true, ..self }.run()
+    }
+}
+
+/// Opens the galleries of a running server again. Does nothing once the server has ended.
+#[derive(Clone)]
+pub struct Reload(Weak<Reloader>);
+
+impl Reload {
+    /// Opens the galleries whose files have changed, or with `all` every one. Requests in progress are answered with the old
+    /// galleries. A gallery that cannot be opened stays as it was. The results are also [notes](Options::note).
+    ///
+    /// Returns when the new galleries answer. Their analysis is computed in the background.
+    pub fn now(&self, all: bool) -> Vec<Reloaded> {
+        self.0.upgrade().map_or_else(Vec::new, |reloader| reloader.reload(all))
+    }
+}
+
+/// Stops the server on Ctrl-C and SIGTERM, and opens galleries again on SIGHUP.
+#[cfg(unix)]
+async fn follow_signals(stop: Stop, reload: Option<Reload>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let [mut interrupt, mut terminate, mut hang_up] =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => stop.now(),
+            _ = terminate.recv() => stop.now(),
+            _ = hang_up.recv() => match reload.clone() {
+                // A reload that waits for another one finds nothing left to do.
+                Some(reload) => drop(tokio::task::spawn_blocking(move || reload.now(false))),
+                None => stop.now(),
+            },
         }
-        self.run()
+    }
+}
+
+#[cfg(not(unix))]
+async fn follow_signals(stop: Stop, _: Option<Reload>) -> std::io::Result<()> {
+    loop {
+        tokio::signal::ctrl_c().await?;
+        stop.now();
     }
 }
 

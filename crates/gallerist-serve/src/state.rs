@@ -1,11 +1,11 @@
 //! The state that all requests share.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
 use gallerist_util::hex;
 
-use crate::analysis::{Analysis, AnalysisInput, Other};
+use crate::analysis::{Analysis, AnalysisInput, Other, Turn};
 use crate::batch::Batcher;
 use crate::companion::{Companion, Set, Side};
 use crate::embedder::Embedder;
@@ -15,6 +15,9 @@ use crate::images::Images;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::protocol::Rules;
+use crate::reloaded::Reloaded;
+use crate::saved::Saved;
+use crate::stamp::Stamp;
 use crate::{Error, Result};
 
 /// The contents of a server: a gallery, its images, the network that embedded it. `gallery.into()` fills everything but
@@ -54,6 +57,9 @@ impl From<Gallery> for Contents {
     }
 }
 
+/// Opens the galleries of the server again: those whose files have changed, or all.
+pub(crate) type ReloadCall = Box<dyn Fn(bool) -> Vec<Reloaded> + Send + Sync>;
+
 pub(crate) struct State {
     /// The name of the gallery on this server, and the names of all.
     pub(crate) name: Arc<str>,
@@ -67,6 +73,12 @@ pub(crate) struct State {
     pub(crate) rules: Arc<Rules>,
     pub(crate) training: Option<Arc<Side>>,
     pub(crate) analysis: Arc<Analysis>,
+    /// The tags and selections of users.
+    pub(crate) saved: Arc<Saved>,
+    /// The files that it was opened from, other than that of the gallery.
+    stamps: Vec<Stamp>,
+    /// Empty if galleries cannot be opened again.
+    pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     pub(crate) metrics: Arc<Metrics>,
     /// Limits the work on uploads.
     pub(crate) work: Gate,
@@ -76,13 +88,15 @@ pub(crate) struct State {
 }
 
 /// What the galleries of a server share.
-struct Shared {
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     names: Arc<[String]>,
     metrics: Arc<Metrics>,
     work: Gate,
     reading: Gate,
     /// Held by the gallery that is analysed.
-    turn: Arc<Mutex<()>>,
+    turn: Arc<Turn>,
 }
 
 impl Shared {
@@ -93,6 +107,7 @@ impl Shared {
         };
         Self {
             names,
+            reload: Arc::default(),
             metrics: Arc::new(Metrics::new()),
             work: Gate::new(threads, options.waiting),
             reading: Gate::new(threads, 16 * options.waiting),
@@ -103,7 +118,10 @@ impl Shared {
 
 impl State {
     /// The states of several galleries, which share the limits of the server.
-    pub(crate) fn all(galleries: Vec<(String, Contents)>, options: Options) -> Result<Vec<Arc<Self>>> {
+    pub(crate) fn all(
+        galleries: Vec<(String, Contents)>,
+        options: &Options,
+    ) -> Result<(Vec<Arc<Self>>, Shared)> {
         let names: Arc<[String]> = galleries.iter().map(|(name, _)| name.clone()).collect();
         let refused = |problem: &str, hint: &str| {
             Err(Error::Option { problem: problem.to_owned(), hint: Some(hint.to_owned()) })
@@ -119,10 +137,10 @@ impl State {
                 );
             }
         }
-        let shared = Shared::new(names, &options);
+        let shared = Shared::new(names, options);
         let several = shared.names.len() > 1;
         let states = galleries.into_iter().map(|(name, contents)| {
-            Self::new(&name, contents, &options, &shared).map_err(|error| match several {
+            Self::new(&name, contents, options, &shared, None).map_err(|error| match several {
                 true => Error::Option {
                     problem: format!("the gallery `{name}`: {error}"),
                     hint: error.hint().map(|hint| hint.to_string()),
@@ -130,10 +148,17 @@ impl State {
                 false => error,
             })
         });
-        states.collect()
+        Ok((states.collect::<Result<_>>()?, shared))
     }
 
-    fn new(name: &str, contents: Contents, options: &Options, shared: &Shared) -> Result<Arc<Self>> {
+    /// The state of a gallery; `before`: that of the same gallery until now.
+    pub(crate) fn new(
+        name: &str,
+        contents: Contents,
+        options: &Options,
+        shared: &Shared,
+        before: Option<&Self>,
+    ) -> Result<Arc<Self>> {
         let Contents { gallery, images, embedder, queries, protocol, compare, compare_queries, training } =
             contents;
         if let Some(embedder) = &embedder {
@@ -143,13 +168,11 @@ impl State {
             images.check(&gallery)?;
         }
         if options.token.is_some() && !gallery.is_index() {
-            return Err(Error::Option {
-                problem: format!(
-                    "`{}` is a file of embeddings; only an index can be changed",
-                    gallery.name()
-                ),
-                hint: Some("make one with `gallerist index build FILE --out FILE.index`".to_owned()),
-            });
+            (options.note)(&format!(
+                "`{}` is a file of embeddings: clients with the token can save tags and selections, but not add or \
+                 remove items; for these, make an index with `gallerist index build FILE --out FILE.index`",
+                gallery.name()
+            ));
         }
         if compare.is_some() && queries.is_some() != compare_queries.is_some() {
             return Err(Error::Option {
@@ -163,6 +186,9 @@ impl State {
                 hint: Some("give the queries of both: --queries FILE --compare-queries FILE".to_owned()),
             });
         }
+        let companions = [&queries, &training].into_iter().flatten().filter_map(Companion::stamp);
+        let others = [&compare, &compare_queries].into_iter().flatten().map(|path| Stamp::of(path));
+        let stamps = companions.cloned().chain(others).collect();
         let side = |of: Set, companion: Option<Companion>| {
             companion.map(|companion| Side::new(of, companion, &gallery).map(Arc::new)).transpose()
         };
@@ -173,6 +199,15 @@ impl State {
         let of_queries = compare_queries.as_deref().zip(queries.as_deref());
         let other = compare.map(|path| Other::open(&path, of_queries, &gallery).map(Arc::new));
         let other = other.transpose()?;
+        // Two of one file would lose each other's changes.
+        let same = before.filter(|before| before.gallery.file() == gallery.file());
+        let saved = match same {
+            Some(before) => Arc::clone(&before.saved),
+            None => Arc::new(Saved::open(gallery.file(), options.note)),
+        };
+        if let Some(Err(fault)) = same.map(|before| before.saved.read_again()) {
+            (options.note)(&format!("tags and selections stay as they were: {fault}"));
+        }
         let gallery = Arc::new(gallery);
         let input = AnalysisInput {
             queries: queries.clone(),
@@ -192,6 +227,9 @@ impl State {
             rules,
             training,
             analysis,
+            saved,
+            stamps,
+            reload: Arc::clone(&shared.reload),
             metrics: Arc::clone(&shared.metrics),
             images,
             embedder,
@@ -203,6 +241,11 @@ impl State {
 }
 
 impl State {
+    /// Whether one of its files is not the one that was read. A gallery without a file may always have changed.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.gallery.is_outdated() || self.stamps.iter().any(Stamp::is_outdated)
+    }
+
     /// The sets that accompany the gallery.
     fn sides(&self) -> impl Iterator<Item = (Set, &Arc<Side>)> {
         let sides = [(Set::Query, &self.queries), (Set::Training, &self.training)];

@@ -128,6 +128,48 @@ fn a_gallery_cut_short_while_it_is_served_is_an_error_and_the_server_lives() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_hang_up_signal_opens_a_replaced_gallery_and_keeps_the_old_one_of_a_broken_file() {
+    use gallerist::retrieval::{EmbeddingSet, Matrix};
+
+    let dir = tempfile::tempdir().unwrap();
+    let replace = |rows: usize| {
+        let values = (0..rows * 4).map(|at| (at % 7) as f32 + 1.0).collect();
+        let set: EmbeddingSet = EmbeddingSet {
+            paths: Some((0..rows).map(|row| format!("{row}.png")).collect()),
+            ..Matrix::new(rows, 4, values).unwrap().into()
+        };
+        set.save(dir.path().join("new.safetensors")).unwrap();
+        std::fs::rename(dir.path().join("new.safetensors"), dir.path().join("g.safetensors")).unwrap();
+    };
+    replace(20);
+    let mut server = Served::start(dir.path(), "serve --gallery g.safetensors --port 0 --analysis-limit 0");
+    let pid = server.child.id().to_string();
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    let count = || server.json("/api/v1/gallery")["count"].as_u64().unwrap();
+    let until = |wanted: u64| {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while count() != wanted && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(count(), wanted);
+    };
+    until(20);
+    replace(30);
+    signal("-HUP");
+    until(30);
+    std::fs::remove_file(dir.path().join("g.safetensors")).unwrap();
+    signal("-HUP");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    until(30);
+    replace(10);
+    signal("-HUP");
+    until(10);
+    signal("-TERM");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_served_run_finds_what_search_finds_and_stops_when_told() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! Search in a gallery of bf16 or int8, by its products first and by exact scores in the end.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use gallerist_util::interrupt;
 use rayon::prelude::*;
@@ -56,7 +57,16 @@ pub struct CompactGallery<'a> {
     compact: CompactMatrix<'a>,
     /// The rows that are scored; without them the compact ones, decoded.
     rows: Option<MatrixView<'a>>,
-    blocks: Vec<Block>,
+    blocks: Arc<[Block]>,
+}
+
+/// What a [`CompactGallery`] measures when it is made, which reads all rows. With it, a gallery that borrows the same
+/// compact rows is made again without reading them. Clones share it.
+#[derive(Clone)]
+pub struct Measures {
+    metric: Metric,
+    shape: (usize, usize),
+    blocks: Arc<[Block]>,
 }
 
 /// What the rows of a block have in addition to their values.
@@ -101,11 +111,34 @@ impl<'a> CompactGallery<'a> {
         if compact.rows() == 0 {
             return Err(Error::Empty { what: "the gallery" });
         }
-        let mut gallery = Self { metric, compact, rows, blocks: Vec::new() };
+        let mut gallery = Self { metric, compact, rows, blocks: Arc::default() };
         let blocks = (0..gallery.rows().div_ceil(BLOCK)).into_par_iter();
         let blocks: Vec<Result<Block>> = blocks.map(|block| gallery.measure(block)).collect();
         gallery.blocks = blocks.into_iter().collect::<Result<_>>()?;
         Ok(gallery)
+    }
+
+    /// What was measured, for [`with_measures`](Self::with_measures).
+    pub fn measures(&self) -> Measures {
+        Measures { metric: self.metric, shape: (self.rows(), self.cols()), blocks: Arc::clone(&self.blocks) }
+    }
+
+    /// As [`new`](Self::new) for the rows that were measured, without reading them. The rows must be unchanged: otherwise
+    /// the lists are not those of a search.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for rows of another shape, and for another metric.
+    pub fn with_measures(compact: CompactMatrix<'a>, measures: Measures, metric: Metric) -> Result<Self> {
+        let shape = (compact.rows(), compact.cols());
+        if (measures.shape, measures.metric) != (shape, metric) {
+            let (rows, cols) = measures.shape;
+            return Err(Error::Option {
+                option: "measures",
+                wanted: "those of the same rows and metric",
+                found: format!("{rows} x {cols} for {}", measures.metric.name()),
+            });
+        }
+        Ok(Self { metric, compact, rows: None, blocks: measures.blocks })
     }
 
     /// Number of rows.

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use crate::product::LANES;
 use crate::{Error, MatrixView, Result};
 pub(crate) use best::{rank_key, score_of, unrank_key};
-pub use compact::CompactGallery;
+pub use compact::{CompactGallery, Measures};
 pub use gallery::Gallery;
 pub use groups::{GroupScore, search_groups};
 pub use lists::RankedLists;

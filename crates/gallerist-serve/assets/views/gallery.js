@@ -1,11 +1,12 @@
 import * as api from "../api.js";
 import { button, h, number, notice, plural, replace, short } from "../dom.js";
 import { Grid } from "../grid.js";
+import * as saved from "../saved.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
 import * as tile from "../tile.js";
 
-const FILTERS = ["label", "not_label", "camera", "where"];
+const FILTERS = ["label", "not_label", "camera", "where", "saved"];
 
 // The set that is shown: the gallery, or the set of queries if there is one.
 const SETS = [["", "Gallery"], ["query", "Queries"]];
@@ -24,7 +25,7 @@ export function make() {
   const sets = h("span", {});
   const rule = h("p", { class: "rule" });
   const sorting = sortChoice();
-  const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a label or the condition above.") });
+  const grid = new Grid("Gallery", { render: (item) => tile.tile(item), update: (cell, item) => tile.update(cell, item), enter: tile.enter, key: tile.key, empty: () => notice("No image passes the filter", "Remove a filter above.") });
   const element = h("section", { class: "view", "aria-label": "Gallery" }, h("div", { class: "bar" }, sets, facts, rule, sorting), grid.element);
 
   let shown = null;
@@ -46,7 +47,7 @@ export function make() {
     grid,
     show(s) {
       if (sorting) sorting.value = s.order;
-      const wanted = JSON.stringify([s.set, s.order, ...FILTERS.map((name) => s[name])]);
+      const wanted = JSON.stringify([s.set, s.order, s.saved && saved.version, ...FILTERS.map((name) => s[name])]);
       if (wanted === shown) return grid.refresh();
       shown = wanted;
       load(s);

@@ -5,6 +5,7 @@ import * as api from "../api.js";
 import * as crop from "../crop.js";
 import { button, fraction, h, icon, notice, plural } from "../dom.js";
 import * as marks from "../marks.js";
+import * as saved from "../saved.js";
 import * as session from "../session.js";
 import * as state from "../state.js";
 import * as tile from "../tile.js";
@@ -97,6 +98,7 @@ export function make() {
       fact("Others of its label", item.neighbours_same_label === undefined || item.label === null ? null : plural(item.neighbours_same_label, "item")),
       fact("Camera", item.camera && h("span", {}, item.camera, " ", button("filter by it", () => state.set({ camera: [item.camera], open: "" }), { class: "quiet" }))),
       Object.entries(item.columns ?? {}).flatMap(([name, value]) => fact(name, [value].flat().join(", "))),
+      fact("Tags", tags(item)),
       fact("Path", item.path),
       fact("Id", item.id),
     );
@@ -113,6 +115,27 @@ export function make() {
     const why = h("div", { class: "why" });
     body.replaceChildren(h("div", { class: "figures" }, figures), h("div", { class: "beside" }, h("div", { class: "buttons" }, buttons), why, facts));
     if (other && gallery.heatmap && asked && s.ids.length === 1 && !files.length && !session.regionOf(s, asked)) heat(why, asked, item.id, other.frame, own.frame, signal);
+  }
+
+  // The tags of an item: a click filters by one, another removes it; Enter adds one.
+  function tags(item) {
+    const element = h("span", { class: "chips" });
+    const change = async (name, changes) => {
+      await saved.attempt(() => saved.change("tags", name, changes));
+      drawTags();
+    };
+    const name = h("input", { type: "text", "aria-label": "Add a tag", placeholder: "Add a tag", maxlength: "200", autocomplete: "off" });
+    name.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !name.value.trim()) return;
+      event.preventDefault();
+      change(name.value.trim(), { add: [item.id] }).then(() => ((name.value = ""), name.focus()));
+    });
+    function drawTags() {
+      const chips = saved.tagsOf(item).map((tag) => h("span", { class: "chip" }, h("span", {}, tag), button("filter by it", () => state.set({ saved: `tags:${tag}`, open: "" }), { class: "quiet" }), button("×", () => change(tag, { remove: [item.id] }), { "aria-label": `Remove the tag ${tag}` })));
+      element.replaceChildren(...chips, name);
+    }
+    drawTags();
+    return element;
   }
 
   async function heat(place, queryId, itemId, first, second, signal) {

@@ -1,5 +1,6 @@
 // The ranked list of the query; if two models are compared, their lists are next to each other.
 
+import * as csv from "../csv.js";
 import { announce, button, byKeyboard, cut, fraction, h, icon, milliseconds, notice, number, plural, replace, short } from "../dom.js";
 import { Grid, listed } from "../grid.js";
 import * as histogram from "../histogram.js";
@@ -31,12 +32,7 @@ export function make() {
     return { parts, said: `${plural(results.length, "result")} in ${milliseconds(took?.total)}${verdicts.length ? `, ${right} right` : ""}${decided ? `, ${decided}` : ""}` };
   }
 
-  function save() {
-    const file = new Blob([marks.csv()], { type: "text/csv" });
-    const link = h("a", { href: URL.createObjectURL(file), download: "marks.csv" });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
+  const save = () => csv.save("marks.csv", marks.csv());
 
   const markButtons = h("span", { class: "marks-menu" });
   function drawMarks() {
@@ -99,7 +95,7 @@ export function make() {
       },
       enter: tile.enter,
       key: (event, item) => tile.key(event, item, query),
-      empty: () => (other && state.get().only ? notice("No difference", "Both lists have the same results.") : state.get().from || state.get().to ? notice("No result", "No item has a distance in this range.", button("All distances", () => state.set({ from: "", to: "" }))) : notice("No result", "The filter excludes the whole gallery. Remove a label above.")),
+      empty: () => (other && state.get().only ? notice("No difference", "Both lists have the same results.") : state.get().from || state.get().to ? notice("No result", "No item has a distance in this range.", button("All distances", () => state.set({ from: "", to: "" }))) : notice("No result", "The filter excludes the whole gallery. Remove a filter above.")),
     });
     const words = `${plural(alone.length, "result")} only here${query.label === null ? "" : `, ${right} right`}`;
     lists.append(h("div", { class: "one" }, other && h("h2", { class: "model" }, cut(title), h("span", { class: "alone" }, words)), made.element));

@@ -1,11 +1,12 @@
 //! The map of the gallery.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist_map::{MapMethod, Tsne, layout};
 use gallerist_retrieval::labels::encode;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
-use gallerist_util::hex;
+use gallerist_util::{hex, interrupt};
 use sha2::{Digest, Sha256};
 
 use super::snapshot::Snapshot;
@@ -26,7 +27,13 @@ pub(crate) struct GalleryMap {
 
 impl GalleryMap {
     /// The map stored in the file `kept` if it was made from these rows; otherwise a new one, which is stored there.
-    pub(super) fn new(snapshot: &Snapshot, kept: Option<&Path>, options: &Options) -> Result<Self> {
+    /// Ends without a map when `stopped` is set.
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        kept: Option<&Path>,
+        options: &Options,
+        stopped: &AtomicBool,
+    ) -> Result<Self> {
         let fingerprint = fingerprint(snapshot, options);
         if let Some(set) = kept.and_then(|path| EmbeddingSet::load(path).ok())
             && set.model.as_ref() == Some(&fingerprint)
@@ -36,7 +43,12 @@ impl GalleryMap {
             return Ok(Self::of(snapshot, &set.embeddings, method));
         }
         let method = method(snapshot, options);
-        let found = layout(&snapshot.rows, &method, &mut |_, _| ())
+        let mut progress = |_, _| {
+            if stopped.load(Ordering::Relaxed) {
+                interrupt::throw();
+            }
+        };
+        let found = layout(&snapshot.rows, &method, &mut progress)
             .map_err(|error| Error::Option { problem: error.to_string(), hint: error.hint() })?;
         let points = Matrix::new(found.points.len(), 2, found.points.concat())?;
         if let Some(path) = kept {

@@ -11,9 +11,11 @@ mod pairs;
 mod run;
 mod slot;
 mod snapshot;
+mod turn;
 
 pub(crate) use clusters::{WIDTHS, clusters};
 pub(crate) use compare::Other;
 pub(crate) use failures::{Failure, QueryOrder};
 pub(crate) use pairs::{Pair, Pairs};
 pub(crate) use run::{Analysis, AnalysisInput};
+pub(crate) use turn::Turn;

@@ -1,7 +1,8 @@
 //! The thread that computes the analysis.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::compare::{Changes, Other};
 use super::failures::{Confusions, Failures, Trial};
@@ -9,6 +10,7 @@ use super::map::GalleryMap;
 use super::pairs::{Leaks, Pairs, neighbours_of};
 use super::slot::Slot;
 use super::snapshot::Snapshot;
+use super::turn::Turn;
 use crate::companion::Side;
 use crate::gallery::{Catalog, Gallery};
 use crate::protocol::Rules;
@@ -22,6 +24,9 @@ pub(crate) struct Analysis {
     pub(crate) leaks: Slot<Leaks>,
     pub(crate) changes: Slot<Changes>,
     pub(crate) map: Slot<GalleryMap>,
+    turn: Arc<Turn>,
+    /// Nobody needs its results any more.
+    stopped: AtomicBool,
 }
 
 /// What is compared with the gallery.
@@ -40,7 +45,7 @@ impl Analysis {
         gallery: &Arc<Gallery>,
         input: AnalysisInput,
         options: &Options,
-        turn: Arc<Mutex<()>>,
+        turn: Arc<Turn>,
     ) -> Result<Arc<Self>> {
         let labelled = |catalog: &Catalog| catalog.labels.counts().next().is_some();
         let (in_gallery, count) = {
@@ -60,6 +65,8 @@ impl Analysis {
             leaks: Slot::new(count > 0 && input.training.is_some()),
             changes: Slot::new(small && labelled && input.other.is_some()),
             map: Slot::new(count > 1),
+            turn: Arc::clone(&turn),
+            stopped: AtomicBool::new(false),
         });
         // A separate thread pool, so that searches do not wait for the analysis. It uses half of the cores.
         let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
@@ -70,12 +77,21 @@ impl Analysis {
         let begun = Arc::clone(&analysis);
         let thread = std::thread::Builder::new().name("analysis".to_owned());
         let work = move || {
-            // Galleries are analysed one after the other. A panic in another one is no reason to stop.
-            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-            pool.install(|| begun.run(&gallery, &input, &options));
+            if let Some(_turn) = turn.wait(&begun.stopped) {
+                pool.install(|| begun.run(&gallery, &input, &options));
+            }
         };
         thread.spawn(work).map_err(failed)?;
         Ok(analysis)
+    }
+
+    /// Ends the computation at its next step: its results are not needed any more.
+    pub(crate) fn stop(&self) {
+        self.turn.stop(&self.stopped);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     fn run(&self, gallery: &Gallery, input: &AnalysisInput, options: &Options) {
@@ -103,6 +119,9 @@ impl Analysis {
         if let Some(neighbours) = neighbours.get() {
             self.duplicates.fill("near-duplicates", note, || Ok(Pairs::new(&snapshot, neighbours)));
         }
+        if self.is_stopped() {
+            return self.give_up();
+        }
         let nearest = Slot::new(self.failures.wanted);
         nearest.fill("failures", note, || match neighbours.get() {
             Some(neighbours) if queries.is_none() && input.rules.junk.is_none() => {
@@ -114,15 +133,21 @@ impl Analysis {
             self.confusions.fill("confusions", note, || Ok(Confusions::new(trial, nearest)));
             self.failures.fill("failures", note, || Failures::new(trial, nearest));
         }
+        if self.is_stopped() {
+            return self.give_up();
+        }
         if let Some(other) = &input.other {
             self.changes.fill("comparison", note, || Changes::new(trial, other));
         }
         if let Some(training) = &input.training {
             self.leaks.fill("leaks", note, || Leaks::new(&snapshot, training));
         }
+        if self.is_stopped() {
+            return self.give_up();
+        }
         self.map.fill("map", note, || {
             let all = queries.as_ref().map(|queries| snapshot.and(queries)).transpose()?;
-            GalleryMap::new(all.as_ref().unwrap_or(&snapshot), input.map.as_deref(), options)
+            GalleryMap::new(all.as_ref().unwrap_or(&snapshot), input.map.as_deref(), options, &self.stopped)
         });
         self.give_up();
     }

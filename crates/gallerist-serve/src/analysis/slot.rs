@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
+use gallerist_util::interrupt::Interrupted;
+
 use crate::Result;
 
 /// A value that is ready, still to be computed, or not available.
@@ -45,6 +47,8 @@ impl<T> Slot<T> {
                 note(&format!("no {what}: {error}"));
                 None
             }
+            // Nobody waits for it.
+            Err(panic) if Interrupted::is_in(&*panic) => None,
             Err(_) => {
                 note(&format!("no {what}: the computation broke off"));
                 None

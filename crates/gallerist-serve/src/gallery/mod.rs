@@ -18,6 +18,7 @@ use query::ITEMS_AT_A_TIME;
 pub(crate) use query::{Found, Query, as_compared};
 pub(crate) use searcher::Searcher;
 
+use crate::stamp::Stamp;
 use crate::{Error, Result};
 
 /// A gallery: a file of embeddings, an index, a collection in a database.
@@ -34,8 +35,8 @@ pub struct Gallery {
     protocol: Option<String>,
     /// The sources of the items and their places, when the gallery was opened.
     sources: Vec<Source>,
-    /// The file of its map, next to the gallery's own file.
-    map: Option<PathBuf>,
+    /// Its file.
+    file: Option<PathBuf>,
     /// Catalog and search are changed under one lock.
     inside: RwLock<Inside>,
 }
@@ -44,6 +45,16 @@ pub struct Gallery {
 pub(crate) struct Inside {
     pub(crate) catalog: Catalog,
     pub(crate) searcher: Searcher,
+    /// Its file when it was read or written last.
+    stamp: Option<Stamp>,
+    /// Whether it is being replaced, or has been: then nothing changes it.
+    frozen: bool,
+}
+
+impl Inside {
+    fn new(catalog: Catalog, searcher: Searcher) -> RwLock<Self> {
+        RwLock::new(Self { catalog, searcher, stamp: None, frozen: false })
+    }
 }
 
 /// The most values of a compact file that one search decodes: 256 MiB.
@@ -67,9 +78,10 @@ impl Gallery {
     /// # Errors
     /// A file that cannot be read, rows that are not finite, and a gallery that is compared by the inner product.
     pub fn open(path: &Path, writable: bool) -> Result<Self> {
-        let mut map = path.as_os_str().to_owned();
-        map.push(".map.safetensors");
-        Ok(Self { map: Some(map.into()), ..Self::read_file(path, writable)? })
+        let stamp = Stamp::of(path);
+        let gallery = Self { file: Some(path.to_owned()), ..Self::read_file(path, writable)? };
+        gallery.write().stamp = Some(stamp);
+        Ok(gallery)
     }
 
     fn read_file(path: &Path, writable: bool) -> Result<Self> {
@@ -120,11 +132,11 @@ impl Gallery {
             catalog.push(id, Entry { label, path, camera, source: set.source_of(row) });
         }
         let catalog = catalog.with_columns(set.columns.clone());
-        let inside = RwLock::new(Inside { catalog, searcher });
+        let inside = Inside::new(catalog, searcher);
         let sources = set.sources.as_ref().map_or(vec![], |sources| sources.list().to_vec());
         let (metric, dimensions) = (set.metric.unwrap_or_default(), set.embeddings.cols());
         let protocol = set.protocol.clone();
-        Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside }
+        Self { name, origin, metric, dimensions, kind, protocol, sources, file: None, inside }
     }
 
     /// A gallery that is kept in an [`Index`].
@@ -155,10 +167,10 @@ impl Gallery {
         let catalog = catalog.with_columns(Columns::of_rows(&index.columns()?, &columns));
         let kind = if info.place == "embedded" { info.kind.name } else { "milvus" };
         let sources = index.sources()?;
-        let inside = RwLock::new(Inside { catalog, searcher: Searcher::Index(index, info.metric) });
+        let inside = Inside::new(catalog, Searcher::Index(index, info.metric));
         let (metric, dimensions) = (info.metric, info.dimensions);
         let protocol = None;
-        Ok(Self { name, origin, metric, dimensions, kind, protocol, sources, map: None, inside })
+        Ok(Self { name, origin, metric, dimensions, kind, protocol, sources, file: None, inside })
     }
 
     /// The file or address that the gallery was opened from.
@@ -226,11 +238,27 @@ impl Gallery {
         self.inside.write().expect("no thread panics while it holds this lock")
     }
 
+    /// The inside, to be changed.
+    fn unfrozen(&self) -> Result<RwLockWriteGuard<'_, Inside>> {
+        let inside = self.write();
+        if inside.frozen { Err(Error::Reopening) } else { Ok(inside) }
+    }
+
+    /// Refuses changes, or permits them again. Those in progress are finished first.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.write().frozen = frozen;
+    }
+
+    /// Whether its file is not the one that was read. A gallery without a file may always have changed.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.read().stamp.as_ref().is_none_or(Stamp::is_outdated)
+    }
+
     /// Adds items and returns when they are stored durably. Without `replace`, an item that would replace another one
     /// is refused.
     pub(crate) fn add(&self, items: &Items, replace: bool) -> Result<Added> {
-        let mut inside = self.write();
-        let Inside { catalog, searcher } = &mut *inside;
+        let mut inside = self.unfrozen()?;
+        let Inside { catalog, searcher, stamp, .. } = &mut *inside;
         let index = searcher.index()?;
         let addition = Addition::of(&*index, items)?;
         if !replace {
@@ -252,14 +280,15 @@ impl Gallery {
         }
         if addition.added() != (Added { unchanged: items.len(), ..Added::default() }) {
             index.flush()?;
+            *stamp = self.file().map(Stamp::of);
         }
         Ok(addition.added())
     }
 
     /// Removes an item and returns when that is stored durably; false if there is no such item.
     pub(crate) fn remove(&self, id: u64) -> Result<bool> {
-        let mut inside = self.write();
-        let Inside { catalog, searcher } = &mut *inside;
+        let mut inside = self.unfrozen()?;
+        let Inside { catalog, searcher, stamp, .. } = &mut *inside;
         let index = searcher.index()?;
         if catalog.row(id).is_none() {
             return Ok(false);
@@ -267,6 +296,7 @@ impl Gallery {
         index.remove(&[id])?;
         catalog.remove(id);
         index.flush()?;
+        *stamp = self.file().map(Stamp::of);
         Ok(true)
     }
 
@@ -297,9 +327,16 @@ impl Gallery {
         fits.then_some(all)
     }
 
-    /// The file that stores its map.
+    /// The file that it was opened from.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The file that stores its map, next to its own.
     pub(crate) fn map_file(&self) -> Option<PathBuf> {
-        self.map.clone()
+        let mut map = self.file.as_ref()?.as_os_str().to_owned();
+        map.push(".map.safetensors");
+        Some(map.into())
     }
 
     pub(crate) fn search(&self, queries: &[Query]) -> Result<Vec<Found>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, ItemFilter};
-use gallerist_retrieval::search::{self, CompactGallery, Metric, RankedLists, SearchOptions};
+use gallerist_retrieval::search::{self, CompactGallery, Measures, Metric, RankedLists, SearchOptions};
 
 use super::catalog::Catalog;
 use super::query::{Found, ITEMS_AT_A_TIME, Query, as_compared};
@@ -16,7 +16,7 @@ pub(crate) enum Searcher {
     /// All rows in f32 as they are compared, and packed for the kernels.
     Rows { rows: Arc<Matrix>, packed: search::Gallery },
     /// Rows in bf16 or int8, mapped from their file.
-    Compact { file: &'static MappedCompact, gallery: CompactGallery<'static>, metric: Metric },
+    Compact { file: MappedCompact, measures: Measures, metric: Metric },
     /// An index, in this process or in a database.
     Index(Box<dyn Index>, Metric),
 }
@@ -29,9 +29,8 @@ impl Searcher {
     }
 
     pub(crate) fn compact(file: MappedCompact, metric: Metric) -> Result<Self> {
-        // The search borrows the file. Both live as long as the process.
-        let file: &'static MappedCompact = Box::leak(Box::new(file));
-        Ok(Self::Compact { file, gallery: CompactGallery::new(file.view(), metric)?, metric })
+        let measures = CompactGallery::new(file.view(), metric)?.measures();
+        Ok(Self::Compact { file, measures, metric })
     }
 
     /// The index, to be changed.
@@ -111,7 +110,8 @@ impl Searcher {
                 });
                 Ok(found.collect())
             }
-            Self::Compact { file, gallery, metric } => {
+            Self::Compact { file, measures, metric } => {
+                let gallery = CompactGallery::with_measures(file.view(), measures.clone(), *metric)?;
                 let lists = gallery.search(&matrix, &options(*metric));
                 // The search itself does not notice a file that was changed in place.
                 file.check()?;

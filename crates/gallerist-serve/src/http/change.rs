@@ -3,45 +3,42 @@
 use std::sync::Arc;
 
 use axum::extract::Multipart;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use gallerist_retrieval::Error::Replaces;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, PathId, Shared};
+use super::token::authorize;
 use super::upload::Form;
 use crate::Error;
 
 /// The largest path, label and camera, in bytes.
 const TEXT: usize = 1024;
 
-/// Refuses a request without the token.
-fn authorize(state: &Shared, headers: &HeaderMap) -> Answer<()> {
-    let token = state.options.token.as_ref().ok_or_else(|| {
-        Refusal::new(StatusCode::FORBIDDEN, "the gallery cannot be changed")
-            .hint("start the server with --writable and a token")
-    })?;
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
-    // Comparing digests, not texts, makes the time independent of the token.
-    let digest = |text: &str| Sha256::digest(text.as_bytes());
-    if given.is_some_and(|given| digest(given) == digest(token)) {
-        return Ok(());
+/// Refuses a request without the token, and a gallery whose items are fixed.
+fn authorize_items(state: &Shared, headers: &HeaderMap) -> Answer<()> {
+    authorize(state, headers)?;
+    match state.gallery.is_index() {
+        true => Ok(()),
+        false => {
+            Err(Refusal::new(StatusCode::FORBIDDEN, "the items of a file of embeddings cannot be changed")
+                .hint("serve an index: `gallerist index build FILE --out FILE.index`"))
+        }
     }
-    Err(Refusal::new(StatusCode::UNAUTHORIZED, "wanted the server's token")
-        .hint("give the header `Authorization: Bearer TOKEN`"))
 }
 
-/// The token of a header `Bearer TOKEN`. The name of the scheme may be in upper or lower case (RFC 9110,
-/// 11.1).
-fn bearer(header: &str) -> Option<&str> {
-    let (scheme, token) = header.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
+fn refused(error: &Error) -> Refusal {
+    match error {
+        Error::Reopening => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            .hint("ask again in a few seconds"),
+        error => Refusal::internal(error.to_string()),
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -79,6 +76,7 @@ pub(crate) struct NewItem {
         (status = 413, description = "Too many bytes", body = ErrorBody),
         (status = 415, description = "Not an image", body = ErrorBody),
         (status = 422, description = "It cannot be decoded", body = ErrorBody),
+        (status = 503, description = "The gallery is being opened again", body = ErrorBody),
     )
 )]
 pub(crate) async fn add(
@@ -86,7 +84,7 @@ pub(crate) async fn add(
     headers: HeaderMap,
     form: Multipart,
 ) -> Answer<(StatusCode, Json<Added>)> {
-    authorize(&state, &headers)?;
+    authorize_items(&state, &headers)?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
     let mut form = Form::read(&state, form, 1, &["path", "label", "camera", "source", "replace"]).await?;
     let (name, bytes) = form.images.pop().ok_or_else(|| Refusal::bad("wanted a field `image`"))?;
@@ -125,7 +123,7 @@ pub(crate) async fn add(
         let added = gallery.add(&items, replace).map_err(|error| match error {
             Error::Retrieval(Replaces { .. }) => Refusal::new(StatusCode::CONFLICT, error.to_string())
                 .hint("give replace=true to put it in the place of the other, or another path or source"),
-            error => Refusal::internal(error.to_string()),
+            error => refused(&error),
         })?;
         if added.unchanged == 0 {
             return Ok((StatusCode::CREATED, id));
@@ -147,13 +145,14 @@ pub(crate) async fn add(
         (status = 401, description = "Not the token", body = ErrorBody),
         (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
         (status = 404, body = ErrorBody),
+        (status = 503, description = "The gallery is being opened again", body = ErrorBody),
     )
 )]
 pub(crate) async fn remove(state: Shared, headers: HeaderMap, PathId(id): PathId) -> Answer<StatusCode> {
-    authorize(&state, &headers)?;
+    authorize_items(&state, &headers)?;
     let gallery = Arc::clone(&state.gallery);
     let removed = state.work.run(move || gallery.remove(id)).await?;
-    match removed.map_err(|error| Refusal::internal(error.to_string()))? {
+    match removed.map_err(|error| refused(&error))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Refusal::no_item(id)),
     }

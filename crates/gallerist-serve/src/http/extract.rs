@@ -1,7 +1,5 @@
 //! Extractors: the parts of requests, with refusals in the format of the API.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -10,48 +8,16 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use utoipa::ToSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::error::Refusal;
 use super::json;
+pub(crate) use crate::id::Id;
 use crate::state::State;
 
 /// The state of the server, an argument of every handler.
 pub(crate) type Shared = axum::extract::State<Arc<State>>;
-
-/// The id of an item. In JSON it is a string, because JavaScript numbers are exact only up to 2^53.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ToSchema)]
-#[schema(value_type = String, example = "6069892831450089690")]
-pub(crate) struct Id(pub(crate) u64);
-
-impl Serialize for Id {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
-    }
-}
-
-impl FromStr for Id {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| format!("`{text}` is no id: wanted a number below 2^64"))
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The id in a path.
 pub(crate) struct PathId(pub(crate) u64);

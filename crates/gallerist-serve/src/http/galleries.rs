@@ -1,6 +1,6 @@
 //! Several galleries at one address. The parameter `gallery` of a request chooses one by its name.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::{Request, State as Given};
@@ -15,16 +15,31 @@ use crate::state::State;
 /// The parameter of requests.
 const PARAMETER: &str = "gallery";
 
-struct Galleries {
+/// The galleries of a server, each of which can be replaced while requests are answered.
+pub(crate) struct Galleries {
     /// The first answers requests without the parameter.
-    routers: Vec<(Arc<str>, Router)>,
+    routers: Vec<(Arc<str>, RwLock<Router>)>,
 }
 
-/// All routes of a server with these galleries.
-pub(crate) fn galleries(states: &[Arc<State>]) -> Router {
-    let routers = states.iter().map(|state| (Arc::clone(&state.name), router(Arc::clone(state))));
-    let galleries = Arc::new(Galleries { routers: routers.collect() });
-    Router::new().fallback(dispatch).with_state(galleries)
+impl Galleries {
+    pub(crate) fn new(states: &[Arc<State>]) -> Self {
+        let routers = states.iter().map(|state| {
+            let router = router(Arc::clone(state));
+            (Arc::clone(&state.name), RwLock::new(router))
+        });
+        Self { routers: routers.collect() }
+    }
+
+    /// All routes of a server with these galleries.
+    pub(crate) fn router(self: Arc<Self>) -> Router {
+        Router::new().fallback(dispatch).with_state(self)
+    }
+
+    /// Answers requests from now on with another state of a gallery. Requests in progress keep the old one.
+    pub(crate) fn replace(&self, at: usize, state: &Arc<State>) {
+        let router = router(Arc::clone(state));
+        *self.routers[at].1.write().unwrap_or_else(PoisonError::into_inner) = router;
+    }
 }
 
 async fn dispatch(Given(galleries): Given<Arc<Galleries>>, mut request: Request) -> Response {
@@ -40,7 +55,8 @@ async fn dispatch(Given(galleries): Given<Arc<Galleries>>, mut request: Request)
     if let Err(problem) = &chosen {
         request.extensions_mut().insert(NoGallery(problem.clone()));
     }
-    let mut router = galleries.routers[chosen.unwrap_or(0)].1.clone();
+    let router = &galleries.routers[chosen.unwrap_or(0)].1;
+    let mut router = router.read().unwrap_or_else(PoisonError::into_inner).clone();
     // A router is always ready, and never fails.
     match router.call(request).await {
         Ok(response) => response,

@@ -175,7 +175,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         images: state.images.is_some(),
         upload: state.embedder.is_some(),
         heatmap: state.images.is_some() && state.embedder.is_some(),
-        writable: state.options.token.is_some(),
+        writable: state.options.token.is_some() && gallery.is_index(),
         map: state.analysis.map.state(),
         failures: state.analysis.failures.state(),
         queries: state.queries.as_ref().map(|queries| QuerySet {

@@ -11,8 +11,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
 use super::filter::{filter, mask};
+use super::named::Chosen;
 use crate::companion::{Set, Side};
 use crate::gallery::Catalog;
+use crate::saved::Lists;
 use crate::state::State;
 
 /// The largest number of items of a page.
@@ -34,6 +36,9 @@ pub(crate) struct Item {
     #[schema(value_type = Object)]
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     columns: serde_json::Map<String, serde_json::Value>,
+    /// Its tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
 }
 
 impl Item {
@@ -49,6 +54,30 @@ impl Item {
             path: catalog.path(row).map(str::to_owned),
             camera: catalog.cameras.get(row).map(str::to_owned),
             columns: catalog.columns().row_as_json(row),
+            tags: Vec::new(),
+        }
+    }
+
+    /// The item with the tags that it has in `lists`.
+    pub(crate) fn with_tags(self, lists: &Lists) -> Self {
+        Self { tags: lists.tags_of(self.id.0), ..self }
+    }
+
+    /// Label, path and camera; empty where it has none.
+    pub(super) fn texts(&self) -> [&str; 3] {
+        [&self.label, &self.path, &self.camera].map(|text| text.as_deref().unwrap_or_default())
+    }
+
+    /// The value of a further column as text; tags are joined by `|`.
+    pub(super) fn column(&self, name: &str) -> String {
+        match self.columns.get(name) {
+            None => String::new(),
+            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(serde_json::Value::Array(tags)) => {
+                let tags: Vec<&str> = tags.iter().filter_map(|tag| tag.as_str()).collect();
+                tags.join("|")
+            }
+            Some(value) => value.to_string(),
         }
     }
 
@@ -61,7 +90,7 @@ impl Item {
     pub(crate) fn anywhere(state: &State, catalog: &Catalog, id: u64) -> Option<Self> {
         let companion =
             || state.companion_item(id).map(|(set, side, row)| Self::of_set(set, &side.catalog, row));
-        Self::find(catalog, id).or_else(companion)
+        Self::find(catalog, id).or_else(companion).map(|item| item.with_tags(&state.saved.now()))
     }
 }
 
@@ -92,6 +121,16 @@ pub(crate) struct ItemParams {
     /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`.
     #[serde(default, rename = "where")]
     condition: Option<String>,
+    /// Only items with one of these tags; may be repeated.
+    #[serde(default)]
+    tag: Vec<String>,
+    /// Only items of one of these saved selections; may be repeated.
+    #[serde(default)]
+    selection: Vec<String>,
+    /// Only these items, at most 1,000; may be repeated.
+    #[serde(default)]
+    #[param(value_type = Vec<String>)]
+    only: Vec<Id>,
     /// The column that the items are sorted by, with `-` before it for the reverse order. Items without a value are last.
     #[serde(default)]
     order: Option<String>,
@@ -135,19 +174,26 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
     let order = params.order.as_deref().filter(|order| !order.is_empty());
     let order = order.map(|order| sorted_by(catalog, order)).transpose()?;
     let mask = mask(catalog, params.condition.as_deref())?;
-    if filter.is_empty() && mask.is_none() && order.is_none() {
+    let chosen = Chosen::new(&state, &params.tag, &params.selection, &params.only)?;
+    let lists = state.saved.now();
+    let item = |row: usize| Item::of_set(params.set, catalog, row).with_tags(&lists);
+    if filter.is_empty() && mask.is_none() && order.is_none() && chosen.is_all() {
         let rows = (params.offset.min(catalog.len())..catalog.len()).take(limit);
-        let items = rows.map(|row| Item::of_set(params.set, catalog, row)).collect();
+        let items = rows.map(item).collect();
         return Ok(Json(ItemPage { total: catalog.len(), items }));
     }
     let admission = catalog.admission(&filter);
-    let passes = |row: &usize| admission.admits(*row) && mask.as_ref().is_none_or(|mask| mask[*row]);
+    let passes = |row: &usize| {
+        admission.admits(*row)
+            && mask.as_ref().is_none_or(|mask| mask[*row])
+            && chosen.admits(catalog.ids()[*row])
+    };
     let mut rows: Vec<usize> = (0..catalog.len()).filter(passes).collect();
     if let Some((column, descending)) = order {
         column.sort(&mut rows, descending);
     }
     let part = rows.iter().skip(params.offset).take(limit);
-    let items = part.map(|&row| Item::of_set(params.set, catalog, row)).collect();
+    let items = part.map(|&row| item(row)).collect();
     Ok(Json(ItemPage { total: rows.len(), items }))
 }
 

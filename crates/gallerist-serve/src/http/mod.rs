@@ -18,13 +18,17 @@ mod heatmap;
 mod histogram;
 mod items;
 mod json;
+mod named;
 mod origin;
 mod pictures;
+mod reload;
 mod router;
+mod saved;
 mod search;
 mod security;
+mod token;
 mod upload;
 
 pub(crate) use error::Refusal;
-pub(crate) use galleries::galleries;
+pub(crate) use galleries::Galleries;
 use router::router;

@@ -15,8 +15,8 @@ use utoipa_axum::routes;
 
 use super::error::Refusal;
 use super::{
-    about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, origin, pictures, search,
-    security,
+    about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, origin, pictures, reload,
+    saved, search, security,
 };
 use crate::state::State;
 
@@ -26,6 +26,7 @@ use crate::state::State;
     tags(
         (name = "gallery", description = "The gallery and its items"),
         (name = "search", description = "Search by item, vector or upload"),
+        (name = "saved", description = "Tags and selections that users made"),
         (name = "pictures", description = "Images and thumbnails"),
         (name = "analysis", description = "Results computed after the start"),
         (name = "server", description = "The server itself"),
@@ -52,6 +53,9 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .routes(routes!(items::items, change::add))
         .routes(routes!(items::lookup))
         .routes(routes!(items::item, change::remove))
+        .routes(routes!(saved::saved))
+        .routes(routes!(saved::list, saved::change, saved::delete))
+        .routes(routes!(saved::table))
         .routes(routes!(search::similar))
         .routes(routes!(search::search))
         .routes(routes!(search::upload))
@@ -67,6 +71,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .routes(routes!(analysis::duplicates))
         .routes(routes!(analysis::leaks))
         .routes(routes!(analysis::compare))
+        .routes(routes!(reload::reload))
         .routes(routes!(about::health))
         .routes(routes!(about::metrics))
         .split_for_parts();

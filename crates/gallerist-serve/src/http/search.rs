@@ -18,6 +18,7 @@ use super::filter::{checked, filter};
 use super::groups::{GroupScore, grouped, groups};
 use super::histogram::{Distances, Histogram};
 use super::items::Item;
+use super::named::Chosen;
 use super::upload::Form;
 use crate::companion::Set;
 use crate::gallery::{Catalog, Query, same_class};
@@ -31,7 +32,7 @@ macro_rules! search_request {
     (
         $(#[$meta:meta])*
         struct $name:ident { $($(#[$own_meta:meta])* $own:ident: $own_type:ty,)* }
-        enums: $(#[$of_enum:meta])?
+        enums: $(#[$of_enum:meta])?; ids: $(#[$of_ids:meta])?
     ) => {
         $(#[$meta])*
         #[serde(deny_unknown_fields)]
@@ -51,6 +52,16 @@ macro_rules! search_request {
             /// Only items that meet this condition on their columns, such as `price < 20 and shop = "x"`.
             #[serde(default, rename = "where")]
             condition: Option<String>,
+            /// Only items with one of these tags; may be repeated.
+            #[serde(default)]
+            tag: Vec<String>,
+            /// Only items of one of these saved selections; may be repeated.
+            #[serde(default)]
+            selection: Vec<String>,
+            /// Only these items, at most 1,000; may be repeated.
+            #[serde(default)]
+            $(#[$of_ids])?
+            only: Vec<Id>,
             /// One result for all items with the same value of this column, which may be `label`, `camera` or `path`: the
             /// nearest of them.
             #[serde(default)]
@@ -92,7 +103,7 @@ search_request! {
         #[serde(default)]
         region: Option<String>,
     }
-    enums: #[param(inline)]
+    enums: #[param(inline)]; ids: #[param(value_type = Vec<String>)]
 }
 
 search_request! {
@@ -112,7 +123,7 @@ search_request! {
         #[serde(default)]
         vectors: Vec<Vec<f32>>,
     }
-    enums:
+    enums:; ids:
 }
 
 /// The items that are listed for a query of the query set.
@@ -243,6 +254,20 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         }
         condition => condition.map(|(_, mask)| mask),
     };
+    let chosen = Chosen::new(state, &params.tag, &params.selection, &params.only)?;
+    let mask = match (searched.gallery.is_index(), chosen.is_all()) {
+        (_, true) => mask,
+        (true, false) => {
+            filter = chosen.filter(filter);
+            mask
+        }
+        (false, false) => {
+            let inside = searched.gallery.read();
+            let meets = |row: usize| mask.as_ref().is_none_or(|mask| mask[row]);
+            let ids = inside.catalog.ids().iter().enumerate();
+            Some(ids.map(|(row, &id)| meets(row) && chosen.admits(id)).collect())
+        }
+    };
     let group = params.group.as_deref().filter(|column| !column.is_empty());
     if let Some(column) = group {
         groups(&searched.gallery.read().catalog, column)?;
@@ -283,6 +308,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         let all = found.iter().map(|&(row, distance, left_out)| (distance, is_right(row, left_out)));
         Histogram::new(bars, complete, &all.collect::<Vec<_>>())
     });
+    let lists = state.saved.now();
     let is_mean = group.is_some() && params.group_score == GroupScore::Mean;
     let found: Vec<_> = match group {
         None => found.into_iter().map(|item| (item, None)).collect(),
@@ -299,11 +325,12 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         .enumerate()
         .map(|(at, ((row, distance, left_out), group_size))| {
             let hit = hit(&inside.catalog, at + 1, row, distance, metric, label);
+            let item = hit.item.with_tags(&lists);
             // The threshold and the similarity are of pairs, not of means.
             let decision = rule.filter(|_| !is_mean).map(|rule| rule.decide_distance(distance).name());
             let (right, similarity) =
                 (hit.right.filter(|_| left_out.is_none()), hit.similarity.filter(|_| !is_mean));
-            Hit { left_out, decision, right, similarity, group_size, ..hit }
+            Hit { item, left_out, decision, right, similarity, group_size, ..hit }
         })
         .collect();
     asked.took.total = milliseconds(asked.began.elapsed());
@@ -374,7 +401,9 @@ pub(crate) async fn similar(
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
     let SearchBody { ids, regions, vectors, k, label, not_label, camera, condition, model, view, .. } = body;
-    let SearchBody { min_distance, max_distance, histogram, group, group_score, .. } = body;
+    let SearchBody {
+        tag, selection, only, min_distance, max_distance, histogram, group, group_score, ..
+    } = body;
     let params = SearchParams {
         region: None,
         k,
@@ -382,6 +411,9 @@ pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answe
         not_label,
         camera,
         condition,
+        tag,
+        selection,
+        only,
         group,
         group_score,
         min_distance,
@@ -420,6 +452,9 @@ pub(crate) struct UploadForm {
     not_label: Option<Vec<String>>,
     camera: Option<Vec<String>>,
     r#where: Option<String>,
+    tag: Option<Vec<String>>,
+    selection: Option<Vec<String>>,
+    only: Option<Vec<String>>,
     group: Option<String>,
     group_score: Option<GroupScore>,
     min_distance: Option<f32>,
@@ -451,6 +486,9 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         "not_label",
         "camera",
         "where",
+        "tag",
+        "selection",
+        "only",
         "group",
         "group_score",
         "min_distance",
@@ -458,8 +496,10 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         "histogram",
     ];
     let mut form = Form::read(&state, form, state.options.queries, &names).await?;
-    let ids = form.take_all("id").iter().map(|text| text.parse()).collect::<Result<Vec<Id>, _>>();
-    let ids = ids.map_err(Refusal::bad)?;
+    let mut ids = |name: &str| -> Answer<Vec<Id>> {
+        form.take_all(name).iter().map(|text| text.parse().map_err(Refusal::bad)).collect()
+    };
+    let (ids, only) = (ids("id")?, ids("only")?);
     let regions = form.take_all("region");
     let params = SearchParams {
         region: None,
@@ -471,6 +511,9 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         not_label: form.take_all("not_label"),
         camera: form.take_all("camera"),
         condition: form.take("where")?,
+        tag: form.take_all("tag"),
+        selection: form.take_all("selection"),
+        only,
         group: form.take("group")?,
         group_score: form
             .take("group_score")?

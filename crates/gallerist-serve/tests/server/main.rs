@@ -7,6 +7,8 @@ mod histogram;
 mod queries;
 mod refusals;
 mod regions;
+mod reload;
 mod requests;
+mod saved;
 mod search;
 mod views;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gallerist_data::Image;
 use gallerist_serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
@@ -66,8 +66,8 @@ pub struct ServeOptions {
 /// use. A network or images that are not named and cannot be found are a warning.
 pub fn serve(gallery: &Path, options: ServeOptions, observer: &mut dyn Observer) -> Result<Server> {
     let server = options.server.clone();
-    let contents = contents(gallery, options, &mut Networks::default(), observer)?;
-    Ok(Server::bind(contents, server)?)
+    let named = NamedGallery { name: None, gallery: gallery.to_owned(), options };
+    serve_all(vec![named], server, observer)
 }
 
 /// A gallery of [`serve_all`].
@@ -84,6 +84,8 @@ pub struct NamedGallery {
 /// As [`serve`], for several galleries on one server: a request chooses one by its parameter `gallery`, and the page has a
 /// list of them. Galleries of one network share it.
 ///
+/// SIGHUP, a client with the token and [`Server::reload`] open the galleries again whose files have changed.
+///
 /// # Errors
 ///
 /// As [`serve`], with the name of the gallery; and for two galleries of one name.
@@ -95,6 +97,7 @@ pub fn serve_all(
     let several = galleries.len() > 1;
     let mut networks = Networks::default();
     let mut all = Vec::with_capacity(galleries.len());
+    let mut known = HashMap::new();
     for NamedGallery { name, gallery, options } in galleries {
         let options = ServeOptions { server: server.clone(), ..options };
         let called = name.clone().unwrap_or_else(|| gallery.display().to_string());
@@ -102,13 +105,44 @@ pub fn serve_all(
             observer.note(&format!("gallery `{called}`"));
         }
         let contents =
-            contents(&gallery, options, &mut networks, observer).map_err(|error| match several {
+            contents(&gallery, options.clone(), &mut networks, observer).map_err(|error| match several {
                 true => Error::new(format!("the gallery `{called}`: {error}"), error.hint().as_deref()),
                 false => error,
             })?;
-        all.push((name.unwrap_or_else(|| contents.gallery.short_name()), contents));
+        let name = name.unwrap_or_else(|| contents.gallery.short_name());
+        known.insert(name.clone(), (gallery, options));
+        all.push((name, contents));
     }
-    Ok(Server::bind_all(all, server)?)
+    let note = server.note;
+    let networks = Mutex::new(networks);
+    let reopen = move |name: &str| {
+        let (gallery, options) = &known[name];
+        let mut networks = networks.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = contents(gallery, options.clone(), &mut networks, &mut Notes(note));
+        // The network of a gallery that was replaced is released with that gallery.
+        let result = opened.map_err(|error| gallerist_serve::Error::Option {
+            problem: error.to_string(),
+            hint: error.hint(),
+        });
+        networks.retain(|_, network| Arc::strong_count(network) > 1);
+        result
+    };
+    Ok(Server::bind_all(all, server)?.with_reopen(reopen))
+}
+
+/// Sends warnings to the operator of a running server.
+struct Notes(fn(&str));
+
+impl gallerist_train::Observer for Notes {
+    fn warning(&mut self, message: &str) {
+        (self.0)(message);
+    }
+}
+
+impl Observer for Notes {
+    fn warner(&self) -> fn(&str) {
+        self.0
+    }
 }
 
 /// The networks that were opened, by their fingerprints.

@@ -15,7 +15,7 @@ use super::shared::DeviceArgs;
 ///
 /// The page searches by uploaded image and by item, and shows the map, failed queries, confused classes and
 /// near-duplicates. The API offers the same; the path /api shows examples. Ctrl-C stops the server after the
-/// requests in progress are finished. docs/serve.md describes the limits and the use with a reverse proxy.
+/// requests in progress are finished. SIGHUP opens galleries again whose files have changed. docs/serve.md describes the limits and the use with a reverse proxy.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index,
@@ -74,7 +74,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR", help_heading = SERVER)]
     pub(crate) thumbnails: Option<PathBuf>,
 
-    /// Allow clients with the token to add and remove items; the gallery must be an index
+    /// Allow clients with the token to save tags and selections, and to add and remove items of an index
     #[arg(long, help_heading = LIMITS)]
     pub(crate) writable: bool,
     /// The token; prefer the environment variable GALLERIST_TOKEN, which other users cannot see

@@ -1,0 +1,77 @@
+//! Opening the galleries again.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::error::{Answer, ErrorBody, Refusal};
+use super::extract::{Json, Params, Shared};
+use super::token::authorize;
+use crate::reloaded::{Outcome, Reloaded};
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReloadParams {
+    /// Also open galleries whose files have not changed, for example because the folder of the images has.
+    #[serde(default)]
+    all: bool,
+}
+
+/// What became of the galleries.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ReloadBody {
+    galleries: Vec<ReloadedBody>,
+    /// The galleries that cannot be opened, and why; null if there is none.
+    error: Option<String>,
+    hint: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ReloadedBody {
+    gallery: String,
+    /// `reloaded`, `unchanged` or `failed`. A gallery that failed stays as it was.
+    #[schema(example = "reloaded")]
+    outcome: &'static str,
+    /// The number of items of a gallery that was opened.
+    items: Option<usize>,
+}
+
+/// Opens the galleries whose files have changed. Requests in progress are answered with the old ones.
+#[utoipa::path(
+    post, path = "/api/v1/reload", tag = "server", params(ReloadParams), security(("token" = [])),
+    responses(
+        (status = 200, body = ReloadBody), (status = 400, body = ErrorBody),
+        (status = 401, description = "Not the token", body = ErrorBody),
+        (status = 403, description = "The server has no token", body = ErrorBody),
+        (status = 500, description = "A gallery cannot be opened, and stays as it was", body = ReloadBody),
+        (status = 501, description = "The server cannot open galleries again", body = ErrorBody),
+    )
+)]
+pub(crate) async fn reload(
+    state: Shared,
+    headers: HeaderMap,
+    Params(params): Params<ReloadParams>,
+) -> Answer<(StatusCode, Json<ReloadBody>)> {
+    authorize(&state, &headers)?;
+    let call = Arc::clone(&state.reload);
+    let done = tokio::task::spawn_blocking(move || call.get().map(|reload| reload(params.all))).await;
+    let done = done.map_err(|_| Refusal::internal("opening the galleries broke off"))?;
+    let done = done.ok_or_else(|| Refusal::not_implemented("this server cannot open its galleries again"))?;
+    let (mut problems, mut first_hint) = (Vec::new(), None);
+    let galleries = done.into_iter().map(|Reloaded { gallery, outcome }| match outcome {
+        Outcome::Reloaded { items } => ReloadedBody { gallery, outcome: "reloaded", items: Some(items) },
+        Outcome::Unchanged => ReloadedBody { gallery, outcome: "unchanged", items: None },
+        Outcome::Failed { problem, hint } => {
+            problems.push(format!("the gallery `{gallery}` stays as it was: {problem}"));
+            first_hint = first_hint.take().or(hint);
+            ReloadedBody { gallery, outcome: "failed", items: None }
+        }
+    });
+    let galleries = galleries.collect();
+    let error = (!problems.is_empty()).then(|| problems.join("; "));
+    let status = if error.is_some() { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+    Ok((status, Json(ReloadBody { galleries, error, hint: first_hint })))
+}
