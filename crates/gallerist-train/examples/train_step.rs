@@ -11,7 +11,8 @@
 //! ```
 //!
 //! With `onnx`, a path, the network is also written there, to be run by others. With `inference` steps are
-//! forward passes alone of the network prepared for embedding.
+//! forward passes alone of the network prepared for embedding,
+//! `without_winograd` turns off Winograd's algorithm.
 //!
 //! Then every line of the standard input is a number of steps to take; the reply is a line with the
 //! seconds and the loss of each. The loss is the mean square of all embeddings, the optimiser SGD with
@@ -44,12 +45,15 @@ struct Request {
     #[serde(default)]
     inference: bool,
     onnx: Option<PathBuf>,
+    #[serde(default)]
+    without_winograd: bool,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).ok_or("the argument is a JSON object")?;
     let request: Request = serde_json::from_str(&argument)?;
     gallerist_kernels::set_enabled(request.kernels);
+    gallerist_kernels::prepared::set_winograd(!request.without_winograd);
     let bf16 = request.bf16;
     let serve = || on_worker(|| serve(request).map_err(|error| error.to_string()));
     Ok(if bf16 { with_bf16_products(serve) } else { serve() }?)

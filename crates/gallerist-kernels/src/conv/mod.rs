@@ -21,6 +21,7 @@ mod prepared;
 mod source;
 mod weight_gradient;
 mod windows;
+mod winograd;
 
 #[cfg(test)]
 mod tests;
@@ -30,5 +31,6 @@ pub(crate) use correlate::{After, Place};
 pub(crate) use forward::forward;
 pub(crate) use input_gradient::input_gradient;
 pub(crate) use prepared::Prepared;
+pub use prepared::set_winograd;
 pub(crate) use source::Source;
 pub(crate) use weight_gradient::weight_gradient;

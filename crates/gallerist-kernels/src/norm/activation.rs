@@ -39,10 +39,19 @@ impl Bounds {
         if x >= self.high { self.high } else { x }
     }
 
-    /// [`Self::value`] of a vector.
+    /// Whether there is a bound.
+    pub(crate) fn is_bounded(self) -> bool {
+        self.low > f32::NEG_INFINITY || self.high < f32::INFINITY
+    }
+
+    /// [`Self::value`] of a vector, up to the sign of zeros.
     #[inline(always)]
     pub(crate) fn vector<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
         let (low, high) = (simd.splat_f32s(self.low), simd.splat_f32s(self.high));
+        if S::F32_LANES > 1 {
+            // Of a bound and NaN, vector instructions return NaN: x86 returns the second operand, ARM the one that is NaN.
+            return simd.min_f32s(high, simd.max_f32s(low, x));
+        }
         let x = simd.select_f32s(simd.less_than_or_equal_f32s(x, low), low, x);
         simd.select_f32s(simd.greater_than_or_equal_f32s(x, high), high, x)
     }

@@ -6,7 +6,8 @@
 //!    sums with a shortcut and the bias become the end of the convolution's product, which computes them in registers.
 //! 2. A convolution whose only user joins channels writes its result where the joined maps are.
 //! 3. The weights are packed in the order in which the products read them, for the precision of the calling thread
-//!    ([`with_bf16_products`](crate::with_bf16_products)).
+//!    ([`with_bf16_products`](crate::with_bf16_products)). The weights of 3 x 3 convolutions of stride 1 are also packed for
+//!    Winograd's algorithm ([`set_winograd`]).
 //!
 //! Results differ from those of the single layers by rounding only. Every value is `[height, width, channels]` for each
 //! image: tokens are maps of one row, rows are maps of one position.
@@ -33,6 +34,7 @@ mod layer;
 mod plan;
 mod step;
 
+pub use crate::conv::set_winograd;
 pub use builder::{Builder, Node};
 pub use plan::Plan;
 pub use step::Convolution;

@@ -126,7 +126,8 @@ unsafe fn rows<S: Simd, const V: usize>(
     let added = finish.filter(|_| chunk == 0).and_then(|finish| finish.add);
     // Vector `v` of the panel starts inside the bias, as was checked.
     let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
-    let bounds = finish.filter(|_| chunk + 1 == product.chunks.len()).map(|finish| finish.bounds);
+    let last = chunk + 1 == product.chunks.len();
+    let bounds = finish.map(|finish| finish.bounds).filter(|bounds| last && bounds.is_bounded());
     let ends = Ends { bias, bounds };
     // Wrapping: a chunk without terms may start after the end of `b`, which then is not read.
     let b = b.as_ptr().wrapping_add(first_term * stride_b + panel * panel_stride);

@@ -181,3 +181,29 @@ fn operands_that_end_too_early_are_refused() {
     assert!(panics(5, 64 + 2, 7), "the last row of the right operand");
     assert!(panics(5, b, 6), "the last element of the result");
 }
+
+struct Bounded([f32; 64]);
+
+impl WithSimd for Bounded {
+    type Output = [f32; 64];
+
+    fn with_simd<S: Simd>(mut self, simd: S) -> [f32; 64] {
+        for x in S::as_mut_simd_f32s(&mut self.0).0 {
+            *x = Activation::Relu6.bounds().vector(simd, *x);
+        }
+        self.0
+    }
+}
+
+#[test]
+fn bounds_keep_nan_on_every_instruction_set() {
+    let mut x = [f32::NAN; 64];
+    for (i, x) in x.iter_mut().enumerate().filter(|(i, _)| i % 3 > 0) {
+        *x = i as f32 / 4.0 - 2.0;
+    }
+    for set in instruction_sets() {
+        for (x, y) in x.iter().zip(set.dispatch(Bounded(x))) {
+            assert!(y == x.clamp(0.0, 6.0) || x.is_nan() && y.is_nan(), "{set:?}: {x} became {y}");
+        }
+    }
+}
