@@ -1,14 +1,14 @@
-//! Decoded images on disk, at the size at which they are kept.
+//! Decoded images, or features of images, on disk: one place of a fixed length for each image.
 //!
 //! One file for an image set at one stored form: its name is a digest of that form (size, fit,
-//! channels, what is cut off) and of the paths of all images in their order, and image `i` has place
-//! `i` in it. A place consists of
+//! channels, what is cut off; for features also the whole preparation and the model) and of the paths of all images in
+//! their order, and image `i` has place `i` in it. A place consists of
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 8 | digest of the image's source: of a file its path, length and time of change, in an archive the CRC-32 and length of the entry |
 //! | 4 | CRC-32 of that and of the pixels |
-//! | rest | the pixels |
+//! | rest | the pixels or features |
 //!
 //! so that every place can be verified on its own. A place that was never written (the file is sparse), half
 //! written by a killed process, damaged, or made from a file that has changed since does
@@ -23,10 +23,8 @@ use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
-use crate::image::Image;
 use crate::positioned::{read_whole_at, write_whole_at};
 use crate::source::ImageSet;
-use crate::transform::Transform;
 
 /// Raise it when the same file and form give other pixels than before.
 const VERSION: u32 = 1;
@@ -42,13 +40,19 @@ pub(crate) struct DiskCache {
 }
 
 impl DiskCache {
-    pub(crate) fn open(folder: &Path, set: &ImageSet, transform: &Transform) -> Result<DiskCache, Error> {
+    /// The file in `folder` for this set; `form` decides what an image's place holds, `extension` ends the name.
+    pub(crate) fn open(
+        folder: &Path,
+        set: &ImageSet,
+        form: &[u8],
+        extension: &str,
+    ) -> Result<DiskCache, Error> {
         let failed = |path: &Path| {
             let path = path.display().to_string();
             move |e| Error::io("use as a cache", path, e)
         };
         std::fs::create_dir_all(folder).map_err(failed(folder))?;
-        let path = folder.join(format!("{}.images", name(set, transform)));
+        let path = folder.join(format!("{}.{extension}", name(set, form)));
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -64,10 +68,9 @@ impl DiskCache {
         self.problem.get()
     }
 
-    /// Image `i` from `source` ([`ImageSet::digest`]), if its place holds it.
-    pub(crate) fn read(&self, i: usize, source: [u8; 8], transform: &Transform) -> Option<Image> {
-        let size = transform.stored_size();
-        let mut pixels = vec![0; size.area() * transform.channels()];
+    /// The `length` bytes of image `i` from `source` ([`ImageSet::digest`]), if its place holds them.
+    pub(crate) fn read(&self, i: usize, source: [u8; 8], length: usize) -> Option<Vec<u8>> {
+        let mut pixels = vec![0; length];
         let mut found = [0; HEAD];
         let position = i as u64 * (HEAD + pixels.len()) as u64;
         // A place that cannot be read counts as empty.
@@ -75,15 +78,15 @@ impl DiskCache {
             && found[..8] == source
             && read_whole_at(&self.file, &mut pixels, position + HEAD as u64).unwrap_or(false);
         let fits = whole && found == head(source, &pixels);
-        fits.then(|| Image::new(size.width, size.height, transform.channels(), pixels))
+        fits.then_some(pixels)
     }
 
-    /// Writes image `i` to its place.
-    pub(crate) fn write(&self, i: usize, source: [u8; 8], image: &Image) {
+    /// Writes the bytes of image `i` to its place.
+    pub(crate) fn write(&self, i: usize, source: [u8; 8], bytes: &[u8]) {
         if self.problem.get().is_some() {
             return;
         }
-        let place = [&head(source, image.pixels())[..], image.pixels()].concat();
+        let place = [&head(source, bytes)[..], bytes].concat();
         if let Err(e) = write_whole_at(&self.file, &place, i as u64 * place.len() as u64) {
             // Another thread may have been first; its problem is as good.
             let _ = self.problem.set(Error::io("write to the cache", self.path.display().to_string(), e));
@@ -102,10 +105,10 @@ fn head(source: [u8; 8], pixels: &[u8]) -> [u8; HEAD] {
 }
 
 /// The name of the file: a digest of what the places hold.
-fn name(set: &ImageSet, transform: &Transform) -> String {
+fn name(set: &ImageSet, form: &[u8]) -> String {
     let mut digest = Sha256::new();
     digest.update(VERSION.to_le_bytes());
-    digest.update(transform.stored_form());
+    digest.update(form);
     for i in 0..set.len() {
         set.describe(i, &mut |bytes| digest.update(bytes));
     }

@@ -51,6 +51,7 @@ mod canvas;
 mod decode;
 mod disk;
 mod error;
+mod features;
 mod image;
 mod inspect;
 mod loader;
@@ -66,6 +67,7 @@ mod transform;
 
 pub use crate::decode::{DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with};
 pub use crate::error::{Broken, Error};
+pub use crate::features::{FeatureFile, Features};
 pub use crate::image::Image;
 pub use crate::inspect::{Bin, Inspection, Leak, LeftOut, Split, inspect};
 pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};

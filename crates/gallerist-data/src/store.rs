@@ -7,9 +7,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::disk::DiskCache;
 use crate::error::{Broken, Error};
+use crate::features::Features;
 use crate::image::Image;
 use crate::source::ImageSet;
 use crate::transform::Transform;
+use gallerist_util::random::Random;
+
+/// What the tensors of an image are made of.
+pub(crate) enum Prepared {
+    Image(Arc<Image>),
+    /// The features of the image of this number.
+    Features(usize),
+}
 
 /// An image set with its transform and a cache of decoded images.
 ///
@@ -23,6 +32,7 @@ pub struct ImageStore {
     set: Arc<ImageSet>,
     transform: Transform,
     disk: Option<DiskCache>,
+    features: Option<Arc<Features>>,
     cells: Vec<OnceLock<Result<Arc<Image>, Arc<Error>>>>,
     used: AtomicUsize,
     limit: usize,
@@ -38,6 +48,7 @@ impl ImageStore {
             set,
             transform,
             disk: None,
+            features: None,
             used: AtomicUsize::new(0),
             limit,
             reported: Mutex::new(HashSet::new()),
@@ -57,8 +68,57 @@ impl ImageStore {
     /// [`Error::Io`] when the file cannot be opened or made. One that cannot be written later is no
     /// error, see [`ImageStore::disk_problem`].
     pub fn with_disk_cache(mut self, folder: &Path) -> Result<ImageStore, Error> {
-        self.disk = Some(DiskCache::open(folder, &self.set, &self.transform)?);
+        self.disk = Some(DiskCache::open(folder, &self.set, &self.transform.stored_form(), "images")?);
         Ok(self)
+    }
+
+    /// Gives loaders the features of the images instead of the images: tensors of shape `[features, 1, 1]`. No image is
+    /// decoded, and random changes are not made.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many features as images, or an image has fewer views than the transform gives.
+    pub fn with_features(mut self, features: Arc<Features>) -> ImageStore {
+        assert_eq!(features.len(), self.set.len(), "images with features");
+        assert!(features.views() >= self.transform.views(), "views with features");
+        self.features = Some(features);
+        self
+    }
+
+    /// The features that loaders give instead of images.
+    pub fn features(&self) -> Option<&Arc<Features>> {
+        self.features.as_ref()
+    }
+
+    /// Channels, height and width of a tensor that loaders give.
+    pub fn tensor_shape(&self) -> [usize; 3] {
+        self.features.as_ref().map_or_else(|| self.transform.shape(), |features| [features.length(), 1, 1])
+    }
+
+    /// Numbers in all tensors of an image.
+    pub(crate) fn tensor_length(&self) -> usize {
+        self.transform.views() * self.tensor_shape().iter().product::<usize>()
+    }
+
+    /// What the tensors of image `i` are made of.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub(crate) fn prepared(&self, i: usize) -> Result<Prepared, Arc<Error>> {
+        match &self.features {
+            None => self.get(i).map(Prepared::Image),
+            Some(features) => features.check(i).map(|()| Prepared::Features(i)),
+        }
+    }
+
+    /// Writes the tensors of an image.
+    pub(crate) fn fill(&self, prepared: &Prepared, random: &mut Random, out: &mut [f32]) {
+        match (prepared, &self.features) {
+            (Prepared::Image(image), _) => self.transform.apply(image, random, out),
+            (Prepared::Features(i), Some(features)) => out.copy_from_slice(&features.row(*i)[..out.len()]),
+            (Prepared::Features(_), None) => unreachable!("a store keeps its features"),
+        }
     }
 
     /// Why no further images are kept on disk: the first write that failed, as on a full disk.
@@ -125,12 +185,13 @@ impl ImageStore {
     fn load(&self, i: usize) -> Result<Image, Error> {
         // Before the file is read: if it changes meanwhile, the digest is the one that is outdated.
         let disk = self.disk.as_ref().and_then(|disk| Some((disk, self.set.digest(i)?)));
-        if let Some(image) = disk.and_then(|(disk, source)| disk.read(i, source, &self.transform)) {
-            return Ok(image);
+        let (size, channels) = (self.transform.stored_size(), self.transform.channels());
+        if let Some(pixels) = disk.and_then(|(disk, source)| disk.read(i, source, size.area() * channels)) {
+            return Ok(Image::new(size.width, size.height, channels, pixels));
         }
         let image = self.transform.fit(self.set.decode_for(i, self.transform.least_side())?);
         if let Some((disk, source)) = disk {
-            disk.write(i, source, &image);
+            disk.write(i, source, image.pixels());
         }
         Ok(image)
     }

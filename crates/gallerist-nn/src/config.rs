@@ -14,6 +14,7 @@ use crate::embedder::AnyEmbedder;
 use crate::googlenet::GoogLeNetConfig;
 use crate::heads::Head;
 use crate::mobilenet_v2::MobileNetV2Config;
+use crate::onnx::OnnxConfig;
 use crate::resnet::ResNetConfig;
 use crate::setting::{FreezeBatchNorm, InputShape, Setting};
 use crate::spec::NetworkSpec;
@@ -30,6 +31,9 @@ pub struct NetworkConfig {
     /// the seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
+    /// The model of the network `onnx`, made by another program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
     /// The frozen parts of batch norm.
     #[serde(skip_serializing_if = "FreezeBatchNorm::is_none")]
     pub freeze_batch_norm: FreezeBatchNorm,
@@ -72,10 +76,11 @@ gallerist_util::kind! {
     GoogLeNetConfig,
     MobileNetV2Config,
     VitConfig,
+    OnnxConfig,
 }
 
 /// The keys of `[network]` that all networks have.
-const RESERVED: [&str; 4] = ["weights", "freeze_batch_norm", "head_init", "head_distance"];
+const RESERVED: [&str; 5] = ["weights", "file", "freeze_batch_norm", "head_init", "head_distance"];
 
 impl<C: NetworkSpec + Named> From<C> for NetworkConfig {
     fn from(config: C) -> Self {
@@ -106,6 +111,13 @@ impl NetworkConfig {
                 hint: "give the parameter of the network another name".into(),
             });
         }
+        if self.file.is_some() && self.architecture.downcast_ref::<OnnxConfig>().is_none() {
+            return Err(Error::Conflict {
+                message: format!("the network `{}` is not computed by a file", self.name()),
+                hint: "`network.file` belongs to kind = \"onnx\"; pretrained weights are `network.weights`"
+                    .into(),
+            });
+        }
         match self.head_distance {
             Some(distance) => {
                 Error::require("network.head_distance".into(), distance, distance > 0.0, "above 0")
@@ -122,7 +134,13 @@ impl NetworkConfig {
     ///
     /// [`Error::Value`] where the configuration does not fit the input.
     pub fn init(&self, input: InputShape, seed: u64, device: &Device) -> Result<AnyEmbedder> {
-        self.architecture.build(Setting { input, seed, device, freeze: self.freeze_batch_norm })
+        self.architecture.build(Setting {
+            input,
+            seed,
+            device,
+            freeze: self.freeze_batch_norm,
+            file: self.file.as_deref(),
+        })
     }
 
     /// The name in the run file.
@@ -149,20 +167,18 @@ impl<'de> Deserialize<'de> for NetworkConfig {
         #[serde(default)]
         struct Common {
             weights: Option<PathBuf>,
+            file: Option<PathBuf>,
             freeze_batch_norm: FreezeBatchNorm,
             head_init: HeadInit,
             head_distance: Option<f64>,
         }
         let mut table = toml::Table::deserialize(deserializer)?;
-        let common = ["weights", "freeze_batch_norm", "head_init", "head_distance"]
-            .into_iter()
-            .filter_map(|key| table.remove_entry(key))
-            .collect::<toml::Table>();
-        let Common { weights, freeze_batch_norm, head_init, head_distance } =
+        let common = RESERVED.into_iter().filter_map(|key| table.remove_entry(key)).collect::<toml::Table>();
+        let Common { weights, file, freeze_batch_norm, head_init, head_distance } =
             common.try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
         let architecture =
             table.try_into().map_err(|e: toml::de::Error| D::Error::custom(with_common(e.message())))?;
-        Ok(NetworkConfig { architecture, weights, freeze_batch_norm, head_init, head_distance })
+        Ok(NetworkConfig { architecture, weights, file, freeze_batch_norm, head_init, head_distance })
     }
 }
 
@@ -170,7 +186,7 @@ impl<'de> Deserialize<'de> for NetworkConfig {
 fn with_common(message: &str) -> String {
     match message.starts_with("unknown field") {
         true => {
-            format!("{}, `weights`, `freeze_batch_norm`, `head_init`, `head_distance`", message.trim_end())
+            format!("{}, {}", message.trim_end(), RESERVED.map(|key| format!("`{key}`")).join(", "))
         }
         false => message.into(),
     }

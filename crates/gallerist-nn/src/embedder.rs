@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use gallerist_tensor::dynamic::AnyModule;
 
+use crate::extractor::Extractor;
 use crate::graph::{Network, Prepared};
 use crate::setting::InputShape;
 use crate::token_layers::Draw;
@@ -96,6 +97,12 @@ pub trait Embedder {
         None
     }
 
+    /// The frozen model that makes its features. Training computes them once for each image and gives them to the network
+    /// in place of the image ([`Extractor::forward`]). `None`: it has none.
+    fn extractor(&self) -> Option<&Extractor> {
+        None
+    }
+
     /// The network in a box, for trainer and model.
     fn boxed(self) -> AnyEmbedder
     where
@@ -118,8 +125,7 @@ impl Embedder for Network {
     }
 
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
-        let (embeddings, maps) = Network::forward_with_maps(self, images);
-        (embeddings, Some(maps))
+        Network::forward_with_maps(self, images)
     }
 
     fn prepare(&self, input: InputShape) -> Option<Prepared> {
@@ -143,6 +149,11 @@ impl Embedder for Network {
     }
 
     fn graph(&self) -> Option<&Network> {
-        Some(self)
+        // A frozen model is no layer that files of other programs could have.
+        self.extractor().is_none().then_some(self)
+    }
+
+    fn extractor(&self) -> Option<&Extractor> {
+        Network::extractor(self)
     }
 }

@@ -1,5 +1,7 @@
 //! The parameters from which a network is built.
 
+use std::path::Path;
+
 use burn::tensor::Device;
 use gallerist_tensor::Error;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,8 @@ pub struct Setting<'a> {
     pub device: &'a Device,
     /// The frozen parts of batch norm.
     pub freeze: FreezeBatchNorm,
+    /// The file of a model that another program made ([`NetworkConfig::file`](crate::NetworkConfig::file)).
+    pub file: Option<&'a Path>,
 }
 
 /// The frozen parts of batch norm. Batch norms of new layers are never frozen.

@@ -278,6 +278,11 @@ impl RunDirectory {
         self.path.join("profile.json")
     }
 
+    /// The folder for features of a frozen model.
+    pub fn features(&self) -> PathBuf {
+        self.path.join("features")
+    }
+
     /// The folder for TensorBoard: events, and the Embedding Projector's files.
     pub fn tensorboard(&self) -> PathBuf {
         self.path.join("tensorboard")

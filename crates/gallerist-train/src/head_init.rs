@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::module::Module;
-use gallerist_data::{ImageSet, ImageStore, Random, Transform};
+use gallerist_data::{ImageStore, Random, Transform};
 use gallerist_tensor::discriminant::{Discriminant, Projection};
 
 use super::RunConfig;
@@ -31,9 +31,10 @@ pub(super) fn begin(
     network: AnyEmbedder,
     config: &RunConfig,
     input: InputShape,
-    set: &ImageSet,
+    images: &ImageStore,
     watch: &mut Watch<'_>,
 ) -> Result<AnyEmbedder> {
+    let set = images.set();
     let network_config = &config.network;
     let random = network_config.head_init == HeadInit::Random;
     if random && network_config.head_distance.is_none() {
@@ -59,6 +60,10 @@ pub(super) fn begin(
     Random::new(config.train.seed, "head init", 0, 0).shuffle(&mut drawn);
     drawn.truncate(IMAGES);
     let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
+    let store = match images.features() {
+        Some(features) => store.with_features(Arc::new(features.select(&drawn))),
+        None => store,
+    };
     let model = Model::new(config.clone(), input, features.boxed()).normalized(false);
     let mut embedding = |done, all| watch.phase(EMBEDDING, done, all);
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut embedding)?;

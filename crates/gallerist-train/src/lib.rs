@@ -23,6 +23,7 @@ mod directory;
 mod error;
 mod evaluation;
 mod events;
+mod features;
 mod head_init;
 pub mod limits;
 pub mod log;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn::tensor::TensorData;
-use gallerist_data::{ClassMeans, ImageSet, ImageStore, Random, Transform};
+use gallerist_data::{ClassMeans, ImageStore, Random, Transform};
 
 use super::RunConfig;
 use crate::Result;
@@ -18,12 +18,13 @@ const NAME: &str = "sampler.class_means";
 /// Images that cannot be read are left out; a class without any has a mean of zeros.
 pub(super) fn compute(
     model: &Model,
-    set: &ImageSet,
+    images: &ImageStore,
     config: &RunConfig,
     images_per_class: usize,
     step: usize,
     progress: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<ClassMeans> {
+    let set = images.set();
     let labels = set.labels().expect("a sampler by classes has labels");
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); set.class_names().len()];
     for (image, &class) in labels.iter().enumerate() {
@@ -36,6 +37,10 @@ pub(super) fn compute(
     }
     let classes: Vec<u32> = drawn.iter().map(|&image| labels[image as usize]).collect();
     let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
+    let store = match images.features() {
+        Some(features) => store.with_features(Arc::new(features.select(&drawn))),
+        None => store,
+    };
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, progress)?;
     let d = embedded.embeddings.cols();
     let mut sums = vec![0f64; members.len() * d];

@@ -42,6 +42,16 @@ impl Preprocessing {
     }
 }
 
+impl Preprocessing {
+    /// How images are prepared for an ONNX model: from its `metadata`, if it is one of our exports, else from the
+    /// `config.json` or `preprocessor_config.json` in its folder, with which timm and Hugging Face publish models. `side`
+    /// is the side of the images where these files do not say it.
+    pub fn of_model(path: &Path, metadata: &BTreeMap<String, String>, side: usize) -> Option<Self> {
+        let own = metadata.get("image").and_then(|image| serde_json::from_str::<ImageConfig>(image).ok());
+        own.map(|image| (&image).into()).or_else(|| vit::preprocessing_beside(path, side))
+    }
+}
+
 /// The largest header of a safetensors file that is looked into.
 const MAX_HEADER: u64 = 64 << 20;
 

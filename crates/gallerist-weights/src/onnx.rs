@@ -143,6 +143,7 @@ impl Graph {
                 self.node("Pow", &[&y, &root], &name, vec![])
             }
             Op::Fixed(fixed) => self.fixed(fixed.kind, name, inputs),
+            Op::Extractor(_) => unreachable!("a network with a frozen model shows no graph"),
             Op::Tokens(_) | Op::LayerNorm(_) | Op::LayerScale(_) | Op::AttentionPool(_) => {
                 unreachable!("`token_step` writes the steps of transformers")
             }

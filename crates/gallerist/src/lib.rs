@@ -23,6 +23,7 @@
 //! | compute a loss on embeddings from a file | [`compute_loss`] |
 //! | compute on a GPU | [`device`] |
 //! | start from trained weights, or export a network | [`weights`] |
+//! | use an ONNX model as a frozen extractor | [`onnx`], [`network::OnnxConfig`] |
 //! | find wrong labels, near-duplicates and outliers | [`issues`], [`retrieval::issues`] |
 //! | search embeddings exactly | [`retrieval::search`] |
 //! | keep a gallery that changes, or one of millions | [`retrieval::index`] |
@@ -84,6 +85,7 @@ pub use gallerist_map as map;
 #[cfg(feature = "milvus")]
 pub use gallerist_milvus as milvus;
 pub use gallerist_nn as network;
+pub use gallerist_onnx as onnx;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
 pub use gallerist_serve as serve;

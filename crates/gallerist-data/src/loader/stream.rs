@@ -141,7 +141,7 @@ impl Loader {
             epoch: slot.plan.epoch,
             images,
             views: store.transform().views(),
-            image_shape: store.transform().shape(),
+            image_shape: store.tensor_shape(),
             labels: labels.map_or(Vec::new(), |labels| items.iter().map(|&i| labels[i as usize]).collect()),
             items,
             broken,

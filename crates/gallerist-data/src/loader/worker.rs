@@ -11,8 +11,7 @@ use super::batch::BatchPlan;
 use super::options::{LoaderOptions, OnBroken};
 use super::slot::{Part, Slot, Task};
 use crate::error::{Broken, Error};
-use crate::image::Image;
-use crate::store::ImageStore;
+use crate::store::{ImageStore, Prepared};
 
 type Plan = Box<dyn Iterator<Item = BatchPlan> + Send>;
 
@@ -70,7 +69,7 @@ impl Shared {
 
     /// Values of one image's tensors.
     pub(super) fn image_length(&self) -> usize {
-        self.store.transform().views() * self.store.transform().tensor_len()
+        self.store.tensor_length()
     }
 
     pub(super) fn work(&self) {
@@ -148,15 +147,14 @@ impl Shared {
     }
 
     fn make(&self, task: Task) -> Result<Part, Error> {
-        let transform = self.store.transform();
         let length = self.image_length();
         let items = Vec::with_capacity(task.places.len());
         let mut part = Part { images: task.images, items, broken: Vec::new(), replaced: 0 };
         for place in task.places {
             let item = task.plan.items[place];
             let position = task.plan.first + place as u64;
-            let (item, image) = match self.store.get(item as usize) {
-                Ok(image) => (item, image),
+            let (item, prepared) = match self.store.prepared(item as usize) {
+                Ok(prepared) => (item, prepared),
                 Err(error) => {
                     part.broken.push(Broken { item, error: error.clone() });
                     match self.options.on_broken {
@@ -171,7 +169,7 @@ impl Shared {
             };
             let at = part.items.len() * length;
             let mut random = Random::new(self.options.seed, "augment", task.plan.epoch, position);
-            transform.apply(&image, &mut random, &mut part.images.values()[at..at + length]);
+            self.store.fill(&prepared, &mut random, &mut part.images.values()[at..at + length]);
             part.items.push(item);
         }
         Ok(part)
@@ -186,15 +184,15 @@ impl Shared {
         position: u64,
         plan: &BatchPlan,
         broken: &mut Vec<Broken>,
-    ) -> Result<(u32, Arc<Image>), Error> {
+    ) -> Result<(u32, Prepared), Error> {
         let class = self.store.classmates(item as usize);
         let start = Random::new(self.options.seed, "stand-in", plan.epoch, position).below(class.len());
         let around = || class[start..].iter().chain(&class[..start]).copied();
         let fresh = around().filter(|i| !plan.items.contains(i));
         let used = around().filter(|i| plan.items.contains(i) && *i != item);
         for candidate in fresh.chain(used) {
-            match self.store.get(candidate as usize) {
-                Ok(image) => return Ok((candidate, image)),
+            match self.store.prepared(candidate as usize) {
+                Ok(prepared) => return Ok((candidate, prepared)),
                 Err(error) => broken.push(Broken { item: candidate, error }),
             }
         }

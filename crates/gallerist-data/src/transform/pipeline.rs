@@ -122,6 +122,12 @@ impl Transform {
         form
     }
 
+    /// Bytes that differ where tensors for evaluation of the same file differ.
+    pub(crate) fn tensor_form(&self) -> Vec<u8> {
+        let text = toml::to_string(&self.config).expect("a configuration is plain data");
+        [self.stored_form(), text.into_bytes()].concat()
+    }
+
     /// Whether tensors depend on the random generator.
     pub fn is_random(&self) -> bool {
         self.augment.is_some()

@@ -1,9 +1,12 @@
 //! The builder of networks.
 
+use std::sync::Arc;
+
 use burn::module::Module;
 use gallerist_tensor::{Error, Result};
 
 use super::network::{Fixed, FixedKind, Network, Op, Shape, Step};
+use crate::extractor::Extractor;
 use crate::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool};
 use crate::limits::{MAX_PARAMETERS, numbers_in_words};
 use crate::setting::{FreezeBatchNorm, InputShape, Setting, value};
@@ -282,6 +285,17 @@ impl<'a> Builder<'a> {
         self.fixed("", FixedKind::Concat, parts, Shape::Maps([channels, height, width]))
     }
 
+    /// Rows of features of a frozen model.
+    pub(crate) fn extractor(
+        &mut self,
+        images: Node,
+        model: Arc<gallerist_onnx::Model>,
+        features: usize,
+    ) -> Node {
+        let extractor = Extractor { model, features };
+        self.push("", Op::Extractor(extractor), &[images], Shape::Row(features))
+    }
+
     /// Feature maps as rows.
     pub(crate) fn flatten(&mut self, x: Node) -> Node {
         let length = self.maps(x).iter().fold(1usize, |product, &side| product.saturating_mul(side));
@@ -339,12 +353,17 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Numbers of the attention matrices of a step for one image.
+/// Numbers of the maps inside a frozen model, for one image.
+const MAPS_OF_EXTRACTOR: usize = 2 << 20;
+
+/// Numbers of the attention matrices of a step for one image, or of the maps inside a frozen model.
 fn scores(step: &Step, shape: Shape) -> usize {
     match (&step.op, shape) {
         (Op::Fixed(Fixed { kind: FixedKind::SelfAttention { heads } }), Shape::Tokens([count, _])) => {
             heads.saturating_mul(count).saturating_mul(count)
         }
+        // The maps of the model are not known; those of ResNet-50 need as many for 224 x 224 pixels.
+        (Op::Extractor(_), _) => MAPS_OF_EXTRACTOR,
         _ => 0,
     }
 }

@@ -4,6 +4,7 @@ use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::chain::Value;
+use crate::extractor::Extractor;
 use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32};
 use crate::token_layers::{
     AttentionPool, Draw, Gelu, LayerNorm, LayerScale, Tokens, drop_path, self_attention,
@@ -29,6 +30,8 @@ pub enum Op {
     LayerScale(LayerScale),
     /// A row by the attention of a learned query to all tokens.
     AttentionPool(AttentionPool),
+    /// A frozen model of another program.
+    Extractor(Extractor),
     /// An operation without parameters.
     Fixed(Fixed),
 }
@@ -163,18 +166,17 @@ impl Network {
 
     /// As [`forward`](Self::forward), with the last feature maps, `[n, channels, height, width]`: those that
     /// the last pooling over all positions uses, or the rows made of them. Of a transformer, they are its last
-    /// tokens of patches.
+    /// tokens of patches. `None` where a frozen model makes the rows.
     ///
     /// # Panics
     ///
     /// As [`forward`](Self::forward).
-    pub fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Tensor<4>) {
-        let (outputs, maps) = self.forward_seeing(images, Some(self.last_maps()), None);
-        (outputs, maps.expect("the maps come before the rows"))
+    pub fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
+        self.forward_seeing(images, self.last_maps(), None)
     }
 
-    /// The step of the last feature maps or tokens.
-    pub(super) fn last_maps(&self) -> usize {
+    /// The step of the last feature maps or tokens; `None` where a frozen model makes the rows.
+    pub(super) fn last_maps(&self) -> Option<usize> {
         let pools = |step: &Step| {
             use FixedKind::{ClassToken, Flatten, GlobalAverage, GlobalMax, MeanOfPatches};
             match &step.op {
@@ -184,8 +186,7 @@ impl Network {
                 _ => false,
             }
         };
-        let last = self.steps.iter().rposition(pools).expect("a network makes rows of its maps");
-        self.steps[last].inputs[0]
+        self.steps.iter().rposition(pools).map(|last| self.steps[last].inputs[0])
     }
 
     /// Whether the result of a step are tokens.
@@ -193,7 +194,7 @@ impl Network {
         let Step { op, inputs, .. } = &self.steps[step];
         match op {
             Op::Tokens(_) => true,
-            Op::Conv(_) | Op::Gem(_) | Op::AttentionPool(_) => false,
+            Op::Conv(_) | Op::Gem(_) | Op::AttentionPool(_) | Op::Extractor(_) => false,
             Op::Fixed(Fixed { kind }) => match kind {
                 FixedKind::Input | FixedKind::ClassToken | FixedKind::MeanOfPatches { .. } => false,
                 FixedKind::SelfAttention { .. } => true,
@@ -262,6 +263,7 @@ impl Network {
                 Op::LayerScale(scale) => Value::Tokens(scale.forward(one().tokens())),
                 Op::AttentionPool(pool) => Value::Rows(pool.forward(one().tokens())),
                 Op::Gem(gem) => Value::Rows(gem.forward(one().maps())),
+                Op::Extractor(extractor) => Value::Rows(extractor.forward(one().maps())),
                 Op::Fixed(fixed) => match fixed.kind {
                     FixedKind::Input => Value::Maps(images.clone()),
                     FixedKind::Activation(kind) => match one() {
@@ -341,6 +343,14 @@ impl Network {
         let [n, _, width] = tokens.dims();
         let patches = tokens.narrow(1, prefix, rows * columns).reshape([n, rows, columns, width]);
         patches.permute([0, 3, 1, 2])
+    }
+
+    /// The frozen model that makes its features, if it has one.
+    pub fn extractor(&self) -> Option<&Extractor> {
+        self.steps.iter().find_map(|step| match &step.op {
+            Op::Extractor(extractor) => Some(extractor),
+            _ => None,
+        })
     }
 
     /// The number of blocks, by the names of the steps (`blocks.0.…`); `None` where no step has such a name.
@@ -483,7 +493,7 @@ impl Network {
                         linear.bias.iter().for_each(|values| slot(bias, values.dims().to_vec()));
                     }
                 }
-                Op::Fixed(_) => {}
+                Op::Extractor(_) | Op::Fixed(_) => {}
             }
         }
         slots

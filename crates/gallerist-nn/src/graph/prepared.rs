@@ -33,7 +33,7 @@ impl Network {
     /// The network prepared for embedding images of one size on the CPU.
     ///
     /// `None` for a layer that cannot be prepared, which is [attention with a learned
-    /// query](crate::token_layers::AttentionPool), and where the kernels are turned off.
+    /// query](crate::token_layers::AttentionPool) or a [frozen model](crate::Extractor), and where the kernels are turned off.
     ///
     /// The preparation needs memory for another copy of the weights.
     ///
@@ -57,16 +57,16 @@ impl Network {
     /// ```
     pub fn prepare(&self, input: InputShape) -> Option<Prepared> {
         let attends = self.steps.iter().any(|step| matches!(step.op, Op::AttentionPool(_)));
-        if attends || !gallerist_kernels::is_enabled() {
+        if attends || self.extractor().is_some() || !gallerist_kernels::is_enabled() {
             return None;
         }
+        let last = self.last_maps()?;
         let (builder, images) = Builder::new([input.channels, input.height, input.width]);
         let mut plan = Translation { builder, images, nodes: Vec::with_capacity(self.steps.len()) };
         for step in &self.steps {
             let node = plan.translate(step);
             plan.nodes.push(node);
         }
-        let last = self.last_maps();
         let outputs: Vec<Node> = self.heads.iter().chain([&last]).map(|&i| plan.nodes[i]).collect();
         let patches = self.has_tokens(last).then(|| self.patches());
         Some(Prepared { plan: plan.builder.finish(&outputs), patches })
@@ -149,7 +149,9 @@ impl Translation {
                 let shift = vec![0.0; scale.len()];
                 b.affine(inputs[0], scale, shift)
             }
-            Op::AttentionPool(_) => unreachable!("networks with this layer are not prepared"),
+            Op::AttentionPool(_) | Op::Extractor(_) => {
+                unreachable!("networks with this layer are not prepared")
+            }
             Op::Fixed(Fixed { kind }) => self.fixed(*kind, &inputs),
         }
     }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use gallerist_data::{Size, Transform};
 use gallerist_loss::{LossConfig, preset};
-use gallerist_nn::{MobileNetV2Config, VitConfig};
+use gallerist_nn::{InputShape, MobileNetV2Config, OnnxConfig, VitConfig};
 use gallerist_util::registry::Named;
 use gallerist_util::text::nearest;
 use gallerist_weights as weights;
@@ -11,6 +12,9 @@ use gallerist_weights as weights;
 use super::explain::{self, Fault};
 use super::schema::RunConfig;
 use crate::{Error, Result};
+
+/// The side of images for a model that takes images of any size.
+const SIDE_OF_MODELS: usize = 224;
 
 impl RunConfig {
     /// Reads a run file and applies `key=value` settings to it.
@@ -45,6 +49,7 @@ impl RunConfig {
         let mut config = Self::parse(text, origin, settings)?;
         config.find_files(folder);
         config.suit_weights(&given(text, settings));
+        config.suit_model(&given(text, settings))?;
         config.validate()?;
         Ok(config)
     }
@@ -114,6 +119,42 @@ impl RunConfig {
         if !says("image", &["size"]) {
             self.image.size = known.size;
         }
+    }
+
+    /// Takes the values that the run file, as `given`, does not set from the ONNX model in `network.file`: size and
+    /// preparation of images, length of the features, SHA-256.
+    fn suit_model(&mut self, given: &toml::Table) -> Result<()> {
+        let Some(network) = self.network.architecture.downcast_ref::<OnnxConfig>().cloned() else {
+            return Ok(());
+        };
+        let Some(path) = self.network.file.clone().filter(|path| path.is_file()) else { return Ok(()) };
+        if network.features > 0 && !network.sha256.is_empty() {
+            return Ok(());
+        }
+        let [channels, height, width] = network.image_shape(&path)?;
+        let image = given.get("image").and_then(toml::Value::as_table);
+        let says = |keys: &[&str]| keys.iter().any(|key| image.is_some_and(|image| image.contains_key(*key)));
+        let metadata = gallerist_onnx::Inspection::of_file(&path).map(|of| of.metadata).unwrap_or_default();
+        let known = weights::Preprocessing::of_model(&path, &metadata, height.unwrap_or(SIDE_OF_MODELS));
+        if let Some(known) = &known
+            && !says(&["channels", "mean", "std", "range", "bgr", "invert"])
+        {
+            known.apply(&mut self.image);
+        }
+        if !says(&["channels"])
+            && let Some(channels) = channels
+        {
+            self.image.channels = channels;
+        }
+        if !says(&["size"]) {
+            let side = Size::square(SIDE_OF_MODELS);
+            let size = known.map_or(side, |known| known.size);
+            self.image.size =
+                Size { height: height.unwrap_or(size.height), width: width.unwrap_or(size.width) };
+        }
+        let [channels, height, width] = Transform::evaluation(&self.image)?.shape();
+        self.network.architecture = network.of_file(&path, InputShape { channels, height, width })?.into();
+        Ok(())
     }
 
     /// Takes the keys of a vision transformer that the run file does not set from its weights.

@@ -9,7 +9,7 @@ use gallerist_data::Transform;
 use super::trained::{Model, description};
 use crate::checkpoint::{Checkpoint, Header};
 use crate::{CheckpointKind, RunConfig, RunDirectory};
-use gallerist_nn::InputShape;
+use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_tensor::params;
 use gallerist_weights::{self as weights, LoadReport, OnnxOptions, Weights};
 
@@ -23,12 +23,20 @@ impl Model {
     ///
     /// As for [`weights::load`], and where the run file does not fit its images' size.
     pub fn from_weights(config: &RunConfig, weights: Weights) -> Result<(Self, LoadReport)> {
-        let [channels, height, width] = Transform::evaluation(&config.image)?.shape();
-        let input = InputShape { channels, height, width };
-        let network = config.network.init(input, config.train.seed, &Device::flex())?;
+        let (network, input) = fresh(config)?;
         let (network, report) = weights::load(network, weights)?;
         let model = Model::new(config.clone(), input, network).with_heads(config.evaluation.head_choice())?;
         Ok((model, report))
+    }
+
+    /// The network of a run file as it is before training, such as an ONNX model of another program.
+    ///
+    /// # Errors
+    ///
+    /// Where the run file does not fit its images' size, or the file of the model cannot be used.
+    pub fn untrained(config: &RunConfig) -> Result<Self> {
+        let (network, input) = fresh(config)?;
+        Model::new(config.clone(), input, network).with_heads(config.evaluation.head_choice())
     }
 
     /// Makes a run directory of the model, so that every command for runs accepts it. Its training
@@ -92,6 +100,13 @@ impl Model {
             ("metric".into(), self.metric().name().into()),
         ])
     }
+}
+
+/// The network with weights drawn from the seed, and the size of its images.
+fn fresh(config: &RunConfig) -> Result<(AnyEmbedder, InputShape)> {
+    let [channels, height, width] = Transform::evaluation(&config.image)?.shape();
+    let input = InputShape { channels, height, width };
+    Ok((config.network.init(input, config.train.seed, &Device::flex())?, input))
 }
 
 fn json(value: &impl serde::Serialize) -> String {

@@ -184,10 +184,12 @@ impl Model {
             };
             return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
         }
-        let mut model = Model::load(&path)?;
-        // The run file finds its images after the run was moved; the checkpoint names their old place.
-        model.config.data = RunConfig::load(&directory.config(), &[])?.data;
-        Ok(model)
+        // The run file finds its files after the run was moved; the checkpoint names their old place.
+        let here = RunConfig::load(&directory.config(), &[])?;
+        let checkpoint = Checkpoint::load(&path)?;
+        let mut config = RunConfig::parse(&checkpoint.header.config, "in the checkpoint", &[])?;
+        (config.network.file, config.data) = (here.network.file, here.data);
+        Self::of_checkpoint(config, checkpoint, &path)
     }
 
     /// Rows of length 1 (`true`), or as the network returns them, for any [metric](Self::metric) of the run.

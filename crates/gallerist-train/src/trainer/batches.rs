@@ -20,10 +20,10 @@ impl Trainer {
         if self.batches.means.is_none() || self.state.step.is_multiple_of(refresh.every) {
             let start = Instant::now();
             let model = self.model();
-            let set = self.store.set().clone();
+            let store = self.store.clone();
             let found = means::compute(
                 &model,
-                &set,
+                &store,
                 &self.config,
                 refresh.images_per_class,
                 self.state.step,

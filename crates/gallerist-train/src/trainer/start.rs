@@ -22,7 +22,7 @@ use crate::observer::{Observer, Watch};
 use crate::optim::{Optimizer, Part};
 use crate::precision::{LossScale, Precision};
 use crate::test_images::{TestImages, open_test};
-use crate::{Error, Result, head_init, limits, means, notices};
+use crate::{Error, Result, features, head_init, limits, means, notices};
 use gallerist_tensor::device::{DeviceChoice, OpenDevice};
 
 const READING_IMAGES: &str = "reading the training images";
@@ -120,11 +120,13 @@ impl TrainerBuilder {
         let mut notices = notices::of_start(&config, &*parts.network, parts.store.set());
         notices.extend(notices::of_little_data(&config, parts.store.set().len()));
         let opened = begun.elapsed();
-        parts.network = head_init::begin(parts.network, &config, parts.input, parts.store.set(), &mut watch)?;
+        parts.compute_features(&config, config.data.cache_folder.as_deref(), &mut watch)?;
+        parts.network = head_init::begin(parts.network, &config, parts.input, &parts.store, &mut watch)?;
         let head_seconds = (begun.elapsed() - opened).as_secs_f64();
         let mut config = config.located_from(directory);
         config.data.relabel_sha256 = config.data.digest_of_corrections()?;
         let directory = RunDirectory::create(directory, &config)?;
+        parts.keep_features(&config, &directory)?;
         let mut trainer = parts.into_trainer(&config, directory, 0)?;
         trainer.started.pretrained = pretrained;
         trainer.started.test_notes = test_notes;
@@ -175,7 +177,10 @@ impl TrainerBuilder {
         let path = opened.checkpoint(CheckpointKind::Last);
         let last = Checkpoint::load(&path)?;
         let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
-        let mut trainer = Parts::new(&config, images)?.into_trainer(&config, opened, last.header.step)?;
+        let mut parts = Parts::new(&config, images)?;
+        let folder = config.data.cache_folder.clone().unwrap_or_else(|| opened.features());
+        parts.compute_features(&config, Some(&folder), &mut Watch::new(observer, stop))?;
+        let mut trainer = parts.into_trainer(&config, opened, last.header.step)?;
         trainer.restore(last, &path)?;
         if !trainer.is_finished() {
             trainer.log.write(&Record::Resumed { step: trainer.state.step })?;
@@ -340,6 +345,14 @@ impl Parts {
             }
             .into());
         }
+        if network.extractor().is_some() && params::collect(&network).is_empty() {
+            return Err(gallerist_tensor::Error::Conflict {
+                message: "there is nothing to train: the model is frozen, and it has no head".into(),
+                hint: "set network.dimensions to the length of an embedding; `gallerist model import` uses a model as it is"
+                    .into(),
+            }
+            .into());
+        }
         let store = image_store(config, train, transform)?;
         let validation = match validation {
             Some(set) => Some(image_store(config, set, Transform::evaluation(&config.image)?)?),
@@ -347,6 +360,33 @@ impl Parts {
         };
         let objective = Objective::new(config, store.set().label_names().len(), &host)?;
         Ok(Parts { opened, device, host, input, store, sampler, validation, network, objective })
+    }
+
+    /// Computes the features of a frozen model for all images, where images are not changed at random.
+    fn compute_features(
+        &mut self,
+        config: &RunConfig,
+        folder: Option<&Path>,
+        watch: &mut Watch<'_>,
+    ) -> Result<()> {
+        let Some(extractor) = features::frozen(config, &*self.network) else { return Ok(()) };
+        let mut of = |store: &ImageStore| features::with_features(store, extractor, config, folder, watch);
+        self.store = of(&self.store)?;
+        self.validation = self.validation.as_deref().map(of).transpose()?;
+        Ok(())
+    }
+
+    /// Keeps the features in the run directory, where they have no other place.
+    fn keep_features(&self, config: &RunConfig, directory: &RunDirectory) -> Result<()> {
+        let Some(extractor) = features::frozen(config, &*self.network) else { return Ok(()) };
+        if config.data.cache_folder.is_some() {
+            return Ok(());
+        }
+        let stores = [Some(&self.store), self.validation.as_ref()];
+        stores
+            .into_iter()
+            .flatten()
+            .try_for_each(|store| features::keep(store, extractor, config, &directory.features()))
     }
 
     fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {

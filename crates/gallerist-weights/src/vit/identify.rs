@@ -127,6 +127,12 @@ fn network(renamed: &Renamed) -> Option<toml::Table> {
     Some(table)
 }
 
+/// Colour images with the mean and standard deviation that the files in the folder of a model name.
+pub(crate) fn preprocessing_beside(model: &Path, side: usize) -> Option<Preprocessing> {
+    let (mean, std) = Beside::read(model).statistics?;
+    Some(Preprocessing { mean, std, ..Preprocessing::rgb(side) })
+}
+
 /// Settings from the `config.json` and the `preprocessor_config.json` in the folder of the weights.
 #[derive(Default)]
 struct Beside {

@@ -27,6 +27,8 @@ pub(crate) enum Done<'a> {
     MeasuredQueries(&'a Path, &'a Path),
     /// A file of weights was downloaded or inspected.
     Weights(&'a Path),
+    /// An ONNX model was inspected.
+    Model(&'a Path),
     /// The run directory of a network without training was written.
     Network(&'a Path),
     /// The images of a set with classes were counted.
@@ -80,6 +82,10 @@ impl Done<'_> {
                 Line::of("serve --gallery").path(gallery).words("--queries").path(queries)
             }
             Done::Weights(file) => Line::of("init --images IMAGES --weights").path(file),
+            Done::Model(file) => Line::of("model import")
+                .path(file)
+                .words("--out")
+                .path(Path::new("runs").join(file.file_stem()?)),
             Done::Network(run) => {
                 let file = run.join("embeddings.safetensors");
                 Line::of("embed --run").path(run).words("--images IMAGES --out").path(file)

@@ -175,7 +175,8 @@ impl JobFolder {
         (config.train.threads, config.train.loader_threads) = (threads, threads);
         let data = &mut config.data;
         let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
-        let single = config.network.weights.iter_mut().chain(data.cache_folder.iter_mut());
+        let network = &mut config.network;
+        let single = [&mut network.weights, &mut network.file, &mut data.cache_folder].into_iter().flatten();
         for path in lists.into_iter().flatten().chain(single) {
             *path = located(path);
         }

@@ -55,7 +55,8 @@ pub(super) fn key(config: &RunConfig) -> String {
     (data.run_directory, data.cache_folder) = (None, None);
     data.cache_mib = defaults.data.cache_mib;
     let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
-    for path in lists.into_iter().flatten().chain(config.network.weights.iter_mut()) {
+    let of_network = [&mut config.network.weights, &mut config.network.file];
+    for path in lists.into_iter().flatten().chain(of_network.into_iter().flatten()) {
         *path = located(path);
     }
     let decisive = format!("gallerist {}\n{}", env!("CARGO_PKG_VERSION"), config.to_toml());

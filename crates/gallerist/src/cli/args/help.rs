@@ -89,6 +89,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("data info", &["gallerist data info photos", "gallerist data info CUB_200_2011 --split test --json"]),
+    ("model inspect", &["gallerist model inspect dinov2.onnx"]),
+    (
+        "model import",
+        &[
+            "gallerist model import dinov2.onnx --set image.mean=[0.485,0.456,0.406] --set image.std=[0.229,0.224,0.225] \
+           --out runs/dinov2",
+        ],
+    ),
     ("weights list", &["gallerist weights list"]),
     ("weights fetch", &["gallerist weights fetch mobilenet_v2-v2 --out weights.pth"]),
     (

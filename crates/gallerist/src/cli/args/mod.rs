@@ -12,6 +12,7 @@ pub(crate) mod index;
 mod init;
 mod limits;
 mod loss;
+mod model;
 mod named;
 pub(crate) mod plot;
 mod search;
@@ -32,6 +33,7 @@ pub(crate) use embed::Embed;
 pub(crate) use evaluate::{Evaluate, Rerank};
 pub(crate) use init::Init;
 pub(crate) use loss::Loss;
+pub(crate) use model::{Model, ModelCommand, ModelImport, ModelInspect};
 pub(crate) use named::Precision;
 pub(crate) use search::Search;
 pub(crate) use serve::Serve;
@@ -68,6 +70,7 @@ pub(crate) enum Command {
     Serve(Serve),
     Loss(Loss),
     Data(Data),
+    Model(Model),
     Weights(Weights),
     Config(Config),
     Completions(Completions),

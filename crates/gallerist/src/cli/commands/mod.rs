@@ -10,6 +10,7 @@ mod experiment;
 mod index;
 mod init;
 mod loss;
+mod model;
 mod plot;
 mod search;
 mod serve;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Serve(args) => serve::run(args),
         Command::Loss(args) => loss::run(args),
         Command::Data(args) => data::run(args),
+        Command::Model(args) => model::run(args),
         Command::Weights(args) => weights::run(args),
         Command::Config(args) => config::run(args),
         Command::Completions(args) => completions::run(args),

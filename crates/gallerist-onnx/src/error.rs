@@ -1,0 +1,25 @@
+//! Errors of ONNX models.
+
+use std::path::PathBuf;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A model that cannot be used, with the reason and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot use the model `{}`\n  {reason}", path.display())]
+pub struct Error {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Error {
+    /// What the user can do about it, in one line.
+    pub fn hint(&self) -> Option<String> {
+        self.hint.clone()
+    }
+}

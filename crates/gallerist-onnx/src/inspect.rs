@@ -1,0 +1,144 @@
+//! Reading what an ONNX file contains.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::inspection::{Inspection, MissingOperator, Port};
+use crate::model::caught;
+use rten::ModelOptions;
+use rten_onnx::onnx::{
+    DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto,
+};
+
+impl Inspection {
+    /// Reads the description of a model.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is no ONNX model.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let model = parse(path)?;
+        let graph = model.graph.unwrap_or_default();
+        let opsets = opsets(&model.opset_import);
+        let mut operators: BTreeMap<String, usize> = BTreeMap::new();
+        let mut first: BTreeMap<String, &NodeProto> = BTreeMap::new();
+        for node in &graph.node {
+            let name = name_of(node);
+            *operators.entry(name.clone()).or_default() += 1;
+            first.entry(name).or_insert(node);
+        }
+        let lacks = |(name, node): (&String, &&NodeProto)| {
+            let missing = MissingOperator { name: name.clone(), uses: operators[name] };
+            is_missing(node, &model.opset_import, model.ir_version).then_some(missing)
+        };
+        let missing = first.iter().filter_map(lacks).collect();
+        let weights: BTreeSet<&str> =
+            graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
+        let given = |port: &&ValueInfoProto| !port.name.as_deref().is_some_and(|name| weights.contains(name));
+        let external_files = external(&graph);
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        let size = |file: &Path| file.metadata().map_or(0, |metadata| metadata.len());
+        let external_bytes = external_files.iter().map(|name| size(&folder.join(name))).sum::<u64>();
+        let parameters = graph
+            .initializer
+            .iter()
+            .map(|tensor| tensor.dims.iter().map(|&side| side.max(0) as u64).product::<u64>());
+        Ok(Inspection {
+            producer: model.producer_name.map(|name| match model.producer_version {
+                Some(version) => format!("{name} {version}"),
+                None => name,
+            }),
+            inputs: graph.input.iter().filter(given).map(port).collect(),
+            outputs: graph.output.iter().map(port).collect(),
+            parameters: parameters.sum(),
+            bytes: size(path) + external_bytes,
+            opsets,
+            external_files,
+            operators,
+            missing,
+            metadata: model
+                .metadata_props
+                .into_iter()
+                .filter_map(|entry| Some((entry.key?, entry.value.unwrap_or_default())))
+                .collect(),
+        })
+    }
+}
+
+/// The files of weights that a model names.
+pub(crate) fn external_files(path: &Path) -> Result<BTreeSet<String>> {
+    Ok(external(&parse(path)?.graph.unwrap_or_default()))
+}
+
+fn parse(path: &Path) -> Result<ModelProto> {
+    let fail = |reason: String| Error { path: path.into(), reason, hint: None };
+    let file = File::open(path).map_err(|error| fail(format!("cannot read it: {error}")))?;
+    let found = caught(|| ModelProto::parse_file(file)).map_err(&fail)?;
+    let model = found.map_err(|error| fail(format!("it is no ONNX model: {error}")))?;
+    match model.graph {
+        Some(_) => Ok(model),
+        None => Err(fail("it is no ONNX model: it has no graph".into())),
+    }
+}
+
+fn external(graph: &GraphProto) -> BTreeSet<String> {
+    let outside =
+        graph.initializer.iter().filter(|tensor| tensor.data_location == Some(DataLocation::EXTERNAL));
+    let location = outside
+        .flat_map(|tensor| &tensor.external_data)
+        .filter(|entry| entry.key.as_deref() == Some("location"));
+    location.filter_map(|entry| entry.value.clone()).collect()
+}
+
+fn opsets(imports: &[OperatorSetIdProto]) -> BTreeMap<String, i64> {
+    let name = |domain: &Option<String>| match domain.as_deref() {
+        None | Some("") => "ai.onnx".to_owned(),
+        Some(domain) => domain.to_owned(),
+    };
+    imports.iter().map(|import| (name(&import.domain), import.version.unwrap_or(0))).collect()
+}
+
+fn name_of(node: &NodeProto) -> String {
+    let kind = node.op_type.as_deref().unwrap_or("?");
+    match node.domain.as_deref() {
+        None | Some("" | "ai.onnx") => kind.to_owned(),
+        Some(domain) => format!("{domain}.{kind}"),
+    }
+}
+
+/// Whether the engine refuses a model of this node alone because of its operator.
+fn is_missing(node: &NodeProto, opsets: &[OperatorSetIdProto], ir_version: Option<i64>) -> bool {
+    let value = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
+    let used = node.input.iter().filter(|name| !name.is_empty()).collect::<BTreeSet<_>>();
+    let model = ModelProto {
+        ir_version,
+        opset_import: opsets.to_vec(),
+        graph: Some(GraphProto {
+            node: vec![node.clone()],
+            input: used.into_iter().map(value).collect(),
+            output: node.output.iter().filter(|name| !name.is_empty()).map(value).collect(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let Ok(bytes) = model.write_buf() else { return false };
+    let load = || ModelOptions::with_all_ops().enable_optimization(false).load(bytes);
+    matches!(caught(load), Ok(Err(error)) if error.to_string().contains("not supported"))
+}
+
+fn port(value: &ValueInfoProto) -> Port {
+    let tensor = value.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
+    let shape = tensor.and_then(|tensor| tensor.shape.as_ref()).map_or(&[][..], |shape| &shape.dim[..]);
+    let side = |dimension: &Dimension| match (dimension.dim_value, &dimension.dim_param) {
+        (Some(side), _) => side.to_string(),
+        (None, Some(name)) => name.clone(),
+        (None, None) => "?".to_owned(),
+    };
+    Port {
+        name: value.name.clone().unwrap_or_default(),
+        dtype: tensor.and_then(|tensor| tensor.elem_type).map_or("?".to_owned(), |of| of.to_string()),
+        shape: shape.iter().map(side).collect(),
+    }
+}

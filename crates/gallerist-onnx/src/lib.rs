@@ -1,0 +1,35 @@
+//! ONNX models as frozen feature extractors: from prepared images to one row of features per image.
+//!
+//! With the feature `engine`, the model is computed by [rten](https://docs.rs/rten), in Rust and on the CPU. [`Model`] adds what images need: the layout
+//! of the input (channels first or last), models that were exported for a fixed number of images, and rows made of tokens
+//! or feature maps. [`Inspection`] shows what a file contains and which operators the engine lacks, without computing it.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use gallerist_onnx::{Model, Rows};
+//!
+//! let model = Model::open("dinov2.onnx".as_ref(), None, Rows::default())?;
+//! let images = vec![0.0; 2 * 3 * 224 * 224];
+//! let features = model.extract(&images, [2, 3, 224, 224])?;
+//! assert_eq!(features.len(), 2 * model.features([3, 224, 224])?);
+//! # Ok::<(), gallerist_onnx::Error>(())
+//! ```
+
+#[cfg(not(feature = "engine"))]
+mod absent;
+mod error;
+#[cfg(feature = "engine")]
+mod inspect;
+mod inspection;
+#[cfg(feature = "engine")]
+mod model;
+mod rows;
+
+#[cfg(not(feature = "engine"))]
+pub use absent::Model;
+pub use error::{Error, Result};
+pub use inspection::{Inspection, MissingOperator, Port};
+#[cfg(feature = "engine")]
+pub use model::Model;
+pub use rows::Rows;

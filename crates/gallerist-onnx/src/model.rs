@@ -1,0 +1,321 @@
+//! A model and its computation.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use gallerist_util::hex;
+use rten::{Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, ValueType};
+use rten_tensor::prelude::*;
+use rten_tensor::{NdTensor, Tensor};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::inspect::external_files;
+use crate::inspection::Inspection;
+use crate::rows::Rows;
+
+/// The output that is taken if there is one of this name: CLIP's and SigLIP's embedding of an image.
+const PREFERRED: &str = "image_embeds";
+
+/// The order of the numbers of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    ChannelsFirst,
+    ChannelsLast,
+}
+
+/// An ONNX model as a function from prepared images to one row of features per image.
+pub struct Model {
+    path: PathBuf,
+    model: rten::Model,
+    input: NodeId,
+    output: NodeId,
+    output_name: String,
+    order: Order,
+    /// Images, channels, height and width, where the model fixes them.
+    fixed: [Option<usize>; 4],
+    rows: Rows,
+    sha256: String,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("path", &self.path)
+            .field("output", &self.output_name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Reads a model; weights in further files are read, too.
+    ///
+    /// `output` is the name of the output to take; `None`: `image_embeds` if there is such an output, else the first one.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, is no ONNX model, has an operator that is not supported, no input of images, or no such
+    /// output.
+    pub fn open(path: &Path, output: Option<&str>, rows: Rows) -> Result<Self> {
+        let fail = |reason: String, hint: Option<&str>| Error {
+            path: path.into(),
+            reason,
+            hint: hint.map(str::to_owned),
+        };
+        let sha256 = digest(path)?;
+        let load = || ModelOptions::with_all_ops().prepack_weights(true).load_file(path);
+        let model = match caught(load) {
+            Ok(Ok(model)) => model,
+            Ok(Err(error)) => return Err(refused(path, &error)),
+            Err(panic) => return Err(refused(path, &panic)),
+        };
+        let (input, shape) = image_input(&model).ok_or_else(|| {
+            let inputs: Vec<_> = model.input_ids().iter().map(|&id| port(&model, id)).collect();
+            fail(
+                format!(
+                    "it has no input of images [n, channels, height, width] in f32, but {}",
+                    list(&inputs)
+                ),
+                Some("export the image tower of the model, with one input of prepared images"),
+            )
+        })?;
+        let (order, fixed) = order_of(&shape);
+        let names: Vec<&str> =
+            model.output_ids().iter().filter_map(|&id| model.node_info(id)?.name()).collect();
+        let wanted = output
+            .or_else(|| names.iter().copied().find(|&name| name == PREFERRED))
+            .or(names.first().copied());
+        let output = wanted.and_then(|wanted| {
+            let id = model
+                .output_ids()
+                .iter()
+                .find(|&&id| model.node_info(id).and_then(|info| info.name()) == Some(wanted));
+            Some((*id?, wanted.to_owned()))
+        });
+        let Some((output, output_name)) = output else {
+            let reason = format!("it has no output `{}`, but {}", wanted.unwrap_or_default(), list(&names));
+            return Err(fail(reason, Some("`gallerist model inspect` shows the outputs")));
+        };
+        Ok(Model { path: path.into(), model, input, output, output_name, order, fixed, rows, sha256 })
+    }
+
+    /// SHA-256 of the file and of the files of weights that it names, 64 hexadecimal digits.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// How its output becomes rows.
+    pub fn rows(&self) -> Rows {
+        self.rows
+    }
+
+    /// The name of the output that is taken.
+    pub fn output(&self) -> &str {
+        &self.output_name
+    }
+
+    /// Channels, height and width of its images, where the model fixes them.
+    pub fn image_shape(&self) -> [Option<usize>; 3] {
+        [self.fixed[1], self.fixed[2], self.fixed[3]]
+    }
+
+    /// The length of a row of features for images of this shape (channels, height, width), found by computing one image.
+    ///
+    /// # Errors
+    ///
+    /// As [`extract`](Self::extract).
+    pub fn features(&self, [channels, height, width]: [usize; 3]) -> Result<usize> {
+        let image = vec![0.0; channels * height * width];
+        Ok(self.extract(&image, [1, channels, height, width])?.len())
+    }
+
+    /// Features of prepared images.
+    ///
+    /// # Shapes
+    ///
+    /// `images` has the shape `[n, channels, height, width]`; the result is `[n, features]`. A model that was exported for
+    /// a fixed number of images computes them in blocks of that number.
+    ///
+    /// # Errors
+    ///
+    /// When the model is for images of another shape, or cannot be computed.
+    ///
+    /// # Panics
+    ///
+    /// If `images` is not as long as `shape` says.
+    pub fn extract(&self, images: &[f32], shape: [usize; 4]) -> Result<Vec<f32>> {
+        let [n, channels, height, width] = shape;
+        let length = channels * height * width;
+        assert_eq!(images.len(), n * length, "numbers in {n} images of {channels} x {height} x {width}");
+        self.check_shape([channels, height, width])?;
+        let mut rows = Vec::new();
+        for part in images.chunks(self.fixed[0].unwrap_or(n).max(1) * length.max(1)) {
+            let count = part.len() / length;
+            let mut block = part.to_vec();
+            if let Some(fixed) = self.fixed[0] {
+                // The last block is filled up with images of zeros.
+                block.resize(fixed * length, 0.0);
+            }
+            let computed = block.len() / length;
+            let found = self.compute(block, [channels, height, width])?;
+            rows.extend_from_slice(&found[..found.len() / computed * count]);
+        }
+        Ok(rows)
+    }
+
+    fn check_shape(&self, found: [usize; 3]) -> Result<()> {
+        let fits = self
+            .image_shape()
+            .iter()
+            .zip(found)
+            .all(|(fixed, found)| fixed.is_none_or(|fixed| fixed == found));
+        if fits {
+            return Ok(());
+        }
+        let text = |of: Option<usize>| of.map_or("any".into(), |side| side.to_string());
+        let [channels, height, width] = self.image_shape().map(text);
+        Err(self.fail(
+            format!(
+                "it is for images of {channels} x {height} x {width} (channels, height, width), not {} x {} x {}",
+                found[0], found[1], found[2]
+            ),
+            Some("set image.size and image.channels of the run file, or export the model for any size"),
+        ))
+    }
+
+    /// Rows of some images, as the model returns them.
+    fn compute(&self, images: Vec<f32>, [channels, height, width]: [usize; 3]) -> Result<Vec<f32>> {
+        let n = images.len() / (channels * height * width).max(1);
+        let input = NdTensor::from_data([n, channels, height, width], images);
+        let input = match self.order {
+            Order::ChannelsFirst => input,
+            Order::ChannelsLast => input.permuted([0, 2, 3, 1]).to_tensor(),
+        };
+        let run = || self.model.run(vec![(self.input, input.into())], &[self.output], Some(options()));
+        let mut outputs = match caught(run) {
+            Ok(Ok(outputs)) => outputs,
+            Ok(Err(error)) => return Err(self.fail(format!("it cannot be computed: {error}"), None)),
+            Err(panic) => return Err(self.fail(format!("it cannot be computed: {panic}"), None)),
+        };
+        let output: Tensor<f32> = match outputs.pop().map(TryInto::try_into) {
+            Some(Ok(output)) => output,
+            _ => return Err(self.fail(format!("its output `{}` is not f32", self.output_name), None)),
+        };
+        let shape = output.shape().to_vec();
+        if shape.first() != Some(&n) {
+            return Err(self.fail(format!("its output for {n} images has the shape {shape:?}"), None));
+        }
+        self.rows.of(&shape, output.into_data()).map_err(|reason| {
+            self.fail(
+                reason,
+                Some("take another output: network.output; `gallerist model inspect` shows them"),
+            )
+        })
+    }
+
+    fn fail(&self, reason: String, hint: Option<&str>) -> Error {
+        Error { path: self.path.clone(), reason, hint: hint.map(str::to_owned) }
+    }
+}
+
+/// The engine's threads: as many as the process uses elsewhere.
+fn options() -> RunOptions {
+    static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
+    let pool = POOL.get_or_init(|| Arc::new(ThreadPool::with_num_threads(rayon::current_num_threads())));
+    RunOptions::default().with_thread_pool(Some(pool.clone()))
+}
+
+/// The result of `f`, or the message of its panic: the engine asserts what it expects of a model.
+pub(crate) fn caught<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "the engine gave up".to_owned())
+    })
+}
+
+/// The error of a model that does not load, which names the operators that are missing.
+fn refused(path: &Path, error: &dyn Display) -> Error {
+    let missing = match Inspection::of_file(path) {
+        Ok(inspection) => inspection.missing,
+        Err(error) => return error,
+    };
+    if missing.is_empty() {
+        return Error { path: path.into(), reason: error.to_string(), hint: None };
+    }
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    Error {
+        path: path.into(),
+        reason: format!("operators that are not supported: {}", names.join(", ")),
+        hint: Some("export the model with another opset, or without the part that uses them".into()),
+    }
+}
+
+/// The first input of f32 with four sides, and its shape.
+fn image_input(model: &rten::Model) -> Option<(NodeId, Vec<Dimension>)> {
+    model.input_ids().iter().find_map(|&id| {
+        let info = model.node_info(id)?;
+        let shape = info.shape().filter(|shape| shape.len() == 4)?;
+        let float = info.dtype().is_none_or(|dtype| dtype == ValueType::Tensor(rten::DataType::Float));
+        float.then_some((id, shape))
+    })
+}
+
+/// The order of an input's sides, and those that are fixed as images, channels, height, width.
+fn order_of(shape: &[Dimension]) -> (Order, [Option<usize>; 4]) {
+    let side = |at: usize| match shape[at] {
+        Dimension::Fixed(side) => Some(side),
+        Dimension::Symbolic(_) => None,
+    };
+    let is_channels = |at: usize| matches!(side(at), Some(1 | 3));
+    match !is_channels(1) && is_channels(3) {
+        true => (Order::ChannelsLast, [side(0), side(3), side(1), side(2)]),
+        false => (Order::ChannelsFirst, [side(0), side(1), side(2), side(3)]),
+    }
+}
+
+fn port(model: &rten::Model, id: NodeId) -> String {
+    let info = model.node_info(id);
+    let shape =
+        info.as_ref().and_then(rten::NodeInfo::shape).map_or(String::new(), |shape| format!(" {shape:?}"));
+    format!("{}{shape}", info.and_then(|info| info.name()).unwrap_or("?"))
+}
+
+fn list(names: &[impl Display]) -> String {
+    if names.is_empty() {
+        return "none".into();
+    }
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// SHA-256 of a model and of the files of weights that it names, in the order of their names.
+fn digest(path: &Path) -> Result<String> {
+    let fail = |path: &Path, error: std::io::Error| Error {
+        path: path.into(),
+        reason: format!("cannot read it: {error}"),
+        hint: None,
+    };
+    let mut digest = Sha256::new();
+    let mut add = |path: &Path| -> std::io::Result<()> {
+        let (mut file, mut buffer) = (File::open(path)?, vec![0; 1 << 16]);
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(()),
+                count => digest.update(&buffer[..count]),
+            }
+        }
+    };
+    add(path).map_err(|error| fail(path, error))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let names: BTreeSet<String> = external_files(path).unwrap_or_default();
+    for name in names {
+        let file = folder.join(name);
+        add(&file).map_err(|error| fail(&file, error))?;
+    }
+    Ok(hex::encode(&digest.finalize()))
+}

@@ -1,0 +1,158 @@
+//! Small models against onnxruntime (`bench/onnx/fixtures.py`), and files that cannot be used.
+
+use std::path::{Path, PathBuf};
+
+use gallerist_onnx::{Inspection, Model, Rows};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+/// `[n, channels, height, width]` and the numbers of the images of `expected.json`.
+fn images(shape: [usize; 4]) -> Vec<f32> {
+    (0..shape.iter().product::<usize>()).map(|i| (0.37 * i as f64).sin() as f32).collect()
+}
+
+/// Shape of the images, and shape and numbers of an output.
+fn expected(model: &str, output: &str) -> ([usize; 4], Vec<usize>, Vec<f32>) {
+    let all: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file("expected.json")).unwrap()).unwrap();
+    let of = &all["models"][model];
+    let take = |value: &serde_json::Value| serde_json::from_value::<Vec<usize>>(value.clone()).unwrap();
+    let output = &of["outputs"][output];
+    let values = serde_json::from_value(output["values"].clone()).unwrap();
+    (take(&of["shape"]).try_into().unwrap(), take(&output["shape"]), values)
+}
+
+fn assert_close(found: &[f32], wanted: &[f32]) {
+    assert_eq!(found.len(), wanted.len());
+    let largest = wanted.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+    for (i, (found, wanted)) in found.iter().zip(wanted).enumerate() {
+        assert!(
+            (found - wanted).abs() <= 1e-5 * largest,
+            "number {i}: {found} where onnxruntime has {wanted}"
+        );
+    }
+}
+
+#[test]
+fn rows_agree_with_onnxruntime() {
+    for name in ["rows", "two", "last", "outside"] {
+        let (shape, _, wanted) = expected(if name == "outside" { "rows" } else { name }, "features");
+        let model = Model::open(&file(&format!("{name}.onnx")), None, Rows::default()).unwrap();
+        let found = model.extract(&images(shape), shape).unwrap();
+        assert_close(&found, &wanted);
+        assert_eq!(model.features([shape[1], shape[2], shape[3]]).unwrap(), 5, "{name}");
+    }
+}
+
+#[test]
+fn a_model_for_two_images_computes_any_number() {
+    let model = Model::open(&file("two.onnx"), None, Rows::default()).unwrap();
+    let any = Model::open(&file("rows.onnx"), None, Rows::default()).unwrap();
+    assert_eq!(model.image_shape(), [Some(3), Some(8), Some(6)]);
+    assert_eq!(any.image_shape(), [Some(3), None, None]);
+    for n in [0, 1, 2, 3, 5] {
+        let shape = [n, 3, 8, 6];
+        let found = model.extract(&images(shape), shape).unwrap();
+        assert_eq!(found.len(), 5 * n);
+        let (of_two, _, wanted) = expected("two", "features");
+        assert_eq!(of_two, [2, 3, 8, 6]);
+        assert_close(&found[..found.len().min(10)], &wanted[..found.len().min(10)]);
+    }
+}
+
+#[test]
+fn maps_and_tokens_become_rows() {
+    let (shape, maps, values) = expected("rows", "active");
+    let model = Model::open(&file("rows.onnx"), Some("active"), Rows::default()).unwrap();
+    let area = maps[2] * maps[3];
+    let means: Vec<f32> = values.chunks(area).map(|map| map.iter().sum::<f32>() / area as f32).collect();
+    assert_close(&model.extract(&images(shape), shape).unwrap(), &means);
+
+    let (shape, tokens, values) = expected("tokens", "last_hidden_state");
+    let [n, count, width] = tokens[..] else { panic!("tokens have three sides") };
+    for (rows, first, last) in [(Rows::First, 0, 1), (Rows::Mean, 0, count), (Rows::MeanOfPatches, 1, count)]
+    {
+        let model = Model::open(&file("tokens.onnx"), None, rows).unwrap();
+        let mut wanted = Vec::new();
+        for image in 0..n {
+            for d in 0..width {
+                let sum: f32 = (first..last).map(|token| values[(image * count + token) * width + d]).sum();
+                wanted.push(sum / (last - first) as f32);
+            }
+        }
+        assert_close(&model.extract(&images(shape), shape).unwrap(), &wanted);
+    }
+}
+
+#[test]
+fn missing_operators_are_named_all() {
+    let error = Model::open(&file("unknown.onnx"), None, Rows::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("Gargle (2 x)") && text.contains("example.org.Hum (1 x)"), "{text}");
+    assert!(!text.contains("Conv"), "{text}");
+    let inspection = Inspection::of_file(&file("unknown.onnx")).unwrap();
+    assert_eq!(inspection.missing.len(), 2);
+    assert_eq!(inspection.operators["Gargle"], 2);
+}
+
+#[test]
+fn files_that_cannot_be_used_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |path: &Path| Model::open(path, None, Rows::default()).unwrap_err().to_string();
+    let text = of(&file("words.onnx"));
+    assert!(text.contains("no input of images") && text.contains("ids"), "{text}");
+    assert!(of(&folder.path().join("no.onnx")).contains("cannot read it"));
+    let bad = folder.path().join("bad.onnx");
+    std::fs::write(&bad, b"not a model").unwrap();
+    assert!(of(&bad).contains("ONNX"), "{}", of(&bad));
+    // Weights in another file, which is gone.
+    let outside = folder.path().join("outside.onnx");
+    std::fs::copy(file("outside.onnx"), &outside).unwrap();
+    assert!(of(&outside).contains("outside.data"), "{}", of(&outside));
+    let error = Model::open(&file("rows.onnx"), Some("feature"), Rows::default()).unwrap_err().to_string();
+    assert!(error.contains("`feature`") && error.contains("`features`, `active`"), "{error}");
+    let model = Model::open(&file("two.onnx"), None, Rows::default()).unwrap();
+    let error = model.extract(&images([1, 3, 4, 4]), [1, 3, 4, 4]).unwrap_err().to_string();
+    assert!(error.contains("3 x 8 x 6") && error.contains("3 x 4 x 4"), "{error}");
+    // Every truncation of a model is an error, not a crash.
+    let whole = std::fs::read(file("rows.onnx")).unwrap();
+    for length in (0..whole.len()).step_by(7) {
+        std::fs::write(&bad, &whole[..length]).unwrap();
+        let _ = Model::open(&bad, None, Rows::default()).map(|model| model.features([3, 8, 8]));
+        let _ = Inspection::of_file(&bad);
+    }
+}
+
+#[test]
+fn a_file_is_described() {
+    let inspection = Inspection::of_file(&file("outside.onnx")).unwrap();
+    assert_eq!(inspection.producer.as_deref(), Some("fixtures.py"));
+    assert_eq!(inspection.opsets["ai.onnx"], 17);
+    assert_eq!(inspection.parameters, 5 * 27 + 5);
+    assert_eq!(inspection.external_files.iter().collect::<Vec<_>>(), ["outside.data"]);
+    assert!(inspection.bytes > 4 * inspection.parameters && inspection.missing.is_empty());
+    assert_eq!(inspection.inputs[0].shape, ["batch", "3", "height", "width"]);
+    assert_eq!(
+        (inspection.outputs[1].name.as_str(), inspection.outputs[1].dtype.as_str()),
+        ("active", "FLOAT")
+    );
+}
+
+#[test]
+fn the_fingerprint_is_of_the_file_and_its_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outside.onnx");
+    for name in ["outside.onnx", "outside.data"] {
+        std::fs::copy(file(name), folder.path().join(name)).unwrap();
+    }
+    let of = || Model::open(&path, None, Rows::default()).unwrap().sha256().to_owned();
+    let before = of();
+    assert_eq!(Model::open(&file("outside.onnx"), None, Rows::default()).unwrap().sha256(), before);
+    let data = folder.path().join("outside.data");
+    let mut bytes = std::fs::read(&data).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    assert_ne!(of(), before);
+}

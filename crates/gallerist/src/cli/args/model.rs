@@ -1,0 +1,57 @@
+//! `gallerist model`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Inspect and use models of other programs (ONNX).
+///
+/// An ONNX model is a frozen extractor of features: it is computed as it is. A head on its features can be trained with
+/// `[network] kind = "onnx"` in a run file.
+#[derive(Debug, Args)]
+pub(crate) struct Model {
+    #[command(subcommand)]
+    pub(crate) command: ModelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    Inspect(ModelInspect),
+    Import(ModelImport),
+}
+
+/// Show inputs, outputs and size of an ONNX model, and which of its operators are not supported.
+///
+/// The exit code is 1 if there are such operators.
+#[derive(Debug, Args)]
+pub(crate) struct ModelInspect {
+    /// ONNX model
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Use an ONNX model without training.
+///
+/// Writes a run directory that `embed`, `evaluate` and `search` accept, and for whose embeddings `serve` takes uploads. The
+/// embedding is the output of the model. The directory names the model by its path and SHA-256.
+#[derive(Debug, Args)]
+pub(crate) struct ModelImport {
+    /// ONNX model
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Run file with further sections, such as [image]
+    #[arg(long, value_name = "CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Override a key of the run file, as in `train`: image.mean, image.std, image.size, network.output, network.rows
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Directory to create
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Print a summary as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}

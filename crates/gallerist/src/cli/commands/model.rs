@@ -1,0 +1,113 @@
+//! `gallerist model`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::network::OnnxConfig;
+use crate::onnx::{Inspection, Port};
+use crate::train::RunConfig;
+use crate::weights::Preprocessing;
+use serde::Serialize;
+
+use crate::cli::args::{self, ModelCommand};
+use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::Done;
+use crate::cli::printer::{self, Table, grouped};
+
+pub(super) fn run(args: args::Model) -> CommandResult {
+    match args.command {
+        ModelCommand::Inspect(args) => inspect(&args),
+        ModelCommand::Import(args) => import(&args),
+    }
+}
+
+fn failure(error: &crate::onnx::Error) -> Failure {
+    Failure::new(error.to_string(), error.hint().as_deref())
+}
+
+fn inspect(args: &args::ModelInspect) -> CommandResult {
+    let inspection = Inspection::of_file(&args.file).map_err(|error| failure(&error))?;
+    match args.json {
+        true => printer::json(&inspection)?,
+        false => printer::out(&described(&inspection))?,
+    }
+    if inspection.missing.is_empty() {
+        Done::Model(&args.file).show();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names: Vec<String> = inspection.missing.iter().map(ToString::to_string).collect();
+    printer::note(&format!("not supported: {}", names.join(", ")));
+    Ok(ExitCode::from(1))
+}
+
+fn described(inspection: &Inspection) -> String {
+    let mut table = Table::new(&["", "name", "shape", "type"], &[false; 4]);
+    let mut rows = |kind: &str, ports: &[Port]| {
+        for port in ports {
+            table.row(vec![kind.into(), port.name.clone(), port.shape.join(" x "), port.dtype.clone()]);
+        }
+    };
+    rows("input", &inspection.inputs);
+    rows("output", &inspection.outputs);
+    let mut text = table.to_string();
+    text += &format!(
+        "{} parameters, {} bytes\n",
+        grouped(inspection.parameters as usize),
+        grouped(inspection.bytes as usize)
+    );
+    if !inspection.external_files.is_empty() {
+        let names: Vec<&str> = inspection.external_files.iter().map(String::as_str).collect();
+        text += &format!("weights in: {}\n", names.join(", "));
+    }
+    let opsets: Vec<String> =
+        inspection.opsets.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let producer = inspection.producer.as_deref().unwrap_or("unknown");
+    text += &format!("written by: {producer}, operator sets {}\n", opsets.join(", "));
+    let operators: Vec<String> =
+        inspection.operators.iter().map(|(name, uses)| format!("{name} ({uses} x)")).collect();
+    text += &format!("operators: {}\n", operators.join(", "));
+    text
+}
+
+/// The run directory of a model, in a summary.
+#[derive(Serialize)]
+struct Imported<'a> {
+    run: &'a Path,
+    features: usize,
+    image: String,
+    sha256: &'a str,
+}
+
+fn import(args: &args::ModelImport) -> CommandResult {
+    let file = toml::Value::from(args.file.to_string_lossy().into_owned());
+    let own = ["network.kind=onnx".to_owned(), format!("network.file={file}")];
+    let settings: Vec<String> = own.into_iter().chain(args.set.iter().cloned()).collect();
+    let config = match &args.config {
+        Some(path) => RunConfig::load(path, &settings)?,
+        None => RunConfig::complete("", "the settings", Path::new(""), &settings)?,
+    };
+    let model = crate::model::Model::untrained(&config)?;
+    model.save_run(&args.out)?;
+    let Some(network) = config.network.architecture.downcast_ref::<OnnxConfig>() else {
+        return Err(Failure::new("`network.kind` must stay `onnx`".to_owned(), None));
+    };
+    let image = Preprocessing::from(&config.image).to_string();
+    if args.json {
+        printer::json(&Imported {
+            run: &args.out,
+            features: network.features,
+            image,
+            sha256: &network.sha256,
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    printer::note(&format!("{} features of images: {image}", network.features));
+    if config.image.mean == [0.0] && config.image.std == [1.0] {
+        printer::note(
+            &"warning: nothing tells how images are prepared for this model; set image.mean and image.std",
+        );
+    }
+    printer::note(&format!("model: {}", args.out.display()));
+    Done::Network(&args.out).show();
+    Ok(ExitCode::SUCCESS)
+}
