@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
+use crate::caught::caught;
 use crate::error::{Error, Result};
 use crate::inspection::{Inspection, MissingOperator, Port};
-use crate::model::caught;
+
 use rten::ModelOptions;
 use rten_onnx::onnx::{
     DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto,

@@ -18,6 +18,8 @@
 
 #[cfg(not(feature = "engine"))]
 mod absent;
+#[cfg(feature = "engine")]
+mod caught;
 mod error;
 #[cfg(feature = "engine")]
 mod inspect;

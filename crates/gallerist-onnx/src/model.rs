@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +13,7 @@ use rten_tensor::prelude::*;
 use rten_tensor::{NdTensor, Tensor};
 use sha2::{Digest, Sha256};
 
+use crate::caught::caught;
 use crate::error::{Error, Result};
 use crate::inspect::external_files;
 use crate::inspection::Inspection;
@@ -228,15 +228,6 @@ fn options() -> RunOptions {
     static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| Arc::new(ThreadPool::with_num_threads(rayon::current_num_threads())));
     RunOptions::default().with_thread_pool(Some(pool.clone()))
-}
-
-/// The result of `f`, or the message of its panic: the engine asserts what it expects of a model.
-pub(crate) fn caught<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "the engine gave up".to_owned())
-    })
 }
 
 /// The error of a model that does not load, which names the operators that are missing.

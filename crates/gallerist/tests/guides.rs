@@ -31,6 +31,8 @@ enum Given {
     Run,
     /// A set in the layout of Market-1501: `Market-1501-v15.09.15/`.
     Persons,
+    /// `dinov2.onnx`. The guide is left out in a build without the feature `onnx`.
+    Model,
     /// `x.npy`, `query.npy` and `gallery.npy`, each with labels.
     Rows,
 }
@@ -96,7 +98,7 @@ impl Drop for Server {
 }
 
 /// The guides, and what they assume.
-const GUIDES: [(&str, &[Given]); 9] = [
+const GUIDES: [(&str, &[Given]); 10] = [
     ("your-photographs.md", &[Given::Photos]),
     ("reid.md", &[Given::Persons]),
     ("own-embeddings.md", &[Given::Rows]),
@@ -105,6 +107,7 @@ const GUIDES: [(&str, &[Given]); 9] = [
     ("changing-gallery.md", &[Given::Photos, Given::Run]),
     ("duplicates-and-label-errors.md", &[Given::Photos, Given::Run]),
     ("deploying-serve.md", &[Given::Photos, Given::Run]),
+    ("own-model.md", &[Given::Photos, Given::Model]),
     ("from-pytorch-metric-learning.md", &[Given::Photos, Given::Rows]),
 ];
 
@@ -132,6 +135,9 @@ fn no_guide_is_forgotten() {
 
 /// Runs the commands of a guide; returns the blocks that fail.
 fn run(name: &str, given: &[Given]) -> Vec<String> {
+    if given.contains(&Given::Model) && !cfg!(feature = "onnx") {
+        return Vec::new();
+    }
     let guide = std::fs::read_to_string(root().join("docs/guides").join(name)).unwrap();
     let dir = tempfile::tempdir().unwrap();
     for given in given {
@@ -187,6 +193,10 @@ fn prepare(dir: &Path, given: Given) {
             let line = "train --images photos --minutes 0.02 --set report.map=false --json";
             finish(dir, line);
             finish(dir, "embed --run runs/photos --images photos --out photos.safetensors --json");
+        }
+        Given::Model => {
+            let model = root().join("crates/gallerist-onnx/fixtures/rows.onnx");
+            std::fs::copy(model, dir.join("dinov2.onnx")).unwrap();
         }
         Given::Persons => persons(&dir.join("Market-1501-v15.09.15")),
         Given::Rows => rows(dir),

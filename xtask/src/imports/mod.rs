@@ -16,7 +16,7 @@ use graph::Graph;
 const LAYERS: [&[&str]; 9] = [
     &["gallerist-util", "workspace-hack"],
     &["gallerist-jpeg"],
-    &["gallerist-data", "gallerist-kernels", "gallerist-report", "gallerist-retrieval"],
+    &["gallerist-data", "gallerist-kernels", "gallerist-onnx", "gallerist-report", "gallerist-retrieval"],
     &["gallerist-map", "gallerist-milvus", "gallerist-tensor", "gallerist-testkit"],
     &["gallerist-loss", "gallerist-nn", "gallerist-serve"],
     &["gallerist-weights"],
@@ -26,10 +26,11 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.
-const WITHOUT_ENGINE: [&str; 9] = [
+const WITHOUT_ENGINE: [&str; 10] = [
     "gallerist-util",
     "gallerist-jpeg",
     "gallerist-data",
+    "gallerist-onnx",
     "gallerist-report",
     "gallerist-retrieval",
     "gallerist-map",
