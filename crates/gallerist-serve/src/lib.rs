@@ -38,7 +38,6 @@ mod images;
 mod metrics;
 mod options;
 mod protocol;
-mod region;
 mod reload;
 mod reloaded;
 mod saved;

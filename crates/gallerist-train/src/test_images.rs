@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use gallerist_data::{ImageSet, OpenOptions};
-use gallerist_retrieval::eval::{Plan, Setting, SideInfo};
+use gallerist_retrieval::eval::{Named, Plan, Setting, SideInfo};
 
 use super::evaluation::published_protocol;
 use super::{DataConfig, EvaluationConfig, RunConfig};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Test images: one set, whose images are compared with each other, or queries and a gallery.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl TestImages {
     ///
     /// # Errors
     ///
-    /// [`Error::Retrieval`](crate::Error::Retrieval) for an unknown metric or protocol; as for [`check`](Self::check).
+    /// [`Error::Retrieval`] for an unknown metric or protocol; as for [`check`](Self::check).
     pub fn plan(&self, evaluation: &EvaluationConfig) -> Result<Plan> {
         let protocol = |set: &ImageSet| set.layout().and_then(published_protocol);
         let of_gallery = self.gallery.as_ref().and_then(protocol);
@@ -118,9 +118,10 @@ impl TestImages {
     ///
     /// # Errors
     ///
-    /// [`Error::Retrieval`](crate::Error::Retrieval) for a protocol of queries and a gallery where there is one set, and the other way round,
-    /// for a protocol of cameras where there are none, and for what needs one set or one label per image;
-    /// [`Error::Data`](crate::Error::Data) for images without labels.
+    /// [`Error::Retrieval`] for a protocol of queries and a gallery where there is one set, and the other way round,
+    /// for a protocol of cameras where there are none, for what needs one set or one label per image, and for a threshold,
+    /// open-set identification or few-shot episodes for which there are too few classes or images;
+    /// [`Error::Data`] for images without labels.
     pub fn check(&self, plan: &Plan) -> Result<()> {
         if let Some(set) = self.sets().find(|set| set.labels().is_none()) {
             return Err(
@@ -128,7 +129,7 @@ impl TestImages {
             );
         }
         let (queries, gallery) = self.sides_info();
-        plan.fits(queries, gallery).map_err(|error| match (error, plan.protocol) {
+        plan.fits(queries, gallery).map_err(|error| -> Error { match (error, plan.protocol) {
             (gallerist_retrieval::Error::Protocol { what, problem, .. }, Some(protocol)) if what.contains(protocol.name) => {
                 let hint = match protocol.setting {
                     Setting::EveryImage => "leave the protocol out: queries and a gallery are measured as such",
@@ -147,7 +148,54 @@ impl TestImages {
                 gallerist_retrieval::Error::Protocol { what, problem, hint }.into()
             }
             (other, _) => other.into(),
-        })
+        }})?;
+        self.check_classes(plan)
+    }
+
+    /// Whether there are enough classes and images for what is measured in addition to the metrics.
+    fn check_classes(&self, plan: &Plan) -> Result<()> {
+        if plan.threshold.is_none() && plan.open_set.is_none() && plan.few_shot.is_none() {
+            return Ok(());
+        }
+        let names = |set: &ImageSet| -> Vec<String> {
+            let labels = set.labels().unwrap_or_default();
+            labels.iter().map(|&label| set.class_names()[label as usize].clone()).collect()
+        };
+        let (of_queries, of_gallery) = (names(&self.queries), self.gallery.as_ref().map(names));
+        let queries = Named { labels: &of_queries, cameras: self.queries.cameras() };
+        let gallery = self.gallery.as_ref().zip(of_gallery.as_deref());
+        let gallery = gallery.map(|(set, labels)| Named { labels, cameras: set.cameras() });
+        let rules = plan.rules(queries, gallery)?;
+        let rows = rules.classes();
+        let checks = [
+            ("threshold", plan.threshold.map(|options| options.check_rows(&rows))),
+            ("open_set", plan.open_set.as_ref().map(|options| options.check_rows(&rows))),
+            ("few_shot", plan.few_shot.map(|options| options.check_rows(&rows))),
+        ];
+        for (key, checked) in checks {
+            let Some(Err(error)) = checked else { continue };
+            let gallery_of = self.gallery.as_ref().map_or(String::new(), |gallery| {
+                format!(
+                    ", and a gallery of {} images of {} classes",
+                    gallery.len(),
+                    gallery.class_names().len()
+                )
+            });
+            let hint = format!(
+                "there are {} test images of {} classes{gallery_of}: give more (data.test, data.test_fraction, \
+                 data.max_test_classes), or change or leave out evaluation.{key}",
+                self.queries.len(),
+                self.queries.class_names().len(),
+            );
+            return Err(match error {
+                gallerist_retrieval::Error::Protocol { what, problem, .. } => {
+                    gallerist_retrieval::Error::Protocol { what, problem, hint: Some(hint) }
+                }
+                other => other,
+            }
+            .into());
+        }
+        Ok(())
     }
 
     fn sides_info(&self) -> (SideInfo, Option<SideInfo>) {

@@ -78,6 +78,7 @@ fn picture(images: &ImageSet, i: usize) -> Option<Picture> {
     let bytes = images.read(i).ok()?;
     if bytes.len() <= SMALL_FILE
         && images.quarter_turns(i) == 0
+        && !images.is_cropped(i)
         && let Ok(picture) = Picture::from_encoded(bytes)
     {
         return Some(picture);

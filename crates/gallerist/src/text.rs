@@ -43,11 +43,16 @@ pub(crate) fn duration(seconds: f64) -> String {
 
 /// A line of CSV (RFC 4180), with its end.
 pub(crate) fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
-    let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
+    table_line(fields, ',')
+}
+
+/// The same with another character between the values, such as a tab.
+pub(crate) fn table_line(fields: impl IntoIterator<Item = String>, delimiter: char) -> String {
+    let quoted = |field: String| match field.contains([delimiter, '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field,
     };
-    fields.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+    fields.into_iter().map(quoted).collect::<Vec<_>>().join(&delimiter.to_string()) + "\n"
 }
 
 #[cfg(test)]
@@ -58,6 +63,13 @@ mod tests {
     fn durations_have_the_unit_that_fits() {
         assert_eq!(duration(0.84), "0.8 s");
         assert_eq!(duration(125.0), "2 min 05 s");
+    }
+
+    #[test]
+    fn values_with_the_delimiter_or_a_quote_are_quoted() {
+        let fields = || ["a,b", "c\td", "e\"f"].map(String::from);
+        assert_eq!(csv_line(fields()), "\"a,b\",c\td,\"e\"\"f\"\n");
+        assert_eq!(table_line(fields(), '\t'), "a,b\t\"c\td\"\t\"e\"\"f\"\n");
     }
 
     #[test]

@@ -165,3 +165,39 @@ fn a_named_pipe_that_takes_an_image_s_place_during_training_is_one_broken_image(
     let line = "set/train/Fruit/Apple/3.bmp`: it is a named pipe, not a file";
     assert_eq!(stderr.matches(line).count(), 1, "{stderr}");
 }
+
+#[test]
+fn a_single_class_folder_is_one_class_which_cannot_be_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    (0..12).for_each(|i| put(dir, &format!("shop/shoes/{i}.bmp"), i));
+    let refused = |line: &str| {
+        let out = gallerist(dir, line);
+        assert_eq!(out.status.code(), Some(2), "{line}: {}", text(&out.stderr));
+        text(&out.stderr)
+    };
+    let out = gallerist(dir, "data info shop --json");
+    let info: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&info["classes"], &info["images"]), (&1.into(), &12.into()));
+    assert!(text(&out.stderr).contains("12 images of the class `shoes`"), "{}", text(&out.stderr));
+    let out = gallerist(dir, "data info shop/shoes --json");
+    let info: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&info["classes"], text(&out.stderr)), (&0.into(), String::new()));
+    for line in ["init --images shop --out shop.toml", "train --images shop --minutes 0.01 --out run"] {
+        let error = refused(line);
+        assert!(
+            error.contains("training needs two or more classes") && error.contains("shop` has 1"),
+            "{error}"
+        );
+    }
+    std::fs::write(
+        dir.join("one.toml"),
+        CONFIG
+            .replace("\"set\"", "\"shop\"")
+            .replace("train_split = \"train\"\n", "")
+            .replace("test_split = \"test\"\n", ""),
+    )
+    .unwrap();
+    let error = refused("train one.toml --out run");
+    assert!(error.contains("there is one class, `shoes`, with 12 images"), "{error}");
+}

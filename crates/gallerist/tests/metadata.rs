@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{done, refused, root};
+use gallerist::data::{Image, Size};
 use gallerist::plots::Source;
 use gallerist::report::Report;
 use gallerist::retrieval::EmbeddingSet;
@@ -13,6 +14,25 @@ use gallerist::retrieval::condition::Condition;
 use gallerist::train::{EvaluationConfig, RunDirectory};
 use gallerist::{Conditions, pages};
 use serde_json::{Value, json};
+
+/// An image of three channels as a BMP.
+fn bitmap_of(image: &Image) -> Vec<u8> {
+    let (width, height) = (image.width(), image.height());
+    let number = |value: usize| (value as u32).to_le_bytes();
+    let row = (3 * width).next_multiple_of(4);
+    let mut file = b"BM".to_vec();
+    for part in [54 + row * height, 0, 54, 40, width, height] {
+        file.extend(number(part));
+    }
+    file.extend([1, 0, 24, 0]);
+    file.extend([0; 24]);
+    // From the lowest row up, blue before green and red.
+    for pixels in image.pixels().chunks(3 * width).rev() {
+        file.extend(pixels.chunks(3).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]));
+        file.extend(std::iter::repeat_n(0, row - 3 * width));
+    }
+    file
+}
 
 fn results(dir: &Path, line: &str) -> Vec<Value> {
     let lists: Value = serde_json::from_str(&done(dir, &format!("{line} --json"))).unwrap();
@@ -192,6 +212,43 @@ fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     assert_eq!(split, ["train", "test", "test"].map(|name| Some(name.to_owned())));
     done(dir, "embed --run run --images splits.csv --split test --out test.safetensors");
     assert!(EmbeddingSet::load(dir.join("test.safetensors")).unwrap().columns.is_empty());
+
+    // A part of a query is the same as an image of that part.
+    let region = |query: &str, region: &str| {
+        let line = format!("search --run run --gallery all.safetensors --query {query} -k 9 --json {region}");
+        let lists: Value = serde_json::from_str(&done(dir, &line)).unwrap();
+        lists[0].clone()
+    };
+    let whole = region("5.png", "");
+    let all_of_it = region("5.png", "--region 0,0,1,1");
+    assert_eq!((&all_of_it["results"], &all_of_it["region"]), (&whole["results"], &json!("0,0,1,1")));
+    let picture = gallerist::data::ImageSet::open(dir.join("5.png")).unwrap().decode(0).unwrap();
+    let part = picture.crop(21, 42, Size { height: 42, width: 63 }).to_rgb();
+    std::fs::write(dir.join("part.bmp"), bitmap_of(&part)).unwrap();
+    let wanted = region("part.bmp", "");
+    for text in ["21px,42px,63px,42px", "20%,40%,60%,40%", "0.2,0.4,0.6,0.4"] {
+        let found = region("5.png", &format!("--region {text}"));
+        let distance = |list: &Value, at: usize| list["results"][at]["distance"].as_f64().unwrap();
+        for at in 0..9 {
+            assert!((distance(&found, at) - distance(&wanted, at)).abs() < 1e-4, "{text}: {found} {wanted}");
+        }
+        assert!((distance(&found, 0) - distance(&whole, 0)).abs() > 1e-3);
+    }
+    done(dir, &format!("{search} --region 20%,40%,60%,40% --html part.html"));
+    assert!(
+        std::fs::read_to_string(dir.join("part.html"))
+            .unwrap()
+            .contains("Region 20%,40%,60%,40% of the image.")
+    );
+    for (options, problem) in [
+        ("--region 0.5,0,0.6,1", "reaches beyond the image, which is from 0 to 1"),
+        ("--region 5,5", "has 2 values, a region has 4"),
+        ("--region 50px,50px,60px,10px", "reaches beyond the image, which is 105 pixels wide and 105 high"),
+        ("--region 0,0,1,1 --region 0,0,1,1 --region 0,0,1,1", "3 regions for 1 query image"),
+    ] {
+        let error = refused(dir, &format!("{search} {options}"));
+        assert!(error.contains(problem), "{error}");
+    }
 
     // Labels of a list.
     std::fs::write(dir.join("labels.txt"), "a\na\nb\nb\nb\nc\nc\nc\nc\n").unwrap();

@@ -117,3 +117,36 @@ fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
     set.save(dir.join("photos.safetensors")).unwrap();
     assert!(done(dir, line).contains("no match: none is within distance"));
 }
+
+#[test]
+fn too_few_test_images_are_refused_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let train = format!(
+        "train configs/smoke.toml --set train.steps=2 --set validation.every=2 --set data.max_test_classes=6 --out {}",
+        run.display()
+    );
+    for (setting, problem, key) in [
+        ("threshold={target=1e-6}", "cannot be measured on 6000 pairs of two identities", "threshold"),
+        ("threshold={target=0.01,guarantee=true}", "6 identities guarantee", "threshold"),
+        (
+            "few_shot={ways=7}",
+            "needs 7 classes with at least 16 images; 6 of 6 classes have so many",
+            "few_shot",
+        ),
+        ("few_shot={ways=3,queries=20}", "needs 3 classes with at least 21 images; 0 of 6", "few_shot"),
+    ] {
+        let error = refused(&root(), &format!("{train} --set evaluation.{setting}"));
+        assert!(error.contains(problem), "{setting}: {error}");
+        let hint = format!("leave out evaluation.{key}");
+        assert!(error.contains("there are 120 test images of 6 classes") && error.contains(&hint), "{error}");
+        assert!(!run.exists(), "{setting}");
+    }
+    let error =
+        refused(&root(), &format!("{train} --set evaluation.open_set={{}} --set data.max_test_classes=1"));
+    assert!(
+        error.contains("searches for identities in the gallery and for others; there are 20 and 0"),
+        "{error}"
+    );
+    done(&root(), &format!("{train} --set evaluation.few_shot={{ways=3,episodes=5}}"));
+}

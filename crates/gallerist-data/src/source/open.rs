@@ -262,6 +262,7 @@ fn items(records: Vec<(u32, ImageRecord)>) -> (Vec<Item>, Vec<String>) {
             turn: 0,
             split: record.split.map(&mut number_of),
             bounding_box: record.bounding_box,
+            region: None,
         })
         .collect();
     (items, split_names)

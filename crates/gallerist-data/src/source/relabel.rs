@@ -1,4 +1,4 @@
-//! Corrections of labels from CSV files: `image,action[,label][,new_label]`, as `gallerist data issues` writes them.
+//! Corrections of labels from CSV or TSV files: `image,action[,label][,new_label]`, as `gallerist data issues` writes them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::labels::{self, LabelFrom};
+use super::names::extension;
 use super::record::ImageRecord;
 use crate::error::Error;
 
@@ -82,10 +83,13 @@ impl Corrections {
         Ok(all)
     }
 
+    /// Adds those of a file. Values are separated by tabs if its name ends in `.tsv`, else by commas.
     fn add(&mut self, file: &str, bytes: &[u8]) -> Result<(), Error> {
         let fault = |line: u64, problem: String| Error::Corrections { path: file.to_owned(), line, problem };
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+        let delimiter = if extension(file) == "tsv" { b'\t' } else { b',' };
+        let mut reader =
+            csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::All).from_reader(bytes);
         let csv_fault = |e: csv::Error| fault(e.position().map_or(1, csv::Position::line), e.to_string());
         let header = reader.headers().map_err(csv_fault)?.clone();
         if let Some(unknown) = header.iter().find(|name| !COLUMNS.contains(name)) {

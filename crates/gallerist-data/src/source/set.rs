@@ -14,6 +14,7 @@ use super::record::ListedColumn;
 use crate::decode::decode_reduced;
 use crate::error::Error;
 use crate::image::Image;
+use crate::region::Region;
 
 /// Images with their paths, labels and cameras; images are decoded on request only.
 ///
@@ -31,6 +32,9 @@ use crate::image::Image;
 ///   `train`, with class folders in it, is next to another of them. Then everything else next to them is
 ///   left out, with a note in [`ImageSet::notes`] and a list in [`ImageSet::left_out`]. The splits may be
 ///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class.
+/// * **A single class folder**: `photos/shoes/1.jpg` in `photos` is of the class `shoes`, with a note in
+///   [`ImageSet::notes`]. A folder that names a split, the kind of its content (`images`, `photos`, `jpg`) or the set
+///   itself (an archive of a folder) is no class.
 /// * **A flat folder**: all images in one folder, and no labels.
 /// * **A CSV manifest** with the header `path,label` and optionally `camera`,
 ///   `split` and [further columns](ImageSet::columns); paths are relative to the manifest, and a label `a|b` gives an image
@@ -86,6 +90,8 @@ pub(super) struct Item {
     /// Place of its split in the names of the splits.
     pub(super) split: Option<u32>,
     pub(super) bounding_box: Option<BoundingBox>,
+    /// The part of it that is the image.
+    pub(super) region: Option<Region>,
 }
 
 impl ImageSet {
@@ -302,12 +308,12 @@ impl ImageSet {
 
     /// Image `i`, upright, with 1 or 3 channels as in its file, cut to its bounding box if
     /// [`OpenOptions::crop_boxes`](crate::OpenOptions::crop_boxes) is set and it has one (a box
-    /// is cut at the edges of the upright image). See [`decode`](crate::decode()).
+    /// is cut at the edges of the upright image), and to its [region](Self::with_regions). See [`decode`](crate::decode()).
     ///
     /// # Errors
     ///
     /// As [`ImageSet::read`] and [`decode`](crate::decode()), and [`Error::Decode`] for a bounding
-    /// box outside the image.
+    /// box or a region outside the image.
     pub fn decode(&self, i: usize) -> Result<Image, Error> {
         self.decode_loaded(i, self.load(i)?, None)
     }
@@ -316,7 +322,7 @@ impl ImageSet {
     /// see [`decode_reduced`].
     pub(crate) fn decode_for(&self, i: usize, least: Option<usize>) -> Result<Image, Error> {
         // A box is cut in pixels of the whole image.
-        let least = least.filter(|_| !(self.cropped && self.items[i].bounding_box.is_some()));
+        let least = least.filter(|_| !self.is_cropped(i));
         self.decode_loaded(i, self.load(i)?, least)
     }
 
@@ -330,6 +336,9 @@ impl ImageSet {
         to(&[item.turn, window.is_some().into()]);
         if let Some(BoundingBox { left, top, width, height }) = window {
             [left, top, width, height].iter().for_each(|edge| to(&edge.to_le_bytes()));
+        }
+        if let Some(region) = item.region {
+            to(region.to_string().as_bytes());
         }
     }
 
@@ -359,10 +368,47 @@ impl ImageSet {
             image =
                 window.crop(&image).map_err(|problem| Error::Decode { path: self.location(i), problem })?;
         }
+        if let Some(region) = item.region {
+            image = region.of(&image).map_err(|problem| Error::Decode { path: self.location(i), problem })?;
+        }
         Ok(match item.turn {
             0 => image,
             turn => image.rotate(turn),
         })
+    }
+
+    /// The same images, of which only a region each is decoded.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one region per image.
+    ///
+    /// ```no_run
+    /// use gallerist_data::{ImageSet, Region};
+    ///
+    /// let region: Region = "25%,10%,50%,50%".parse()?;
+    /// let part = ImageSet::open("street.jpg")?.with_regions(&[region]).decode(0)?;
+    /// println!("{} x {} pixels", part.width(), part.height());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_regions(mut self, regions: &[Region]) -> Self {
+        assert_eq!(self.len(), regions.len(), "a region for each image");
+        for (item, &region) in self.items.iter_mut().zip(regions) {
+            item.region = Some(region);
+        }
+        self
+    }
+
+    /// The region of image `i`, if it is one of [`with_regions`](Self::with_regions).
+    pub fn region(&self, i: usize) -> Option<Region> {
+        self.items[i].region
+    }
+
+    /// Whether only a part of image `i` is decoded: its bounding box or its region.
+    pub fn is_cropped(&self, i: usize) -> bool {
+        let item = &self.items[i];
+        item.region.is_some() || self.cropped && item.bounding_box.is_some()
     }
 
     pub(crate) fn no_labels(&self, purpose: &'static str) -> Error {

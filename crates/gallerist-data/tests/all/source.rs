@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::*;
-use gallerist_data::{Error, ImageSet, OpenOptions};
+use gallerist_data::{Error, ImageSet, OpenOptions, Region, Size};
 
 fn paths(set: &ImageSet) -> Vec<&str> {
     (0..set.len()).map(|i| set.path(i)).collect()
@@ -74,6 +74,55 @@ fn a_flat_folder_and_a_single_file_have_no_labels() {
     assert!(single.decode(0).is_ok());
     let error = set.split_classes(0.5, 1).unwrap_err();
     assert!(error.to_string().starts_with("a split by classes needs class labels, and `"), "{error}");
+}
+
+#[test]
+fn a_single_class_folder_is_a_class_and_a_folder_of_images_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = png(picture(2, 2, 0));
+    let open = |name: &str, files: &[&str]| {
+        let files: Vec<_> = files.iter().map(|path| (format!("{name}/{path}"), image.clone())).collect();
+        write_tree(folder.path(), &files);
+        ImageSet::open(folder.path().join(name)).unwrap()
+    };
+    let shop = open("shop", &["shoes/1.png", "shoes/2.png"]);
+    assert_eq!((shop.class_names(), shop.labels()), (&["shoes".to_owned()][..], Some(&[0, 0][..])));
+    let notes = shop.notes().join(" ");
+    assert!(
+        notes.contains("2 images of the class `shoes`; to open them without a class, give the folder itself"),
+        "{notes}"
+    );
+    assert_eq!(open("shop/shoes", &[]).labels(), None);
+    assert_eq!(open("deep", &["2024/new/hats/1.png"]).class_names(), ["hats"]);
+    // Named like a split, like what is in it, or like the set.
+    for (set, file) in
+        [("a", "train/1.png"), ("b", "Images/1.png"), ("c", "c/1.png"), ("d", "x/Photos/1.png")]
+    {
+        let set = open(set, &[file]);
+        assert_eq!((set.labels(), set.notes()), (None, &[][..]), "{file}");
+    }
+    // It cannot be split by classes.
+    assert!(shop.split_classes(0.5, 1).unwrap_err().to_string().contains("there is 1"));
+}
+
+#[test]
+fn a_region_of_an_image_is_decoded_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let pixels = picture(8, 4, 1);
+    write_tree(
+        folder.path(),
+        &[("a.png".to_owned(), png(pixels.clone())), ("b.png".to_owned(), png(picture(2, 2, 0)))],
+    );
+    let whole = ImageSet::open(folder.path()).unwrap();
+    let of_pixels: Region = "2px,1px,4px,2px".parse().unwrap();
+    let parts = whole.clone().with_regions(&[of_pixels, "0,0.5,1,0.5".parse().unwrap()]);
+    assert_eq!(parts.decode(0).unwrap(), whole.decode(0).unwrap().crop(2, 1, Size { height: 2, width: 4 }));
+    assert_eq!((parts.decode(1).unwrap().width(), parts.decode(1).unwrap().height()), (2, 1));
+    assert!(parts.is_cropped(0) && !whole.is_cropped(0));
+    // The second image is smaller than the region.
+    let small = whole.with_regions(&[of_pixels, of_pixels]);
+    let error = small.decode(1).unwrap_err().to_string();
+    assert!(error.contains("b.png") && error.contains("2 pixels wide and 2 high"), "{error}");
 }
 
 #[test]

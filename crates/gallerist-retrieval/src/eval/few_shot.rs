@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::average_precision::AveragePrecision;
+use super::classes::RowClasses;
 use super::evaluate_split;
 use super::measure::Measure;
 use super::options::EvalOptions;
@@ -33,6 +34,51 @@ impl Default for FewShotOptions {
     /// 5-way 1-shot, 15 queries per class, 600 episodes.
     fn default() -> Self {
         Self { ways: 5, shots: 1, queries: 15, episodes: 600, seed: 0 }
+    }
+}
+
+impl FewShotOptions {
+    /// Refuses numbers of 0.
+    fn check(&self) -> Result<()> {
+        let Self { ways, shots, queries, episodes, .. } = *self;
+        for (option, value) in
+            [("ways", ways), ("shots", shots), ("queries per class", queries), ("episodes", episodes)]
+        {
+            if value == 0 {
+                return Err(Error::Option { option, wanted: "at least 1", found: "0".to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the classes of these rows have enough images, before they are embedded.
+    ///
+    /// # Errors
+    /// As [`few_shot`].
+    pub fn check_rows(&self, rows: &RowClasses) -> Result<()> {
+        self.check()?;
+        let mut sorted = rows.queries.to_vec();
+        sorted.sort_unstable();
+        self.drawn_from(sorted.chunk_by(|a, b| a == b).collect()).map(drop)
+    }
+
+    /// The classes with enough images, of classes that are given with their images.
+    fn drawn_from<'a, T>(&self, classes: Vec<&'a [T]>) -> Result<Vec<&'a [T]>> {
+        let Self { ways, shots, queries, .. } = *self;
+        let needed = shots.saturating_add(queries);
+        let all = classes.len();
+        let large: Vec<&[T]> = classes.into_iter().filter(|images| images.len() >= needed).collect();
+        if large.len() >= ways {
+            return Ok(large);
+        }
+        Err(Error::Protocol {
+            what: format!("few-shot retrieval of {ways} ways, {shots} shots and {queries} queries per class"),
+            problem: format!(
+                "needs {ways} classes with at least {needed} images; {} of {all} classes have so many",
+                large.len()
+            ),
+            hint: Some("give more images, or draw fewer ways, shots or queries per class".to_owned()),
+        })
     }
 }
 
@@ -72,8 +118,8 @@ pub struct FewShot {
 /// ```
 ///
 /// # Errors
-/// [`Error::Count`] when there is not one label per row, [`Error::Option`] for a number of 0 and for
-/// more ways than there are classes with enough images, [`Error::NonFinite`] and [`Error::TooLong`].
+/// [`Error::Count`] when there is not one label per row, [`Error::Option`] for a number of 0, [`Error::Protocol`] for more
+/// ways than there are classes with enough images, [`Error::NonFinite`] and [`Error::TooLong`].
 pub fn few_shot(
     embeddings: &Matrix,
     labels: &[u32],
@@ -84,27 +130,14 @@ pub fn few_shot(
     if wanted != found {
         return Err(Error::Count { what: "labels", rows: "embeddings", wanted, found });
     }
+    options.check()?;
     let FewShotOptions { ways, shots, queries, episodes, seed } = *options;
-    for (option, value) in
-        [("ways", ways), ("shots", shots), ("queries per class", queries), ("episodes", episodes)]
-    {
-        if value == 0 {
-            return Err(Error::Option { option, wanted: "at least 1", found: "0".to_owned() });
-        }
-    }
     embeddings.check_finite("embeddings")?;
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&row| labels[row]);
-    let needed = shots.saturating_add(queries);
-    let classes: Vec<&[usize]> =
-        order.chunk_by(|&a, &b| labels[a] == labels[b]).filter(|rows| rows.len() >= needed).collect();
-    if classes.len() < ways {
-        return Err(Error::Option {
-            option: "ways",
-            wanted: "at most the number of classes with shots + queries images",
-            found: format!("{ways} for {} such classes", classes.len()),
-        });
-    }
+    let classes: Vec<&[usize]> = order.chunk_by(|&a, &b| labels[a] == labels[b]).collect();
+    let classes = options.drawn_from(classes)?;
+    let needed = shots + queries;
     let measures = vec![Measure::at(&Precision, 1), Measure::of_all(&AveragePrecision)];
     let options_of_episode = EvalOptions { metric, measures };
     let values = (0..episodes)
@@ -180,7 +213,16 @@ mod tests {
         let options = FewShotOptions { ways: 2, queries: 1, episodes: 5, ..Default::default() };
         assert_eq!(few_shot(&rows, &labels, Metric::Euclidean, &options).unwrap().classes, 2);
         let error = few_shot(&rows, &labels, Metric::Euclidean, &FewShotOptions { ways: 3, ..options });
-        assert!(error.unwrap_err().to_string().ends_with("3 for 2 such classes given"));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "few-shot retrieval of 3 ways, 1 shots and 1 queries per class needs 3 classes with at least 2 images; 2 of 3 \
+             classes have so many"
+        );
+        let rows_of = |ways| {
+            let classes = RowClasses { queries: &labels, gallery: None, junk: None };
+            FewShotOptions { ways, ..options }.check_rows(&classes)
+        };
+        assert!(rows_of(2).is_ok() && rows_of(3).is_err() && rows_of(0).is_err());
         assert!(
             few_shot(&rows, &labels, Metric::Euclidean, &FewShotOptions { shots: 0, ..options }).is_err()
         );

@@ -25,6 +25,7 @@
 mod average_precision;
 mod bootstrap;
 mod by_rows;
+mod classes;
 mod cmc;
 mod few_shot;
 mod input;
@@ -65,6 +66,7 @@ pub use average_precision::{
 };
 pub use bootstrap::{Bootstrap, Interval, Intervals, Over};
 pub(crate) use by_rows::Rescore;
+pub use classes::RowClasses;
 pub use cmc::{Cmc, cmc_at_k};
 pub use few_shot::{FewShot, FewShotOptions, few_shot};
 pub use input::check_rows;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::classes::RowClasses;
 use super::verdict::{Judge, Judged};
 use super::{
     Bootstrap, Calibration, EvalOptions, Evaluation, FalseRate, FewShot, FewShotOptions, Intervals, Measured,
@@ -545,6 +546,12 @@ impl Rules {
     fn junk_items(&self) -> usize {
         let is_junk = |class: &&u32| self.junk == Some(**class);
         if self.same { 0 } else { self.gallery_classes.iter().filter(is_junk).count() }
+    }
+
+    /// The classes of queries and gallery.
+    pub fn classes(&self) -> RowClasses<'_> {
+        let gallery = (!self.same).then_some(&*self.gallery_classes);
+        RowClasses { queries: &self.query_classes, gallery, junk: self.junk }
     }
 
     fn class_named(&self, name: &str) -> Option<u32> {

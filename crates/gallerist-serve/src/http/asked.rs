@@ -17,7 +17,7 @@ use crate::batch::Batcher;
 use crate::companion::{Set, Side};
 use crate::gallery::Gallery;
 use crate::protocol::Shown;
-use crate::region::Region;
+use gallerist_data::Region;
 
 /// The network: that of the gallery, or the one it is compared with.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]

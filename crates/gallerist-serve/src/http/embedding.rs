@@ -7,7 +7,7 @@ use gallerist_data::DecodeLimits;
 
 use super::error::{Answer, Refusal};
 use crate::embedder::Embedder;
-use crate::region::Region;
+use gallerist_data::Region;
 
 /// The embedding of an image, and the time that decoding and embedding took.
 pub(crate) type Embedded = (Vec<f32>, Duration, Duration);
@@ -33,7 +33,7 @@ pub(crate) fn embedded_image(
     let begin = Instant::now();
     let image = decode()?;
     let image = match region {
-        Some(region) => region.of(&image),
+        Some(region) => region.of(&image).map_err(Refusal::bad)?,
         None => image,
     };
     let decode = begin.elapsed();

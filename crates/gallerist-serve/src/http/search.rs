@@ -23,7 +23,7 @@ use super::upload::Form;
 use crate::companion::Set;
 use crate::gallery::{Catalog, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
-use crate::region::{FORM, Region};
+use gallerist_data::{REGION_FORM, Region};
 
 /// A request that carries [`SearchParams`], with its own fields before them.
 ///
@@ -224,7 +224,7 @@ fn number<T: FromStr>(form: &mut Form, name: &str) -> Answer<Option<T>> {
 fn check_regions(regions: usize, queries: usize, of: &str) -> Answer<()> {
     match regions > queries {
         true => Err(Refusal::bad(format!("{regions} regions for {queries} {of}"))
-            .hint(format!("one region for each, in their order; {FORM}"))),
+            .hint(format!("one region for each, in their order; {REGION_FORM}"))),
         false => Ok(()),
     }
 }

@@ -430,6 +430,19 @@ impl TrainingImages {
     /// The images of `data.train`.
     fn open(config: &RunConfig) -> Result<Self> {
         let (set, _) = config.data.open_train()?;
+        if let ([class], false) = (set.class_names(), config.data.rotation_classes) {
+            return Err(gallerist_data::Error::Batches {
+                wanted: "images of two or more classes".into(),
+                path: set.name().into(),
+                found: format!("there is one class, `{class}`, with {} images", set.len()),
+                hint: Some(
+                    "put the images of each class into a folder of their own: photos/heron/1.jpg, photos/wren/7.jpg; images \
+                     of one class are embedded and searched with a network that is trained on others"
+                        .into(),
+                ),
+            }
+            .into());
+        }
         let of = &config.validation;
         let (train, validation) = if let Some(fold) = of.fold {
             let (train, validation) = set.class_fold(fold.number - 1, fold.of, of.seed)?;

@@ -20,6 +20,9 @@ use crate::{Error, Result};
 pub struct FoundList {
     /// The path of the query image, relative to its source.
     pub query: String,
+    /// The part of it that was searched with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// How many results are matches by the threshold of the gallery; `None` for a gallery without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matches: Option<usize>,
@@ -281,6 +284,7 @@ pub(super) fn named(
             let is_match = |item: &&FoundItem| item.decision == Some(Decision::Match);
             FoundList {
                 query: text(&queries.paths, query).unwrap_or_default(),
+                region: None,
                 matches: rule.map(|_| results.iter().filter(is_match).count()),
                 results,
             }

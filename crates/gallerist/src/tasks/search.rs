@@ -1,8 +1,9 @@
 //! Searching a gallery with images.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use gallerist_data::{ImageSet, OpenOptions};
+use gallerist_data::{ImageSet, OpenOptions, Region};
 use gallerist_retrieval::condition::{Condition, groups_of};
 use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::search::{self, GroupScore, Metric, SearchOptions};
@@ -28,6 +29,8 @@ pub struct ImageSearchOptions {
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
+    /// The part of the query images that is searched with: one region for all, or one for each. Empty: the whole images.
+    pub regions: Vec<Region>,
     /// Only items that meet this condition on their columns are found.
     pub condition: Option<Condition>,
     /// One result for all items with the same value of this column, `label`, `camera` or `path`: the nearest of them.
@@ -48,6 +51,7 @@ impl Default for ImageSearchOptions {
             run: None,
             checkpoint: None,
             device: DeviceChoice::default(),
+            regions: Vec::new(),
             condition: None,
             group_by: None,
             group_score: GroupScore::default(),
@@ -101,11 +105,21 @@ pub struct Found {
 /// # Ok::<(), gallerist::Error>(())
 /// ```
 ///
+/// With a part of an image:
+///
+/// ```no_run
+/// # use std::path::{Path, PathBuf};
+/// # use gallerist::ImageSearchOptions;
+/// let options = ImageSearchOptions { regions: vec!["25%,10%,50%,50%".parse()?], ..ImageSearchOptions::default() };
+/// let found = gallerist::search(Path::new("photos.safetensors"), &[PathBuf::from("street.jpg")], &options, &mut ())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// When the gallery or its network cannot be found or read, when the condition or the group names a column that the
-/// gallery does not have, when the gallery is compared by the inner product, and when
-/// no query image can be read.
+/// gallery does not have, when the gallery is compared by the inner product, for another
+/// number of regions than 1 or that of the query images, and when no query image can be read.
 pub fn search(
     gallery: &Path,
     queries: &[PathBuf],
@@ -121,11 +135,12 @@ pub fn search(
     let warner = observer.warner();
     let opened = working(observer, "reading the gallery", || Gallery::open(gallery, warner))?;
     let (metric, size, origin) = (opened.metric()?, opened.len()?, opened.origin());
-    // Before the network is read: a condition may be wrong.
+    // Before the network is read: a condition and the regions may be wrong.
     let condition = options.condition.as_ref();
     if let Some(condition) = condition {
         opened.check(condition)?;
     }
+    let images = query_images(queries, &options.regions)?;
     // Groups compare all of their items.
     let opened = match options.group_by.is_some() {
         true => Narrowed::Rows(opened.matching(condition)?),
@@ -140,9 +155,13 @@ pub fn search(
     let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin)?;
     set_threads(model.config().train.threads);
     let model = on_device(model, options.device, observer)?;
-    let images = ImageSet::open_with(queries, &OpenOptions::default())?;
     // Queries come once: they are not cached.
     let queries = embed_set(&model.with_cache(None)?, images.clone(), "embedding the queries", observer)?;
+    // Images that cannot be read have no row.
+    let is_broken: HashSet<usize> = queries.broken.iter().map(|broken| broken.item as usize).collect();
+    let read = (0..images.len()).filter(|image| !is_broken.contains(image));
+    let regions: Vec<Option<String>> =
+        read.map(|image| images.region(image).map(|region| region.to_string())).collect();
     let (broken_images, queries) = (queries.broken.len(), queries.set);
     let (mut gallery, names) = match opened {
         Narrowed::All(opened) => opened.candidates(&queries.embeddings, options.k, condition)?,
@@ -161,6 +180,9 @@ pub fn search(
         if let Some(column) = &options.group_by {
             page.facts.push(("one result for each".into(), column.clone()));
         }
+        for (list, region) in page.lists.iter_mut().zip(&regions) {
+            list.note = region.as_ref().map(|region| format!("Region {region} of the image."));
+        }
         // The candidates may contain only the results.
         for (name, value) in &mut page.facts {
             if name == "gallery" {
@@ -170,9 +192,24 @@ pub fn search(
         page.write(path)?;
         observer.note(&format!("page: {}", path.display()));
     }
-    let lists = named(&queries, (&gallery, &names), groups.as_ref(), &lists);
+    let mut lists = named(&queries, (&gallery, &names), groups.as_ref(), &lists);
+    lists.iter_mut().zip(regions).for_each(|(list, region)| list.region = region);
     let marked = lists.iter().any(|list| list.matches.is_some());
     Ok(Found { lists, threshold: gallery.threshold.filter(|_| marked), broken_images })
+}
+
+/// The query images, or the regions of them.
+fn query_images(queries: &[PathBuf], regions: &[Region]) -> Result<ImageSet> {
+    let images = ImageSet::open_with(queries, &OpenOptions::default())?;
+    match (regions, images.len()) {
+        ([], _) => Ok(images),
+        (&[one], all) => Ok(images.with_regions(&vec![one; all])),
+        (each, all) if each.len() == all => Ok(images.with_regions(each)),
+        (each, all) => Err(Error::new(
+            format!("{} for {}", count(each.len(), "region"), count(all, "query image")),
+            Some("give one --region for all query images, or one for each, in their order"),
+        )),
+    }
 }
 
 /// What a search looks through.

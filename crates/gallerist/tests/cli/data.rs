@@ -154,6 +154,24 @@ fn near_duplicates_across_splits_are_a_group_of_their_own() {
     let places = places.map(|part| page.find(part).unwrap_or_else(|| panic!("{part}")));
     assert!(places.is_sorted(), "{places:?}");
 
+    // The same table with tabs, which is read as a table of corrections.
+    let tabs = path("issues.tsv");
+    found(&["--table", &tabs]);
+    let lines = std::fs::read_to_string(&tabs).unwrap();
+    assert!(lines.contains("group 1, across splits, split test\t"), "{lines}");
+    assert_eq!(lines.replace('\t', ","), table.replace('"', ""));
+    let filled = lines.replace("split test\t\t", "split test\tdrop\t");
+    std::fs::write(&tabs, filled).unwrap();
+    let photos = path("photos");
+    let info = gallerist(&["data", "info", &photos, "--relabel", &tabs]);
+    assert!(
+        text(&info.stderr).contains("1 image left out") || text(&info.stderr).contains("left out"),
+        "{}",
+        text(&info.stderr)
+    );
+    let refused = error(&["data", "issues", "--embeddings", &all, "--out", &out, "--table", "issues.txt"]);
+    assert!(refused.contains("cannot tell the format of `issues.txt`: wanted `.csv` or `.tsv`"), "{refused}");
+
     // Another column; and the rows of one split, which keep their numbers.
     let json = found(&["--split-column", "fold"]);
     assert_eq!(group_of(&json, 13)["across_splits"], true);

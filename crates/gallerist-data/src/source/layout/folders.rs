@@ -1,10 +1,12 @@
 //! Class folders, or a flat folder.
 //!
-//! The class of an image is the path of its folder without the leading folders that all share. Folders called
+//! The class of an image is the path of its folder without the leading folders that all share; in a set with a single
+//! folder of images, the name of this folder ([`the_only_class`]). Folders called
 //! `train`, `test` and the like are splits by the rule of [`ImageSet`](crate::ImageSet).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::missing;
 use super::spec::Spec;
@@ -45,6 +47,7 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     // Length of the leading folders shared by all images, with their last `/`.
     let first = &paths[0][..folder_of(paths[0])];
     let flat = paths.iter().all(|p| &p[..folder_of(p)] == first);
+    let only_class = if flat { the_only_class(first, tree.root.path()) } else { None };
     let mut shared = if first.is_empty() { 0 } else { first.len() + 1 };
     for path in &paths {
         while !path.starts_with(&paths[0][..shared]) {
@@ -79,7 +82,7 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
         }
         listing.records.push(ImageRecord {
             path: path.to_owned(),
-            label: (!flat).then(|| class.to_owned()),
+            label: if flat { only_class.map(str::to_owned) } else { Some(class.to_owned()) },
             split,
             ..ImageRecord::default()
         });
@@ -97,7 +100,28 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     }
     listing.left_out = left_out.into_iter().map(|(folder, images)| (folder.to_owned(), images)).collect();
     listing.notes.extend(left_out_note(&listing));
+    listing.notes.extend(only_class.map(|class| {
+        let images = counted(listing.records.len(), "image", "images");
+        format!(
+            "`{}` has one folder of images, `{first}`: {images} of the class `{class}`; to open them without a class, give \
+             the folder itself",
+            tree.name
+        )
+    }));
     Ok(listing)
+}
+
+/// Names of folders that say what is in them, and are no class, in lower case.
+const CONTENTS: [&str; 9] = ["images", "image", "img", "imgs", "photos", "pictures", "jpg", "jpeg", "png"];
+
+/// The class of a set whose images are all in the folder `folder`, relative to the set at `root`: its name, unless it
+/// names a split or the kind of its content, or the set itself, as in an archive of a folder. `photos/shoes/1.jpg` in
+/// `photos` is of the class `shoes`.
+fn the_only_class<'a>(folder: &'a str, root: &Path) -> Option<&'a str> {
+    let name = folder.rsplit('/').next().filter(|name| !name.is_empty())?;
+    let is_contents = CONTENTS.iter().any(|contents| name.eq_ignore_ascii_case(contents));
+    let is_set = root.file_stem().is_some_and(|stem| stem == name);
+    (split_name(name).is_none() && !is_contents && !is_set).then_some(name)
 }
 
 /// The folder, with its last `/`, that holds the folders that are splits. `shared`: the folders that all images

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use self::bound::Confidence;
 use self::pairs::{Pairs, Rows};
-use self::searches::{Searches, Weighed, miss_rates, search};
+use self::searches::{Expected, Searches, Weighed, miss_rates, search};
+use super::classes::RowClasses;
 use super::task::Task;
 use crate::random::{different, generator};
 use crate::search::{Metric, score_of};
@@ -154,13 +155,10 @@ pub fn calibrate(task: &Task, metric: Metric, options: &ThresholdOptions) -> Res
             let counts = |class: u32| Some(class) != problem.junk;
             let all = Pairs::new(rows, counts)?;
             let data = Data {
-                identities: all.identities(),
+                sizes: Sizes::of_pairs(all.identities(), all.impostors()),
                 images: all.images(),
-                impostors: all.impostors(),
                 genuine: all.genuine(),
                 genuine_identities: all.identities_with_pairs(),
-                units: |identities| identities / 2,
-                identities_of: |units| 2 * units,
                 gallery: None,
             };
             let classes = distinct(side.labels.iter().copied().filter(|&class| counts(class)));
@@ -172,13 +170,10 @@ pub fn calibrate(task: &Task, metric: Metric, options: &ThresholdOptions) -> Res
             let of = |known: bool| searches.queries.iter().filter(move |search| search.known == known);
             let unknown = distinct(of(false).map(|search| search.identity));
             let data = Data {
-                identities: unknown.len(),
+                sizes: Sizes::of_searches(unknown.len(), all.weighed.len()),
                 images: all.weighed.len(),
-                impostors: all.weighed.len() as u64,
                 genuine: of(true).count() as u64,
                 genuine_identities: distinct(of(true).map(|search| search.identity)).len(),
-                units: |identities| identities,
-                identities_of: |units| units,
                 gallery: Some(searches.gallery),
             };
             let mut found = options.run(&all, &unknown, &data, metric, |half| {
@@ -243,15 +238,33 @@ impl Sample for OfSearches<'_> {
 
 /// What there is to calibrate on.
 struct Data {
-    identities: usize,
+    sizes: Sizes,
     images: usize,
-    impostors: u64,
     genuine: u64,
     genuine_identities: usize,
+    gallery: Option<usize>,
+}
+
+/// What the false match rate is measured on.
+struct Sizes {
+    identities: usize,
+    impostors: u64,
     /// Independent units among so many identities, and the reverse.
     units: fn(usize) -> usize,
     identities_of: fn(usize) -> usize,
-    gallery: Option<usize>,
+}
+
+impl Sizes {
+    /// Pairs of images of different identities.
+    fn of_pairs(identities: usize, impostors: u64) -> Self {
+        Self { identities, impostors, units: |identities| identities / 2, identities_of: |units| 2 * units }
+    }
+
+    /// Searches for unknown identities.
+    fn of_searches(identities: usize, searches: usize) -> Self {
+        let same = |count| count;
+        Self { identities, impostors: searches as u64, units: same, identities_of: same }
+    }
 }
 
 /// False matches that an estimate needs: with 30 errors, the true rate is within 30 % of the measured one with a
@@ -279,14 +292,41 @@ impl ThresholdOptions {
         Ok(())
     }
 
-    fn confidence(&self, data: &Data, identities: usize) -> Confidence {
-        Confidence { units: (data.units)(identities), delta: 1.0 - self.confidence }
+    /// Whether there are enough identities for the target, before their images are embedded.
+    ///
+    /// # Errors
+    /// [`Error::Option`] and [`Error::Protocol`] as [`calibrate`].
+    pub fn check_rows(&self, rows: &RowClasses) -> Result<()> {
+        self.check()?;
+        let sizes = match self.rate {
+            FalseRate::Comparison => {
+                let sorted = rows.sorted();
+                let square = |images: usize| (images as u64).pow(2);
+                let alike: u64 = sorted.chunk_by(|a, b| a == b).map(|class| square(class.len())).sum();
+                let impostors = (square(sorted.len()) - alike) / 2;
+                Sizes::of_pairs(distinct(sorted.into_iter()).len(), impostors)
+            }
+            FalseRate::Search => {
+                let expected = Expected::new(rows, self.seed);
+                Sizes::of_searches(expected.unknown_identities, expected.unknown)
+            }
+        };
+        self.accepted_rate(&sizes).map(drop)
+    }
+
+    /// The identities that guarantee the target if there is no false match.
+    fn identities_needed(&self, sizes: &Sizes) -> usize {
+        (sizes.identities_of)(Confidence::units_for(self.target, 1.0 - self.confidence))
+    }
+
+    fn confidence(&self, sizes: &Sizes, identities: usize) -> Confidence {
+        Confidence { units: (sizes.units)(identities), delta: 1.0 - self.confidence }
     }
 
     /// The rate that is measured at the threshold; `None` where so many identities cannot guarantee the target.
-    fn measured_target(&self, data: &Data, identities: usize) -> Option<f64> {
+    fn measured_target(&self, sizes: &Sizes, identities: usize) -> Option<f64> {
         if self.guarantee {
-            self.confidence(data, identities).largest_measured(self.target)
+            self.confidence(sizes, identities).largest_measured(self.target)
         } else {
             Some(self.target)
         }
@@ -300,12 +340,13 @@ impl ThresholdOptions {
         metric: Metric,
         of_half: impl Fn(&HashSet<u32>) -> Result<S>,
     ) -> Result<Calibration> {
-        let needed = (data.identities_of)(Confidence::units_for(self.target, 1.0 - self.confidence));
-        let wanted = self.accepted_rate(data, needed)?;
+        let sizes = &data.sizes;
+        let needed = self.identities_needed(sizes);
+        let wanted = self.accepted_rate(sizes)?;
         let near = (NEAR.0 * self.target).min(NEAR.1);
         let keys = all.keys_at(&[wanted, near]);
         let (measured, miss_rate) = all.rates(&keys[..1])[0];
-        let confidence = self.confidence(data, data.identities);
+        let confidence = self.confidence(sizes, sizes.identities);
         let rule = MatchRule {
             metric,
             threshold: score_at(metric, keys[0]),
@@ -324,9 +365,9 @@ impl ThresholdOptions {
         Ok(Calibration {
             notes: self.notes(data, &rule, held_out.as_ref(), needed),
             rule,
-            identities: data.identities,
+            identities: sizes.identities,
             images: data.images,
-            impostors: data.impostors,
+            impostors: sizes.impostors,
             genuine: data.genuine,
             genuine_identities: data.genuine_identities,
             smallest_guaranteed: confidence.smallest(),
@@ -336,20 +377,21 @@ impl ThresholdOptions {
     }
 
     /// The rate that is to be measured, or what is missing for it.
-    fn accepted_rate(&self, data: &Data, needed: usize) -> Result<f64> {
+    fn accepted_rate(&self, sizes: &Sizes) -> Result<f64> {
         let what = format!("a {} of {}", self.rate.long_name(), self.target);
         let refuse = |problem: String, hint: String| {
             Err(Error::Protocol { what: what.clone(), problem, hint: Some(hint) })
         };
-        let found = data.identities;
-        if (data.units)(found) < 2 {
+        let found = sizes.identities;
+        if (sizes.units)(found) < 2 {
             return refuse(
                 format!("cannot be calibrated on {found} identities"),
                 "give embeddings of at least four identities that the network was not trained on".to_owned(),
             );
         }
-        let smallest = self.confidence(data, found).smallest();
-        let Some(wanted) = self.measured_target(data, found) else {
+        let smallest = self.confidence(sizes, found).smallest();
+        let Some(wanted) = self.measured_target(sizes, found) else {
+            let needed = self.identities_needed(sizes);
             return refuse(
                 format!(
                     "cannot be guaranteed with confidence {}: {found} identities guarantee {} at best, {needed} are \
@@ -360,16 +402,16 @@ impl ThresholdOptions {
                 format!("give more identities, --far {}, or leave out --guarantee", shown(smallest)),
             );
         };
-        let least = self.target * data.impostors as f64;
+        let least = self.target * sizes.impostors as f64;
         if least < 1.0 {
             let unit =
                 if self.rate == FalseRate::Comparison { "pairs of two identities" } else { "searches" };
             return refuse(
                 format!(
                     "cannot be measured on {} {unit}: less than one of them may be accepted",
-                    data.impostors
+                    sizes.impostors
                 ),
-                format!("give more identities, or at least --far {}", shown(1.0 / data.impostors as f64)),
+                format!("give more identities, or at least --far {}", shown(1.0 / sizes.impostors as f64)),
             );
         }
         Ok(wanted)
@@ -384,8 +426,9 @@ impl ThresholdOptions {
         let half = identities.len() / 2;
         // A quarter of the pairs, or half of the searches.
         let share = if self.rate == FalseRate::Comparison { 4.0 } else { 2.0 };
-        let enough = self.target * data.impostors as f64 / share >= 1.0;
-        let Some(wanted) = self.measured_target(data, half).filter(|_| enough && (data.units)(half) > 0)
+        let sizes = &data.sizes;
+        let enough = self.target * sizes.impostors as f64 / share >= 1.0;
+        let Some(wanted) = self.measured_target(sizes, half).filter(|_| enough && (sizes.units)(half) > 0)
         else {
             return Ok(None);
         };
@@ -410,7 +453,7 @@ impl ThresholdOptions {
 
     fn notes(&self, data: &Data, rule: &MatchRule, held_out: Option<&HeldOut>, needed: usize) -> Vec<String> {
         let mut notes = Vec::new();
-        let errors = rule.measured * data.impostors as f64;
+        let errors = rule.measured * data.sizes.impostors as f64;
         if errors < ENOUGH_ERRORS {
             notes.push(format!(
                 "about {errors:.0} false matches decide the threshold; {ENOUGH_ERRORS} are needed for an estimate within \
@@ -418,14 +461,14 @@ impl ThresholdOptions {
             ));
         }
         if rule.bound > self.target {
-            let smallest = self.confidence(data, data.identities).smallest();
+            let smallest = self.confidence(&data.sizes, data.sizes.identities).smallest();
             notes.push(format!(
                 "{} is an estimate: with confidence {} it is at most {}. {} identities can guarantee {} at best; {needed} are \
                  needed to guarantee {}",
                 self.target,
                 self.confidence,
                 shown(rule.bound),
-                data.identities,
+                data.sizes.identities,
                 shown(smallest),
                 self.target
             ));

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::score_at;
-use super::searches::{Searched, search};
+use super::searches::{Expected, Searched, search};
+use crate::eval::classes::RowClasses;
 use crate::eval::task::Task;
 use crate::search::Metric;
 use crate::{Error, Result};
@@ -22,6 +23,43 @@ impl Default for OpenSetOptions {
     fn default() -> Self {
         Self { fars: vec![1e-1, 1e-2, 1e-3], seed: 0 }
     }
+}
+
+impl OpenSetOptions {
+    fn check(&self) -> Result<()> {
+        match self.fars.iter().find(|far| !(0.0..=1.0).contains(*far)) {
+            None => Ok(()),
+            Some(far) => Err(Error::Option {
+                option: "a false alarm rate",
+                wanted: "from 0 to 1",
+                found: far.to_string(),
+            }),
+        }
+    }
+
+    /// Whether there are searches for known and for unknown identities, before the images are embedded. Cameras are not
+    /// regarded: images that are skipped because of their camera count as found.
+    ///
+    /// # Errors
+    /// As [`open_set`].
+    pub fn check_rows(&self, rows: &RowClasses) -> Result<()> {
+        self.check()?;
+        let expected = Expected::new(rows, self.seed);
+        check_searches(expected.known, expected.unknown)
+    }
+}
+
+fn check_searches(known: usize, unknown: usize) -> Result<()> {
+    if known > 0 && unknown > 0 {
+        return Ok(());
+    }
+    Err(Error::Protocol {
+        what: "open-set identification".to_owned(),
+        problem: format!(
+            "needs searches for identities in the gallery and for others; there are {known} and {unknown}"
+        ),
+        hint: Some("give several images of at least two identities".to_owned()),
+    })
 }
 
 /// Detection and identification rates, and the searches they come from.
@@ -90,13 +128,7 @@ const POINTS: usize = 200;
 /// As [`Task::measure`]; [`Error::Option`] for a rate outside 0 to 1, [`Error::Protocol`] for label sets and when there are
 /// no searches for known or none for unknown identities.
 pub fn open_set(task: &Task, metric: Metric, options: &OpenSetOptions) -> Result<OpenSet> {
-    if let Some(far) = options.fars.iter().find(|far| !(0.0..=1.0).contains(*far)) {
-        return Err(Error::Option {
-            option: "a false alarm rate",
-            wanted: "from 0 to 1",
-            found: far.to_string(),
-        });
-    }
+    options.check()?;
     task.check(&crate::eval::EvalOptions { metric, measures: Vec::new() })?;
     let Some(problem) = task.classed(task.is_one_set())? else {
         return Err(Error::Protocol {
@@ -111,15 +143,7 @@ pub fn open_set(task: &Task, metric: Metric, options: &OpenSetOptions) -> Result
     let mut alarms: Vec<u32> = of(false).map(|search| search.other.unwrap_or(0)).collect();
     let mut hits: Vec<u32> = of(true).filter_map(Searched::identified_to).collect();
     let (known, unknown) = (of(true).count(), alarms.len());
-    if known == 0 || unknown == 0 {
-        return Err(Error::Protocol {
-            what: "open-set identification".to_owned(),
-            problem: format!(
-                "needs searches for identities in the gallery and for others; there are {known} and {unknown}"
-            ),
-            hint: Some("give several images of at least two identities".to_owned()),
-        });
-    }
+    check_searches(known, unknown)?;
     alarms.sort_unstable_by(|a, b| b.cmp(a));
     hits.sort_unstable_by(|a, b| b.cmp(a));
     // With so many alarms allowed, keys above the next one are matches.

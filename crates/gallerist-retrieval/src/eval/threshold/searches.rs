@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::classes::RowClasses;
 use super::super::ranks::Problem;
+use super::distinct;
 use super::pairs::{WHOLE, key_of};
 use crate::Result;
 use crate::random::{different, generator};
@@ -50,16 +52,8 @@ pub(crate) struct Searches {
 pub(crate) fn search(problem: &Problem, metric: Metric, seed: u64) -> Result<Searches> {
     let (queries, gallery) = (&problem.queries, &problem.gallery);
     let counts = |label: u32| Some(label) != problem.junk;
-    let enrolled: HashSet<u32> = gallery.labels.iter().copied().filter(|&label| counts(label)).collect();
-    let mut identities: Vec<u32> = queries.labels.iter().copied().filter(|&label| counts(label)).collect();
-    identities.sort_unstable();
-    identities.dedup();
-    let no_strangers = identities.iter().all(|identity| enrolled.contains(identity));
-    let mut taken_out = HashSet::new();
-    if no_strangers {
-        let drawn = different(identities.len(), identities.len() / 2, &mut generator(seed, u64::MAX));
-        taken_out.extend(drawn.into_iter().map(|at| identities[at]));
-    }
+    let classes = RowClasses { queries: queries.labels, gallery: Some(gallery.labels), junk: problem.junk };
+    let taken_out = taken_out(&classes, seed);
     let kept = |label: &u32| counts(*label) && !taken_out.contains(label);
     let mut items: Vec<usize> = (0..gallery.labels.len()).filter(|&row| kept(&gallery.labels[row])).collect();
     items.sort_by_key(|&row| gallery.labels[row]);
@@ -83,6 +77,48 @@ pub(crate) fn search(problem: &Problem, metric: Metric, seed: u64) -> Result<Sea
     // A known identity without another image has nothing to find.
     found.retain(|searched| !searched.known || searched.own.is_some());
     Ok(Searches { queries: found, gallery: items.len(), taken_out: taken_out.len() })
+}
+
+/// The identities that are taken out of the gallery to be unknown: none if some query is of an identity without images in
+/// the gallery, else half of the queries' identities, drawn with `seed`.
+fn taken_out(classes: &RowClasses, seed: u64) -> HashSet<u32> {
+    let searched = classes.searched().iter().copied();
+    let enrolled: HashSet<u32> = searched.filter(|&label| Some(label) != classes.junk).collect();
+    let mut identities = classes.sorted();
+    identities.dedup();
+    if identities.iter().any(|identity| !enrolled.contains(identity)) {
+        return HashSet::new();
+    }
+    let drawn = different(identities.len(), identities.len() / 2, &mut generator(seed, u64::MAX));
+    drawn.into_iter().map(|at| identities[at]).collect()
+}
+
+/// The numbers of searches that [`search`] makes at most, from the classes alone.
+pub(super) struct Expected {
+    /// Searches for identities in the gallery that have an image to find. Cameras are not regarded.
+    pub(super) known: usize,
+    /// Searches for unknown identities.
+    pub(super) unknown: usize,
+    /// Unknown identities.
+    pub(super) unknown_identities: usize,
+}
+
+impl Expected {
+    pub(super) fn new(classes: &RowClasses, seed: u64) -> Self {
+        let taken_out = taken_out(classes, seed);
+        let is_kept = |label: &u32| Some(*label) != classes.junk && !taken_out.contains(label);
+        let images = sizes(classes.searched().iter().copied().filter(is_kept));
+        let least = if classes.gallery.is_none() { 2 } else { 1 };
+        let mut unknown: Vec<u32> = Vec::new();
+        let mut known = 0;
+        for label in classes.sorted() {
+            match images.get(&label) {
+                Some(&images) => known += usize::from(images >= least),
+                None => unknown.push(label),
+            }
+        }
+        Self { known, unknown: unknown.len(), unknown_identities: distinct(unknown.into_iter()).len() }
+    }
 }
 
 /// Searches of some identities, of which each has the same weight.

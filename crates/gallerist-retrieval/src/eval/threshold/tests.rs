@@ -260,3 +260,48 @@ fn too_few_identities_are_refused_with_the_smallest_rate_that_they_guarantee() {
     assert!(found.rule.bound > 0.0951 && (found.smallest_guaranteed - 0.0950).abs() < 2e-4);
     assert_eq!(found.identities_needed, 598);
 }
+
+#[test]
+fn what_is_refused_for_its_classes_is_refused_before_it_is_embedded() {
+    let mut random = generator(9, 0);
+    let [mut accepted, mut refused] = [0; 2];
+    for seed in 0..600 {
+        let (rows, classes) = (2 + below(14, &mut random), 1 + below(7, &mut random));
+        let mut side = || {
+            let labels: Vec<u32> = (0..rows).map(|_| below(classes, &mut random) as u32).collect();
+            let values = (0..2 * rows).map(|_| (unit(&mut random) + 0.1) as f32).collect();
+            (Matrix::new(rows, 2, values).unwrap(), labels)
+        };
+        let ((queries, query_labels), (gallery, gallery_labels)) = (side(), side());
+        let one_set = below(2, &mut random) == 0;
+        let task = match one_set {
+            true => every_row(&queries, &query_labels),
+            false => {
+                Task::split(Side::classes(&queries, &query_labels), Side::classes(&gallery, &gallery_labels))
+            }
+        };
+        let known = RowClasses {
+            queries: &query_labels,
+            gallery: (!one_set).then_some(&gallery_labels[..]),
+            junk: None,
+        };
+        let text = |found: Result<()>| found.map_err(|error| format!("{error} {:?}", error.hint()));
+        for rate in [FalseRate::Comparison, FalseRate::Search] {
+            if rate == FalseRate::Comparison && !one_set {
+                continue;
+            }
+            for (target, guarantee) in [(0.5, true), (0.4, false), (0.1, false), (0.02, false), (0.02, true)]
+            {
+                let options =
+                    ThresholdOptions { rate, target, guarantee, seed, ..ThresholdOptions::default() };
+                let found = text(calibrate(&task, Metric::Cosine, &options).map(drop));
+                assert_eq!(text(options.check_rows(&known)), found, "{known:?} {options:?}");
+                if found.is_ok() { accepted += 1 } else { refused += 1 }
+            }
+        }
+        let options = OpenSetOptions { seed, ..OpenSetOptions::default() };
+        let found = text(open_set(&task, Metric::Cosine, &options).map(drop));
+        assert_eq!(text(options.check_rows(&known)), found, "{known:?}");
+    }
+    assert!(accepted > 400 && refused > 400, "{accepted} {refused}");
+}

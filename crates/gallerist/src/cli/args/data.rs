@@ -106,6 +106,10 @@ pub(crate) struct DataIssues {
     /// Classes that should be one: smallest mixing, from 0 (separate) to 1 (cannot be told apart)
     #[arg(long, value_name = "SHARE", default_value_t = IssueOptions::default().mixing)]
     pub(crate) mixing: f64,
+    /// The table, with tabs between the values if it ends in .tsv, else .csv; --relabel reads both
+    /// [default: issues.csv in the folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
     /// Most images, groups or pairs in each section of the page
     #[arg(long, value_name = "N", default_value_t = IssuesOptions::default().shown)]
     pub(crate) shown: usize,
@@ -131,6 +135,7 @@ impl DataIssues {
             condition: self.condition.clone(),
             split_column: self.split_column.clone(),
             images: self.images.clone(),
+            table: self.table.clone(),
             shown: self.shown,
         }
     }

@@ -7,11 +7,16 @@ use clap::Args;
 use super::limits;
 use super::named::named;
 use super::shared::DeviceArgs;
+use crate::data::Region;
 use crate::retrieval::search::GroupScore;
 use crate::train::CheckpointKind;
 
 /// Find the K nearest gallery items of each query image, by exact search or with an index.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gallerist search --gallery photos.safetensors --query new.jpg\n  \
+    gallerist search --gallery photos.safetensors --query street.jpg --region 25%,10%,50%,50%\n  \
+    gallerist search --gallery photos.safetensors --query new.jpg --where 'price < 20' --html found.html")]
 pub(crate) struct Search {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
     /// milvus://HOST[:PORT]/COLLECTION
@@ -20,6 +25,11 @@ pub(crate) struct Search {
     /// Query images
     #[arg(long, value_name = "IMAGE", required = true, num_args = 1..)]
     pub(crate) query: Vec<PathBuf>,
+    /// Search with a part of the query images: left, top, width and height, in fractions of the upright image
+    /// (0.25,0.1,0.5,0.5), in percent (25%,10%,50%,50%) or in pixels (120px,40px,240px,200px). Once for all query images,
+    /// or once for each, in their order
+    #[arg(long, value_name = "L,T,W,H", allow_hyphen_values = true)]
+    pub(crate) region: Vec<Region>,
     /// Results per query
     #[arg(short, value_name = "K", default_value_t = 10, value_parser = limits::count::<1_000_000_000>)]
     pub(crate) k: usize,

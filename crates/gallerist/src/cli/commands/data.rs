@@ -111,9 +111,10 @@ fn issues(args: &DataIssues) -> CommandResult {
     }
     let file = |name: &str| args.out.join(name).display().to_string();
     printer::note(&format!("page: {}", file("issues.html")));
-    printer::note(&format!("table: {}", file("issues.csv")));
+    let table = args.table.clone().unwrap_or_else(|| args.out.join("issues.csv"));
+    printer::note(&format!("table: {}", table.display()));
     if !args.json {
-        Done::Issues(&args.out.join("issues.csv")).show();
+        Done::Issues(&table).show();
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -21,6 +21,7 @@ pub(super) fn run(args: Search) -> CommandResult {
         run: args.run,
         checkpoint: args.checkpoint,
         device: args.device.device,
+        regions: args.region,
         condition: args.condition.as_deref().map(Condition::parse).transpose()?,
         group_by: args.group_by,
         group_score: args.group_score,
@@ -92,7 +93,8 @@ fn tables(found: &Found) -> String {
             cells.extend(columns.iter().map(|name| cell(item.columns.get(*name))));
             table.row(cells);
         }
-        text += &format!("{}\n{table}", printer::shown(&list.query));
+        let region = list.region.as_ref().map_or(String::new(), |region| format!(", region {region}"));
+        text += &format!("{}{region}\n{table}", printer::shown(&list.query));
         if let (Some(rule), Some(0)) = (rule, list.matches) {
             text += &format!("  no match: none is within distance {:.4}\n", rule.distance());
         }

@@ -8,7 +8,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::issues::{IssueOptions, find_issues};
-use gallerist_retrieval::{EmbeddingSet, labels};
+use gallerist_retrieval::{EmbeddingSet, labels, prepare_to_write};
 use gallerist_train::model::SPLIT;
 
 pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier};
@@ -22,7 +22,7 @@ use crate::{Error, Observer, Result};
 use found::Rows;
 
 /// Finds likely wrong labels, near-duplicates, outliers and classes that should be one in files of embeddings, and
-/// writes `issues.html`, `issues.csv` and `issues.json` into the folder `out`.
+/// writes `issues.html`, `issues.csv` (or [`IssuesOptions::table`]) and `issues.json` into the folder `out`.
 ///
 /// Near-duplicates are also found across files, such as a training and a test set, and across splits: those are a group
 /// of their own. `issues.csv` has the columns
@@ -52,6 +52,7 @@ pub fn issues(
     out: &Path,
     observer: &mut dyn Observer,
 ) -> Result<FoundIssues> {
+    let (table, delimiter) = table_file(options, out)?;
     let rows = load(files, options, observer)?;
     let metric = options.metric.or(rows.set.metric).unwrap_or_default();
     std::fs::create_dir_all(out).map_err(|e| io("create", out, e))?;
@@ -72,10 +73,25 @@ pub fn issues(
     let page =
         working(observer, "reading the images", || page::page(&issues, &found, &rows, metric, options));
     page.write(out.join("issues.html"))?;
-    write_text(&out.join("issues.csv"), &table::csv(&found))?;
+    write_text(&table, &table::table(&found, delimiter))?;
     let json = serde_json::to_string_pretty(&found).expect("plain data");
     write_text(&out.join("issues.json"), &format!("{json}\n"))?;
     Ok(found)
+}
+
+/// The table to write, and what separates its values.
+fn table_file(options: &IssuesOptions, out: &Path) -> Result<(PathBuf, char)> {
+    let Some(table) = &options.table else { return Ok((out.join("issues.csv"), ',')) };
+    let delimiter = match table.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => ',',
+        Some("tsv") => '\t',
+        _ => {
+            let message = format!("cannot tell the format of `{}`: wanted `.csv` or `.tsv`", table.display());
+            return Err(Error::new(message, Some("rename the file")));
+        }
+    };
+    prepare_to_write(table)?;
+    Ok((table.clone(), delimiter))
 }
 
 /// The rows of all files that meet the condition.

@@ -23,6 +23,8 @@ pub struct IssuesOptions {
     pub split_column: Option<String>,
     /// The images, for the page; by default the places that they were embedded from.
     pub images: Vec<PathBuf>,
+    /// The table, instead of `issues.csv` in the folder: `.csv`, or `.tsv` with tabs between the values.
+    pub table: Option<PathBuf>,
     /// Most images, groups or pairs of classes that each section of the page shows.
     pub shown: usize,
 }
@@ -36,6 +38,7 @@ impl Default for IssuesOptions {
             condition: None,
             split_column: None,
             images: Vec::new(),
+            table: None,
             shown: 50,
         }
     }

@@ -1,20 +1,20 @@
-//! The issues as CSV, with two columns for the user to fill.
+//! The issues as CSV or TSV, with two columns for the user to fill.
 
 use super::found::{FoundIssues, IssueImage};
-use crate::text::csv_line;
+use crate::text::table_line;
 
 const HEADER: [&str; 8] =
     ["kind", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
 
 /// One line per wrong label, near-duplicate, outlier and pair of classes. Near-duplicates across splits or files have a
 /// kind of their own.
-pub(super) fn csv(found: &FoundIssues) -> String {
-    let mut text = csv_line(HEADER.map(String::from));
+pub(super) fn table(found: &FoundIssues, delimiter: char) -> String {
+    let mut text = table_line(HEADER.map(String::from), delimiter);
     let mut line =
         |kind: &str, image: &str, label: Option<&str>, suggested: &str, score: f64, detail: String| {
             let label = label.unwrap_or_default();
             let cells = [kind, image, label, suggested, &format!("{score:.4}"), &detail, "", ""];
-            text += &csv_line(cells.map(String::from));
+            text += &table_line(cells.map(String::from), delimiter);
         };
     for suspect in &found.wrong_labels {
         let IssueImage { name, label, .. } = &suspect.image;
