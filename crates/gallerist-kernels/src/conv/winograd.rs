@@ -33,7 +33,7 @@ const LANES: usize = 16;
 /// Tiles of a task.
 const TILES: usize = 48;
 
-/// Fewest tiles of all images for which reading the larger weights pays.
+/// Fewest tiles of an image for which reading the larger weights pays.
 const FEWEST: usize = 12;
 
 /// `G`, by the points 0, 1, -1, 2, -2 and infinity.
@@ -85,9 +85,12 @@ impl Winograd {
         Some(Self { panels, inputs, outputs, width })
     }
 
-    /// Whether this way is faster than the definition for so many images.
+    /// Whether this way is faster than the definition, for one image.
+    ///
+    /// The number of images does not count: the embedding of an image must not depend on the others in its batch.
     pub(super) fn suits(&self, sizes: &Geometry) -> bool {
-        Tiles::new(sizes).count() >= FEWEST
+        let Tiles { rows, columns, .. } = Tiles::new(sizes);
+        rows * columns >= FEWEST
     }
 
     /// Writes the result for `x`.
