@@ -83,9 +83,9 @@ impl Features {
         }
     }
 
-    /// The images that cannot be read.
-    pub fn broken(&self) -> Vec<u32> {
-        self.broken.keys().copied().collect()
+    /// Whether image `i` cannot be read.
+    pub fn is_broken(&self, i: usize) -> bool {
+        self.broken.contains_key(&(i as u32))
     }
 
     /// The images that are neither known nor broken, in their order.

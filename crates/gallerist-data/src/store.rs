@@ -85,6 +85,16 @@ impl ImageStore {
         self
     }
 
+    /// A store of these images alone, with their features, which keeps no pixels.
+    #[must_use]
+    pub fn subset(&self, images: &[u32], transform: Transform) -> ImageStore {
+        let store = ImageStore::new(Arc::new(self.set.subset(images)), transform, 0);
+        match &self.features {
+            Some(features) => store.with_features(Arc::new(features.select(images))),
+            None => store,
+        }
+    }
+
     /// The features that loaders give instead of images.
     pub fn features(&self) -> Option<&Arc<Features>> {
         self.features.as_ref()

@@ -22,7 +22,7 @@ use gallerist_tensor::{Error, Result};
 
 /// Parameters of an ONNX model as a network. The file is [`NetworkConfig::file`](crate::NetworkConfig::file).
 ///
-/// `features` and `sha256` describe the file; [`OnnxConfig::of_file`] reads them, and so does reading a run file.
+/// `features` and `sha256` describe the file; [`OnnxConfig::of_model`] reads them, and so does reading a run file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnnxConfig {
@@ -56,29 +56,24 @@ impl NetworkSpec for OnnxConfig {
 }
 
 impl OnnxConfig {
-    /// The configuration with the length of the features and the SHA-256 of `file`, for images of this shape.
+    /// The configuration with the length of the features and the SHA-256 of `model`, for images of this shape.
     ///
     /// The model is computed once, for one image.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the file is no model of images of this shape.
-    pub fn of_file(self, file: &Path, input: InputShape) -> Result<Self> {
-        let model = self.open(file)?;
+    /// [`Error::Conflict`] when it is no model of images of this shape.
+    pub fn of_model(self, model: &Model, input: InputShape) -> Result<Self> {
         let features = model.features([input.channels, input.height, input.width]).map_err(refused)?;
         Ok(OnnxConfig { features, sha256: model.sha256().to_owned(), ..self })
     }
 
-    /// Channels, height and width of the images of a model, where it fixes them.
+    /// The model in `file`, with this output and these rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the file is no model of images.
-    pub fn image_shape(&self, file: &Path) -> Result<[Option<usize>; 3]> {
-        Ok(self.open(file)?.image_shape())
-    }
-
-    fn open(&self, file: &Path) -> Result<Model> {
+    /// [`Error::Conflict`] when the file is no model of images, or has no such output.
+    pub fn open(&self, file: &Path) -> Result<Model> {
         Model::open(file, self.output.as_deref(), self.rows).map_err(refused)
     }
 

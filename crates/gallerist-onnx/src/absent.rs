@@ -1,5 +1,6 @@
 //! The types of a build without the engine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -31,6 +32,11 @@ impl Model {
 
     /// See the documentation of a build with the engine.
     pub fn sha256(&self) -> &str {
+        match *self {}
+    }
+
+    /// See the documentation of a build with the engine.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
         match *self {}
     }
 

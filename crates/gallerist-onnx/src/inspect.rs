@@ -10,7 +10,8 @@ use crate::inspection::{Inspection, MissingOperator, Port};
 
 use rten::ModelOptions;
 use rten_onnx::onnx::{
-    DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto,
+    DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+    ValueInfoProto,
 };
 
 impl Inspection {
@@ -59,18 +60,19 @@ impl Inspection {
             external_files,
             operators,
             missing,
-            metadata: model
-                .metadata_props
-                .into_iter()
-                .filter_map(|entry| Some((entry.key?, entry.value.unwrap_or_default())))
-                .collect(),
+            metadata: metadata(model.metadata_props),
         })
     }
 }
 
-/// The files of weights that a model names.
-pub(crate) fn external_files(path: &Path) -> Result<BTreeSet<String>> {
-    Ok(external(&parse(path)?.graph.unwrap_or_default()))
+/// The files of weights that a model names, and the entries of its metadata.
+pub(crate) fn described(path: &Path) -> Result<(BTreeSet<String>, BTreeMap<String, String>)> {
+    let model = parse(path)?;
+    Ok((external(&model.graph.unwrap_or_default()), metadata(model.metadata_props)))
+}
+
+fn metadata(entries: Vec<StringStringEntryProto>) -> BTreeMap<String, String> {
+    entries.into_iter().filter_map(|entry| Some((entry.key?, entry.value.unwrap_or_default()))).collect()
 }
 
 fn parse(path: &Path) -> Result<ModelProto> {

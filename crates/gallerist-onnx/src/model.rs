@@ -1,6 +1,6 @@
 //! A model and its computation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::caught::caught;
 use crate::error::{Error, Result};
-use crate::inspect::external_files;
+use crate::inspect::described;
 use crate::inspection::Inspection;
 use crate::rows::Rows;
 
@@ -41,6 +41,7 @@ pub struct Model {
     fixed: [Option<usize>; 4],
     rows: Rows,
     sha256: String,
+    metadata: BTreeMap<String, String>,
 }
 
 impl std::fmt::Debug for Model {
@@ -67,7 +68,6 @@ impl Model {
             reason,
             hint: hint.map(str::to_owned),
         };
-        let sha256 = digest(path)?;
         let load = || ModelOptions::with_all_ops().prepack_weights(true).load_file(path);
         let model = match caught(load) {
             Ok(Ok(model)) => model,
@@ -101,12 +101,30 @@ impl Model {
             let reason = format!("it has no output `{}`, but {}", wanted.unwrap_or_default(), list(&names));
             return Err(fail(reason, Some("`gallerist model inspect` shows the outputs")));
         };
-        Ok(Model { path: path.into(), model, input, output, output_name, order, fixed, rows, sha256 })
+        let (files, metadata) = described(path)?;
+        let sha256 = digest(path, &files)?;
+        Ok(Model {
+            path: path.into(),
+            model,
+            input,
+            output,
+            output_name,
+            order,
+            fixed,
+            rows,
+            sha256,
+            metadata,
+        })
     }
 
     /// SHA-256 of the file and of the files of weights that it names, 64 hexadecimal digits.
     pub fn sha256(&self) -> &str {
         &self.sha256
+    }
+
+    /// Entries of its metadata.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 
     /// How its output becomes rows.
@@ -284,8 +302,8 @@ fn list(names: &[impl Display]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// SHA-256 of a model and of the files of weights that it names, in the order of their names.
-fn digest(path: &Path) -> Result<String> {
+/// SHA-256 of a model and of its files of weights, in the order of their names.
+fn digest(path: &Path, files: &BTreeSet<String>) -> Result<String> {
     let fail = |path: &Path, error: std::io::Error| Error {
         path: path.into(),
         reason: format!("cannot read it: {error}"),
@@ -303,8 +321,7 @@ fn digest(path: &Path) -> Result<String> {
     };
     add(path).map_err(|error| fail(path, error))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let names: BTreeSet<String> = external_files(path).unwrap_or_default();
-    for name in names {
+    for name in files {
         let file = folder.join(name);
         add(&file).map_err(|error| fail(&file, error))?;
     }

@@ -19,7 +19,7 @@ pub enum Outcome {
     },
     /// Its files are the same.
     Unchanged,
-    /// It cannot be opened. The server goes on with the gallery as it was.
+    /// It cannot be opened. The old gallery stays in service.
     Failed {
         /// Why.
         problem: String,

@@ -88,10 +88,7 @@ pub(super) fn keep(
 ) -> Result<()> {
     let Some(features) = store.features() else { return Ok(()) };
     let file = open(folder, store.set(), extractor, config)?;
-    let unknown = features.broken();
-    (0..features.len())
-        .filter(|&i| !unknown.contains(&(i as u32)))
-        .for_each(|i| file.write(i, features.row(i)));
+    (0..features.len()).filter(|&i| !features.is_broken(i)).for_each(|i| file.write(i, features.row(i)));
     Ok(())
 }
 

@@ -59,11 +59,7 @@ pub(super) fn begin(
     let mut drawn: Vec<u32> = (0..set.len() as u32).collect();
     Random::new(config.train.seed, "head init", 0, 0).shuffle(&mut drawn);
     drawn.truncate(IMAGES);
-    let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
-    let store = match images.features() {
-        Some(features) => store.with_features(Arc::new(features.select(&drawn))),
-        None => store,
-    };
+    let store = images.subset(&drawn, Transform::evaluation(&config.image)?);
     let model = Model::new(config.clone(), input, features.boxed()).normalized(false);
     let mut embedding = |done, all| watch.phase(EMBEDDING, done, all);
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut embedding)?;

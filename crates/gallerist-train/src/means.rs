@@ -36,11 +36,7 @@ pub(super) fn compute(
         drawn.extend(images.iter().take(images_per_class));
     }
     let classes: Vec<u32> = drawn.iter().map(|&image| labels[image as usize]).collect();
-    let store = ImageStore::new(Arc::new(set.subset(&drawn)), Transform::evaluation(&config.image)?, 0);
-    let store = match images.features() {
-        Some(features) => store.with_features(Arc::new(features.select(&drawn))),
-        None => store,
-    };
+    let store = images.subset(&drawn, Transform::evaluation(&config.image)?);
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, progress)?;
     let d = embedded.embeddings.cols();
     let mut sums = vec![0f64; members.len() * d];

@@ -131,11 +131,12 @@ impl RunConfig {
         if network.features > 0 && !network.sha256.is_empty() {
             return Ok(());
         }
-        let [channels, height, width] = network.image_shape(&path)?;
+        let model = network.open(&path)?;
+        let [channels, height, width] = model.image_shape();
         let image = given.get("image").and_then(toml::Value::as_table);
         let says = |keys: &[&str]| keys.iter().any(|key| image.is_some_and(|image| image.contains_key(*key)));
-        let metadata = gallerist_onnx::Inspection::of_file(&path).map(|of| of.metadata).unwrap_or_default();
-        let known = weights::Preprocessing::of_model(&path, &metadata, height.unwrap_or(SIDE_OF_MODELS));
+        let known =
+            weights::Preprocessing::of_model(&path, model.metadata(), height.unwrap_or(SIDE_OF_MODELS));
         if let Some(known) = &known
             && !says(&["channels", "mean", "std", "range", "bgr", "invert"])
         {
@@ -153,7 +154,7 @@ impl RunConfig {
                 Size { height: height.unwrap_or(size.height), width: width.unwrap_or(size.width) };
         }
         let [channels, height, width] = Transform::evaluation(&self.image)?.shape();
-        self.network.architecture = network.of_file(&path, InputShape { channels, height, width })?.into();
+        self.network.architecture = network.of_model(&model, InputShape { channels, height, width })?.into();
         Ok(())
     }
 
