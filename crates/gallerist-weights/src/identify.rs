@@ -55,8 +55,9 @@ impl Preprocessing {
 /// The largest header of a safetensors file that is looked into.
 const MAX_HEADER: u64 = 64 << 20;
 
-/// The header of a safetensors file: tensors and metadata by name.
-fn header(path: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
+/// The header of a safetensors file: tensors by name, and its metadata as `__metadata__`. `None` for any other file, and for
+/// a header of more than 64 MiB.
+pub fn safetensors_header(path: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
     let mut file = gallerist_retrieval::file::open_regular(path).ok()?;
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
@@ -71,7 +72,7 @@ fn header(path: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
 
 /// What one of our files says in its metadata.
 fn of_file(path: &Path) -> Option<Preprocessing> {
-    let header = header(path)?;
+    let header = safetensors_header(path)?;
     let metadata: BTreeMap<String, String> =
         serde_json::from_value(header.get("__metadata__")?.clone()).ok()?;
     if let Some(image) = metadata.get("image") {
@@ -86,7 +87,7 @@ fn of_file(path: &Path) -> Option<Preprocessing> {
 
 /// The variant of MobileNetV2 to which the tensor names of a file belong, if they belong to one.
 pub fn variant_of(path: &Path) -> Option<MobileNetV2Variant> {
-    let keys: Vec<String> = match header(path) {
+    let keys: Vec<String> = match safetensors_header(path) {
         Some(header) => header.into_iter().map(|(name, _)| name).collect(),
         None => read(path).ok()?.tensors.into_keys().collect(),
     };
@@ -116,7 +117,7 @@ pub fn variant_of(path: &Path) -> Option<MobileNetV2Variant> {
 /// # Ok::<(), gallerist_weights::Error>(())
 /// ```
 pub fn network_of(path: &Path) -> Result<Option<toml::Table>> {
-    if let Some(table) = header(path).and_then(|header| network_of_header(&header)) {
+    if let Some(table) = safetensors_header(path).and_then(|header| network_of_header(&header)) {
         return Ok(Some(table));
     }
     Ok(identified(&read(path)?).map(|(_, network)| network))

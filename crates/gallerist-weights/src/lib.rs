@@ -48,7 +48,7 @@ use burn::tensor::TensorData;
 pub use export::{save_safetensors, to_pytorch};
 pub use fetch::{Fetched, fetch};
 pub use file::{CHECKPOINT_FORMAT, read};
-pub use identify::{network_of, variant_of};
+pub use identify::{network_of, safetensors_header, variant_of};
 pub use names::Names;
 pub use onnx::{OnnxOptions, save_onnx};
 pub use preprocessing::Preprocessing;

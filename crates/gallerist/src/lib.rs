@@ -57,6 +57,7 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+mod contents;
 mod error;
 pub mod experiments;
 mod file;
@@ -77,6 +78,7 @@ mod tasks;
 mod text;
 pub mod tune;
 
+pub use contents::{Contents, ContentsKind, Facts, contents};
 pub use error::{Error, Result};
 pub use gallerist_data as data;
 pub use gallerist_loss as loss;

@@ -97,6 +97,17 @@ const BOLD_YELLOW: &str = "\x1b[1;33m";
 const BOLD_CYAN: &str = "\x1b[1;36m";
 const RESET: &str = "\x1b[0m";
 
+/// Writes names and values to stdout, one pair per line.
+pub(crate) fn facts(facts: &[(&str, String)]) -> std::io::Result<()> {
+    let mut table = Table::new(&["", ""], &[false, false]);
+    for (name, value) in facts {
+        table.row(vec![(*name).to_owned(), value.clone()]);
+    }
+    let text = table.to_string();
+    // The table has no header.
+    out(text.split_once('\n').map_or("", |(_, rows)| rows))
+}
+
 /// Columns of text, the first left-aligned, numbers right-aligned.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,

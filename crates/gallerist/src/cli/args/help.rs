@@ -53,6 +53,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "threshold",
         &["gallerist threshold --embeddings test.safetensors --far 0.001 --save photos.safetensors"],
     ),
+    ("info", &["gallerist info runs/photos", "gallerist info photos.safetensors"]),
     ("index build", &["gallerist index build photos.safetensors --out photos.index"]),
     ("index info", &["gallerist index info photos.index"]),
     ("index search", &["gallerist index search photos.index --queries new.safetensors -k 10 --label heron"]),

@@ -9,6 +9,7 @@ mod evaluate;
 pub(crate) mod experiment;
 pub(crate) mod help;
 pub(crate) mod index;
+mod info;
 mod init;
 mod limits;
 mod loss;
@@ -31,6 +32,7 @@ pub(crate) use convert::{Convert, Program};
 pub(crate) use data::{Data, DataCommand, DataInfo, DataIssues};
 pub(crate) use embed::Embed;
 pub(crate) use evaluate::{Evaluate, Rerank};
+pub(crate) use info::Info;
 pub(crate) use init::Init;
 pub(crate) use loss::Loss;
 pub(crate) use model::{Model, ModelCommand, ModelImport, ModelInspect};
@@ -69,6 +71,7 @@ pub(crate) enum Command {
     Plot(Box<plot::Plot>),
     Serve(Serve),
     Loss(Loss),
+    Info(Info),
     Data(Data),
     Model(Model),
     Weights(Weights),

@@ -8,6 +8,7 @@ mod embed;
 mod evaluate;
 mod experiment;
 mod index;
+mod info;
 mod init;
 mod loss;
 mod model;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Plot(args) => plot::run(args.kind),
         Command::Serve(args) => serve::run(args),
         Command::Loss(args) => loss::run(args),
+        Command::Info(args) => info::run(args),
         Command::Data(args) => data::run(args),
         Command::Model(args) => model::run(args),
         Command::Weights(args) => weights::run(args),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::open::{open, open_remote};
 use super::summary::{ColumnSummary, columns, listed, summary};
 use crate::cli::args::index::Info;
-use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
 use crate::cli::printer::{self, grouped};
 use crate::retrieval::index::IndexInfo;
@@ -58,20 +58,9 @@ fn info_of_collection(args: &Info) -> CommandResult {
         ("images from", or_unknown(collection.source)),
     ];
     facts.extend(further);
-    print_facts(&facts)?;
+    printer::facts(&facts)?;
     Done::Gallery(&args.index).show();
     Ok(ExitCode::SUCCESS)
-}
-
-/// Names and values, one per line.
-fn print_facts(facts: &[(&str, String)]) -> Result<(), Failure> {
-    let mut table = printer::Table::new(&["", ""], &[false, false]);
-    for (name, value) in facts {
-        table.row(vec![(*name).to_owned(), value.clone()]);
-    }
-    let text = table.to_string();
-    // The table has no header.
-    Ok(printer::out(text.split_once('\n').map_or("", |(_, rows)| rows))?)
 }
 
 pub(super) fn run(args: Info) -> CommandResult {
@@ -79,35 +68,11 @@ pub(super) fn run(args: Info) -> CommandResult {
         return info_of_collection(&args);
     }
     let index = open(&args.index, true)?;
-    let summary = summary(&args.index, index.as_ref())?;
     if args.json {
-        printer::json(&summary)?;
+        printer::json(&summary(&args.index, index.as_ref())?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let settings: Vec<(String, String)> = (summary.settings.settings.iter())
-        .map(|(name, value)| (name.replace('_', " "), value.to_string()))
-        .collect();
-    let mut facts = vec![
-        ("kind", summary.kind.to_owned()),
-        ("compared by", summary.metric.score().to_owned()),
-        ("items", grouped(summary.items)),
-        ("dimensions", summary.dimensions.to_string()),
-    ];
-    facts.extend(settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
-    facts.extend(summary.dead.map(|dead| ("dead in the graph", grouped(dead))));
-    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
-    let source = match summary.source {
-        None if !summary.sources.is_empty() => summary.sources.join(", "),
-        source => or_unknown(source),
-    };
-    facts.extend([
-        ("model", or_unknown(summary.model)),
-        ("run", or_unknown(summary.run)),
-        ("images from", source),
-        ("bytes", grouped(summary.bytes as usize)),
-    ]);
-    facts.extend((!summary.columns.is_empty()).then(|| ("further columns", listed(&summary.columns))));
-    print_facts(&facts)?;
+    crate::cli::commands::info::facts(&crate::contents(&args.index)?)?;
     Done::Gallery(&args.index).show();
     Ok(ExitCode::SUCCESS)
 }
