@@ -31,6 +31,9 @@ const FAULTS: [&str; 5] = [
 /// Operations of a command at which each fault is tried.
 const TRIED: usize = 12;
 
+/// What of a file, by its path and content, is the same in every run; `None`: nothing.
+type Same<'a> = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + 'a;
+
 /// The files below a folder, by their path in it.
 type Tree = BTreeMap<String, Vec<u8>>;
 
@@ -85,14 +88,14 @@ impl Harness {
     }
 
     /// Tries every fault on `command`, from the files of `start`; `again` is the command that ends the work after a
-    /// fault. `same` says what of a file is the same in every run; `None`: nothing. `is_whole` accepts files between the
+    /// fault. `is_whole` accepts files between the
     /// start and the end.
     fn check(
         &self,
         start: &Tree,
         command: &str,
         again: &dyn Fn(&Path) -> String,
-        same: &dyn Fn(&str, &[u8]) -> Option<Vec<u8>>,
+        same: &Same<'_>,
         is_whole: &dyn Fn(&Path) -> bool,
     ) {
         self.begin(start);
