@@ -2,64 +2,12 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use common::served::Served;
 use common::{gallerist, root, small_run, text};
 use serde_json::Value;
-
-/// A server that is killed when the test ends before it does.
-struct Served {
-    child: Child,
-    address: String,
-}
-
-impl Served {
-    fn start(dir: &Path, line: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gallerist"))
-            .args(line.split_whitespace())
-            .current_dir(dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut url = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut url).unwrap();
-        Self { child, address: url.trim().strip_prefix("http://").unwrap().to_owned() }
-    }
-
-    /// Status and body.
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (host, length) = (&self.address, body.len());
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
-        stream.write_all(format!("{head}{headers}Content-Length: {length}\r\n\r\n").as_bytes()).unwrap();
-        stream.write_all(body).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        let status = String::from_utf8_lossy(&answer[..end]).split(' ').nth(1).unwrap().parse().unwrap();
-        (status, answer[end + 4..].to_vec())
-    }
-
-    fn get(&self, path: &str) -> Vec<u8> {
-        let (status, body) = self.ask("GET", path, "", b"");
-        assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));
-        body
-    }
-
-    fn json(&self, path: &str) -> Value {
-        serde_json::from_slice(&self.get(path)).unwrap()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn help_and_refusals_say_what_there_is() {

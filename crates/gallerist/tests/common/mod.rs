@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no test needs everything")]
 
+pub(crate) mod served;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -9,6 +9,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod served;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,15 +63,24 @@ impl Harness {
         Harness { shim, _folder: folder, dir, count }
     }
 
-    /// Runs a command in the folder, with a fault at operation `at`.
-    fn run(&self, line: &str, fault: Option<(&str, usize)>) -> Output {
+    /// A command in the folder, with a fault at operation `at`.
+    fn command(&self, line: &str, fault: Option<(&str, usize)>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gallerist"));
         command.args(line.split_whitespace()).current_dir(&self.dir).env("LD_PRELOAD", &self.shim);
         command.env("FAULT_DIR", &self.dir).env("FAULT_COUNT", &self.count);
         if let Some((kind, at)) = fault {
             command.env("FAULT_KIND", kind).env("FAULT_AT", at.to_string());
         }
-        command.output().unwrap()
+        command
+    }
+
+    fn run(&self, line: &str, fault: Option<(&str, usize)>) -> Output {
+        self.command(line, fault).output().unwrap()
+    }
+
+    /// The operations of the last command that ended.
+    fn operations(&self) -> usize {
+        i64::from_ne_bytes(fs::read(&self.count).unwrap().try_into().unwrap()) as usize
     }
 
     fn succeeds(&self, line: &str, when: &str) {
@@ -100,21 +110,13 @@ impl Harness {
     ) {
         self.begin(start);
         self.succeeds(command, "without a fault");
-        let operations = i64::from_ne_bytes(fs::read(&self.count).unwrap().try_into().unwrap()) as usize;
+        let operations = self.operations();
         assert!(operations > 2, "`{command}` does {operations} operations");
         let whole = tree(&self.dir);
         let compared = |tree: &Tree| -> BTreeMap<String, Option<Vec<u8>>> {
             tree.iter().map(|(name, bytes)| (name.clone(), same(name, bytes))).collect()
         };
-        let places: Vec<usize> = match std::env::var("GALLERIST_FAULTS").as_deref() {
-            Ok("all") => (1..=operations).collect(),
-            _ => {
-                let mut places: Vec<usize> =
-                    (0..TRIED).map(|i| 1 + i * (operations - 1) / (TRIED - 1)).collect();
-                places.dedup();
-                places
-            }
-        };
+        let places = places(operations);
         let (mut killed, mut refused) = (0, 0);
         for fault in FAULTS {
             for &at in &places {
@@ -159,6 +161,18 @@ impl Harness {
         println!("`{command}`: {operations} operations, {tried} faults, {killed} kills, {refused} errors");
         assert_eq!(killed, 3 * places.len(), "every kill takes place");
         assert!(refused > 0, "no failure is an error");
+    }
+}
+
+/// The operations at which faults are tried.
+fn places(operations: usize) -> Vec<usize> {
+    match std::env::var("GALLERIST_FAULTS").as_deref() {
+        Ok("all") => (1..=operations).collect(),
+        _ => {
+            let mut places: Vec<usize> = (0..TRIED).map(|i| 1 + i * (operations - 1) / (TRIED - 1)).collect();
+            places.dedup();
+            places
+        }
     }
 }
 
