@@ -2,7 +2,8 @@
 //!
 //! The field `columns` has a JSON object of an item's values by the names of their columns: a number, a text, a list of
 //! tags, or `{"date": "2024-05-01"}`. Missing values are left out. The property `gallerist.columns` lists the columns of
-//! all items that were ever sent, with their kinds: `[{"name": "price", "kind": "number"}]`.
+//! all items that were ever sent, with their kinds: `[{"name": "price", "kind": "number", "uniform": true}]`. A column is
+//! uniform if all its values were sent as values of this kind. Entries of older programs do not say it.
 
 use gallerist_retrieval::columns::{Column, ColumnKind, Columns, Value};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,8 @@ pub(crate) const PROPERTY: &str = "gallerist.columns";
 struct Entry {
     name: String,
     kind: ColumnKind,
+    #[serde(default)]
+    uniform: bool,
 }
 
 /// The values of a row as JSON; `None` if it has none.
@@ -58,25 +61,37 @@ pub(crate) fn read(json: &[u8]) -> Option<Columns> {
     Some(if columns.is_empty() { columns } else { columns.of_row(0) })
 }
 
+fn entries(property: Option<&str>) -> Vec<Entry> {
+    property.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
 /// Names and kinds of a property; empty without one.
 pub(crate) fn listed(property: Option<&str>) -> Vec<(String, ColumnKind)> {
-    let entries: Vec<Entry> = property.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    entries.into_iter().map(|Entry { name, kind }| (name, kind)).collect()
+    entries(property).into_iter().map(|Entry { name, kind, .. }| (name, kind)).collect()
+}
+
+/// The uniform columns of a property, without rows.
+pub(crate) fn uniform(property: Option<&str>) -> Columns {
+    let uniform = entries(property).into_iter().filter(|entry| entry.uniform);
+    let column = |Entry { name, kind, .. }| Column::parse::<&str>(name, kind, []);
+    uniform.map(column).collect::<Result<_, _>>().and_then(Columns::new).unwrap_or_default()
 }
 
 /// The property after items with these columns were added; `None` if it stays as it is.
 pub(crate) fn joined(property: Option<&str>, columns: &Columns) -> Option<String> {
-    let before = listed(property);
+    let before = entries(property);
     let mut all = before.clone();
     for column in columns.iter().filter(|column| column.has_values()) {
-        match all.iter_mut().find(|(name, _)| name == column.name()) {
-            Some((_, kind)) => *kind = kind.joined(column.kind()),
-            None => all.push((column.name().to_owned(), column.kind())),
+        let kind = column.kind();
+        match all.iter_mut().find(|entry| entry.name == column.name()) {
+            Some(entry) => {
+                entry.uniform &= entry.kind == kind;
+                entry.kind = entry.kind.joined(kind);
+            }
+            None => all.push(Entry { name: column.name().to_owned(), kind, uniform: true }),
         }
     }
-    let entries: Vec<Entry> =
-        all.iter().map(|(name, kind)| Entry { name: name.clone(), kind: *kind }).collect();
-    (all != before).then(|| serde_json::to_string(&entries).expect("names are valid JSON"))
+    (all != before).then(|| serde_json::to_string(&all).expect("names are valid JSON"))
 }
 
 #[cfg(test)]
@@ -97,6 +112,10 @@ mod tests {
         assert_eq!(String::from_utf8(json.clone()).unwrap(), text);
         assert_eq!(read(&json).unwrap(), row.of_row(0));
         assert_eq!(of_row(&columns(&[("none", "")]), 0), None);
+        for number in [9007199254740991.0, 0.1 + 0.2, 1e-300, -1.7976931348623157e308] {
+            let row = Columns::new(vec![Column::numbers("n", [Some(number)]).unwrap()]).unwrap();
+            assert_eq!(read(&of_row(&row, 0).unwrap()).unwrap(), row);
+        }
         assert_eq!(read(b"{}"), Some(Columns::default()));
         for other in
             ["[]", r#"{"a":true}"#, r#"{"a":{"day":"x"}}"#, r#"{"a":{"date":"x"}}"#, r#"{"label":1}"#, "{"]
@@ -116,6 +135,13 @@ mod tests {
             listed(Some(&two)).iter().map(|(_, kind)| *kind).collect::<Vec<_>>(),
             [ColumnKind::Text, ColumnKind::Tags]
         );
+        assert_eq!(uniform(Some(&one)).names().collect::<Vec<_>>(), ["price", "shop"]);
+        let three = joined(Some(&two), &columns(&[("size", "7")])).unwrap();
+        assert_eq!(uniform(Some(&three)).names().collect::<Vec<_>>(), ["size"], "two kinds are not uniform");
+        // An older program does not say whether the column had another kind before.
+        let old = r#"[{"name":"price","kind":"number"}]"#;
+        assert!(uniform(Some(old)).is_empty());
+        assert_eq!(joined(Some(old), &columns(&[("price", "1")])), None);
         assert_eq!(joined(None, &Columns::default()), None);
     }
 }

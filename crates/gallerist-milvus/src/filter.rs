@@ -20,6 +20,11 @@ pub(crate) fn expression(filter: &ItemFilter) -> String {
     terms.join(" and ")
 }
 
+/// The expression that admits what both admit; an empty one admits every item.
+pub(crate) fn both(expr: &str, condition: &str) -> String {
+    if expr.is_empty() { condition.to_owned() } else { format!("{condition} and {expr}") }
+}
+
 /// The expression that admits these ids and what `expr` admits, where there is one. `all` are the ids of all items.
 pub(crate) fn among(expr: &str, wanted: &[u64], all: &[u64]) -> String {
     // The shorter list of the two; items that are added meanwhile are in none.
@@ -31,7 +36,7 @@ pub(crate) fn among(expr: &str, wanted: &[u64], all: &[u64]) -> String {
             list(ID, "not in", &others, key)
         }
     };
-    if expr.is_empty() { among } else { format!("{among} and {expr}") }
+    both(expr, &among)
 }
 
 /// The expression that admits these ids.
@@ -61,7 +66,7 @@ fn key(id: &u64) -> String {
 }
 
 /// A text as Milvus reads it: in double quotes, with the escapes of C.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gallerist_retrieval as retrieval;
 use gallerist_retrieval::columns::{ColumnKind, Columns};
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::index::{IdLists, Index, IndexInfo, Item, ItemFilter, Items, Origin, check_queries};
 use gallerist_retrieval::{EmbeddingSet, Error as Fault, Matrix, MatrixView};
 use prost::Message;
@@ -13,7 +14,7 @@ use crate::client::{Client, ConnectOptions};
 use crate::layout::{self, CollectionLayout, Kept, Rows};
 use crate::wire::messages as wire;
 use crate::wire::schema::KeyValuePair;
-use crate::{Address, Error, Result, columns, filter};
+use crate::{Address, Error, Result, columns, condition, filter};
 
 /// A gallery in a collection of a Milvus server.
 ///
@@ -277,14 +278,27 @@ impl MilvusIndex {
 
     /// The expression that admits what `filter` admits.
     ///
-    /// A condition on columns is evaluated here: the texts and columns of all items are requested, as its meaning
-    /// (missing values, kinds of columns, times, tags, hierarchies) is not that of Milvus' expressions.
+    /// A condition that has no [equal expression](condition::expression) is evaluated here: the texts and columns of all
+    /// items are requested.
     pub(crate) fn expression(&self, filter: &ItemFilter) -> Result<String> {
         let expr = filter::expression(filter);
         let Some(condition) = &filter.condition else { return Ok(expr) };
+        if let Some(condition) = self.condition(condition)? {
+            return Ok(filter::both(&expr, &condition));
+        }
         let (ids, set) = self.read_table()?;
         let wanted: Vec<u64> = condition.rows(&set)?.into_iter().map(|row| ids[row]).collect();
         Ok(filter::among(&expr, &wanted, &ids))
+    }
+
+    /// The expression that is equal to a condition, if there is one.
+    fn condition(&self, condition: &Condition) -> Result<Option<String>> {
+        if !self.kept.columns {
+            return Ok(None);
+        }
+        let described = self.client.describe()?;
+        let columns = columns::uniform(layout::get(&described.properties, columns::PROPERTY));
+        Ok(condition::expression(condition, columns))
     }
 
     /// The ids of all items, and their labels, paths, cameras and columns.
@@ -448,7 +462,9 @@ impl Index for MilvusIndex {
 
     fn check_filter(&self, filter: &ItemFilter) -> retrieval::Result<()> {
         let Some(condition) = &filter.condition else { return Ok(()) };
-        condition.rows(&self.read_table()?.1)?;
+        if self.condition(condition)?.is_none() {
+            condition.rows(&self.read_table()?.1)?;
+        }
         Ok(())
     }
 

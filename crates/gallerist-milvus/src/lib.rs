@@ -9,6 +9,7 @@ mod address;
 mod backoff;
 mod client;
 mod columns;
+mod condition;
 mod error;
 mod filter;
 mod grpc;

@@ -2,6 +2,7 @@
 //! happens where there is none.
 #![cfg(unix)]
 
+mod conditions;
 mod conform;
 mod faults;
 mod push;

@@ -1,40 +1,58 @@
-//! A condition as a tree.
+//! A condition as a tree, for the evaluator here and for indices whose server evaluates conditions.
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Expression {
+pub enum Expression {
+    /// At least one is true.
     Any(Vec<Expression>),
+    /// All are true.
     All(Vec<Expression>),
+    /// It is false.
     Not(Box<Expression>),
+    /// A test of one column.
     Test(Test),
 }
 
 /// A test of one column.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Test {
-    pub(super) column: String,
+pub struct Test {
+    /// The name of the column.
+    pub column: String,
     /// Byte of the column in the condition.
-    pub(super) at: usize,
-    pub(super) operation: Operation,
+    pub at: usize,
+    /// What its value must be.
+    pub operation: Operation,
 }
 
+/// A test of a value. All are false of a missing value, except [`Missing`](Self::Missing).
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Operation {
+pub enum Operation {
+    /// `= 12.5`, `< 12.5` and the like.
     Compare(Comparison, Literal),
-    /// Each with whether it must hold, or must not.
+    /// `in (…)`; `not in (…)` with `false`.
     In(bool, Vec<Literal>),
+    /// `has "…"`; `not has "…"` with `false`.
     Has(bool, Literal),
+    /// `under "…"`; `not under "…"` with `false`.
     Under(bool, Literal),
+    /// `is missing`; `is not missing` with `false`.
     Missing(bool),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Comparison {
+/// The sign of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
     Equal,
+    /// `!=`
     NotEqual,
+    /// `<`
     Less,
+    /// `<=`
     AtMost,
+    /// `>`
     Greater,
+    /// `>=`
     AtLeast,
 }
 
@@ -53,16 +71,20 @@ impl Comparison {
 
 /// A value that is written in a condition.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Literal {
+pub struct Literal {
     /// Byte of the condition.
-    pub(super) at: usize,
-    pub(super) value: LiteralValue,
+    pub at: usize,
+    /// The value.
+    pub value: LiteralValue,
 }
 
+/// The value of a [`Literal`].
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum LiteralValue {
+pub enum LiteralValue {
+    /// Finite.
     Number(f64),
     /// Without quotes.
     Date(String),
+    /// The text, without quotes and escapes.
     Text(String),
 }

@@ -47,7 +47,7 @@ mod parser;
 
 use std::fmt;
 
-use expression::Expression;
+pub use expression::{Comparison, Expression, Literal, LiteralValue, Operation, Test};
 pub use field::{RowTexts, Table};
 pub use groups::groups_of;
 pub use parser::MAX_LENGTH;
@@ -69,6 +69,11 @@ impl Condition {
     pub fn parse(text: &str) -> Result<Self> {
         let expression = parser::parse(text).map_err(|fault| fault.of(text))?;
         Ok(Self { text: text.to_owned(), expression })
+    }
+
+    /// The condition as a tree.
+    pub fn expression(&self) -> &Expression {
+        &self.expression
     }
 
     /// Whether each row of `set` meets the condition.
