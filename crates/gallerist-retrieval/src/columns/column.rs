@@ -207,6 +207,22 @@ impl Column {
         Self { name: name.to_owned(), kind, cells }
     }
 
+    /// Adds the rows of another column at the end, or as many rows without a value: [`concat`](Self::concat) of the two.
+    /// The values that are here are copied only where their kind changes.
+    pub(super) fn append(&mut self, other: Option<&Self>, rows: usize) {
+        if !self.has_values() || other.is_some_and(|other| other.has_values() && other.kind != self.kind) {
+            let before = self.len();
+            *self = Self::concat(&self.name, &[(Some(self), before), (other, rows)]);
+            return;
+        }
+        match (&mut self.cells, other.filter(|other| other.kind == self.kind).map(|other| &other.cells)) {
+            (Cells::Numbers(numbers), Some(Cells::Numbers(others))) => numbers.extend_from_slice(others),
+            (Cells::Texts(texts), Some(Cells::Texts(others))) => texts.extend(others),
+            (Cells::Numbers(numbers), _) => numbers.resize(numbers.len() + rows, f64::NAN),
+            (Cells::Texts(texts), _) => texts.extend_missing(rows),
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

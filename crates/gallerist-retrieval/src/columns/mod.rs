@@ -171,6 +171,18 @@ impl Columns {
         Self { list: self.list.iter().map(|column| column.select(rows)).collect() }
     }
 
+    /// Adds the rows of another set at the end: [`concat`](Self::concat) of the two, `before` and `rows` rows. The values that
+    /// are here are not copied, except those of columns whose kind changes.
+    pub(crate) fn append(&mut self, before: usize, others: &Self, rows: usize) {
+        for column in &mut self.list {
+            column.append(others.get(column.name()), rows);
+        }
+        let new = others.iter().filter(|other| self.get(other.name()).is_none());
+        let new: Vec<Column> =
+            new.map(|other| Column::concat(other.name(), &[(None, before), (Some(other), rows)])).collect();
+        self.list.extend(new);
+    }
+
     /// The columns of several sets one after the other, each given with its number of rows. The result has the columns
     /// of all: in rows of a set without a column, its value is missing. Where a column has two kinds, it becomes tags if
     /// one of them is tags, else text.
@@ -199,6 +211,8 @@ fn too_many(name: &str, count: usize) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn column(name: &str, values: &[&str]) -> Column {
@@ -245,5 +259,41 @@ mod tests {
         assert_eq!(kind(&["2.5"], &[""]), (ColumnKind::Number, "2.5".to_owned()));
         assert_eq!(kind(&["2024-05-01"], &["3"]), (ColumnKind::Text, "2024-05-01".to_owned()));
         assert_eq!(kind(&["a"], &["b|a"]), (ColumnKind::Tags, "a".to_owned()));
+    }
+
+    /// A set of up to four columns, each of values of one kind or missing ones, and its number of rows.
+    fn sets() -> impl Strategy<Value = (Columns, usize)> {
+        let values = [
+            &["1", "2.5", "-3", ""][..],
+            &["2024-05-01", "2024-05", ""],
+            &["x", "y", "ä", "2.5", ""],
+            &["x|y", "y", "|x", ""],
+            &[""],
+        ];
+        let kinds = prop::collection::vec(prop::option::of(prop::sample::select(values.to_vec())), 4);
+        (kinds, 1..6usize).prop_flat_map(|(kinds, rows)| {
+            let lists: Vec<_> = kinds
+                .into_iter()
+                .enumerate()
+                .filter_map(|(at, kind)| {
+                    let values = prop::collection::vec(prop::sample::select(kind?.to_vec()), rows);
+                    Some(values.prop_map(move |values| column(["a", "b", "c", "d"][at], &values)))
+                })
+                .collect();
+            lists.prop_map(move |list| (Columns::new(list).unwrap(), rows))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn appended_rows_are_joined_rows(parts in prop::collection::vec(sets(), 1..5)) {
+            let (mut all, mut count) = parts[0].clone();
+            for (new, rows) in &parts[1..] {
+                let wanted = Columns::concat([(&all, count), (new, *rows)]);
+                all.append(count, new, *rows);
+                count += rows;
+                prop_assert_eq!(&all, &wanted);
+            }
+        }
     }
 }

@@ -58,6 +58,32 @@ impl Texts {
         Self::new(rows.iter().map(|&row| self.get(row)))
     }
 
+    /// Adds `count` rows without a text at the end.
+    pub(super) fn extend_missing(&mut self, count: usize) {
+        self.places.resize(self.places.len() + count, MISSING);
+    }
+
+    /// Adds the rows of `others` at the end. The texts that are here are compared with those of `others`, and not copied.
+    pub(super) fn extend(&mut self, others: &Self) {
+        let mut known: HashMap<&str, usize> =
+            others.distinct.iter().enumerate().map(|(at, text)| (text.as_str(), at)).collect();
+        let mut places = vec![MISSING; others.distinct.len()];
+        for (place, text) in self.distinct.iter().enumerate() {
+            if known.is_empty() {
+                break;
+            }
+            if let Some(at) = known.remove(text.as_str()) {
+                places[at] = place as u32;
+            }
+        }
+        for (text, place) in others.distinct.iter().zip(&mut places).filter(|(_, place)| **place == MISSING) {
+            *place = u32::try_from(self.distinct.len()).expect("a set has fewer than 2^32 rows");
+            self.distinct.push(text.clone());
+        }
+        let place = |&place: &u32| places.get(place as usize).copied().unwrap_or(MISSING);
+        self.places.extend(others.places.iter().map(place));
+    }
+
     /// Every text changed by `change`.
     pub(super) fn map(&self, change: impl Fn(&str) -> String) -> Self {
         let changed: Vec<String> = self.distinct.iter().map(|text| change(text)).collect();

@@ -89,7 +89,7 @@ impl Catalog {
         &self.columns
     }
 
-    /// Adds row `from` of `items` at the end, without its [columns](Self::join_columns).
+    /// Adds row `from` of `items` at the end, without its [columns](Self::append_columns).
     pub(super) fn push(&mut self, items: &Items, from: usize) {
         let source = items.set().sources.as_ref().and_then(|sources| sources.get(from));
         self.push_row(items.ids()[from], entries(items, from), source);
@@ -136,16 +136,19 @@ impl Catalog {
         self.paths[row] = path.map(Box::from);
     }
 
-    /// Takes the columns of rows that were added or replaced. `before` is the number of rows before. Each row has the
-    /// values of its place in the list of the rows before and those of `items` after them; without `places` that is its
-    /// own.
-    pub(super) fn join_columns(&mut self, items: &Items, before: usize, places: Option<&[usize]>) {
-        let new = &items.set().columns;
-        if self.columns.is_empty() && new.is_empty() {
-            return;
+    /// Takes the columns of rows that were added at the end, after `before` rows.
+    pub(super) fn append_columns(&mut self, items: &Items, before: usize) {
+        self.columns.append(before, &items.set().columns, items.len());
+    }
+
+    /// Takes the columns of rows that were added or replaced. Each row has the values of its place in the list of the
+    /// `before` rows before and those of `items` after them.
+    pub(super) fn join_columns(&mut self, items: &Items, before: usize, places: &[usize]) {
+        self.append_columns(items, before);
+        // Rows that were only added are in their places.
+        if !places.iter().copied().eq(0..before + items.len()) {
+            self.columns = self.columns.select(places);
         }
-        let all = Columns::concat([(&self.columns, before), (new, items.len())]);
-        self.columns = places.map_or_else(|| all.clone(), |places| all.select(places));
     }
 
     /// A catalog of its lists, each of one entry per id.

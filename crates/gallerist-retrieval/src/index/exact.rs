@@ -80,7 +80,7 @@ impl LocalIndex for ExactIndex {
         for row in 0..items.len() {
             self.store.catalog.push(items, row);
         }
-        self.store.catalog.join_columns(items, before, None);
+        self.store.catalog.append_columns(items, before);
         self.store.rows.owned().extend_from_slice(items.set().embeddings.as_slice());
         if !self.store.catalog.ids().is_sorted_by(|a, b| a < b) {
             self.sort();

@@ -315,7 +315,7 @@ impl LocalIndex for HnswIndex {
             self.store.rows.owned().extend_from_slice(embedding);
             self.alive.push(true);
         }
-        self.store.catalog.join_columns(items, first, Some(&places));
+        self.store.catalog.join_columns(items, first, &places);
         self.measure_rows();
         let unlinked = self.link_from(first, interrupt::is_raised, progress);
         if !unlinked.is_empty() {
