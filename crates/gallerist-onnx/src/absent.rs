@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::inspection::Inspection;
 use crate::rows::Rows;
+use crate::text_row::TextRow;
 
 /// The error of every model.
 fn absent(path: &Path) -> Error {
@@ -70,6 +71,50 @@ impl Model {
     ///
     /// Never.
     pub fn extract(&self, _images: &[f32], _shape: [usize; 4]) -> Result<Vec<f32>> {
+        match *self {}
+    }
+}
+
+/// The text tower of a model; a build without the engine has none.
+#[derive(Debug)]
+pub enum TextModel {}
+
+impl TextModel {
+    /// Refuses every file.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn open(
+        path: &Path,
+        _tokenizer: &Path,
+        _output: Option<&str>,
+        _length: Option<usize>,
+    ) -> Result<Self> {
+        Err(absent(path))
+    }
+
+    /// See the documentation of a build with the engine.
+    pub fn sha256(&self) -> &str {
+        match *self {}
+    }
+
+    /// See the documentation of a build with the engine.
+    pub fn output(&self) -> &str {
+        match *self {}
+    }
+
+    /// See the documentation of a build with the engine.
+    pub fn length(&self) -> usize {
+        match *self {}
+    }
+
+    /// See the documentation of a build with the engine.
+    ///
+    /// # Errors
+    ///
+    /// Never.
+    pub fn embed(&self, _text: &str) -> Result<TextRow> {
         match *self {}
     }
 }

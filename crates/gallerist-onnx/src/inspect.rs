@@ -65,10 +65,24 @@ impl Inspection {
     }
 }
 
-/// The files of weights that a model names, and the entries of its metadata.
-pub(crate) fn described(path: &Path) -> Result<(BTreeSet<String>, BTreeMap<String, String>)> {
+/// What using a model needs of its file.
+pub(crate) struct Described {
+    /// The files of weights that it names.
+    pub(crate) files: BTreeSet<String>,
+    /// The entries of its metadata.
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// Its operators.
+    pub(crate) operators: BTreeSet<String>,
+}
+
+pub(crate) fn described(path: &Path) -> Result<Described> {
     let model = parse(path)?;
-    Ok((external(&model.graph.unwrap_or_default()), metadata(model.metadata_props)))
+    let graph = model.graph.unwrap_or_default();
+    Ok(Described {
+        files: external(&graph),
+        metadata: metadata(model.metadata_props),
+        operators: graph.node.iter().map(name_of).collect(),
+    })
 }
 
 fn metadata(entries: Vec<StringStringEntryProto>) -> BTreeMap<String, String> {

@@ -4,6 +4,9 @@
 //! of the input (channels first or last), models that were exported for a fixed number of images, and rows made of tokens
 //! or feature maps. [`Inspection`] shows what a file contains and which operators the engine lacks, without computing it.
 //!
+//! [`TextModel`] is the text tower of a model of images and texts (CLIP, SigLIP): from a text to a row that is comparable
+//! with the rows of its image tower.
+//!
 //! # Example
 //!
 //! ```no_run
@@ -13,6 +16,19 @@
 //! let images = vec![0.0; 2 * 3 * 224 * 224];
 //! let features = model.extract(&images, [2, 3, 224, 224])?;
 //! assert_eq!(features.len(), 2 * model.features([3, 224, 224])?);
+//! # Ok::<(), gallerist_onnx::Error>(())
+//! ```
+//!
+//! A text:
+//!
+//! ```no_run
+//! use gallerist_onnx::TextModel;
+//!
+//! let model = TextModel::open("text.onnx".as_ref(), "tokenizer.json".as_ref(), None, None)?;
+//! let shoe = model.embed("a red shoe")?;
+//! if let Some(tokens) = shoe.cut_to {
+//!     eprintln!("only the first {tokens} tokens count");
+//! }
 //! # Ok::<(), gallerist_onnx::Error>(())
 //! ```
 
@@ -27,11 +43,17 @@ mod inspection;
 #[cfg(feature = "engine")]
 mod model;
 mod rows;
+#[cfg(feature = "engine")]
+mod text;
+mod text_row;
 
 #[cfg(not(feature = "engine"))]
-pub use absent::Model;
+pub use absent::{Model, TextModel};
 pub use error::{Error, Result};
 pub use inspection::{Inspection, MissingOperator, Port};
 #[cfg(feature = "engine")]
 pub use model::Model;
 pub use rows::Rows;
+#[cfg(feature = "engine")]
+pub use text::TextModel;
+pub use text_row::{MAX_TEXT_BYTES, TextRow};

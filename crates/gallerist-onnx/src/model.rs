@@ -15,12 +15,12 @@ use sha2::{Digest, Sha256};
 
 use crate::caught::caught;
 use crate::error::{Error, Result};
-use crate::inspect::described;
+use crate::inspect::{Described, described};
 use crate::inspection::Inspection;
 use crate::rows::Rows;
 
-/// The output that is taken if there is one of this name: CLIP's and SigLIP's embedding of an image.
-const PREFERRED: &str = "image_embeds";
+/// The outputs that are taken if they exist: CLIP's and SigLIP's embedding of an image.
+const PREFERRED: [&str; 1] = ["image_embeds"];
 
 /// The order of the numbers of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +68,7 @@ impl Model {
             reason,
             hint: hint.map(str::to_owned),
         };
-        let load = || ModelOptions::with_all_ops().prepack_weights(true).load_file(path);
-        let model = match caught(load) {
-            Ok(Ok(model)) => model,
-            Ok(Err(error)) => return Err(refused(path, &error)),
-            Err(panic) => return Err(refused(path, &panic)),
-        };
+        let model = load(path)?;
         let (input, shape) = image_input(&model).ok_or_else(|| {
             let inputs: Vec<_> = model.input_ids().iter().map(|&id| port(&model, id)).collect();
             fail(
@@ -85,24 +80,9 @@ impl Model {
             )
         })?;
         let (order, fixed) = order_of(&shape);
-        let names: Vec<&str> =
-            model.output_ids().iter().filter_map(|&id| model.node_info(id)?.name()).collect();
-        let wanted = output
-            .or_else(|| names.iter().copied().find(|&name| name == PREFERRED))
-            .or(names.first().copied());
-        let output = wanted.and_then(|wanted| {
-            let id = model
-                .output_ids()
-                .iter()
-                .find(|&&id| model.node_info(id).and_then(|info| info.name()) == Some(wanted));
-            Some((*id?, wanted.to_owned()))
-        });
-        let Some((output, output_name)) = output else {
-            let reason = format!("it has no output `{}`, but {}", wanted.unwrap_or_default(), list(&names));
-            return Err(fail(reason, Some("`gallerist model inspect` shows the outputs")));
-        };
-        let (files, metadata) = described(path)?;
-        let sha256 = digest(path, &files)?;
+        let (output, output_name) = output_of(path, &model, output, &PREFERRED)?;
+        let Described { files, metadata, .. } = described(path)?;
+        let sha256 = digest(path, &files, &[])?;
         Ok(Model {
             path: path.into(),
             model,
@@ -241,8 +221,42 @@ impl Model {
     }
 }
 
+/// Reads a model for the engine.
+pub(crate) fn load(path: &Path) -> Result<rten::Model> {
+    match caught(|| ModelOptions::with_all_ops().prepack_weights(true).load_file(path)) {
+        Ok(Ok(model)) => Ok(model),
+        Ok(Err(error)) => Err(refused(path, &error)),
+        Err(panic) => Err(refused(path, &panic)),
+    }
+}
+
+/// The output of this name; without one the first of `preferred` that exists, else the first output.
+pub(crate) fn output_of(
+    path: &Path,
+    model: &rten::Model,
+    name: Option<&str>,
+    preferred: &[&str],
+) -> Result<(NodeId, String)> {
+    let outputs =
+        model.output_ids().iter().filter_map(|&id| Some((id, model.node_info(id)?.name()?.to_owned())));
+    let outputs: Vec<(NodeId, String)> = outputs.collect();
+    let named = |name: &str| outputs.iter().find(|(_, found)| found == name);
+    let chosen = match name {
+        Some(name) => named(name),
+        None => preferred.iter().find_map(|name| named(name)).or(outputs.first()),
+    };
+    chosen.cloned().ok_or_else(|| {
+        let names: Vec<&str> = outputs.iter().map(|(_, name)| name.as_str()).collect();
+        Error {
+            path: path.into(),
+            reason: format!("it has no output `{}`, but {}", name.unwrap_or_default(), list(&names)),
+            hint: Some("`gallerist model inspect` shows the outputs".into()),
+        }
+    })
+}
+
 /// The engine's threads: as many as the process uses elsewhere.
-fn options() -> RunOptions {
+pub(crate) fn options() -> RunOptions {
     static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| Arc::new(ThreadPool::with_num_threads(rayon::current_num_threads())));
     RunOptions::default().with_thread_pool(Some(pool.clone()))
@@ -288,22 +302,22 @@ fn order_of(shape: &[Dimension]) -> (Order, [Option<usize>; 4]) {
     }
 }
 
-fn port(model: &rten::Model, id: NodeId) -> String {
+pub(crate) fn port(model: &rten::Model, id: NodeId) -> String {
     let info = model.node_info(id);
     let shape =
         info.as_ref().and_then(rten::NodeInfo::shape).map_or(String::new(), |shape| format!(" {shape:?}"));
     format!("{}{shape}", info.and_then(|info| info.name()).unwrap_or("?"))
 }
 
-fn list(names: &[impl Display]) -> String {
+pub(crate) fn list(names: &[impl Display]) -> String {
     if names.is_empty() {
         return "none".into();
     }
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// SHA-256 of a model and of its files of weights, in the order of their names.
-fn digest(path: &Path, files: &BTreeSet<String>) -> Result<String> {
+/// SHA-256 of a model, of its files of weights in the order of their names, and of `more` files.
+pub(crate) fn digest(path: &Path, files: &BTreeSet<String>, more: &[&Path]) -> Result<String> {
     let fail = |path: &Path, error: std::io::Error| Error {
         path: path.into(),
         reason: format!("cannot read it: {error}"),
@@ -324,6 +338,9 @@ fn digest(path: &Path, files: &BTreeSet<String>) -> Result<String> {
     for name in files {
         let file = folder.join(name);
         add(&file).map_err(|error| fail(&file, error))?;
+    }
+    for file in more {
+        add(file).map_err(|error| fail(file, error))?;
     }
     Ok(hex::encode(&digest.finalize()))
 }

@@ -17,7 +17,13 @@ const searching = () => {
 
 export function search(item) {
   session.setFiles([]);
-  state.set({ ...searching(), ids: [item.id], crop: [] });
+  state.set({ ...searching(), ids: [item.id], crop: [], text: "" });
+}
+
+// Searches with words. They replace the present query; images may be added to them.
+export function searchText(text) {
+  if (text.trim()) session.setFiles([]);
+  state.set(text.trim() ? { ...searching(), text: text.trim(), ids: [], crop: [] } : { text: "" });
 }
 
 // The regions of the query's items, with that of one item changed; null for the whole image.
@@ -34,7 +40,7 @@ export function cropItem(item) {
   const done = (region) => {
     if (asked) return state.set({ crop: regions(item.id, region) });
     session.setFiles([]);
-    state.set({ ...searching(), ids: [item.id], crop: region ? [`${item.id}:${crop.format(region)}`] : [] });
+    state.set({ ...searching(), ids: [item.id], text: "", crop: region ? [`${item.id}:${crop.format(region)}`] : [] });
   };
   crop.open({ source: api.image(item.id), name: item.label ?? `item ${item.id}`, region: session.regionOf(state.get(), item.id), done });
 }
@@ -51,7 +57,7 @@ export function cropFile(file) {
   crop.open({ source: file.url, name: file.name, region: file.region, done });
 }
 
-const room = () => (session.gallery.limits?.queries ?? 3) - state.get().ids.length - session.files.length;
+const room = () => (session.gallery.limits?.queries ?? 3) - state.get().ids.length - session.files.length - (state.get().text ? 1 : 0);
 
 export function add(item) {
   const { ids } = state.get();
@@ -71,7 +77,7 @@ export function removeFile(file) {
 
 export const clear = () => {
   session.setFiles([]);
-  state.set({ ids: [], crop: [], upload: "", open: "" });
+  state.set({ ids: [], crop: [], text: "", upload: "", open: "" });
 };
 
 export const open = (item) => state.set({ open: item.id });
@@ -91,7 +97,7 @@ export function upload(list, together = false) {
   if (images.length > free) toast(`A query has at most ${gallery.limits?.queries ?? 3} images; the first ${free} were added.`);
   const added = images.slice(0, free).map((file) => ({ file, name: file.name || "pasted image", size: file.size, url: URL.createObjectURL(file) }));
   session.setFiles(together ? [...session.files, ...added] : added);
-  uploaded({ ...searching(), ...(together ? {} : { ids: [], crop: [] }) });
+  uploaded({ ...searching(), ...(together ? {} : { ids: [], crop: [], text: "" }) });
 }
 
 // The address does not contain files, so it may stay the same; the ranked list is notified in any case.

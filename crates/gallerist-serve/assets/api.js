@@ -56,21 +56,22 @@ export const lookup = (ids, signal) => post(at("api/v1/items/lookup"), { ids }, 
 export const labels = (contains, limit, signal) => json(at("api/v1/labels", { contains, limit }), { signal });
 
 // `files` are `{ file, name, region }`, `regions` the regions of `ids`; null for the whole image.
-export function search({ ids, files, regions = [], k, model, all, histogram, min_distance, max_distance, group, ...rest }, signal) {
+export function search({ ids, files, text, regions = [], k, model, all, histogram, min_distance, max_distance, group, ...rest }, signal) {
   const number = (value) => (value === "" || value === undefined ? undefined : Number(value));
   const options = { k, ...filters(rest), model, view: all ? "all" : undefined, group: group || undefined, histogram, min_distance: number(min_distance), max_distance: number(max_distance) };
   if (files.length) {
     const form = new FormData();
     files.forEach(({ file }) => form.append("image", file, file.name));
     ids.forEach((id) => form.append("id", id));
+    if (text) form.append("text", text);
     [...files.map(({ region }) => region), ...regions].forEach((region) => form.append("region", region?.join(",") ?? ""));
     for (const [name, value] of Object.entries(options)) {
       for (const one of [value ?? []].flat()) form.append(name, one);
     }
     return json(at("api/v1/search/upload"), { method: "POST", body: form, signal });
   }
-  if (ids.length === 1) return json(at(`api/v1/items/${ids[0]}/similar`, { ...options, region: regions[0]?.join(",") }), { signal });
-  return post(at("api/v1/search"), { ids, regions, ...options }, signal);
+  if (ids.length === 1 && !text) return json(at(`api/v1/items/${ids[0]}/similar`, { ...options, region: regions[0]?.join(",") }), { signal });
+  return post(at("api/v1/search"), { ids, regions, texts: text ? [text] : [], ...options }, signal);
 }
 
 const authorization = (token) => (token ? { authorization: `Bearer ${token}` } : {});

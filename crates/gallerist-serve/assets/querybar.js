@@ -28,7 +28,8 @@ export function make() {
   const filter = gallery.labelled ? labelFilter() : null;
   const where = gallery.columns?.length ? whereField(gallery.columns) : null;
   const group = groupChoice(gallery);
-  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, k, filter, where, group, chips));
+  const words = gallery.text ? textField() : null;
+  const element = h("div", { class: "querybar" }, tiles, picker, h("div", { class: "choices" }, words, k, filter, where, group, chips));
 
   function one(source, name, remove, region, cut) {
     const label = `Remove ${name} from the query`;
@@ -41,6 +42,7 @@ export function make() {
 
   function drawTiles(s) {
     const list = [
+      ...(s.text ? [one(h("span", { class: "picture words" }, h("span", {}, s.text)), `“${s.text}”`, () => actions.searchText(""))] : []),
       ...session.files.map((file) => one(file.url, file.name, () => actions.removeFile(file), file.region, () => actions.cropFile(file))),
       ...s.ids.map((id) => {
         const known = session.ranking.results && session.ranking.query?.ids.includes(id) && s.ids.length === 1 ? session.ranking.query : null;
@@ -55,9 +57,9 @@ export function make() {
     const free = (gallery.limits?.queries ?? 3) - list.length;
     const full = list.length > 0;
     const add = gallery.upload && free > 0 ? h("button", { type: "button", class: full ? "pick small" : "pick", title: full ? "Add an image to the query" : null, "aria-label": full ? "Add an image to the query" : null, onclick: () => pick(full) }, icon(full ? "plus" : "image"), full ? null : h("span", {}, touched.matches ? "Pick an image" : "Drop, paste or pick an image")) : null;
-    const words = !full && !add ? h("span", { class: "soft" }, gallery.images ? "Click an image to search with it" : "Click an item to search with it") : null;
+    const start = !full && !add ? h("span", { class: "soft" }, gallery.images ? "Click an image to search with it" : "Click an item to search with it") : null;
     const clear = list.length > 1 ? button("Clear", actions.clear, { class: "quiet" }) : null;
-    tiles.replaceChildren(...[...list, add, words, clear].filter(Boolean));
+    tiles.replaceChildren(...[...list, add, start, clear].filter(Boolean));
   }
 
   function drawChips(s) {
@@ -81,6 +83,7 @@ export function make() {
       k.value = String(s.k);
       if (where && document.activeElement !== where.firstChild) where.firstChild.value = s.where;
       if (group) group.value = s.group;
+      if (words && document.activeElement !== words.firstChild) words.firstChild.value = s.text;
       drawTiles(s);
       drawChips(s);
     },
@@ -93,6 +96,13 @@ function groupChoice({ columns }) {
   if (!single.length) return null;
   const select = h("select", { "aria-label": "One result for each", onchange: () => state.set({ group: select.value }) }, h("option", { value: "" }, "every item"), ["label", ...single].map((name) => h("option", { value: name }, `one per ${name}`)));
   return select;
+}
+
+// Words to search with; Enter searches, and an empty field removes them.
+function textField() {
+  const input = h("input", { type: "search", "aria-label": "Search by words", placeholder: "Search by words", maxlength: "1000", autocomplete: "off" });
+  input.addEventListener("change", () => actions.searchText(input.value));
+  return h("div", { class: "filter text-query" }, input);
 }
 
 // A condition on the columns of the items; Enter applies it, and an empty one removes it.

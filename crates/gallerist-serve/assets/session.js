@@ -3,6 +3,7 @@
 
 import * as api from "./api.js";
 import { format, parse } from "./crop.js";
+import { toast } from "./dom.js";
 import { Points } from "./points.js";
 import * as state from "./state.js";
 
@@ -50,7 +51,7 @@ export function setFiles(list) {
 // The region of an item of the query, or null for all of its image.
 export const regionOf = (s, id) => parse(s.crop.find((entry) => entry.startsWith(`${id}:`))?.slice(id.length + 1));
 
-export const hasQuery = (s = state.get()) => s.ids.length + files.length > 0;
+export const hasQuery = (s = state.get()) => s.ids.length + files.length > 0 || Boolean(s.text);
 
 // ---- The ranked list of the query; if two models are compared, also the list of the other model.
 
@@ -71,11 +72,11 @@ const queryOf = (s, queries) => {
   const names = queries.map((q) => q.name ?? q.id ?? "image");
   const known = [...new Set(queries.map((q) => q.label).filter((label) => label !== null && label !== undefined))];
   const part = (name, region) => (region ? `${name}@${format(region)}` : name);
-  return { key: [...s.ids.map((id) => part(id, regionOf(s, id))), ...files.map((file) => part(`${file.name}:${file.size}`, file.region))].join("+"), ids: s.ids, name: names.join(" + "), label: known.length === 1 ? known[0] : null };
+  return { key: [...(s.text ? [`text ${s.text}`] : []), ...s.ids.map((id) => part(id, regionOf(s, id))), ...files.map((file) => part(`${file.name}:${file.size}`, file.region))].join("+"), ids: s.ids, name: names.join(" + "), label: known.length === 1 ? known[0] : null };
 };
 
 export function follow(s) {
-  const wanted = JSON.stringify([s.ids, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.saved, s.group, s.model, s.hist, s.from, s.to, files.map((file) => [file.url, file.region])]);
+  const wanted = JSON.stringify([s.ids, s.text, s.ids.map((id) => regionOf(s, id)), s.k, s.all, s.label, s.not_label, s.camera, s.where, s.saved, s.group, s.model, s.hist, s.from, s.to, files.map((file) => [file.url, file.region])]);
   if (wanted === key) return;
   key = wanted;
   rank(s);
@@ -102,7 +103,7 @@ async function rank(s) {
   if (!hasQuery(s)) return turn({ status: "none" });
   turn({ ...ranking, status: "loading" });
   const asked = { ...s, k: Math.min(s.k, gallery.limits?.k ?? s.k), files, regions: s.ids.map((id) => regionOf(s, id)) };
-  const both = Boolean(gallery.compare) && !files.length && !asked.regions.some(Boolean);
+  const both = Boolean(gallery.compare) && !files.length && !s.text && !asked.regions.some(Boolean);
   const models = !both ? [undefined] : s.model === "other" ? ["other"] : s.model === "both" ? [undefined, "other"] : [undefined];
   const began = performance.now();
   try {
@@ -111,6 +112,8 @@ async function rank(s) {
     const answers = await Promise.all(models.map((model, i) => api.search({ ...asked, model, ...(i ? {} : distances) }, abort.signal)));
     if (mine !== generation) return;
     const lists = answers.map((answer, i) => ({ model: models[i] ?? "this", took: answer.took_ms, results: answer.results, histogram: answer.histogram, matches: answer.matches, protocol: answer.protocol, query: queryOf(s, answer.queries) }));
+    const cut = answers[0].queries.find(({ cut_to }) => cut_to);
+    if (cut) toast(`The text is too long: only its first ${cut.cut_to} tokens count.`);
     turn({ status: "ready", lists, query: lists[0].query, results: lists[0].results, elapsed: performance.now() - began });
   } catch (error) {
     if (mine === generation && error.name !== "AbortError") turn({ status: "error", error });

@@ -2,8 +2,8 @@
 // which every view reads.
 
 const LISTS = ["ids", "crop", "label", "not_label", "camera", "sel", "class"];
-const WORDS = ["view", "set", "side", "k", "all", "lasso", "open", "model", "sort", "upload", "at", "where", "order", "group", "hist", "from", "to", "names", "gallery", "step", "only", "saved"];
-const STANDARD = { view: "gallery", set: "", side: "", k: 20, all: "", lasso: "", open: "", model: "", sort: "", upload: "", at: "", where: "", order: "", group: "", hist: "", from: "", to: "", names: "", gallery: "", step: "", only: "", saved: "" };
+const WORDS = ["view", "set", "side", "k", "all", "lasso", "open", "model", "sort", "upload", "at", "where", "order", "group", "hist", "from", "to", "names", "gallery", "step", "only", "saved", "text"];
+const STANDARD = { view: "gallery", set: "", side: "", k: 20, all: "", lasso: "", open: "", model: "", sort: "", upload: "", at: "", where: "", order: "", group: "", hist: "", from: "", to: "", names: "", gallery: "", step: "", only: "", saved: "", text: "" };
 
 export function parse(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));

@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
+import unittest
 
 from playwright.sync_api import expect
 
 import harness
-from harness import RunTest, gallerist, png
+from harness import PageTest, RunTest, Server, gallerist, png
 
 DARK = {"color_scheme": "dark"}
 PHONE = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}
@@ -638,3 +640,55 @@ class ColumnsPhone(Columns):
     def shot(self, name):
         self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 390)
         super().shot(f"{name}-phone")
+
+
+class Words(PageTest):
+    """A gallery whose network has a text tower is searched by words. The program is built with the feature `onnx`."""
+
+    @classmethod
+    def setUpClass(cls):
+        fixtures = harness.ROOT / "crates/gallerist-onnx/fixtures"
+        cls.folder = harness.work / "words"
+        images = cls.folder / "images"
+        images.mkdir(parents=True, exist_ok=True)
+        for shade in range(0, 250, 25):
+            png(images / f"{shade}.png", shade)
+        try:
+            gallerist("model", "import", fixtures / "rows.onnx", "--set", "image.size=8", "--set", f"text.file={fixtures / 'text/clip.onnx'}",
+                      "--set", f"text.tokenizer={fixtures / 'text/tokenizer.json'}", "--out", cls.folder / "run")
+        except subprocess.CalledProcessError as error:
+            if "without the engine" in error.stderr:
+                raise unittest.SkipTest("the program was built without the feature onnx") from None
+            raise
+        cls.gallery = cls.folder / "words.safetensors"
+        gallerist("embed", "--run", cls.folder / "run", "--images", images, "--out", cls.gallery)
+        cls.server = Server("--gallery", cls.gallery)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def expected(self, text):
+        found = json.loads(gallerist("search", "--gallery", self.gallery, "--text", text, "-k", 10, "--json"))
+        return [result["path"].split("/")[-1] for result in found[0]["results"]]
+
+    def test_words_give_the_ranked_list_of_the_command_line(self):
+        page = self.open()
+        field = page.get_by_role("searchbox", name="Search by words")
+        field.fill("a red shoe")
+        field.press("Enter")
+        self.results()
+        self.assertEqual(self.paths(), self.expected("a red shoe"))
+        expect(page.locator(".one-query")).to_contain_text("a red shoe")
+        self.shot("words")
+        # The link brings them back.
+        self.open("#" + page.url.split("#")[1])
+        self.results()
+        expect(page.get_by_role("searchbox", name="Search by words")).to_have_value("a red shoe")
+        # A long text is cut, which the page says; an image replaces the words.
+        page.get_by_role("searchbox", name="Search by words").fill("leather " * 40)
+        page.get_by_role("searchbox", name="Search by words").press("Enter")
+        expect(page.locator("#toast")).to_contain_text("first 16 tokens")
+        page.locator("main .lists .picture").nth(2).click()
+        expect(page.get_by_role("searchbox", name="Search by words")).to_have_value("")
+        self.assertNotIn("text=", page.url)

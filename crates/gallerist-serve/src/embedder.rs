@@ -52,12 +52,35 @@ pub trait Embedder: Send + Sync {
     /// The reason why the image has no embedding, which the answer to the upload contains.
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String>;
 
+    /// Whether it embeds texts, too.
+    fn has_text(&self) -> bool {
+        false
+    }
+
+    /// The embedding of a text, comparable with those of images; called only where [`has_text`](Self::has_text) is true.
+    ///
+    /// # Errors
+    /// The reason why the text has no embedding, which the answer to the search contains.
+    fn embed_text(&self, text: &str) -> Result<TextVector, String> {
+        let _ = text;
+        Err("the network has no text tower".to_owned())
+    }
+
     /// The last feature maps of the network before pooling; `None` for a network without them, which then has no heat
     /// maps.
     fn feature_map(&self, image: &Image) -> Option<FeatureMap> {
         let _ = image;
         None
     }
+}
+
+/// The embedding of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextVector {
+    /// The embedding, of [`Embedder::dimensions`] values.
+    pub vector: Vec<f32>,
+    /// The number of tokens that the text was cut to; `None` for a text that fits.
+    pub cut_to: Option<usize>,
 }
 
 /// Features at the positions of a grid over an image.

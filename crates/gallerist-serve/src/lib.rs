@@ -46,7 +46,7 @@ mod stamp;
 mod state;
 
 pub use companion::Companion;
-pub use embedder::{Embedder, FeatureMap};
+pub use embedder::{Embedder, FeatureMap, TextVector};
 pub use error::{Error, Result};
 pub use gallery::Gallery;
 pub use images::Images;

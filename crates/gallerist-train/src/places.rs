@@ -24,6 +24,9 @@ impl RunConfig {
             lists.into_iter().flat_map(|(key, list)| list.iter_mut().map(move |path| (key, path))).collect();
         files.extend(self.network.weights.iter_mut().map(|path| ("network.weights", path)));
         files.extend(self.network.file.iter_mut().map(|path| ("network.file", path)));
+        if let Some(text) = &mut self.text {
+            files.extend([("text.file", &mut text.file), ("text.tokenizer", &mut text.tokenizer)]);
+        }
         files.extend(data.cache_folder.iter_mut().map(|path| ("data.cache_folder", path)));
         // The address of a source, such as `cells://plate-7`, is no file.
         files.retain(|(_, path)| path.to_str().and_then(gallerist_util::text::address).is_none());

@@ -385,7 +385,7 @@ fn ranked_sections(options: &ReportConfig, seed: u64, source: &Source) -> Result
 /// Pictures of the gallery are shown if its images are available at
 /// [`EmbeddingSet::source`].
 pub fn search_page(
-    query_images: &ImageSet,
+    query_images: Option<&ImageSet>,
     queries: &EmbeddingSet,
     gallery: &EmbeddingSet,
     metric: search::Metric,
@@ -397,7 +397,7 @@ pub fn search_page(
         let place = gallery.source.as_deref().unwrap_or("an unnamed place");
         notices.push(format!("The gallery's pictures cannot be found at {place}."));
     }
-    let of_queries = Pictures::new(queries.labels.as_deref(), queries.paths.as_deref(), Some(query_images));
+    let of_queries = Pictures::new(queries.labels.as_deref(), queries.paths.as_deref(), query_images);
     let of_gallery = Pictures::new(gallery.labels.as_deref(), gallery.paths.as_deref(), source.as_ref())
         .with_columns(&gallery.columns);
     let lists = (0..lists.len())

@@ -196,7 +196,14 @@ fn prepare(dir: &Path, given: Given) {
         }
         Given::Model => {
             let model = root().join("crates/gallerist-onnx/fixtures/rows.onnx");
-            std::fs::copy(model, dir.join("dinov2.onnx")).unwrap();
+            for name in ["dinov2.onnx", "clip-image.onnx"] {
+                std::fs::copy(&model, dir.join(name)).unwrap();
+            }
+            let texts = root().join("crates/gallerist-onnx/fixtures/text");
+            std::fs::copy(texts.join("clip.onnx"), dir.join("clip-text.onnx")).unwrap();
+            for name in ["tokenizer.json", "tokenizer_config.json"] {
+                std::fs::copy(texts.join(name), dir.join(name)).unwrap();
+            }
         }
         Given::Persons => persons(&dir.join("Market-1501-v15.09.15")),
         Given::Rows => rows(dir),

@@ -199,3 +199,105 @@ fn mistakes_are_named() {
     let message = refused(dir, &format!("model import {} --out x", unknown.display()));
     assert!(message.contains("not supported: Gargle (2 x)"), "{message}");
 }
+
+/// A project with the images of [`project`], an image tower `image.onnx`, and in `clip` the text tower that belongs to it.
+fn towers() -> tempfile::TempDir {
+    let project = project();
+    let dir = project.path();
+    let fixtures = common::root().join("crates/gallerist-onnx/fixtures");
+    std::fs::copy(fixtures.join("rows.onnx"), dir.join("image.onnx")).unwrap();
+    std::fs::create_dir(dir.join("clip")).unwrap();
+    for name in ["clip.onnx", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(fixtures.join("text").join(name), dir.join("clip").join(name)).unwrap();
+    }
+    project
+}
+
+const IMPORT: &str = "model import image.onnx --set image.size=16 --set text.file=clip/clip.onnx \
+                      --set text.tokenizer=clip/tokenizer.json";
+
+#[test]
+fn a_gallery_is_searched_by_words() {
+    let project = towers();
+    let dir = project.path();
+    done(dir, &format!("{IMPORT} --out run"));
+    let gallery = embeddings(dir, "run");
+    let config = RunConfig::load(&dir.join("run/config.toml"), &[]).unwrap();
+    let tower = config.text.unwrap();
+    assert_eq!((tower.length, tower.sha256.len()), (16, 64));
+    // The long way: the row of onnxruntime, divided by its length.
+    let expected = common::root().join("crates/gallerist-onnx/fixtures/text/expected.json");
+    let expected: serde_json::Value = serde_json::from_slice(&std::fs::read(expected).unwrap()).unwrap();
+    let entry = &expected["towers"]["clip"][1];
+    let row: Vec<f64> = serde_json::from_value(entry["row"].clone()).unwrap();
+    let length = row.iter().map(|value| value * value).sum::<f64>().sqrt();
+    let distance = |of: usize| {
+        let pairs = gallery.embeddings.row(of).iter().zip(&row);
+        pairs.map(|(&a, b)| (f64::from(a) - b / length).powi(2)).sum::<f64>().sqrt()
+    };
+    let mut wanted: Vec<f64> = (0..gallery.embeddings.rows()).map(distance).collect();
+    wanted.sort_by(f64::total_cmp);
+    let words = entry["text"].as_str().unwrap();
+    let search = |more: &[&str]| {
+        let line = ["search", "--gallery", "run.safetensors", "--json", "-k", "5", "--text", words];
+        let out = common::program(dir, &[&line[..], more].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        (serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap(), text(&out.stderr))
+    };
+    let (found, _) = search(&[]);
+    assert_eq!(found[0]["query"], words);
+    for (hit, wanted) in found[0]["results"].as_array().unwrap().iter().zip(&wanted) {
+        assert!((hit["distance"].as_f64().unwrap() - wanted).abs() < 1e-4, "{hit} where {wanted} is wanted");
+    }
+    // With images, a second text that is too long, and a page.
+    let long = "leather ".repeat(40);
+    let (several, warning) = search(&["--text", &long, "--query", "data/3/2.bmp", "--html", "found.html"]);
+    let queries: Vec<&str> =
+        several.as_array().unwrap().iter().map(|list| list["query"].as_str().unwrap()).collect();
+    assert!(queries[0].ends_with("2.bmp") && queries[1..] == [words, &long], "{queries:?}");
+    assert_eq!(several[1]["results"], found[0]["results"]);
+    assert_eq!(several[0]["results"][0]["distance"].as_f64().unwrap(), 0.0);
+    assert!(warning.contains("its first 16 tokens"), "{warning}");
+    assert!(std::fs::read_to_string(dir.join("found.html")).unwrap().contains(words));
+}
+
+#[test]
+fn mistakes_with_texts_are_named() {
+    let project = towers();
+    let dir = project.path();
+    done(dir, "model import image.onnx --set image.size=16 --out plain");
+    embeddings(dir, "plain");
+    let message = refused(dir, "search --gallery plain.safetensors --text shoe");
+    assert!(message.contains("no text tower") && message.contains("`tokenizer`"), "{message}");
+    let message = refused(dir, "search --gallery plain.safetensors");
+    assert!(message.contains("--query") || message.contains("--text"), "{message}");
+    let with = |setting: &str| refused(dir, &format!("{IMPORT} --set {setting} --out no"));
+    let message = with("text.tokenizer=none.json");
+    assert!(message.contains("none.json") && message.contains("text.tokenizer"), "{message}");
+    let message = with("network.dimensions=3");
+    assert!(message.contains("trained head"), "{message}");
+    let message = with("text.length=12");
+    assert!(message.contains("cannot be computed"), "{message}");
+    let message = refused(dir, "model import image.onnx --set text.file=clip/clip.onnx --out no");
+    assert!(message.contains("text.tokenizer"), "{message}");
+    done(dir, &format!("{IMPORT} --out run"));
+    embeddings(dir, "run");
+    let out = common::program(dir, &["search", "--gallery", "run.safetensors", "--text", " "]);
+    assert!(out.status.code() == Some(2) && text(&out.stderr).contains("the text is empty"));
+    let message = refused(dir, "search --gallery run.safetensors --text shoe --region 0,0,1,1");
+    assert!(message.contains("region"), "{message}");
+    // A gallery of another model.
+    let message = refused(dir, "search --gallery plain.safetensors --text shoe --run native");
+    assert!(message.contains("was embedded with the network"), "{message}");
+    // The same embedding of images, whose fingerprint has no text; and a text tower that is added to a run.
+    let wanted = done(dir, "search --gallery plain.safetensors --text shoe --run run");
+    let file = dir.join("plain/config.toml");
+    let added = "\n[text]\nfile = \"clip/clip.onnx\"\ntokenizer = \"clip/tokenizer.json\"\n";
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + added).unwrap();
+    assert_eq!(done(dir, "search --gallery plain.safetensors --text shoe"), wanted);
+    let tokenizer = dir.join("clip/tokenizer.json");
+    let changed = std::fs::read_to_string(&tokenizer).unwrap() + " ";
+    std::fs::write(&tokenizer, changed).unwrap();
+    let message = refused(dir, "search --gallery run.safetensors --text shoe");
+    assert!(message.contains("another file than before"), "{message}");
+}

@@ -127,7 +127,9 @@ export function make() {
     } else {
       const s = state.get();
       const lost = s.upload && `This link was made with an image from another computer (${s.upload}). A link does not contain images: drop the image here to see the results.`;
-      const start = session.gallery.upload ? "Drop, paste or pick an image, or click one of the gallery." : "Click an image of the gallery to search with it.";
+      const { text, upload } = session.gallery;
+      const without = upload ? "Drop, paste or pick an image, or click one of the gallery." : "Click an image of the gallery to search with it.";
+      const start = text ? "Write what you look for, or drop, paste or pick an image." : without;
       lists.append(notice(lost ? "The query image is missing" : "No query yet", lost || start, button("Open the gallery", () => state.set({ view: "gallery" }))));
     }
   }

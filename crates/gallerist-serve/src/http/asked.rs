@@ -15,6 +15,7 @@ use super::extract::{Id, Shared};
 use super::pictures;
 use crate::batch::Batcher;
 use crate::companion::{Set, Side};
+use crate::embedder::TextVector;
 use crate::gallery::Gallery;
 use crate::protocol::Shown;
 use gallerist_data::Region;
@@ -82,8 +83,10 @@ pub(crate) struct Took {
 pub(crate) struct QueryBody {
     pub(super) id: Option<Id>,
     pub(super) label: Option<String>,
-    /// The name of an uploaded file.
+    /// The name of an uploaded file, or the text.
     pub(super) name: Option<String>,
+    /// The number of tokens that a text was cut to; null for other queries, and for a text that fits.
+    pub(super) cut_to: Option<usize>,
     #[serde(skip)]
     pub(super) camera: Option<String>,
     #[serde(skip)]
@@ -152,7 +155,7 @@ impl Asked {
             self.rows.extend(side.rows.row(row));
             let Shown { label, camera } = Shown::of(&side.catalog, row);
             let (label, camera) = (text(label), text(camera));
-            self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera, set });
+            self.names.push(QueryBody { id: Some(Id(id)), label, name: None, cut_to: None, camera, set });
             return Ok(());
         }
         let gallery = searched.gallery;
@@ -172,7 +175,7 @@ impl Asked {
         let inside = gallery.read();
         let label = text(inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)));
         let set = Set::Gallery;
-        self.names.push(QueryBody { id: Some(Id(id)), label, name: None, camera: None, set });
+        self.names.push(QueryBody { id: Some(Id(id)), label, name: None, cut_to: None, camera: None, set });
         Ok(())
     }
 
@@ -186,7 +189,35 @@ impl Asked {
             )));
         }
         self.rows.extend(as_compared(gallery.metric(), vector)?);
-        self.names.push(QueryBody { id: None, label: None, name, camera: None, set: Set::Gallery });
+        self.names.push(QueryBody {
+            id: None,
+            label: None,
+            name,
+            cut_to: None,
+            camera: None,
+            set: Set::Gallery,
+        });
+        Ok(())
+    }
+
+    /// Adds a text, which the network of the gallery embeds.
+    pub(super) async fn text(&mut self, state: &Shared, model: Model, text: String) -> Answer<()> {
+        if model == Model::Other {
+            return Err(Refusal::bad("a text is embedded by the gallery's network, not by the other one")
+                .hint("search in the gallery's own embeddings"));
+        }
+        let embedder = state.embedder.clone().filter(|embedder| embedder.has_text());
+        let embedder = embedder.ok_or_else(Refusal::no_text)?;
+        let name = text.clone();
+        let work = move || {
+            let begin = Instant::now();
+            let found = embedder.embed_text(&text).map_err(Refusal::unprocessable)?;
+            Ok::<_, Refusal>((found, begin.elapsed()))
+        };
+        let (TextVector { vector, cut_to }, embed) = state.work.run(work).await??;
+        let vector = self.timed((vector, Duration::ZERO, embed));
+        self.vector(&state.gallery, vector, Some(name))?;
+        self.names.last_mut().expect("a query was added").cut_to = cut_to;
         Ok(())
     }
 

@@ -72,6 +72,13 @@ impl Refusal {
         Self::not_implemented("no network is loaded, so that images cannot be embedded")
             .hint("start the server with --run DIR")
     }
+
+    pub(crate) fn no_text() -> Self {
+        Self::not_implemented(
+            "the network of this gallery has no text tower, so that texts cannot be embedded",
+        )
+        .hint("search with an image, or import the model with its text tower: [text] in the run file")
+    }
 }
 
 impl From<Refused> for Refusal {

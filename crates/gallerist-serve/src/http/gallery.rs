@@ -41,6 +41,8 @@ pub(crate) struct GalleryBody {
     images: bool,
     /// Whether uploaded images can be used as queries.
     upload: bool,
+    /// Whether texts can be used as queries.
+    text: bool,
     /// Whether heat maps of two images are available.
     heatmap: bool,
     /// Whether items can be added and removed.
@@ -174,6 +176,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         label_count,
         images: state.images.is_some(),
         upload: state.embedder.is_some(),
+        text: state.embedder.as_ref().is_some_and(|embedder| embedder.has_text()),
         heatmap: state.images.is_some() && state.embedder.is_some(),
         writable: state.options.token.is_some() && gallery.is_index(),
         map: state.analysis.map.state(),

@@ -107,7 +107,7 @@ search_request! {
 }
 
 search_request! {
-    /// A search by items and vectors together.
+    /// A search by items, vectors and texts together.
     #[derive(Deserialize, ToSchema)]
     struct SearchBody {
         /// Items to search with: of the gallery, where they are not among the results, of the query set, or of the
@@ -122,6 +122,10 @@ search_request! {
         /// Embeddings to search with.
         #[serde(default)]
         vectors: Vec<Vec<f32>>,
+        /// Texts to search with, where the network has a text tower (`text` of the gallery).
+        #[serde(default)]
+        #[schema(example = json!(["a red shoe"]))]
+        texts: Vec<String>,
     }
     enums:; ids:
 }
@@ -203,7 +207,7 @@ fn check(state: &Shared, params: &SearchParams, queries: usize) -> Answer<()> {
         return Err(Refusal::bad(format!("k must be from 1 to {}, not {k}", options.k)));
     }
     match queries {
-        0 => Err(Refusal::bad("nothing to search with").hint("give `ids`, `vectors` or an image")),
+        0 => Err(Refusal::bad("nothing to search with").hint("give `ids`, `vectors`, `texts` or an image")),
         n if n > options.queries => {
             Err(Refusal::bad(format!("{n} queries, and {} may be combined", options.queries)))
         }
@@ -391,16 +395,19 @@ pub(crate) async fn similar(
     run(&state, asked, params).await
 }
 
-/// The items nearest to an item or a vector, or to the mean of several.
+/// The items nearest to an item, a vector or a text, or to the mean of several.
 #[utoipa::path(
     post, path = "/api/v1/search", tag = "search", request_body = SearchBody,
     responses(
         (status = 200, body = Results), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
-        (status = 422, description = "A vector of another length, or not finite", body = ErrorBody),
+        (status = 422, description = "A vector of another length, or not finite; an empty text", body = ErrorBody),
+        (status = 501, description = "The network has no text tower", body = ErrorBody),
     )
 )]
 pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answer<Json<Results>> {
-    let SearchBody { ids, regions, vectors, k, label, not_label, camera, condition, model, view, .. } = body;
+    let SearchBody {
+        ids, regions, vectors, texts, k, label, not_label, camera, condition, model, view, ..
+    } = body;
     let SearchBody {
         tag, selection, only, min_distance, max_distance, histogram, group, group_score, ..
     } = body;
@@ -422,7 +429,7 @@ pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answe
         model,
         view,
     };
-    check(&state, &params, ids.len() + vectors.len())?;
+    check(&state, &params, ids.len() + vectors.len() + texts.len())?;
     let searched = model.of(&state)?;
     check_regions(regions.len(), ids.len(), "ids")?;
     let mut asked = Asked::new();
@@ -431,6 +438,9 @@ pub(crate) async fn search(state: Shared, Json(body): Json<SearchBody>) -> Answe
     }
     for vector in vectors {
         asked.vector(searched.gallery, vector, None)?;
+    }
+    for text in texts {
+        asked.text(&state, model, text).await?;
     }
     run(&state, asked, params).await
 }
@@ -444,6 +454,8 @@ pub(crate) struct UploadForm {
     image: Vec<u8>,
     /// Items to search with in addition.
     id: Option<Vec<String>>,
+    /// Texts to search with in addition.
+    text: Option<Vec<String>>,
     /// For each image, then for each item, the rectangle to search with, as `left,top,width,height` in fractions of the
     /// upright image; empty for all of it.
     region: Option<Vec<String>>,
@@ -480,6 +492,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
     let names = [
         "id",
+        "text",
         "region",
         "k",
         "label",
@@ -500,6 +513,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         form.take_all(name).iter().map(|text| text.parse().map_err(Refusal::bad)).collect()
     };
     let (ids, only) = (ids("id")?, ids("only")?);
+    let texts = form.take_all("text");
     let regions = form.take_all("region");
     let params = SearchParams {
         region: None,
@@ -521,7 +535,7 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
         model: Model::Own,
         view: View::All,
     };
-    check(&state, &params, ids.len() + form.images.len())?;
+    check(&state, &params, ids.len() + texts.len() + form.images.len())?;
     check_regions(regions.len(), ids.len() + form.images.len(), "images and ids")?;
     let region = |text: String| (!text.trim().is_empty()).then(|| text.parse::<Region>()).transpose();
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, _>>().map_err(Refusal::bad)?;
@@ -537,6 +551,9 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
     }
     for id in ids {
         asked.item_or_region(&state, Model::Own, id.0, regions.next().flatten()).await?;
+    }
+    for text in texts {
+        asked.text(&state, Model::Own, text).await?;
     }
     run(&state, asked, params).await
 }

@@ -12,7 +12,7 @@ use gallerist_report::Picture;
 use gallerist_retrieval::index::{ExactIndex, Index, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
-use gallerist_serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, Stop};
+use gallerist_serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, Stop, TextVector};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -78,6 +78,20 @@ impl Embedder for Colours {
             barrier.pass();
         }
         Ok(embedding(image))
+    }
+
+    fn has_text(&self) -> bool {
+        true
+    }
+
+    /// Knows the names of the classes, and reads three words.
+    fn embed_text(&self, text: &str) -> Result<TextVector, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let known = words.iter().take(3).find_map(|word| CLASSES.iter().find(|(name, _)| name == word));
+        let (_, colour) = known.ok_or_else(|| format!("no colour is in `{text}`"))?;
+        let image =
+            gallerist_data::decode(&square(*colour, 8), "a square").map_err(|error| error.to_string())?;
+        Ok(TextVector { vector: embedding(&image), cut_to: (words.len() > 3).then_some(3) })
     }
 
     fn feature_map(&self, image: &Image) -> Option<FeatureMap> {

@@ -11,4 +11,5 @@ mod reload;
 mod requests;
 mod saved;
 mod search;
+mod texts;
 mod views;

@@ -108,7 +108,9 @@ fn without_network_token_or_images_it_is_said_so() {
         "cannot be changed",
     );
     let gallery = server.json("/api/v1/gallery");
-    for flag in ["images", "upload", "heatmap", "writable"] {
+    let body = serde_json::json!({"texts": ["a red square"]});
+    assert_refused(&server.post_json("/api/v1/search", &body), 501, "no text tower");
+    for flag in ["images", "upload", "text", "heatmap", "writable"] {
         assert_eq!(gallery[flag], false, "{flag}");
     }
 }

@@ -4,6 +4,7 @@ mod explain;
 mod losses;
 mod parse;
 mod schema;
+mod text;
 mod validate;
 
 pub use losses::{LossTerm, LossTerms};
@@ -13,3 +14,4 @@ pub use schema::{
     CheckpointKind, DEFAULTS, DataConfig, EvaluationConfig, Fold, LogConfig, MEMORY_OF_GPU_MIB,
     MEMORY_PER_THREAD_MIB, ReportConfig, RunConfig, TrainConfig, ValidationConfig,
 };
+pub use text::TextConfig;

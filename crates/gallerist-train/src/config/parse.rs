@@ -50,6 +50,7 @@ impl RunConfig {
         config.find_files(folder);
         config.suit_weights(&given(text, settings));
         config.suit_model(&given(text, settings))?;
+        config.suit_text()?;
         config.validate()?;
         Ok(config)
     }

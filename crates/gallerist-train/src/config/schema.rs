@@ -17,6 +17,7 @@ use gallerist_tensor::device::DeviceChoice;
 use serde::{Deserialize, Serialize};
 
 use super::losses::{LossTerm, LossTerms};
+use super::text::TextConfig;
 use crate::optim::{OptimizerConfig, ScheduleConfig};
 use crate::precision::Precision;
 use crate::{Error, Result};
@@ -42,6 +43,9 @@ pub struct RunConfig {
     pub sampler: SamplerConfig,
     /// The network.
     pub network: NetworkConfig,
+    /// The text tower that belongs to the network; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextConfig>,
     /// The loss, or the losses whose weighted sum is minimised.
     pub loss: LossTerms,
     /// Cross-batch memory; absent: none.
@@ -69,6 +73,7 @@ impl Default for RunConfig {
             augment: AugmentConfig::default(),
             sampler: SamplerConfig::default(),
             network: NetworkConfig::default(),
+            text: None,
             loss: LossTerms::default(),
             xbm: None,
             optimizer: OptimizerConfig::default(),

@@ -2,8 +2,10 @@
 
 mod embed;
 mod exchange;
+mod text;
 mod trained;
 
 pub use embed::{Embedded, ImageMaps, SPLIT, columns_of};
+pub use text::EmbeddedText;
 pub use trained::Model;
 pub(crate) use trained::description;

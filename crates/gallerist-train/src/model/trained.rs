@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Prepared};
+use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
 
@@ -44,6 +45,8 @@ pub struct Model {
     pub(super) device: Device,
     /// The network prepared for embedding on the CPU, made by the first pass.
     prepared: OnceLock<Option<Prepared>>,
+    /// The text tower, opened by the first text.
+    pub(super) text: OnceLock<TextModel>,
 }
 
 /// The parts of the fingerprint in addition to the weights: network, input, preprocessing.
@@ -70,6 +73,7 @@ impl Model {
             places,
             device,
             prepared: OnceLock::new(),
+            text: OnceLock::new(),
         }
     }
 
@@ -188,7 +192,7 @@ impl Model {
         let here = RunConfig::load(&directory.config(), &[])?;
         let checkpoint = Checkpoint::load(&path)?;
         let mut config = RunConfig::parse(&checkpoint.header.config, "in the checkpoint", &[])?;
-        (config.network.file, config.data) = (here.network.file, here.data);
+        (config.network.file, config.text, config.data) = (here.network.file, here.text, here.data);
         Self::of_checkpoint(config, checkpoint, &path)
     }
 

@@ -177,7 +177,8 @@ impl JobFolder {
         let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
         let network = &mut config.network;
         let single = [&mut network.weights, &mut network.file, &mut data.cache_folder].into_iter().flatten();
-        for path in lists.into_iter().flatten().chain(single) {
+        let of_text = config.text.iter_mut().flat_map(|text| [&mut text.file, &mut text.tokenizer]);
+        for path in lists.into_iter().flatten().chain(single).chain(of_text) {
             *path = located(path);
         }
         write_text(&self.run_file(), &config.to_toml())

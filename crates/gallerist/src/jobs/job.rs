@@ -56,6 +56,8 @@ pub(super) fn key(config: &RunConfig) -> String {
     data.cache_mib = defaults.data.cache_mib;
     let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
     let of_network = [&mut config.network.weights, &mut config.network.file];
+    // Texts are no part of training.
+    config.text = None;
     for path in lists.into_iter().flatten().chain(of_network.into_iter().flatten()) {
         *path = located(path);
     }

@@ -71,7 +71,7 @@ pub(super) fn of_gallery(
         for which in &choices {
             let path = directory.checkpoint(*which);
             if path.exists()
-                && let Some(model) = Model::load(&path)?.matching(wanted, origin.metric)
+                && let Some(model) = Model::open(run, *which)?.matching(wanted, origin.metric)
             {
                 return Ok(model);
             }

@@ -10,6 +10,7 @@ use gallerist_retrieval::search::{self, GroupScore, Metric, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, Matrix, prepare_to_write};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::CheckpointKind;
+use gallerist_train::model::{EmbeddedText, Model};
 
 use super::embed::embed_set;
 use super::gallery::{FoundList, Gallery, Groups, Names, named};
@@ -31,6 +32,9 @@ pub struct ImageSearchOptions {
     pub device: DeviceChoice,
     /// The part of the query images that is searched with: one region for all, or one for each. Empty: the whole images.
     pub regions: Vec<Region>,
+    /// Texts that are searched with, after the query images, by the text tower of the network. Their lists follow those of
+    /// the images.
+    pub texts: Vec<String>,
     /// Only items that meet this condition on their columns are found.
     pub condition: Option<Condition>,
     /// One result for all items with the same value of this column, `label`, `camera` or `path`: the nearest of them.
@@ -52,6 +56,7 @@ impl Default for ImageSearchOptions {
             checkpoint: None,
             device: DeviceChoice::default(),
             regions: Vec::new(),
+            texts: Vec::new(),
             condition: None,
             group_by: None,
             group_score: GroupScore::default(),
@@ -64,7 +69,7 @@ impl Default for ImageSearchOptions {
 /// What [`search()`] finds.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// One ranked list per query image that could be read.
+    /// One ranked list per query image that could be read, then one per text.
     pub lists: Vec<FoundList>,
     /// The threshold of the gallery, by which the results are marked.
     pub threshold: Option<MatchRule>,
@@ -72,7 +77,7 @@ pub struct Found {
     pub broken_images: usize,
 }
 
-/// Finds the items of a gallery that are nearest to each query image. The gallery is a file of embeddings, an index or
+/// Finds the items of a gallery that are nearest to each query image and each text. The gallery is a file of embeddings, an index or
 /// `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`).
 ///
 /// # Example
@@ -115,9 +120,19 @@ pub struct Found {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// With words, where the run of the network has a text tower (`[text]` of its run file):
+///
+/// ```no_run
+/// # use std::path::Path;
+/// # use gallerist::ImageSearchOptions;
+/// let options = ImageSearchOptions { texts: vec!["a red shoe".to_owned()], ..ImageSearchOptions::default() };
+/// let found = gallerist::search(Path::new("photos.safetensors"), &[], &options, &mut ())?;
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
 /// # Errors
 ///
-/// When the gallery or its network cannot be found or read, when the condition or the group names a column that the
+/// When the gallery or its network cannot be found or read, when there is a text and no text tower, when the condition or the group names a column that the
 /// gallery does not have, when the gallery is compared by the inner product, for another
 /// number of regions than 1 or that of the query images, and when no query image can be read.
 pub fn search(
@@ -128,6 +143,15 @@ pub fn search(
 ) -> Result<Found> {
     if options.k == 0 {
         return Err(Error::new("-k must be 1 or more, not 0", None));
+    }
+    if queries.is_empty() && options.texts.is_empty() {
+        return Err(Error::new("nothing to search with", Some("give a query image or a text")));
+    }
+    if queries.is_empty() && !options.regions.is_empty() {
+        return Err(Error::new(
+            "a region needs a query image",
+            Some("leave out the region, or give an image"),
+        ));
     }
     if let Some(page) = &options.page {
         prepare_to_write(page)?;
@@ -140,7 +164,10 @@ pub fn search(
     if let Some(condition) = condition {
         opened.check(condition)?;
     }
-    let images = query_images(queries, &options.regions)?;
+    let images = match queries.is_empty() {
+        true => None,
+        false => Some(query_images(queries, &options.regions)?),
+    };
     // Groups compare all of their items.
     let opened = match options.group_by.is_some() {
         true => Narrowed::Rows(opened.matching(condition)?),
@@ -154,15 +181,18 @@ pub fn search(
     };
     let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin)?;
     set_threads(model.config().train.threads);
-    let model = on_device(model, options.device, observer)?;
     // Queries come once: they are not cached.
-    let queries = embed_set(&model.with_cache(None)?, images.clone(), "embedding the queries", observer)?;
-    // Images that cannot be read have no row.
-    let is_broken: HashSet<usize> = queries.broken.iter().map(|broken| broken.item as usize).collect();
-    let read = (0..images.len()).filter(|image| !is_broken.contains(image));
-    let regions: Vec<Option<String>> =
-        read.map(|image| images.region(image).map(|region| region.to_string())).collect();
-    let (broken_images, queries) = (queries.broken.len(), queries.set);
+    let model = on_device(model, options.device, observer)?.with_cache(None)?;
+    // First the texts, because the network may have no text tower.
+    let texts = embed_texts(&model, &options.texts, observer)?;
+    let Embedded { queries, regions, broken_images } = match &images {
+        Some(images) => with_texts(embed_images(&model, images, observer)?, texts)?,
+        None => Embedded {
+            regions: vec![None; options.texts.len()],
+            queries: texts.expect("there are images or texts"),
+            broken_images: 0,
+        },
+    };
     let (mut gallery, names) = match opened {
         Narrowed::All(opened) => opened.candidates(&queries.embeddings, options.k, condition)?,
         Narrowed::Rows(rows) => rows,
@@ -173,7 +203,7 @@ pub fn search(
     }
     let lists = nearest(&queries, &gallery, metric, options.k, groups.as_ref())?;
     if let Some(path) = &options.page {
-        let mut page = pages::search_page(&images, &queries, &gallery, metric, &lists);
+        let mut page = pages::search_page(images.as_ref(), &queries, &gallery, metric, &lists);
         if let Some(condition) = &options.condition {
             page.facts.push(("condition".into(), condition.to_string()));
         }
@@ -196,6 +226,64 @@ pub fn search(
     lists.iter_mut().zip(regions).for_each(|(list, region)| list.region = region);
     let marked = lists.iter().any(|list| list.matches.is_some());
     Ok(Found { lists, threshold: gallery.threshold.filter(|_| marked), broken_images })
+}
+
+/// The rows that are searched with.
+struct Embedded {
+    queries: EmbeddingSet,
+    /// Per row the region of its image, if it is not all of it.
+    regions: Vec<Option<String>>,
+    broken_images: usize,
+}
+
+fn embed_images(model: &Model, images: &ImageSet, observer: &mut dyn Observer) -> Result<Embedded> {
+    let queries = embed_set(model, images.clone(), "embedding the queries", observer)?;
+    // Images that cannot be read have no row.
+    let is_broken: HashSet<usize> = queries.broken.iter().map(|broken| broken.item as usize).collect();
+    let read = (0..images.len()).filter(|image| !is_broken.contains(image));
+    let regions = read.map(|image| images.region(image).map(|region| region.to_string())).collect();
+    Ok(Embedded { queries: queries.set, regions, broken_images: is_broken.len() })
+}
+
+/// One row per text, whose path is the text; `None` without texts.
+fn embed_texts(model: &Model, texts: &[String], observer: &mut dyn Observer) -> Result<Option<EmbeddingSet>> {
+    let mut rows: Vec<f32> = Vec::new();
+    for text in texts {
+        let EmbeddedText { embedding, cut_to } = model.embed_text(text)?;
+        if let Some(tokens) = cut_to {
+            observer.warning(&format!(
+                "the text `{text}` is too long: its first {tokens} tokens are searched with"
+            ));
+        }
+        rows.extend(embedding);
+    }
+    if texts.is_empty() {
+        return Ok(None);
+    }
+    let embeddings = Matrix::new(texts.len(), rows.len() / texts.len(), rows)?;
+    Ok(Some(EmbeddingSet {
+        paths: Some(texts.to_vec()),
+        model: Some(model.fingerprint().to_owned()),
+        metric: Some(model.metric()),
+        ..EmbeddingSet::from(embeddings)
+    }))
+}
+
+/// The rows of images, followed by those of texts. What only images have is left out.
+fn with_texts(images: Embedded, texts: Option<EmbeddingSet>) -> Result<Embedded> {
+    let Some(texts) = texts else { return Ok(images) };
+    let Embedded { queries, mut regions, broken_images } = images;
+    let (count, width) = (queries.embeddings.rows() + texts.embeddings.rows(), texts.embeddings.cols());
+    regions.resize(count, None);
+    let rows = [queries.embeddings.as_slice(), texts.embeddings.as_slice()].concat();
+    let paths = queries.paths.into_iter().chain(texts.paths).flatten().collect();
+    let queries = EmbeddingSet {
+        paths: Some(paths),
+        model: texts.model,
+        metric: texts.metric,
+        ..EmbeddingSet::from(Matrix::new(count, width, rows)?)
+    };
+    Ok(Embedded { queries, regions, broken_images })
 }
 
 /// The query images, or the regions of them.

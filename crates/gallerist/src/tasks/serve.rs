@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gallerist_data::Image;
-use gallerist_serve::{Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server};
+use gallerist_serve::{
+    Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, TextVector,
+};
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::model::{ImageMaps, Model};
+use gallerist_train::model::{EmbeddedText, ImageMaps, Model};
 use gallerist_train::{CheckpointKind, RunDirectory};
 
 use super::database::{self, is_remote};
@@ -340,6 +342,9 @@ impl Network {
         let mut network = Network { model, dimensions: 0 };
         let grey = Image::new(16, 16, 1, vec![127; 256]);
         network.dimensions = network.embed(&grey).map_err(unknown)?.len();
+        if network.model.has_text() {
+            network.model.embed_text("a")?;
+        }
         Ok(network)
     }
 }
@@ -355,6 +360,16 @@ impl Embedder for Network {
 
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String> {
         self.model.embed_image(image.clone()).map_err(|error| error.to_string())
+    }
+
+    fn has_text(&self) -> bool {
+        self.model.has_text()
+    }
+
+    fn embed_text(&self, text: &str) -> Result<TextVector, String> {
+        let EmbeddedText { embedding: vector, cut_to } =
+            self.model.embed_text(text).map_err(|error| error.to_string())?;
+        Ok(TextVector { vector, cut_to })
     }
 
     fn feature_map(&self, image: &Image) -> Option<FeatureMap> {

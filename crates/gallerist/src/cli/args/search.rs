@@ -11,11 +11,12 @@ use crate::data::Region;
 use crate::retrieval::search::GroupScore;
 use crate::train::CheckpointKind;
 
-/// Find the K nearest gallery items of each query image, by exact search or with an index.
+/// Find the K nearest gallery items of each query image or text, by exact search or with an index.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gallerist search --gallery photos.safetensors --query new.jpg\n  \
     gallerist search --gallery photos.safetensors --query street.jpg --region 25%,10%,50%,50%\n  \
+    gallerist search --gallery photos.safetensors --text \"a red shoe\"\n  \
     gallerist search --gallery photos.safetensors --query new.jpg --where 'price < 20' --html found.html")]
 pub(crate) struct Search {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
@@ -23,8 +24,11 @@ pub(crate) struct Search {
     #[arg(long, value_name = "FILE")]
     pub(crate) gallery: PathBuf,
     /// Query images
-    #[arg(long, value_name = "IMAGE", required = true, num_args = 1..)]
+    #[arg(long, value_name = "IMAGE", required_unless_present = "text", num_args = 1..)]
     pub(crate) query: Vec<PathBuf>,
+    /// Search by words, where the run of the network has a text tower (docs/guides/own-model.md); may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
     /// Search with a part of the query images: left, top, width and height, in fractions of the upright image
     /// (0.25,0.1,0.5,0.5), in percent (25%,10%,50%,50%) or in pixels (120px,40px,240px,200px). Once for all query images,
     /// or once for each, in their order

@@ -22,6 +22,7 @@ pub(super) fn run(args: Search) -> CommandResult {
         checkpoint: args.checkpoint,
         device: args.device.device,
         regions: args.region,
+        texts: args.text,
         condition: args.condition.as_deref().map(Condition::parse).transpose()?,
         group_by: args.group_by,
         group_score: args.group_score,

@@ -1,0 +1,322 @@
+//! A text tower and its tokenizer.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rten::{Dimension, NodeId, ValueType};
+use rten_tensor::prelude::*;
+use rten_tensor::{NdTensor, Tensor};
+use serde_json::Value;
+use tokenizers::{PaddingStrategy, Tokenizer, TruncationParams};
+
+use crate::caught::caught;
+use crate::error::{Error, Result};
+use crate::inspect::{Described, described};
+use crate::model::{digest, list, load, options, output_of, port};
+use crate::text_row::{MAX_TEXT_BYTES, MAX_TOKENS, TextRow};
+
+/// The outputs that are taken if they exist: the embedding of a text of CLIP, and of SigLIP.
+const PREFERRED: [&str; 2] = ["text_embeds", "pooler_output"];
+
+/// The largest tokenizer file that is read, in bytes. Those of the multilingual models have about 35 MB.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+
+/// The text tower of a model of images and texts, as a function from a text to one row.
+pub struct TextModel {
+    path: PathBuf,
+    model: rten::Model,
+    ids: NodeId,
+    /// The input that is 1 for tokens and 0 for padding.
+    mask: Option<NodeId>,
+    output: NodeId,
+    output_name: String,
+    tokenizer: Tokenizer,
+    /// Texts per pass, where the model fixes them.
+    batch: usize,
+    length: usize,
+    padding: Padding,
+    sha256: String,
+}
+
+/// The token that fills a text up.
+#[derive(Clone, Copy)]
+enum Padding {
+    Token(u32),
+    /// The last token of the text.
+    Last,
+    /// A token that is not the last one of the text.
+    OtherThanLast,
+}
+
+impl std::fmt::Debug for TextModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TextModel")
+            .field("path", &self.path)
+            .field("output", &self.output_name)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TextModel {
+    /// Reads a text tower, and the `tokenizer.json` of its tokenizer.
+    ///
+    /// The tower has an input `input_ids`, `[texts, tokens]`, and may have an `attention_mask`. `output` is the name of the
+    /// output to take; `None`: `text_embeds`, else `pooler_output`, else the first one. `length` is the number of tokens
+    /// that every text is filled up or cut to; `None`: that of the model, else that of the tokenizer, else
+    /// `model_max_length` of the `tokenizer_config.json` next to it.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read or is not what it should be, and when nothing gives the length.
+    pub fn open(path: &Path, tokenizer: &Path, output: Option<&str>, length: Option<usize>) -> Result<Self> {
+        let fail = |reason: String, hint: &str| Error { path: path.into(), reason, hint: Some(hint.into()) };
+        let beside = tokenizer.with_file_name("tokenizer_config.json");
+        let mut parsed = read_tokenizer(tokenizer)?;
+        let config = read_config(&beside);
+        let model = load(path)?;
+        let Inputs { ids, mask, batch, fixed } = inputs(path, &model)?;
+        let (output, output_name) = output_of(path, &model, output, &PREFERRED)?;
+        if let (Some(fixed), Some(length)) = (fixed, length)
+            && fixed != length
+        {
+            return Err(fail(
+                format!("it is for texts of {fixed} tokens, not {length}"),
+                "leave out text.length",
+            ));
+        }
+        let found = fixed.or(length).or_else(|| length_of(&parsed, config.as_ref()));
+        let Some(length) = found.filter(|length| (1..=MAX_TOKENS).contains(length)) else {
+            let reason = match found {
+                None => "nothing says for how many tokens it is".to_owned(),
+                Some(length) => format!("a text of {length} tokens is not from 1 to {MAX_TOKENS} long"),
+            };
+            return Err(fail(
+                reason,
+                "give the number of tokens: text.length, 77 for CLIP and 64 for SigLIP",
+            ));
+        };
+        let padding = padding_of(&parsed, config.as_ref()).map_or(Padding::Last, Padding::Token);
+        parsed.with_padding(None);
+        let truncation = TruncationParams { max_length: length, ..TruncationParams::default() };
+        parsed
+            .with_truncation(Some(truncation))
+            .map_err(|error| not_a_tokenizer(tokenizer, &error.to_string()))?;
+        let Described { files, operators, .. } = described(path)?;
+        let more: Vec<&Path> =
+            [Some(tokenizer), config.as_ref().map(|_| beside.as_path())].into_iter().flatten().collect();
+        let sha256 = digest(path, &files, &more)?;
+        // CLIP takes the token at the first end of the text, which it finds with ArgMax, and fills texts up with ends of
+        // the text. Of equal values, the engine's ArgMax returns the last one. The attention of CLIP is causal, so that
+        // another padding gives the same row.
+        let padding = match operators.contains("ArgMax") {
+            true => Padding::OtherThanLast,
+            false => padding,
+        };
+        let tokenizer = parsed;
+        Ok(Self {
+            path: path.into(),
+            model,
+            ids,
+            mask,
+            output,
+            output_name,
+            tokenizer,
+            batch,
+            length,
+            padding,
+            sha256,
+        })
+    }
+
+    /// SHA-256 of the tower, its files of weights, the tokenizer and its configuration, 64 hexadecimal digits.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The name of the output that is taken.
+    pub fn output(&self) -> &str {
+        &self.output_name
+    }
+
+    /// The number of tokens that every text is filled up or cut to.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The row of a text, as the model returns it.
+    ///
+    /// # Errors
+    ///
+    /// When the text is empty or longer than 64 KiB, when the tokenizer cannot read it, and when the model cannot be computed.
+    pub fn embed(&self, text: &str) -> Result<TextRow> {
+        if text.trim().is_empty() {
+            return Err(self.fail("the text is empty".into(), Some("write what the images show")));
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            let reason = format!("the text has {} bytes, and at most {MAX_TEXT_BYTES} are read", text.len());
+            return Err(self.fail(reason, Some("write a sentence")));
+        }
+        let encoded = self.tokenizer.encode(text, true);
+        let encoded =
+            encoded.map_err(|error| self.fail(format!("its tokenizer refuses the text: {error}"), None))?;
+        let is_cut = !encoded.get_overflowing().is_empty();
+        let mut tokens: Vec<u32> = encoded.get_ids().to_vec();
+        let Some(&last) = tokens.last() else {
+            return Err(self
+                .fail("its tokenizer finds no word in the text".into(), Some("write what the images show")));
+        };
+        let count = tokens.len();
+        let padding = match self.padding {
+            Padding::Token(token) => token,
+            Padding::Last => last,
+            // Also smaller than the end of the text, which is the largest token of CLIP.
+            Padding::OtherThanLast => u32::from(last == 0),
+        };
+        tokens.resize(self.length, padding);
+        // The engine has no 64-bit integers: it reads inputs of them as 32-bit ones.
+        let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
+        let mask: Vec<i32> = (0..self.length).map(|at| i32::from(at < count)).collect();
+        let row = self.compute(&ids, &mask)?;
+        Ok(TextRow { row, cut_to: is_cut.then_some(self.length) })
+    }
+
+    fn compute(&self, ids: &[i32], mask: &[i32]) -> Result<Vec<f32>> {
+        let block =
+            |values: &[i32]| NdTensor::from_data([self.batch, self.length], values.repeat(self.batch));
+        let mut given = vec![(self.ids, block(ids).into())];
+        given.extend(self.mask.map(|id| (id, block(mask).into())));
+        let mut outputs = match caught(|| self.model.run(given, &[self.output], Some(options()))) {
+            Ok(Ok(outputs)) => outputs,
+            Ok(Err(error)) => return Err(self.fail(format!("it cannot be computed: {error}"), None)),
+            Err(panic) => return Err(self.fail(format!("it cannot be computed: {panic}"), None)),
+        };
+        let output: Tensor<f32> = match outputs.pop().map(TryInto::try_into) {
+            Some(Ok(output)) => output,
+            _ => return Err(self.fail(format!("its output `{}` is not f32", self.output_name), None)),
+        };
+        let shape = output.shape().to_vec();
+        match shape[..] {
+            [texts, width] if texts == self.batch && width > 0 => Ok(output.into_data()[..width].to_vec()),
+            _ => Err(self.fail(
+                format!("its output `{}` has the shape {shape:?}; wanted [texts, length]", self.output_name),
+                Some(
+                    "take the projected embedding: text.output; `gallerist model inspect` shows the outputs",
+                ),
+            )),
+        }
+    }
+
+    fn fail(&self, reason: String, hint: Option<&str>) -> Error {
+        Error { path: self.path.clone(), reason, hint: hint.map(str::to_owned) }
+    }
+}
+
+/// The inputs of a text tower.
+struct Inputs {
+    ids: NodeId,
+    mask: Option<NodeId>,
+    batch: usize,
+    /// Tokens, where the model fixes them.
+    fixed: Option<usize>,
+}
+
+fn inputs(path: &Path, model: &rten::Model) -> Result<Inputs> {
+    let all: Vec<String> = model.input_ids().iter().map(|&id| port(model, id)).collect();
+    let wrong = |what: &str| Error {
+        path: path.into(),
+        reason: format!("it is no text tower: {what}; its inputs are {}", list(&all)),
+        hint: Some("export the text tower alone, with the inputs input_ids and attention_mask".into()),
+    };
+    let (mut ids, mut mask) = (None, None);
+    for &id in model.input_ids() {
+        match model.node_info(id).and_then(|info| info.name().map(str::to_owned)).as_deref() {
+            Some("input_ids") => ids = Some(id),
+            Some("attention_mask") => mask = Some(id),
+            _ if model.input_ids().len() == 1 => ids = Some(id),
+            _ => return Err(wrong("it has an input that is neither `input_ids` nor `attention_mask`")),
+        }
+    }
+    let ids = ids.ok_or_else(|| wrong("it has no input `input_ids`"))?;
+    let info = model.node_info(ids);
+    let integers = info.as_ref().and_then(|info| info.dtype());
+    if integers.is_some_and(|dtype| dtype != ValueType::Tensor(rten::DataType::Int32)) {
+        return Err(wrong("its tokens are no integers"));
+    }
+    let side = |dimension: &Dimension| match *dimension {
+        Dimension::Fixed(side) => Some(side),
+        Dimension::Symbolic(_) => None,
+    };
+    let (batch, fixed) = match info.and_then(|info| info.shape()).as_deref() {
+        None => (None, None),
+        Some([texts, tokens]) => (side(texts), side(tokens)),
+        Some(_) => return Err(wrong("its tokens do not have the shape [texts, tokens]")),
+    };
+    // A pass computes one text; a model that was exported for more gets it more than once.
+    let batch = batch.unwrap_or(1);
+    if batch.saturating_mul(fixed.unwrap_or(1)) > MAX_TOKENS || batch == 0 {
+        return Err(wrong("the shape of its tokens is too large or empty"));
+    }
+    Ok(Inputs { ids, mask, batch, fixed })
+}
+
+fn not_a_tokenizer(path: &Path, error: &str) -> Error {
+    Error {
+        path: path.into(),
+        reason: format!("it is no tokenizer: {error}"),
+        hint: Some("give the tokenizer.json of the model's folder: text.tokenizer".into()),
+    }
+}
+
+fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
+    let hint = "give the tokenizer.json of the model's folder: text.tokenizer";
+    let fail = |reason: String| Error { path: path.into(), reason, hint: Some(hint.into()) };
+    let bytes = read(path, MAX_TOKENIZER_BYTES).map_err(|error| fail(format!("cannot read it: {error}")))?;
+    match caught(|| Tokenizer::from_bytes(bytes)) {
+        Ok(Ok(tokenizer)) => Ok(tokenizer),
+        Ok(Err(error)) => Err(not_a_tokenizer(path, &error.to_string())),
+        Err(panic) => Err(not_a_tokenizer(path, &panic)),
+    }
+}
+
+/// The `tokenizer_config.json` with which models are published; `None` where there is none.
+fn read_config(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&read(path, 1 << 20).ok()?).ok()
+}
+
+/// A regular file of at most `most` bytes.
+fn read(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?;
+    if !size.is_file() || size.len() > most {
+        let problem = format!("it is no file, or has more than {most} bytes");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, problem));
+    }
+    let mut bytes = Vec::with_capacity(size.len() as usize);
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The number of tokens that a tokenizer fills texts up to, or cuts them to.
+fn length_of(tokenizer: &Tokenizer, config: Option<&Value>) -> Option<usize> {
+    let filled = tokenizer.get_padding().and_then(|padding| match padding.strategy {
+        PaddingStrategy::Fixed(length) => Some(length),
+        PaddingStrategy::BatchLongest => None,
+    });
+    // Where a tokenizer has no limit, its configuration has a number of about 1e30.
+    let published = config.and_then(|config| config["model_max_length"].as_u64());
+    let published =
+        published.and_then(|length| usize::try_from(length).ok()).filter(|&length| length <= MAX_TOKENS);
+    filled.or(tokenizer.get_truncation().map(|cut| cut.max_length)).or(published)
+}
+
+/// The token that fills texts up.
+fn padding_of(tokenizer: &Tokenizer, config: Option<&Value>) -> Option<u32> {
+    let own = tokenizer.get_padding().map(|padding| padding.pad_id);
+    let published = config.and_then(|config| {
+        let token = &config["pad_token"];
+        tokenizer.token_to_id(token.as_str().or(token["content"].as_str())?)
+    });
+    own.or(published)
+}

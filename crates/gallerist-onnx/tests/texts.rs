@@ -1,0 +1,98 @@
+//! Small text towers against onnxruntime and Hugging Face's tokenizers (`bench/onnx/text_fixtures.py`), and files that
+//! cannot be used.
+
+use std::path::{Path, PathBuf};
+
+use gallerist_onnx::{MAX_TEXT_BYTES, TextModel};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/text").join(name)
+}
+
+fn open(tower: &str) -> TextModel {
+    TextModel::open(&file(tower), &file("tokenizer.json"), None, None).unwrap()
+}
+
+#[test]
+fn rows_agree_with_onnxruntime_and_hugging_faces_tokenizers() {
+    let text = std::fs::read_to_string(file("expected.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (tower, length, output) in [("clip", 16, "text_embeds"), ("siglip", 8, "pooler_output")] {
+        let model = open(&format!("{tower}.onnx"));
+        assert_eq!((model.length(), model.output()), (length, output));
+        let entries = expected["towers"][tower].as_array().unwrap();
+        assert_eq!(entries.len(), 4);
+        for entry in entries {
+            let found = model.embed(entry["text"].as_str().unwrap()).unwrap();
+            assert_eq!(found.cut_to.is_some(), entry["cut"].as_bool().unwrap(), "{entry}");
+            let wanted: Vec<f32> = serde_json::from_value(entry["row"].clone()).unwrap();
+            assert_eq!(found.row.len(), wanted.len());
+            for (found, wanted) in found.row.iter().zip(&wanted) {
+                assert!((found - wanted).abs() < 1e-5, "{tower}: {found} where onnxruntime has {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_too_long_is_cut_and_says_so() {
+    let model = open("clip.onnx");
+    let words = |count: usize| "leather ".repeat(count);
+    assert_eq!(model.embed("a red shoe").unwrap().cut_to, None);
+    let cut = model.embed(&words(100)).unwrap();
+    assert_eq!(cut.cut_to, Some(16));
+    assert_eq!(cut.row, model.embed(&words(101)).unwrap().row);
+    let error = model.embed(&"x".repeat(MAX_TEXT_BYTES + 1)).unwrap_err().to_string();
+    assert!(error.contains("65537 bytes"), "{error}");
+    for empty in ["", "  \n"] {
+        assert!(model.embed(empty).unwrap_err().to_string().contains("the text is empty"));
+    }
+}
+
+#[test]
+fn the_length_is_of_the_model_or_given_or_published() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("tokenizer.json");
+    std::fs::copy(file("tokenizer.json"), &alone).unwrap();
+    let of = |tower: &str, length| TextModel::open(&file(tower), &alone, None, length);
+    assert_eq!(of("siglip.onnx", None).unwrap().length(), 8);
+    let error = of("siglip.onnx", Some(16)).unwrap_err();
+    assert!(error.to_string().contains("texts of 8 tokens, not 16"), "{error}");
+    let error = of("clip.onnx", None).unwrap_err();
+    assert!(error.hint().unwrap().contains("text.length"), "{error}");
+    // The last token of CLIP's texts is also its padding.
+    let given = of("clip.onnx", Some(16)).unwrap();
+    assert_eq!(given.embed("a red shoe").unwrap(), open("clip.onnx").embed("a red shoe").unwrap());
+    assert_ne!(given.sha256(), open("clip.onnx").sha256(), "the configuration counts");
+    let error = of("clip.onnx", Some(12)).unwrap().embed("a red shoe").unwrap_err();
+    assert!(error.to_string().contains("cannot be computed"), "{error}");
+}
+
+#[test]
+fn files_that_cannot_be_used_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let of =
+        |tower: &Path, tokenizer: &Path, output| TextModel::open(tower, tokenizer, output, None).unwrap_err();
+    let (clip, tokenizer) = (file("clip.onnx"), file("tokenizer.json"));
+    let error = of(&clip, &folder.path().join("tokenizer.json"), None);
+    assert!(error.to_string().contains("cannot read it") && error.hint().unwrap().contains("text.tokenizer"));
+    let error = of(&clip, &file("expected.json"), None);
+    assert!(error.to_string().contains("it is no tokenizer"), "{error}");
+    let error = of(&file("../rows.onnx"), &tokenizer, None);
+    assert!(error.to_string().contains("no text tower") && error.to_string().contains("images"), "{error}");
+    let error = of(&clip, &tokenizer, Some("embeds"));
+    assert!(error.to_string().contains("`last_hidden_state`, `text_embeds`"), "{error}");
+    let tokens = TextModel::open(&clip, &tokenizer, Some("last_hidden_state"), None).unwrap();
+    let error = tokens.embed("a red shoe").unwrap_err();
+    assert!(
+        error.to_string().contains("[1, 16, 6]") && error.hint().unwrap().contains("text.output"),
+        "{error}"
+    );
+    // Every truncation of a tokenizer is an error, not a crash.
+    let whole = std::fs::read(&tokenizer).unwrap();
+    let bad = folder.path().join("bad.json");
+    for length in (0..whole.len() - 1).step_by(61) {
+        std::fs::write(&bad, &whole[..length]).unwrap();
+        of(&clip, &bad, None);
+    }
+}
