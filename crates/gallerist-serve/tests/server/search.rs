@@ -131,7 +131,7 @@ fn an_uploaded_image_finds_itself() {
     let answer = server.post_form("/api/v1/search/upload", &[], &fields);
     assert_eq!(answer.status, 200);
     let found = answer.json();
-    assert_eq!(found["queries"], json!([{"id": null, "label": null, "name": "a.png"}]));
+    assert_eq!(found["queries"], json!([{"id": null, "label": null, "name": "a.png", "cut_to": null}]));
     assert_eq!(found["results"][0]["path"], "2/1.png");
     assert!(found["results"][0]["distance"].as_f64().unwrap() < 1e-6);
     assert_eq!(

@@ -5,6 +5,7 @@ mod losses;
 mod parse;
 mod schema;
 mod text;
+mod text_and_network;
 mod validate;
 
 pub use losses::{LossTerm, LossTerms};

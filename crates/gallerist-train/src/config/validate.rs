@@ -75,7 +75,7 @@ impl RunConfig {
             }
         }
         self.network.validate()?;
-        self.text.as_ref().map_or(Ok(()), |text| text.validate(self))?;
+        self.check_text()?;
         check_limits(self)?;
         self.evaluation.plan()?;
         self.evaluation.head_choice().places(&self.network.heads())?;
