@@ -72,9 +72,9 @@ impl TextModel {
     /// When a file cannot be read or is not what it should be, and when nothing gives the length.
     pub fn open(path: &Path, tokenizer: &Path, output: Option<&str>, length: Option<usize>) -> Result<Self> {
         let fail = |reason: String, hint: &str| Error { path: path.into(), reason, hint: Some(hint.into()) };
-        let beside = tokenizer.with_file_name("tokenizer_config.json");
+        let config_file = tokenizer.with_file_name("tokenizer_config.json");
         let mut parsed = read_tokenizer(tokenizer)?;
-        let config = read_config(&beside);
+        let config = read_config(&config_file);
         let model = load(path)?;
         let Inputs { ids, mask, batch, fixed } = inputs(path, &model)?;
         let (output, output_name) = output_of(path, &model, output, &PREFERRED)?;
@@ -87,10 +87,12 @@ impl TextModel {
             ));
         }
         let found = fixed.or(length).or_else(|| length_of(&parsed, config.as_ref()));
-        let Some(length) = found.filter(|length| (1..=MAX_TOKENS).contains(length)) else {
+        let Some(length) = found.filter(|length| (1..=MAX_TOKENS / batch).contains(length)) else {
             let reason = match found {
                 None => "nothing says for how many tokens it is".to_owned(),
-                Some(length) => format!("a text of {length} tokens is not from 1 to {MAX_TOKENS} long"),
+                Some(length) => {
+                    format!("a text of {length} tokens is not from 1 to {} long", MAX_TOKENS / batch)
+                }
             };
             return Err(fail(
                 reason,
@@ -105,7 +107,7 @@ impl TextModel {
             .map_err(|error| not_a_tokenizer(tokenizer, &error.to_string()))?;
         let Described { files, operators, .. } = described(path)?;
         let more: Vec<&Path> =
-            [Some(tokenizer), config.as_ref().map(|_| beside.as_path())].into_iter().flatten().collect();
+            [Some(tokenizer), config.as_ref().map(|_| config_file.as_path())].into_iter().flatten().collect();
         let sha256 = digest(path, &files, &more)?;
         // CLIP takes the token at the first end of the text, which it finds with ArgMax, and fills texts up with ends of
         // the text. Of equal values, the engine's ArgMax returns the last one. The attention of CLIP is causal, so that

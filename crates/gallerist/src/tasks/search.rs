@@ -77,8 +77,8 @@ pub struct Found {
     pub broken_images: usize,
 }
 
-/// Finds the items of a gallery that are nearest to each query image and each text. The gallery is a file of embeddings, an index or
-/// `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`).
+/// Finds the items of a gallery that are nearest to each query image and each text. The gallery is a file of embeddings,
+/// an index or `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`).
 ///
 /// # Example
 ///
@@ -132,8 +132,8 @@ pub struct Found {
 ///
 /// # Errors
 ///
-/// When the gallery or its network cannot be found or read, when there is a text and no text tower, when the condition or the group names a column that the
-/// gallery does not have, when the gallery is compared by the inner product, for another
+/// When the gallery or its network cannot be found or read, when there is a text and no text tower, when the condition
+/// or the group names a column that the gallery does not have, when the gallery is compared by the inner product, for another
 /// number of regions than 1 or that of the query images, and when no query image can be read.
 pub fn search(
     gallery: &Path,
