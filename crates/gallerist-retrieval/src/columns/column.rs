@@ -125,6 +125,23 @@ impl Column {
         Self::of_texts(name.into(), kind, Texts::new(values))
     }
 
+    /// A column of dates, text or tags by the places of its rows in a list of texts, as [`as_texts`](Self::as_texts)
+    /// returns them.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub(crate) fn of_places(
+        name: String,
+        kind: ColumnKind,
+        distinct: Vec<String>,
+        places: Vec<u32>,
+    ) -> Result<Self> {
+        Self::of_texts(name, kind, Texts::of_places(distinct, places))
+    }
+
     /// A column of numbers.
     ///
     /// # Errors

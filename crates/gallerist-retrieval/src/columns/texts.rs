@@ -1,6 +1,6 @@
 //! Texts of rows, each distinct one kept once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The place of a row without a text.
 pub(crate) const MISSING: u32 = u32::MAX;
@@ -36,6 +36,27 @@ impl Texts {
             texts.places.push(place);
         }
         texts
+    }
+
+    /// The texts of rows by their places in `distinct`, or [`MISSING`]. They are not copied if they are what
+    /// [`new`](Self::new) makes: not empty, each once, in the order of their first row, and none without a row.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub(super) fn of_places(distinct: Vec<String>, places: Vec<u32>) -> Self {
+        let mut used = 0;
+        let in_order = places.iter().filter(|&&place| place != MISSING).all(|&place| {
+            used += u32::from(place == used);
+            place < used
+        });
+        let mut known = HashSet::with_capacity(distinct.len());
+        if in_order
+            && used as usize == distinct.len()
+            && distinct.iter().all(|text| !text.is_empty() && known.insert(text.as_str()))
+        {
+            return Self { distinct, places };
+        }
+        Self::new(places.iter().map(|&place| (place != MISSING).then(|| &distinct[place as usize])))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -88,5 +109,31 @@ impl Texts {
     pub(super) fn map(&self, change: impl Fn(&str) -> String) -> Self {
         let changed: Vec<String> = self.distinct.iter().map(|text| change(text)).collect();
         Self::new(self.places.iter().map(|&place| changed.get(place as usize)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_any_list_of_texts_make_the_texts_of_the_rows() {
+        let lists: [&[&str]; 6] =
+            [&["a", "b"], &["b", "a"], &["a", "a"], &["a", ""], &["a", "b", "c"], &["a"]];
+        let rows: [&[u32]; 5] = [&[0, 1, 0, MISSING], &[1, 0], &[0], &[MISSING], &[]];
+        for distinct in lists {
+            for places in rows
+                .iter()
+                .filter(|places| places.iter().all(|&p| p == MISSING || (p as usize) < distinct.len()))
+            {
+                let texts = places.iter().map(|&place| distinct.get(place as usize));
+                let owned = distinct.iter().map(|text| (*text).to_owned()).collect();
+                assert_eq!(
+                    Texts::of_places(owned, places.to_vec()),
+                    Texts::new(texts),
+                    "{distinct:?} {places:?}"
+                );
+            }
+        }
     }
 }

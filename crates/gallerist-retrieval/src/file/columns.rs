@@ -124,14 +124,12 @@ fn column(
     let distinct: Vec<String> = serde_json::from_slice(bytes(&values, Dtype::U8, None)?)
         .map_err(|error| format!("`{values}` is no JSON list of strings: {error}"))?;
     let of_rows = bytes(&main, Dtype::U32, Some(rows))?.as_chunks().0;
-    let text = |row: usize| match u32::from_le_bytes(of_rows[row]) {
-        MISSING => Ok(None),
-        place => distinct.get(place as usize).map(Some).ok_or_else(|| {
-            format!("row {row} of the column `{name}` has the value {place} of {}", distinct.len())
-        }),
+    let place = |row: usize| match u32::from_le_bytes(of_rows[row]) {
+        place if place == MISSING || (place as usize) < distinct.len() => Ok(place),
+        place => Err(format!("row {row} of the column `{name}` has the value {place} of {}", distinct.len())),
     };
-    let texts = places(rows).into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    Column::parse(name.clone(), kind, texts).map_err(|error| error.to_string())
+    let places = places(rows).into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    Column::of_places(name, kind, distinct, places).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
