@@ -172,7 +172,11 @@ impl EmbeddingSet {
             values.extend(set.embeddings.into_vec());
         }
         let sources = Sources::concat(sources.iter().map(|(sources, rows)| (sources.as_ref(), *rows)));
-        let columns = Columns::concat(columns.iter().map(|(columns, rows)| (columns, *rows)));
+        let columns = match columns.len() {
+            // Joining copies every value.
+            1 => columns.remove(0).0,
+            _ => Columns::concat(columns.iter().map(|(columns, rows)| (columns, *rows))),
+        };
         columns.check_joined(&Columns::default())?;
         Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, columns, ..all })
     }
