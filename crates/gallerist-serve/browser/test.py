@@ -673,7 +673,7 @@ class Modules(PageTest):
         state = {
             "view": "map", "set": "query", "side": "selection", "k": 50, "all": "yes", "lasso": "1,2;3,4;-5e-7,6", "open": "18446744073709551615", "model": "both", "sort": "-ap",
             "upload": "a b&c=d.jpg", "at": "1,2,3", "ids": ["1", "18446744073709551615"], "label": ["a&b=c#d", "e,f", "ü %41", "<b>"], "not_label": ["+ +"],
-            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"], "where": 'price < 20 & "a=b"', "order": "-price", "hist": "yes", "names": "by:a&b", "gallery": "b c", "step": "-ap", "group": "shop", "only": "yes", "saved": "tags:a&b:c", "from": "0.5", "to": "0.75", "crop": ["1:0.1,0.2,0.3,0.4"],
+            "camera": ["c/1"], "sel": ["7"], "class": ["x;y"], "where": 'price < 20 & "a=b"', "order": "-price", "hist": "yes", "names": "by:a&b", "gallery": "b c", "step": "-ap", "group": "shop", "only": "yes", "saved": "tags:a&b:c", "from": "0.5", "to": "0.75", "crop": ["1:0.1,0.2,0.3,0.4"], "text": "a red shoe & \"boots\"",
         }  # fmt: skip
         self.open()
         found = self.page.evaluate("async state => { const { parse, format } = await import('/state.js'); return parse(format(state)); }", state)
