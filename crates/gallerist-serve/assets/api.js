@@ -75,6 +75,9 @@ export function search({ ids, files, text, regions = [], k, model, all, histogra
 }
 
 const authorization = (token) => (token ? { authorization: `Bearer ${token}` } : {});
+// Exchanges a token for a cookie, with which pictures are loaded, too.
+export const signIn = (token) => call("api/v1/session", { method: "POST", headers: authorization(token) });
+
 const savedAt = (kind, name) => `api/v1/saved/${kind}/${encodeURIComponent(name)}`;
 
 export const saved = (token) => json(at("api/v1/saved"), { headers: authorization(token) });

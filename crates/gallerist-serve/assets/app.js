@@ -288,12 +288,32 @@ function switcher() {
   return select;
 }
 
+// Asks for a token, unless this tab has one that the server knows. It is tried once: a browser may refuse cookies.
+let tried = false;
+async function ask() {
+  const known = !tried;
+  tried = true;
+  if (known && (await saved.signIn().catch(() => false))) return start();
+  const field = h("input", { type: "password", "aria-label": "Token of the server", placeholder: "Token", autocomplete: "current-password" });
+  const said = h("p", { class: "warn", role: "alert" });
+  const open = async (event) => {
+    event.preventDefault();
+    const ok = await saved.signIn(field.value.trim()).catch((error) => ((said.textContent = error.message), null));
+    if (ok === false) said.textContent = "The server has another token.";
+    if (ok) await start();
+  };
+  const form = h("form", { class: "buttons", onsubmit: open }, field, h("button", { type: "submit", class: "main" }, "Open the gallery"));
+  main.replaceChildren(notice("This gallery needs a token", "Ask the operator of the server for one.", h("div", {}, form, said)));
+  field.focus();
+}
+
 async function start() {
   opened = state.get().gallery;
   api.choose(opened);
   try {
     await session.open();
   } catch (error) {
+    if (error.status === 401) return ask();
     main.replaceChildren(notice(error.message, error.hint, button("Try again", start), "error"));
     return;
   }

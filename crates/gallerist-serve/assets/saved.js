@@ -159,7 +159,21 @@ export async function remove(kind, name, done) {
 // The ids of a list of this tab.
 export const ownIds = (kind, name) => own[kind][name] ?? [];
 
-// Whether the server knows this token; then it is kept in this tab.
+// Opens a server that only answers clients with a token: with the token of this tab, or with `text`, which is then kept in
+// this tab. Returns whether the server knows it.
+export async function signIn(text = read(TOKEN)) {
+  if (!text) return false;
+  try {
+    await api.signIn(text);
+  } catch (error) {
+    if (error.status === 401) return false;
+    throw error;
+  }
+  keep(TOKEN, text);
+  return true;
+}
+
+// Whether the server permits changes with this token; then it is kept in this tab.
 export async function useToken(text) {
   const answer = await api.saved(text);
   if (!answer.authorized) return false;

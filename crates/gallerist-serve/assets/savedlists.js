@@ -90,7 +90,7 @@ export function make() {
     const said = h("span", { class: "warn", role: "alert" });
     const use = async () => {
       const ok = await saved.useToken(field.value.trim()).catch((error) => ((said.textContent = error.message), null));
-      if (ok === false) said.textContent = "The server has another token.";
+      if (ok === false) said.textContent = "The server permits no changes with this token.";
       if (ok) draw();
     };
     return [h("p", { class: "soft" }, `The server stores tags and selections for users with its token. ${tab}`), h("form", { class: "buttons", onsubmit: (event) => (event.preventDefault(), use()) }, field, h("button", { type: "submit" }, "Use the token"), said)];

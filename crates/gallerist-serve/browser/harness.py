@@ -28,7 +28,8 @@ work = None
 class Server:
     """`gallerist serve` on a free port, with an address to call."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, token=None):
+        self.token = token
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -37,7 +38,8 @@ class Server:
         self.until(lambda gallery: True, 30)
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=30) as answer:
             return json.load(answer)
 
     def until(self, ready, seconds):

@@ -166,7 +166,7 @@ class Saved(RunTest):
         dialog = self.dialog()
         dialog.get_by_label("Token of the server").fill("wrong")
         page.keyboard.press("Enter")
-        expect(dialog).to_contain_text("The server has another token.")
+        expect(dialog).to_contain_text("The server permits no changes with this token.")
         dialog.get_by_label("Token of the server").fill("secret")
         page.keyboard.press("Enter")
         dialog.get_by_role("button", name="Store 2 lists of this tab on the server").click()
@@ -218,3 +218,40 @@ class SavedReadOnly(RunTest):
         page.get_by_role("button", name="Saved", exact=True).click()
         expect(page.locator("dialog.saved")).to_contain_text("not started with --writable")
         expect(page.get_by_label("Token of the server")).to_have_count(0)
+
+
+class Closed(RunTest):
+    """A server that only answers clients with a token."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.train()
+        cls.server = harness.Server("--gallery", cls.embeddings, "--run", cls.run_directory, "--read-token", "reader:r1", token="r1")
+
+    def test_the_page_asks_for_a_token_and_shows_pictures_with_it(self):
+        page = self.open()
+        field = page.get_by_label("Token of the server")
+        field.fill("wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("main [role=alert]")).to_have_text("The server has another token.")
+        self.shot("token")
+        field.fill("r1")
+        page.keyboard.press("Enter")
+        expect(page.locator("main [role=gridcell]").first.locator("img")).to_be_visible()
+        self.assertGreater(page.locator("main [role=gridcell] img").first.evaluate("image => image.naturalWidth"), 0)
+        # Scripts cannot read the cookie; it lasts for other tabs, and for searches.
+        self.assertEqual(page.evaluate("document.cookie"), "")
+        page.reload()
+        page.locator("main [role=gridcell]").first.locator(".picture").click()
+        self.results()
+        # Without the cookie, the token of the tab is used again; without both, the page asks.
+        self.context.clear_cookies()
+        page.reload()
+        self.results()
+        self.context.clear_cookies()
+        other = self.context.new_page()
+        other.goto(self.server.url)
+        expect(other.get_by_label("Token of the server")).to_be_visible()
+        other.close()
+        # Each refusal of the server: the first page, the wrong token, the reload without the cookie.
+        self.expected_errors = 3

@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+mod access;
 mod analysis;
 mod batch;
 mod companion;
@@ -45,6 +46,7 @@ mod server;
 mod stamp;
 mod state;
 
+pub use access::Token;
 pub use companion::Companion;
 pub use embedder::{Embedder, FeatureMap, TextVector};
 pub use error::{Error, Result};

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::access::Token;
+
 /// The address and the limits of a server. The defaults suit use from the same machine.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -12,8 +14,11 @@ pub struct Options {
     /// Further host names that requests may use, in addition to the address and `localhost`. Without this check a web
     /// page could reach a server on this machine through a name that resolves to it (DNS rebinding).
     pub hosts: Vec<String>,
-    /// The token that a change of the gallery must carry. `None`: the gallery cannot be changed.
-    pub token: Option<String>,
+    /// The tokens of which a change of the gallery must carry one. Empty: the gallery cannot be changed.
+    pub tokens: Vec<Token>,
+    /// Further tokens: a request that reads must carry one of these or of [`tokens`](Self::tokens). Empty: everybody who
+    /// reaches the server may read.
+    pub read_tokens: Vec<Token>,
     /// The number of images that are decoded and embedded at the same time; 0: one per core.
     pub threads: usize,
     /// The largest request body, in bytes.
@@ -49,12 +54,20 @@ pub struct Options {
     pub note: fn(&str),
 }
 
+impl Options {
+    /// Whether clients with a token may change the gallery.
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
             hosts: Vec::new(),
-            token: None,
+            tokens: Vec::new(),
+            read_tokens: Vec::new(),
             threads: 0,
             upload_bytes: 20 << 20,
             k: 1000,

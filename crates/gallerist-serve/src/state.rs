@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use gallerist_util::hex;
 
+use crate::access;
 use crate::analysis::{Analysis, AnalysisInput, Other, Turn};
 use crate::batch::Batcher;
 use crate::companion::{Companion, Set, Side};
@@ -137,6 +138,7 @@ impl State {
                 );
             }
         }
+        access::check(&options.tokens, &options.read_tokens)?;
         let shared = Shared::new(names, options);
         let several = shared.names.len() > 1;
         let states = galleries.into_iter().map(|(name, contents)| {
@@ -167,7 +169,7 @@ impl State {
         if let Some(images) = &images {
             images.check(&gallery)?;
         }
-        if options.token.is_some() && !gallery.is_index() {
+        if options.is_writable() && !gallery.is_index() {
             (options.note)(&format!(
                 "`{}` is a file of embeddings: clients with the token can save tags and selections, but not add or \
                  remove items; for these, make an index with `gallerist index build FILE --out FILE.index`",

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State as Given};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::Serialize;
@@ -76,15 +76,32 @@ pub(crate) async fn api(state: Shared, headers: HeaderMap) -> Html<String> {
     {
         page.replace_range(begin..end, "");
     }
+    if !state.options.read_tokens.is_empty() {
+        page = with_tokens(&page);
+    }
     Html(values.iter().fold(page, |page, (name, value)| page.replace(name, value)))
+}
+
+/// The examples with the header for a token where they do not have one.
+fn with_tokens(page: &str) -> String {
+    let token = "-H \"Authorization: Bearer $GALLERIST_READ_TOKEN\"";
+    let lines = page.split_inclusive('\n').map(|line| match line.contains("Authorization") {
+        true => line.to_owned(),
+        false => line.replace("curl ", &format!("curl {token} ")),
+    });
+    lines.collect()
 }
 
 /// The address that the request used. A proxy that terminates TLS says so in a header.
 fn address(headers: &HeaderMap) -> String {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let secure = text(HeaderName::from_static("x-forwarded-proto")) == Some("https");
-    let scheme = if secure { "https" } else { "http" };
-    format!("{scheme}://{}", text(header::HOST).unwrap_or("localhost"))
+    let scheme = if is_secure(headers) { "https" } else { "http" };
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
+}
+
+/// Whether the browser used TLS.
+pub(super) fn is_secure(headers: &HeaderMap) -> bool {
+    headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https")
 }
 
 /// Text escaped for HTML.

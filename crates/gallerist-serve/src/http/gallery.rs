@@ -178,7 +178,7 @@ pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
         upload: state.embedder.is_some(),
         text: state.embedder.as_ref().is_some_and(|embedder| embedder.has_text()),
         heatmap: state.images.is_some() && state.embedder.is_some(),
-        writable: state.options.token.is_some() && gallery.is_index(),
+        writable: state.options.is_writable() && gallery.is_index(),
         map: state.analysis.map.state(),
         failures: state.analysis.failures.state(),
         queries: state.queries.as_ref().map(|queries| QuerySet {

@@ -8,7 +8,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::error::Refusal;
 use super::{
     about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, origin, pictures, reload,
-    saved, search, security,
+    saved, search, security, token,
 };
 use crate::state::State;
 
@@ -35,7 +35,7 @@ use crate::state::State;
 )]
 struct Api;
 
-/// The token that authorises changes of the gallery.
+/// The token that authorises changes of the gallery, and on some servers reading.
 struct Token;
 
 impl Modify for Token {
@@ -47,7 +47,7 @@ impl Modify for Token {
 
 /// All routes of a gallery.
 pub(super) fn router(state: Arc<State>) -> Router {
-    let (router, api) = OpenApiRouter::with_openapi(Api::openapi())
+    let (router, mut api) = OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(gallery::gallery))
         .routes(routes!(gallery::labels))
         .routes(routes!(items::items, change::add))
@@ -72,9 +72,13 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .routes(routes!(analysis::leaks))
         .routes(routes!(analysis::compare))
         .routes(routes!(reload::reload))
+        .routes(routes!(token::sign_in, token::sign_out))
         .routes(routes!(about::health))
         .routes(routes!(about::metrics))
         .split_for_parts();
+    if !state.options.read_tokens.is_empty() {
+        api.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
+    }
     let api = Bytes::from(serde_json::to_vec(&api).expect("keys are strings"));
     let api = move || async { ([(header::CONTENT_TYPE, "application/json")], api) };
     router
@@ -86,6 +90,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), chosen::chosen))
         .layer(DefaultBodyLimit::max(state.options.upload_bytes))
         .layer(from_fn_with_state(Arc::clone(&state), security::time_limit))
+        .layer(from_fn_with_state(Arc::clone(&state), token::may_read))
         .layer(from_fn(origin::same_origin))
         .layer(from_fn_with_state(Arc::clone(&state), security::known_host))
         .layer(from_fn(security::headers))

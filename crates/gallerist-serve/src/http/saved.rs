@@ -12,7 +12,7 @@ use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Shared};
 use super::gallery::last_part;
 use super::items::Item;
-use super::token::{authorize, has_token};
+use super::token::{authorize, writer};
 use crate::saved::{Change, Fault, ITEMS, Kind, Lists};
 use crate::state::State;
 
@@ -58,7 +58,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathList {
 pub(crate) struct SavedBody {
     /// Whether clients with the token can change them.
     writable: bool,
-    /// Whether this request had the token.
+    /// Whether this request had a token for changes.
     authorized: bool,
     /// The file that stores them, without folders; null if there is none.
     file: Option<String>,
@@ -91,8 +91,8 @@ pub(crate) async fn saved(state: Shared, headers: HeaderMap) -> Json<SavedBody> 
     let lists = state.saved.now();
     let all = |kind| lists.all(kind).map(|(name, ids)| ListBody::of(&state, name, ids)).collect();
     Json(SavedBody {
-        writable: state.options.token.is_some() && state.saved.path().is_some(),
-        authorized: has_token(&state, &headers),
+        writable: state.options.is_writable() && state.saved.path().is_some(),
+        authorized: writer(&state.options, &headers).is_some(),
         file: state.saved.path().map(|path| last_part(&path.display().to_string())),
         tags: all(Kind::Tags),
         selections: all(Kind::Selections),

@@ -12,7 +12,9 @@ use gallerist_report::Picture;
 use gallerist_retrieval::index::{ExactIndex, Index, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
-use gallerist_serve::{Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, Stop, TextVector};
+use gallerist_serve::{
+    Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, Stop, TextVector, Token,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -197,6 +199,11 @@ pub(crate) fn options() -> Options {
     let mut options = Options { threads: 2, ..Options::default() };
     options.address.set_port(0);
     options
+}
+
+/// The token of the tests.
+pub(crate) fn secret() -> Vec<Token> {
+    vec!["secret".parse().unwrap()]
 }
 
 /// A server that runs.

@@ -1,5 +1,6 @@
 //! The server from outside: real connections to a small gallery.
 
+mod access;
 mod columns;
 mod common;
 mod galleries;

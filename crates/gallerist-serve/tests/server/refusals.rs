@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Barrier, Colours, Fixture, Response, Running, form, options, square};
+use crate::common::{Barrier, Colours, Fixture, Response, Running, form, options, secret, square};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_serve::{Contents, Gallery, Options};
 use serde_json::json;
@@ -118,7 +118,7 @@ fn without_network_token_or_images_it_is_said_so() {
 #[test]
 fn only_who_knows_the_token_changes_the_gallery() {
     let fixture = Fixture::new();
-    let options = Options { token: Some("secret".to_owned()), ..options() };
+    let options = Options { tokens: secret(), ..options() };
     let server = Running::start(fixture.contents_in_index(), options);
     let path = format!("/api/v1/items/{}", server.items()[0].0);
     for given in [None, Some("Bearer secre"), Some("Bearer secrets"), Some("secret"), Some("Basic secret")] {

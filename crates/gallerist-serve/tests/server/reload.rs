@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Fixture, Running, ids, options};
+use crate::common::{Fixture, Running, ids, options, secret};
 use gallerist_retrieval::{Code, EmbeddingSet};
 use gallerist_serve::{Contents, Embedder, Gallery, Options, Outcome, Server};
 use serde_json::json;
@@ -13,12 +13,12 @@ use serde_json::json;
 const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
 
 fn with_token() -> Options {
-    Options { token: Some("secret".to_owned()), ..options() }
+    Options { tokens: secret(), ..options() }
 }
 
 /// A server of one file without images and network, which it opens again.
 fn served(file: &Path, options: Options) -> (Running, gallerist_serve::Reload) {
-    let (own, writable) = (file.to_owned(), options.token.is_some());
+    let (own, writable) = (file.to_owned(), !options.tokens.is_empty());
     let server = Server::bind(Gallery::open(file, writable).unwrap().into(), options).unwrap();
     let server = server.with_reopen(move |_| Ok(Gallery::open(&own, writable)?.into()));
     let reload = server.reload().unwrap();

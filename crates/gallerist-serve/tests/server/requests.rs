@@ -1,6 +1,6 @@
 //! How a request must be made: its host, its origin, its size, its token.
 
-use crate::common::{Fixture, Response, Running, form, options, square};
+use crate::common::{Fixture, Response, Running, form, options, secret, square};
 use gallerist_serve::Options;
 
 /// The answer to lines that are sent as they are.
@@ -90,8 +90,8 @@ const ORIGINS: [(&[(&str, &str)], bool); 11] = [
 #[test]
 fn a_page_of_another_site_can_make_the_server_do_nothing() {
     let fixture = Fixture::new();
-    let token = Some("secret".to_owned());
-    let server = Running::start(fixture.contents_in_index(), Options { token, ..options() });
+    let tokens = secret();
+    let server = Running::start(fixture.contents_in_index(), Options { tokens, ..options() });
     let id = server.items()[0].0.clone();
     let png = square([1, 2, 3], 2);
     let (multipart, upload) = form(&[("image", Some("a.png"), &png)]);
@@ -155,8 +155,8 @@ fn a_link_from_another_site_opens_the_page_and_loads_nothing_into_that_site() {
 #[test]
 fn the_name_of_the_scheme_of_a_token_has_no_case() {
     let fixture = Fixture::new();
-    let token = Some("secret".to_owned());
-    let server = Running::start(fixture.contents_in_index(), Options { token, ..options() });
+    let tokens = secret();
+    let server = Running::start(fixture.contents_in_index(), Options { tokens, ..options() });
     let ids = server.items();
     for (given, (id, _)) in ["bearer secret", "BEARER secret", "Bearer  secret"].into_iter().zip(&ids) {
         let path = format!("/api/v1/items/{id}");

@@ -1,13 +1,13 @@
 //! Tags and saved selections.
 
-use crate::common::{Fixture, Response, Running, ids, options, square};
+use crate::common::{Fixture, Response, Running, ids, options, secret, square};
 use gallerist_serve::{Gallery, Options};
 use serde_json::{Value, json};
 
 const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
 
 fn with_token() -> Options {
-    Options { token: Some("secret".to_owned()), ..options() }
+    Options { tokens: secret(), ..options() }
 }
 
 fn change(server: &Running, path: &str, body: &Value) -> Response {

@@ -160,7 +160,7 @@ fn an_index_keeps_its_origin_when_the_server_changes_it() {
     let origin = open_index(&path, true).unwrap().origin().unwrap();
     assert!(origin.run.is_some() && origin.source.is_some() && origin.model.is_some());
     let token = ("Authorization", "Bearer secret");
-    let options = || gallerist_serve::Options { token: Some("secret".to_owned()), ..options() };
+    let options = || gallerist_serve::Options { tokens: crate::common::secret(), ..options() };
     let served = || Running::start(fixture.contents_of(Gallery::open(&path, true).unwrap()), options());
     let add = |server: &Running, path: &str, source: Option<&str>| -> String {
         let png = square([200, 200, 200], 8);
@@ -202,7 +202,7 @@ fn items_come_and_go_in_an_index_and_outlive_the_server() {
     let path = fixture.index_file();
     let token = ("Authorization", "Bearer secret");
     let with_token = crate::common::options();
-    let with_token = gallerist_serve::Options { token: Some("secret".to_owned()), ..with_token };
+    let with_token = gallerist_serve::Options { tokens: crate::common::secret(), ..with_token };
     let server = Running::start(fixture.contents_of(Gallery::open(&path, true).unwrap()), with_token);
     assert_eq!(server.json("/api/v1/gallery")["writable"], true);
 

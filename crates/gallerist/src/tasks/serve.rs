@@ -42,7 +42,7 @@ pub struct ServeOptions {
     pub training: Option<PathBuf>,
     /// Training images; by default the place they were embedded from.
     pub training_images: Option<PathBuf>,
-    /// The address, the limits, and the token that allows clients to change the gallery, which must then be an index.
+    /// The address, the limits, and the tokens that allow clients to read and to change the gallery.
     pub server: Options,
 }
 
@@ -160,7 +160,7 @@ fn contents(
     let (path, options) = with_run_directories(gallery, options);
     let warner = observer.warner();
     let gallery =
-        working(observer, "reading the gallery", || open(&path, options.server.token.is_some(), warner))?;
+        working(observer, "reading the gallery", || open(&path, !options.server.tokens.is_empty(), warner))?;
     let images = images(&options, &gallery, observer)?;
     let known = gallery.origin().model.as_ref().and_then(|model| networks.get(model)).cloned();
     let embedder = match known {

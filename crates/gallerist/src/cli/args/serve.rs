@@ -77,9 +77,14 @@ pub(crate) struct Serve {
     /// Allow clients with the token to save tags and selections, and to add and remove items of an index
     #[arg(long, help_heading = LIMITS)]
     pub(crate) writable: bool,
-    /// The token; prefer the environment variable GALLERIST_TOKEN, which other users cannot see
-    #[arg(long, value_name = "TOKEN", requires = "writable", help_heading = LIMITS)]
-    pub(crate) token: Option<String>,
+    /// Token that permits changes, with a name for it (repeatable); prefer the environment variable GALLERIST_TOKEN, which
+    /// other users cannot see and which has one or several of them, separated by spaces
+    #[arg(long, value_name = "[NAME:]TOKEN", requires = "writable", help_heading = LIMITS)]
+    pub(crate) token: Vec<String>,
+    /// Token that permits reading (repeatable); also GALLERIST_READ_TOKEN. With one, every request needs a token of either
+    /// kind, and the page asks for it; without one, everybody who reaches the server may read
+    #[arg(long, value_name = "[NAME:]TOKEN", help_heading = LIMITS)]
+    pub(crate) read_token: Vec<String>,
     /// Maximum number of results of a search
     #[arg(long, value_name = "K", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) k_max: u32,

@@ -9,16 +9,19 @@ use crate::cli::args::Serve;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
-use crate::serve::Options;
+use crate::serve::{Options, Token};
 use crate::{NamedGallery, ServeOptions};
 
 pub(super) fn run(args: Serve) -> CommandResult {
     crate::set_threads(args.threads);
     let server = options(&args)?;
+    let is_open = server.read_tokens.is_empty();
     let galleries = galleries(&args)?;
     let server = crate::serve_all(galleries, server, &mut Terminal::default())?;
-    if !args.host.is_loopback() {
-        printer::warning(&"everybody who reaches this machine can see the gallery and upload images");
+    if !args.host.is_loopback() && is_open {
+        printer::warning(
+            &"everybody who reaches this machine can see the gallery and upload images; --read-token TOKEN asks for a token",
+        );
     }
     printer::out(&format!("http://{}\n", server.address()?))?;
     server.run_until_signal()?;
@@ -90,20 +93,22 @@ fn of_gallery(
 }
 
 fn options(args: &Serve) -> Result<Options, Failure> {
-    let token = match args.writable {
-        true => args.token.clone().or_else(|| std::env::var("GALLERIST_TOKEN").ok()),
-        false => None,
+    let tokens = match args.writable {
+        true => tokens_of(&args.token, "GALLERIST_TOKEN")?,
+        false => Vec::new(),
     };
-    if args.writable && token.as_ref().is_none_or(String::is_empty) {
+    if args.writable && tokens.is_empty() {
         return Err(Failure::new(
             "--writable needs a token, so that not everybody changes the gallery",
             Some("set GALLERIST_TOKEN in the environment, or give --token TOKEN"),
         ));
     }
+    let tokens_to_read = tokens_of(&args.read_token, "GALLERIST_READ_TOKEN")?;
     Ok(Options {
         address: SocketAddr::new(args.host, args.port),
         hosts: args.host_name.clone(),
-        token,
+        tokens,
+        read_tokens: tokens_to_read,
         threads: args.threads,
         upload_bytes: (args.upload_limit as usize) << 20,
         k: args.k_max as usize,
@@ -113,6 +118,16 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         note: |note| printer::warning(&note),
         ..Options::default()
     })
+}
+
+/// The tokens of the command line, or those of the environment.
+fn tokens_of(given: &[String], variable: &str) -> Result<Vec<Token>, Failure> {
+    let environment = std::env::var(variable).unwrap_or_default();
+    let read = |text: &str| text.parse::<Token>().map_err(Failure::from);
+    match given {
+        [] => environment.split_whitespace().map(read).collect(),
+        given => given.iter().map(|text| read(text)).collect(),
+    }
 }
 
 #[cfg(test)]
