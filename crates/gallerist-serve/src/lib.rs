@@ -28,6 +28,7 @@
 mod access;
 mod analysis;
 mod batch;
+mod client;
 mod companion;
 mod embedder;
 mod error;
@@ -36,6 +37,7 @@ mod gate;
 mod http;
 mod id;
 mod images;
+mod limits;
 mod metrics;
 mod options;
 mod protocol;
@@ -47,6 +49,7 @@ mod stamp;
 mod state;
 
 pub use access::Token;
+pub use client::Network;
 pub use companion::Companion;
 pub use embedder::{Embedder, FeatureMap, TextVector};
 pub use error::{Error, Result};

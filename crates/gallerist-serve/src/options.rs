@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::access::Token;
+use crate::client::Network;
 
 /// The address and the limits of a server. The defaults suit use from the same machine.
 #[derive(Clone, Debug)]
@@ -37,6 +38,16 @@ pub struct Options {
     pub waiting: usize,
     /// The number of open connections; further ones wait to be accepted.
     pub connections: usize,
+    /// The number of open connections of one client, counted by its address; further ones are closed. Connections of
+    /// [trusted proxies](Self::trusted_proxies) are not limited.
+    pub client_connections: usize,
+    /// The number of requests that one client may send per second, in bursts of five times as many; 0: no limit. Clients are
+    /// told apart by their IPv4 addresses, or by the first 64 bits of their IPv6 addresses.
+    pub client_requests: u32,
+    /// The same for uploads and other requests that may run the network.
+    pub client_uploads: u32,
+    /// Reverse proxies whose header `X-Forwarded-For` names the client. Without them, all clients of a proxy are one.
+    pub trusted_proxies: Vec<Network>,
     /// How long the server waits for the requests in progress when it stops.
     pub shutdown_time: Duration,
     /// The largest number of items for which failures, confusions and near-duplicates are computed. The time grows with
@@ -77,6 +88,10 @@ impl Default for Options {
             decode_time: Duration::from_secs(5),
             waiting: 256,
             connections: 1024,
+            client_connections: 256,
+            client_requests: 0,
+            client_uploads: 0,
+            trusted_proxies: Vec::new(),
             shutdown_time: Duration::from_secs(10),
             analysis_items: 200_000,
             tsne_items: 60_000,

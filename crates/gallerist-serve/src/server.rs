@@ -5,13 +5,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::client::Peer;
 use crate::http::Galleries;
+use crate::limits::Connections;
 use crate::reload::Reloader;
 use crate::reloaded::Reloaded;
 use crate::state::{Contents, Shared, State};
@@ -209,6 +214,7 @@ async fn follow_signals(stop: Stop, _: Option<Reload>) -> std::io::Result<()> {
 
 async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &Stop) {
     let connections = Arc::new(Semaphore::new(options.connections));
+    let of_clients = Connections::default();
     let graceful = GracefulShutdown::new();
     loop {
         let taken = async {
@@ -219,28 +225,37 @@ async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &
             taken = taken => taken,
             () = stop.0.notified() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(_) => {
                 // No free sockets: wait until some are closed.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
+        let peer = Peer::of(address);
+        let is_proxy = options.trusted_proxies.iter().any(|network| network.contains(peer.0));
+        let most = if is_proxy { usize::MAX } else { options.client_connections };
+        let Some(counted) = of_clients.open(peer, most) else { continue };
         // Small answers are sent at once.
         let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            service.call(request)
+        });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.upload_time)
             .max_buf_size(BUFFER_BYTES)
             .max_header_size(HEADER_BYTES)
             .max_headers(HEADERS)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+            .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // Faults of the client are not reported.
             let _ = connection.await;
-            drop(permit);
+            drop((permit, counted));
         });
     }
     drop(listener);

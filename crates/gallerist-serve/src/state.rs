@@ -13,6 +13,7 @@ use crate::embedder::Embedder;
 use crate::gallery::Gallery;
 use crate::gate::Gate;
 use crate::images::Images;
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::protocol::Rules;
@@ -81,6 +82,7 @@ pub(crate) struct State {
     /// Empty if galleries cannot be opened again.
     pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) limits: Limits,
     /// Limits the work on uploads.
     pub(crate) work: Gate,
     /// Limits reading and reducing images, of which a page requests hundreds at a time.
@@ -94,6 +96,7 @@ pub(crate) struct Shared {
     pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     names: Arc<[String]>,
     metrics: Arc<Metrics>,
+    limits: Limits,
     work: Gate,
     reading: Gate,
     /// Held by the gallery that is analysed.
@@ -110,6 +113,7 @@ impl Shared {
             names,
             reload: Arc::default(),
             metrics: Arc::new(Metrics::new()),
+            limits: Limits::new(options),
             work: Gate::new(threads, options.waiting),
             reading: Gate::new(threads, 16 * options.waiting),
             turn: Arc::default(),
@@ -233,6 +237,7 @@ impl State {
             stamps,
             reload: Arc::clone(&shared.reload),
             metrics: Arc::clone(&shared.metrics),
+            limits: shared.limits.clone(),
             images,
             embedder,
             work: shared.work.clone(),

@@ -1,5 +1,7 @@
 //! Refusals: the answers to requests that cannot be served.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use gallerist_retrieval::Error::Changed;
@@ -17,6 +19,8 @@ pub(crate) struct Refusal {
     status: StatusCode,
     error: String,
     hint: Option<String>,
+    /// After how many seconds the client may ask again.
+    after: u64,
 }
 
 /// The body of every refusal.
@@ -32,7 +36,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), hint: None }
+        Self { status, error: error.into(), hint: None, after: 1 }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
@@ -58,6 +62,12 @@ impl Refusal {
     pub(crate) fn busy() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already")
             .hint("ask again in a second")
+    }
+
+    pub(crate) fn too_often(wait: Duration) -> Self {
+        let after = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let refusal = Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests from this address");
+        Self { after, ..refusal.hint(format!("ask again in {after} s")) }
     }
 
     pub(crate) fn internal(error: impl Into<String>) -> Self {
@@ -105,12 +115,12 @@ impl From<Unreadable> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Self { status, error, hint } = self;
+        let Self { status, error, hint, after } = self;
         let mut response = (status, json::response(&ErrorBody { error, hint })).into_response();
         let headers = response.headers_mut();
         match status {
-            StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, after.into());
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -18,6 +18,7 @@ mod heatmap;
 mod histogram;
 mod items;
 mod json;
+mod limited;
 mod named;
 mod origin;
 mod pictures;

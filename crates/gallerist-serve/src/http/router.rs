@@ -15,8 +15,8 @@ use utoipa_axum::routes;
 
 use super::error::Refusal;
 use super::{
-    about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, origin, pictures, reload,
-    saved, search, security, token,
+    about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, limited, origin, pictures,
+    reload, saved, search, security, token,
 };
 use crate::state::State;
 
@@ -92,6 +92,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), security::time_limit))
         .layer(from_fn_with_state(Arc::clone(&state), token::may_read))
         .layer(from_fn(origin::same_origin))
+        .layer(from_fn_with_state(Arc::clone(&state), limited::limited))
         .layer(from_fn_with_state(Arc::clone(&state), security::known_host))
         .layer(from_fn(security::headers))
         .layer(from_fn_with_state(Arc::clone(&state), about::measured))

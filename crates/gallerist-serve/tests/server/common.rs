@@ -287,6 +287,19 @@ impl Running {
         stream
     }
 
+    /// A connection from another address of this machine: another client.
+    pub(crate) fn connect_from(&self, address: [u8; 4]) -> TcpStream {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind((address, 0).into()).unwrap();
+            socket.connect(self.address).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
     /// Asks until the state of what is computed after the start is `ready`.
     pub(crate) fn ready(&self, path: &str) -> Value {
         loop {

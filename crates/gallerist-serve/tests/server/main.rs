@@ -1,6 +1,7 @@
 //! The server from outside: real connections to a small gallery.
 
 mod access;
+mod clients;
 mod columns;
 mod common;
 mod galleries;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::serve::Network;
 use crate::train::CheckpointKind;
 use crate::train::limits::MAX_THREADS;
 use clap::Args;
@@ -94,11 +95,28 @@ pub(crate) struct Serve {
     /// Maximum time to decode an uploaded image in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) decode_limit: u32,
+    /// Maximum number of requests of one client (by its address) per second, in bursts of five times as many; 0: no limit
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_RATE), help_heading = LIMITS)]
+    pub(crate) client_requests: u32,
+    /// Maximum number of uploads and other requests that run the network of one client per second, in bursts of five times
+    /// as many; 0: no limit
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_RATE), help_heading = LIMITS)]
+    pub(crate) client_uploads: u32,
+    /// Maximum number of open connections of one client; a client is an IP address
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
+    pub(crate) client_connections: u32,
+    /// Reverse proxy whose header X-Forwarded-For names the client (repeatable); without it, all clients of a proxy count as
+    /// one
+    #[arg(long, value_name = "IP[/BITS]", value_parser = str::parse::<Network>, help_heading = SERVER)]
+    pub(crate) trusted_proxy: Vec<Network>,
     /// Maximum number of items for which failures, confusions and near-duplicates are computed after the start; the
     /// time is quadratic in this number
     #[arg(long, value_name = "N", default_value_t = 200_000, help_heading = LIMITS)]
     pub(crate) analysis_limit: usize,
 }
+
+/// The largest rate, per second.
+const MAX_RATE: i64 = 1_000_000;
 
 const SERVER: &str = "Server";
 const LIMITS: &str = "Limits";

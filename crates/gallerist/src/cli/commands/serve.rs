@@ -114,6 +114,10 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         k: args.k_max as usize,
         decode_time: Duration::from_secs(args.decode_limit.into()),
         analysis_items: args.analysis_limit,
+        client_requests: args.client_requests,
+        client_uploads: args.client_uploads,
+        client_connections: args.client_connections as usize,
+        trusted_proxies: args.trusted_proxy.clone(),
         thumbnails: args.thumbnails.clone(),
         note: |note| printer::warning(&note),
         ..Options::default()
