@@ -20,13 +20,14 @@
 //!     let images = Images::open(Path::new("photos"), options.thumbnail_bytes, None)?;
 //!     let contents = Contents { images: Some(images), embedder: Some(Arc::new(network)), ..gallery.into() };
 //!     let server = Server::bind(contents, options)?;
-//!     println!("http://{}", server.address()?);
+//!     println!("{}", server.url()?);
 //!     server.run_until_signal()
 //! }
 //! ```
 
 mod access;
 mod analysis;
+mod audit;
 mod batch;
 mod client;
 mod companion;
@@ -47,6 +48,7 @@ mod saved;
 mod server;
 mod stamp;
 mod state;
+mod tls;
 
 pub use access::Token;
 pub use client::Network;
@@ -59,3 +61,4 @@ pub use options::Options;
 pub use reloaded::{Outcome, Reloaded};
 pub use server::{Reload, Server, Stop};
 pub use state::Contents;
+pub use tls::Tls;

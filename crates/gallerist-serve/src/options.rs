@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::access::Token;
 use crate::client::Network;
+use crate::tls::Tls;
 
 /// The address and the limits of a server. The defaults suit use from the same machine.
 #[derive(Clone, Debug)]
@@ -20,6 +21,11 @@ pub struct Options {
     /// Further tokens: a request that reads must carry one of these or of [`tokens`](Self::tokens). Empty: everybody who
     /// reaches the server may read.
     pub read_tokens: Vec<Token>,
+    /// The certificate of the server; `None`: plain HTTP.
+    pub tls: Option<Tls>,
+    /// A file to which every change by a client is appended before it is made, as a line of JSON: the time, the client, the
+    /// name of its token and what changes.
+    pub audit: Option<PathBuf>,
     /// The number of images that are decoded and embedded at the same time; 0: one per core.
     pub threads: usize,
     /// The largest request body, in bytes.
@@ -79,6 +85,8 @@ impl Default for Options {
             hosts: Vec::new(),
             tokens: Vec::new(),
             read_tokens: Vec::new(),
+            tls: None,
+            audit: None,
             threads: 0,
             upload_bytes: 20 << 20,
             k: 1000,

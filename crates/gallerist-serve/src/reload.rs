@@ -31,10 +31,14 @@ impl Reloader {
         Self { reopen, galleries, shared, options, served: Mutex::new(served) }
     }
 
-    /// Opens the galleries whose files have changed, or all of them. A gallery that cannot be opened stays as it was.
+    /// Opens the galleries whose files have changed, or all of them, and reads the certificate again. A gallery that cannot be opened stays as it was.
     pub(crate) fn reload(&self, all: bool) -> Vec<Reloaded> {
         // A second call waits, and then finds the files that have changed since.
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = self.shared.certificate.as_ref().map(|certificate| certificate.read_again())
+        {
+            (self.options.note)(&format!("the certificate stays as it was: {error}"));
+        }
         let galleries = served.iter_mut().enumerate();
         let reloaded = galleries.map(|(at, state)| {
             let outcome = match all || state.is_outdated() {

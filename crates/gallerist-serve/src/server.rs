@@ -5,12 +5,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 
@@ -20,6 +22,7 @@ use crate::limits::Connections;
 use crate::reload::Reloader;
 use crate::reloaded::Reloaded;
 use crate::state::{Contents, Shared, State};
+use crate::tls::Certificate;
 use crate::{Error, Options, Result};
 
 /// The largest request line and headers, in bytes.
@@ -120,6 +123,15 @@ impl Server {
         self.listener.local_addr().map_err(|source| Error::Io { action: action(), source })
     }
 
+    /// The address as a URL, for example `https://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    /// As [`address`](Self::address).
+    pub fn url(&self) -> Result<String> {
+        let scheme = if self.options.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", self.address()?))
+    }
+
     /// A handle that stops the server.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
@@ -150,7 +162,8 @@ impl Server {
                 });
             }
             let router = Arc::clone(&self.galleries).router();
-            serve(listener, router, &self.options, &self.stop).await;
+            let certificate = self.shared.certificate.as_deref();
+            serve(listener, router, certificate, &self.options, &self.stop).await;
             Ok::<_, Error>(())
         })?;
         // A search that still runs is not waited for.
@@ -212,7 +225,13 @@ async fn follow_signals(stop: Stop, _: Option<Reload>) -> std::io::Result<()> {
     }
 }
 
-async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &Stop) {
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    certificate: Option<&Certificate>,
+    options: &Options,
+    stop: &Stop,
+) {
     let connections = Arc::new(Semaphore::new(options.connections));
     let of_clients = Connections::default();
     let graceful = GracefulShutdown::new();
@@ -239,25 +258,59 @@ async fn serve(listener: TcpListener, router: Router, options: &Options, stop: &
         let Some(counted) = of_clients.open(peer, most) else { continue };
         // Small answers are sent at once.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            service.call(request)
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(options.upload_time)
-            .max_buf_size(BUFFER_BYTES)
-            .max_header_size(HEADER_BYTES)
-            .max_headers(HEADERS)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
+        let answering = Answering {
+            router: router.clone(),
+            peer,
+            watcher: graceful.watcher(),
+            limit: options.upload_time,
+        };
+        let acceptor = certificate.map(|certificate| certificate.acceptor());
         tokio::spawn(async move {
-            // Faults of the client are not reported.
-            let _ = connection.await;
+            match acceptor {
+                None => answering.answer(stream, false).await,
+                Some(acceptor) => {
+                    let stream = tokio::time::timeout(answering.limit, acceptor.accept(stream)).await;
+                    if let Ok(Ok(stream)) = stream {
+                        answering.answer(stream, true).await;
+                    }
+                }
+            }
             drop((permit, counted));
         });
     }
     drop(listener);
     let _ = tokio::time::timeout(options.shutdown_time, graceful.shutdown()).await;
+}
+
+/// What a connection is answered with.
+struct Answering {
+    router: Router,
+    peer: Peer,
+    watcher: Watcher,
+    /// The time limit for headers.
+    limit: Duration,
+}
+
+impl Answering {
+    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_secure: bool) {
+        let Self { router, peer, watcher, limit } = self;
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            if is_secure {
+                // As a proxy that terminates TLS.
+                request.headers_mut().insert("x-forwarded-proto", HeaderValue::from_static("https"));
+            }
+            router.call(request)
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limit)
+            .max_buf_size(BUFFER_BYTES)
+            .max_header_size(HEADER_BYTES)
+            .max_headers(HEADERS)
+            .serve_connection(TokioIo::new(stream), service);
+        // Faults of the client are not reported.
+        let _ = watcher.watch(connection).await;
+    }
 }

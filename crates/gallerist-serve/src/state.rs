@@ -7,6 +7,7 @@ use gallerist_util::hex;
 
 use crate::access;
 use crate::analysis::{Analysis, AnalysisInput, Other, Turn};
+use crate::audit::Audit;
 use crate::batch::Batcher;
 use crate::companion::{Companion, Set, Side};
 use crate::embedder::Embedder;
@@ -20,6 +21,7 @@ use crate::protocol::Rules;
 use crate::reloaded::Reloaded;
 use crate::saved::Saved;
 use crate::stamp::Stamp;
+use crate::tls::Certificate;
 use crate::{Error, Result};
 
 /// The contents of a server: a gallery, its images, the network that embedded it. `gallery.into()` fills everything but
@@ -83,6 +85,7 @@ pub(crate) struct State {
     pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Limits,
+    pub(crate) audit: Arc<Audit>,
     /// Limits the work on uploads.
     pub(crate) work: Gate,
     /// Limits reading and reducing images, of which a page requests hundreds at a time.
@@ -97,6 +100,8 @@ pub(crate) struct Shared {
     names: Arc<[String]>,
     metrics: Arc<Metrics>,
     limits: Limits,
+    audit: Arc<Audit>,
+    pub(crate) certificate: Option<Arc<Certificate>>,
     work: Gate,
     reading: Gate,
     /// Held by the gallery that is analysed.
@@ -104,20 +109,24 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(names: Arc<[String]>, options: &Options) -> Self {
+    fn new(names: Arc<[String]>, options: &Options) -> Result<Self> {
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        Self {
+        let certificate = options.tls.clone().map(Certificate::open).transpose()?.map(Arc::new);
+        let audit = Arc::new(Audit::open(options.audit.clone(), options.note)?);
+        Ok(Self {
             names,
             reload: Arc::default(),
             metrics: Arc::new(Metrics::new()),
             limits: Limits::new(options),
+            audit,
+            certificate,
             work: Gate::new(threads, options.waiting),
             reading: Gate::new(threads, 16 * options.waiting),
             turn: Arc::default(),
-        }
+        })
     }
 }
 
@@ -143,7 +152,7 @@ impl State {
             }
         }
         access::check(&options.tokens, &options.read_tokens)?;
-        let shared = Shared::new(names, options);
+        let shared = Shared::new(names, options)?;
         let several = shared.names.len() > 1;
         let states = galleries.into_iter().map(|(name, contents)| {
             Self::new(&name, contents, options, &shared, None).map_err(|error| match several {
@@ -238,6 +247,7 @@ impl State {
             reload: Arc::clone(&shared.reload),
             metrics: Arc::clone(&shared.metrics),
             limits: shared.limits.clone(),
+            audit: Arc::clone(&shared.audit),
             images,
             embedder,
             work: shared.work.clone(),

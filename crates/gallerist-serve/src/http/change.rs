@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::Multipart;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use gallerist_retrieval::Error::Replaces;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
@@ -14,16 +14,16 @@ use utoipa::ToSchema;
 use super::embedding::embedded;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, PathId, Shared};
-use super::token::authorize;
+use super::token::Writer;
 use super::upload::Form;
 use crate::Error;
+use crate::audit::Change;
 
 /// The largest path, label and camera, in bytes.
 const TEXT: usize = 1024;
 
-/// Refuses a request without the token, and a gallery whose items are fixed.
-fn authorize_items(state: &Shared, headers: &HeaderMap) -> Answer<()> {
-    authorize(state, headers)?;
+/// Refuses to change a gallery whose items are fixed.
+fn check_items(state: &Shared) -> Answer<()> {
     match state.gallery.is_index() {
         true => Ok(()),
         false => {
@@ -81,10 +81,10 @@ pub(crate) struct NewItem {
 )]
 pub(crate) async fn add(
     state: Shared,
-    headers: HeaderMap,
+    Writer(author): Writer,
     form: Multipart,
 ) -> Answer<(StatusCode, Json<Added>)> {
-    authorize_items(&state, &headers)?;
+    check_items(&state)?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
     let mut form = Form::read(&state, form, 1, &["path", "label", "camera", "source", "replace"]).await?;
     let (name, bytes) = form.images.pop().ok_or_else(|| Refusal::bad("wanted a field `image`"))?;
@@ -106,8 +106,17 @@ pub(crate) async fn add(
     let gallery = Arc::clone(&state.gallery);
     let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
     let limit = state.options.decode_time;
+    let own = Arc::clone(&state);
     let work = move || -> Answer<(StatusCode, u64)> {
         let id = item_id(source.as_deref(), &path);
+        let change = Change::Add {
+            item: Id(id),
+            path: path.clone(),
+            label: label.clone(),
+            camera: camera.clone(),
+            source: source.clone(),
+            replace,
+        };
         let by_path = stable_id(&path);
         let (row, ..) = embedded(embedder.as_ref(), &bytes, None, limit)?;
         let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
@@ -120,7 +129,8 @@ pub(crate) async fn add(
             ..Matrix::new(1, row.len(), row).map_err(failed)?.into()
         };
         let items = Items::new(vec![id], set).map_err(failed)?;
-        let added = gallery.add(&items, replace).map_err(|error| match error {
+        let added = own.audit.around(&author, &own.name, &change, || gallery.add(&items, replace))?;
+        let added = added.map_err(|error| match error {
             Error::Retrieval(Replaces { .. }) => Refusal::new(StatusCode::CONFLICT, error.to_string())
                 .hint("give replace=true to put it in the place of the other, or another path or source"),
             error => refused(&error),
@@ -148,10 +158,15 @@ pub(crate) async fn add(
         (status = 503, description = "The gallery is being opened again", body = ErrorBody),
     )
 )]
-pub(crate) async fn remove(state: Shared, headers: HeaderMap, PathId(id): PathId) -> Answer<StatusCode> {
-    authorize_items(&state, &headers)?;
+pub(crate) async fn remove(state: Shared, Writer(author): Writer, PathId(id): PathId) -> Answer<StatusCode> {
+    check_items(&state)?;
     let gallery = Arc::clone(&state.gallery);
-    let removed = state.work.run(move || gallery.remove(id)).await?;
+    if gallery.read().catalog.row(id).is_none() {
+        return Err(Refusal::no_item(id));
+    }
+    let (own, change) = (Arc::clone(&state), Change::Remove { item: Id(id) });
+    let work = move || own.audit.around(&author, &own.name, &change, || gallery.remove(id));
+    let removed = state.work.run(work).await??;
     match removed.map_err(|error| refused(&error))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Refusal::no_item(id)),

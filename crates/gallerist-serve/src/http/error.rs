@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::json;
 use crate::Error;
+use crate::audit::Unlogged;
 use crate::batch::Refused;
 use crate::images::Unreadable;
 
@@ -104,6 +105,13 @@ impl From<Refused> for Refusal {
                 None => Self::unprocessable(error.to_string()),
             },
         }
+    }
+}
+
+impl From<Unlogged> for Refusal {
+    fn from(_: Unlogged) -> Self {
+        Self::internal("the change was not made, because it cannot be written to the audit log")
+            .hint("the messages of the server have the reason")
     }
 }
 

@@ -1,14 +1,16 @@
 //! Opening the galleries again.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Json, Params, Shared};
-use super::token::authorize;
+use super::token::Writer;
+use crate::audit::Change;
 use crate::reloaded::{Outcome, Reloaded};
 
 #[derive(Deserialize, IntoParams)]
@@ -52,13 +54,18 @@ pub(crate) struct ReloadedBody {
 )]
 pub(crate) async fn reload(
     state: Shared,
-    headers: HeaderMap,
+    Writer(author): Writer,
     Params(params): Params<ReloadParams>,
 ) -> Answer<(StatusCode, Json<ReloadBody>)> {
-    authorize(&state, &headers)?;
     let call = Arc::clone(&state.reload);
-    let done = tokio::task::spawn_blocking(move || call.get().map(|reload| reload(params.all))).await;
-    let done = done.map_err(|_| Refusal::internal("opening the galleries broke off"))?;
+    let own = Arc::clone(&state);
+    let change = Change::Reload { all: params.all };
+    let work = move || {
+        let reload = || Ok::<_, Infallible>(call.get().map(|reload| reload(params.all)));
+        own.audit.around(&author, &own.name, &change, reload)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    let Ok(done) = done.map_err(|_| Refusal::internal("opening the galleries broke off"))??;
     let done = done.ok_or_else(|| Refusal::not_implemented("this server cannot open its galleries again"))?;
     let (mut problems, mut first_hint) = (Vec::new(), None);
     let galleries = done.into_iter().map(|Reloaded { gallery, outcome }| match outcome {

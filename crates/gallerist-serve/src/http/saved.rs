@@ -12,7 +12,8 @@ use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Shared};
 use super::gallery::last_part;
 use super::items::Item;
-use super::token::{authorize, writer};
+use super::token::{Writer, writer};
+use crate::audit::{self, Author};
 use crate::saved::{Change, Fault, ITEMS, Kind, Lists};
 use crate::state::State;
 
@@ -153,11 +154,10 @@ pub(crate) struct ListChange {
 )]
 pub(crate) async fn change(
     state: Shared,
-    headers: HeaderMap,
+    Writer(author): Writer,
     PathList(kind, name): PathList,
     body: Result<Json<ListChange>, Refusal>,
 ) -> Answer<Json<ListBody>> {
-    authorize(&state, &headers)?;
     let Json(ListChange { add, remove, name: rename }) = body?;
     if add.len().max(remove.len()) > ITEMS {
         return Err(Refusal::unprocessable(format!("at most {ITEMS} items are added or removed at once")));
@@ -165,7 +165,7 @@ pub(crate) async fn change(
     let ids = |ids: Vec<Id>| ids.into_iter().map(|id| id.0).collect();
     let now = rename.clone().unwrap_or_else(|| name.clone());
     let change = Change { add: ids(add), remove: ids(remove), rename, delete: false };
-    let lists = store(&state, kind, name, change).await?;
+    let lists = store(&state, author, kind, name, change).await?;
     // A tag without items is gone.
     Ok(Json(ListBody::of(&state, &now, lists.ids(kind, &now).unwrap_or_default())))
 }
@@ -183,17 +183,33 @@ pub(crate) async fn change(
 )]
 pub(crate) async fn delete(
     state: Shared,
-    headers: HeaderMap,
+    Writer(author): Writer,
     PathList(kind, name): PathList,
 ) -> Answer<StatusCode> {
-    authorize(&state, &headers)?;
-    store(&state, kind, name, Change { delete: true, ..Change::default() }).await?;
+    store(&state, author, kind, name, Change { delete: true, ..Change::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn store(state: &Shared, kind: Kind, name: String, change: Change) -> Answer<std::sync::Arc<Lists>> {
+async fn store(
+    state: &Shared,
+    author: Author,
+    kind: Kind,
+    name: String,
+    change: Change,
+) -> Answer<std::sync::Arc<Lists>> {
     let own = std::sync::Arc::clone(&**state);
-    let changed = state.work.run(move || own.saved.change(kind, &name, &change)).await?;
+    let ids = |ids: &[u64]| ids.iter().map(|&id| Id(id)).collect();
+    let entry = audit::Change::List {
+        kind,
+        name: name.clone(),
+        add: ids(&change.add),
+        remove: ids(&change.remove),
+        rename: change.rename.clone(),
+        delete: change.delete,
+    };
+    let work =
+        move || own.audit.around(&author, &own.name, &entry, || own.saved.change(kind, &name, &change));
+    let changed = state.work.run(work).await??;
     Ok(changed.inspect_err(|fault| {
         if let Fault::File(_) = fault {
             (state.options.note)(&fault.to_string());

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State as Given};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State as Given};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{AppendHeaders, IntoResponse, Response};
@@ -12,18 +13,30 @@ use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::Shared;
 use crate::Options;
 use crate::access::{Token, find, find_session};
+use crate::audit::Author;
+use crate::client::Client;
 use crate::state::State;
 
 /// Calls that need no token: they tell nothing about a gallery. Files of the page have no call.
 const PUBLIC: [&str; 3] = ["/", "/health", "/api/v1/session"];
 
-/// Refuses a request without a token that may change the gallery; gives that token.
-pub(super) fn authorize<'a>(state: &'a Shared, headers: &HeaderMap) -> Answer<&'a Token> {
-    if !state.options.is_writable() {
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "the gallery cannot be changed")
-            .hint("start the server with --writable and a token"));
+/// The author of a change. Every call that changes something has this argument, which refuses a request without a token that
+/// permits it, before the body is read.
+pub(crate) struct Writer(pub(crate) Author);
+
+impl FromRequestParts<Arc<State>> for Writer {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<State>) -> Result<Self, Refusal> {
+        if !state.options.is_writable() {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "the gallery cannot be changed")
+                .hint("start the server with --writable and a token"));
+        }
+        let token = writer(&state.options, &parts.headers);
+        let token = token.ok_or_else(|| unauthorized("wanted the server's token"))?.name().to_owned();
+        let client = parts.extensions.get::<Client>().map(|client| client.0);
+        Ok(Self(Author { client, token }))
     }
-    writer(&state.options, headers).ok_or_else(|| unauthorized("wanted the server's token"))
 }
 
 /// The token of a request that may change the gallery. A cookie is not enough, because browsers also send it with the

@@ -1,6 +1,7 @@
 //! The server from outside: real connections to a small gallery.
 
 mod access;
+mod audit;
 mod clients;
 mod columns;
 mod common;
@@ -14,4 +15,5 @@ mod requests;
 mod saved;
 mod search;
 mod texts;
+mod tls;
 mod views;

@@ -57,7 +57,7 @@ pub struct ServeOptions {
 /// use std::path::Path;
 ///
 /// let server = gallerist::serve(Path::new("runs/first"), Default::default(), &mut ())?;
-/// println!("http://{}", server.address()?);
+/// println!("{}", server.url()?);
 /// server.run()?;
 /// # Ok::<(), gallerist::Error>(())
 /// ```

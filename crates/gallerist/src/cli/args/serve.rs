@@ -16,7 +16,7 @@ use super::shared::DeviceArgs;
 ///
 /// The page searches by uploaded image and by item, and shows the map, failed queries, confused classes and
 /// near-duplicates. The API offers the same; the path /api shows examples. Ctrl-C stops the server after the
-/// requests in progress are finished. SIGHUP opens galleries again whose files have changed. docs/serve.md describes the limits and the use with a reverse proxy.
+/// requests in progress are finished. SIGHUP opens galleries again whose files have changed, and the certificate. docs/serve.md describes the limits and the use with a reverse proxy.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index,
@@ -68,6 +68,12 @@ pub(crate) struct Serve {
     /// Additional host name to accept in requests; localhost and the address are always accepted (repeatable)
     #[arg(long, value_name = "NAME", help_heading = SERVER)]
     pub(crate) host_name: Vec<String>,
+    /// Certificate of the server in PEM, followed by those of its issuers: https instead of http. SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = SERVER)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of the certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = SERVER)]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Images decoded and embedded concurrently, and threads of a search; 0: one per core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count::<MAX_THREADS>, help_heading = SERVER)]
     pub(crate) threads: usize,
@@ -86,6 +92,10 @@ pub(crate) struct Serve {
     /// kind, and the page asks for it; without one, everybody who reaches the server may read
     #[arg(long, value_name = "[NAME:]TOKEN", help_heading = LIMITS)]
     pub(crate) read_token: Vec<String>,
+    /// File to which every change by a client is appended before it is made: time, client, name of the token and what changes,
+    /// one JSON object per line
+    #[arg(long, value_name = "FILE", requires = "writable", help_heading = LIMITS)]
+    pub(crate) audit: Option<PathBuf>,
     /// Maximum number of results of a search
     #[arg(long, value_name = "K", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) k_max: u32,

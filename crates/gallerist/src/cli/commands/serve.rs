@@ -9,7 +9,7 @@ use crate::cli::args::Serve;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
-use crate::serve::{Options, Token};
+use crate::serve::{Options, Tls, Token};
 use crate::{NamedGallery, ServeOptions};
 
 pub(super) fn run(args: Serve) -> CommandResult {
@@ -23,7 +23,7 @@ pub(super) fn run(args: Serve) -> CommandResult {
             &"everybody who reaches this machine can see the gallery and upload images; --read-token TOKEN asks for a token",
         );
     }
-    printer::out(&format!("http://{}\n", server.address()?))?;
+    printer::out(&format!("{}\n", server.url()?))?;
     server.run_until_signal()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -114,6 +114,12 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         k: args.k_max as usize,
         decode_time: Duration::from_secs(args.decode_limit.into()),
         analysis_items: args.analysis_limit,
+        tls: args
+            .tls_cert
+            .clone()
+            .zip(args.tls_key.clone())
+            .map(|(certificate, key)| Tls { certificate, key }),
+        audit: args.audit.clone(),
         client_requests: args.client_requests,
         client_uploads: args.client_uploads,
         client_connections: args.client_connections as usize,
