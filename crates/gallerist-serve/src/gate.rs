@@ -22,6 +22,16 @@ impl Gate {
         Self { permits, inside: Arc::default(), most: at_once + waiting }
     }
 
+    /// The number of tasks that run or wait.
+    pub(crate) fn inside(&self) -> usize {
+        self.inside.load(Ordering::Relaxed)
+    }
+
+    /// Whether it refuses the next task.
+    pub(crate) fn is_full(&self) -> bool {
+        self.inside() >= self.most
+    }
+
     /// Runs `work` on a blocking thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

@@ -30,19 +30,54 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Kind, Counter>,
     seconds: Family<Place, Histogram>,
+    /// Open connections.
+    pub(crate) connections: Gauge,
+    /// Connections that were closed because their client had too many.
+    pub(crate) connections_refused: Counter,
     items: Gauge,
+    uploads: Gauge,
+    ready: Gauge,
+    memory: Gauge,
+}
+
+/// What is measured when it is asked for.
+pub(crate) struct Now {
+    /// Items in the gallery.
+    pub(crate) items: usize,
+    /// Uploads and other work that runs or waits.
+    pub(crate) uploads: usize,
+    pub(crate) ready: bool,
+    /// Bytes of memory in use, if the system says it.
+    pub(crate) memory: Option<u64>,
 }
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        let mut registry = Registry::with_prefix("gallerist");
+        let mut registry = Registry::default();
+        let memory = Gauge::default();
+        // The name by which Prometheus knows it of all programs.
+        registry.register_with_unit("process_resident_memory", "Memory in use", Unit::Bytes, memory.clone());
+        let own = registry.sub_registry_with_prefix("gallerist");
         let requests = Family::<Kind, Counter>::default();
         let seconds = Family::<Place, Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
-        let items = Gauge::default();
-        registry.register("requests", "Requests answered", requests.clone());
-        registry.register_with_unit("request", "Time to the answer", Unit::Seconds, seconds.clone());
-        registry.register("items", "Items in the gallery", items.clone());
-        Self { registry, requests, seconds, items }
+        own.register("requests", "Requests answered", requests.clone());
+        own.register_with_unit("request", "Time to the answer", Unit::Seconds, seconds.clone());
+        let mut gauge = |name: &str, help: &str| {
+            let gauge = Gauge::default();
+            own.register(name, help, gauge.clone());
+            gauge
+        };
+        let connections = gauge("connections", "Open connections");
+        let items = gauge("items", "Items in the gallery");
+        let uploads = gauge("uploads", "Uploads, changes and other work of the network that run or wait");
+        let ready = gauge("ready", "1 if the server is ready for requests, else 0");
+        let connections_refused = Counter::default();
+        own.register(
+            "connections_refused",
+            "Connections closed because their client had too many",
+            connections_refused.clone(),
+        );
+        Self { registry, requests, seconds, connections, connections_refused, items, uploads, ready, memory }
     }
 
     pub(crate) fn request(&self, path: String, method: String, status: u16, time: Duration) {
@@ -56,8 +91,11 @@ impl Metrics {
         self.requests.get_or_create(&Kind { method, path, status }).inc();
     }
 
-    pub(crate) fn text(&self, items: usize) -> Result<String, fmt::Error> {
-        self.items.set(items as i64);
+    pub(crate) fn text(&self, now: &Now) -> Result<String, fmt::Error> {
+        self.items.set(now.items as i64);
+        self.uploads.set(now.uploads as i64);
+        self.ready.set(now.ready.into());
+        self.memory.set(now.memory.unwrap_or_default() as i64);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

@@ -42,6 +42,8 @@ pub struct Options {
     pub decode_time: Duration,
     /// The number of images that may wait to be decoded or embedded; further ones are refused.
     pub waiting: usize,
+    /// Above this memory in bytes, the server says that it is not ready for requests (Linux). `None`: never.
+    pub ready_memory: Option<u64>,
     /// The number of open connections; further ones wait to be accepted.
     pub connections: usize,
     /// The number of open connections of one client, counted by its address; further ones are closed. Connections of
@@ -95,6 +97,7 @@ impl Default for Options {
             upload_time: Duration::from_secs(60),
             decode_time: Duration::from_secs(5),
             waiting: 256,
+            ready_memory: None,
             connections: 1024,
             client_connections: 256,
             client_requests: 0,

@@ -22,7 +22,6 @@ use crate::limits::Connections;
 use crate::reload::Reloader;
 use crate::reloaded::Reloaded;
 use crate::state::{Contents, Shared, State};
-use crate::tls::Certificate;
 use crate::{Error, Options, Result};
 
 /// The largest request line and headers, in bytes.
@@ -162,8 +161,7 @@ impl Server {
                 });
             }
             let router = Arc::clone(&self.galleries).router();
-            let certificate = self.shared.certificate.as_deref();
-            serve(listener, router, certificate, &self.options, &self.stop).await;
+            serve(listener, router, &self.shared, &self.options, &self.stop).await;
             Ok::<_, Error>(())
         })?;
         // A search that still runs is not waited for.
@@ -225,13 +223,7 @@ async fn follow_signals(stop: Stop, _: Option<Reload>) -> std::io::Result<()> {
     }
 }
 
-async fn serve(
-    listener: TcpListener,
-    router: Router,
-    certificate: Option<&Certificate>,
-    options: &Options,
-    stop: &Stop,
-) {
+async fn serve(listener: TcpListener, router: Router, shared: &Shared, options: &Options, stop: &Stop) {
     let connections = Arc::new(Semaphore::new(options.connections));
     let of_clients = Connections::default();
     let graceful = GracefulShutdown::new();
@@ -255,7 +247,12 @@ async fn serve(
         let peer = Peer::of(address);
         let is_proxy = options.trusted_proxies.iter().any(|network| network.contains(peer.0));
         let most = if is_proxy { usize::MAX } else { options.client_connections };
-        let Some(counted) = of_clients.open(peer, most) else { continue };
+        let Some(counted) = of_clients.open(peer, most) else {
+            shared.metrics.connections_refused.inc();
+            continue;
+        };
+        let open = shared.metrics.connections.clone();
+        open.inc();
         // Small answers are sent at once.
         let _ = stream.set_nodelay(true);
         let answering = Answering {
@@ -264,7 +261,7 @@ async fn serve(
             watcher: graceful.watcher(),
             limit: options.upload_time,
         };
-        let acceptor = certificate.map(|certificate| certificate.acceptor());
+        let acceptor = shared.certificate.as_ref().map(|certificate| certificate.acceptor());
         tokio::spawn(async move {
             match acceptor {
                 None => answering.answer(stream, false).await,
@@ -275,6 +272,7 @@ async fn serve(
                     }
                 }
             }
+            open.dec();
             drop((permit, counted));
         });
     }

@@ -98,7 +98,7 @@ pub(crate) struct State {
 pub(crate) struct Shared {
     pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     names: Arc<[String]>,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
     limits: Limits,
     audit: Arc<Audit>,
     pub(crate) certificate: Option<Arc<Certificate>>,

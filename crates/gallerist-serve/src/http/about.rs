@@ -11,6 +11,7 @@ use std::time::Instant;
 use utoipa::ToSchema;
 
 use super::extract::{Json, Shared};
+use crate::metrics::Now;
 use crate::state::State;
 
 #[derive(Serialize, ToSchema)]
@@ -24,14 +25,56 @@ pub(crate) async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Readiness {
+    ready: bool,
+    /// Why it is not.
+    reason: Option<String>,
+}
+
+/// Whether new requests should be sent to the server. It answers them in any case.
+#[utoipa::path(
+    get, path = "/ready", tag = "server",
+    responses(
+        (status = 200, body = Readiness),
+        (status = 503, description = "Not now: too much work waits, or too much memory is in use", body = Readiness),
+    )
+)]
+pub(crate) async fn ready(state: Shared) -> (StatusCode, Json<Readiness>) {
+    let reason = unready(&state);
+    let status = if reason.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready: reason.is_none(), reason }))
+}
+
+/// Why the server is not ready for requests.
+fn unready(state: &State) -> Option<String> {
+    if state.work.is_full() {
+        return Some("too many uploads wait".to_owned());
+    }
+    let (limit, used) = (state.options.ready_memory?, memory()?);
+    (used > limit).then(|| format!("{} MiB of memory are in use, more than {}", used >> 20, limit >> 20))
+}
+
+/// Bytes of memory in use.
+fn memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
 /// Request counts and latencies for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "server",
     responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text"))
 )]
 pub(crate) async fn metrics(state: Shared) -> Response {
-    let items = state.gallery.read().catalog.len();
-    match state.metrics.text(items) {
+    let now = Now {
+        items: state.gallery.read().catalog.len(),
+        uploads: state.work.inside(),
+        ready: unready(&state).is_none(),
+        memory: memory(),
+    };
+    match state.metrics.text(&now) {
         Ok(text) => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, content_type)], Body::from(text)).into_response()

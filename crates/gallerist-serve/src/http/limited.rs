@@ -11,7 +11,7 @@ use crate::client::{Client, Peer, client};
 use crate::state::State;
 
 /// Calls that are not counted: a load balancer asks them at its own rate.
-const UNCOUNTED: [&str; 1] = ["/health"];
+const UNCOUNTED: [&str; 2] = ["/health", "/ready"];
 
 /// Calls that may run the network.
 const UPLOADS: [(&str, &str); 4] = [

@@ -74,6 +74,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .routes(routes!(reload::reload))
         .routes(routes!(token::sign_in, token::sign_out))
         .routes(routes!(about::health))
+        .routes(routes!(about::ready))
         .routes(routes!(about::metrics))
         .split_for_parts();
     if !state.options.read_tokens.is_empty() {

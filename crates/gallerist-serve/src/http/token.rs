@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::state::State;
 
 /// Calls that need no token: they tell nothing about a gallery. Files of the page have no call.
-const PUBLIC: [&str; 3] = ["/", "/health", "/api/v1/session"];
+const PUBLIC: [&str; 4] = ["/", "/health", "/ready", "/api/v1/session"];
 
 /// The author of a change. Every call that changes something has this argument, which refuses a request without a token that
 /// permits it, before the body is read.

@@ -41,7 +41,7 @@ fn every_call_but_health_and_the_files_of_the_page_needs_a_token() {
     let mut asked = 0;
     for (path, calls) in api["paths"].as_object().unwrap() {
         for method in calls.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
-            let is_open = ["/health", "/api/v1/session"].contains(&path.as_str());
+            let is_open = ["/health", "/ready", "/api/v1/session"].contains(&path.as_str());
             let path = path.replace("{id}", &id).replace("{kind}", "tags").replace("{name}", "a");
             for token in ["", "r", "secre", "alice:r1"] {
                 let answer = ask(&server, &method, &path, token);
@@ -67,7 +67,7 @@ fn every_call_but_health_and_the_files_of_the_page_needs_a_token() {
         assert_eq!(answer.status, 401, "{path}");
         assert!(!String::from_utf8(answer.body).unwrap().contains("the galleries"), "{path}");
     }
-    for path in ["/", "/app.js", "/views/map.js", "/style.css", "/health"] {
+    for path in ["/", "/app.js", "/views/map.js", "/style.css", "/health", "/ready"] {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
     let examples = String::from_utf8(ask(&server, "GET", "/api", "secret").body).unwrap();

@@ -7,6 +7,7 @@ mod columns;
 mod common;
 mod galleries;
 mod histogram;
+mod operation;
 mod queries;
 mod refusals;
 mod regions;

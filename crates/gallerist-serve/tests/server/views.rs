@@ -343,7 +343,7 @@ fn every_call_is_documented_and_every_documented_call_is_there() {
     let server = Running::start(fixture.contents(), options());
     let api = server.json("/openapi.json");
     let paths = api["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 27);
+    assert_eq!(paths.len(), 28);
     for (path, calls) in paths {
         let path = path.replace("{id}", &server.items()[0].0);
         for (method, call) in calls.as_object().unwrap() {

@@ -115,6 +115,9 @@ pub(crate) struct Serve {
     /// Maximum number of open connections of one client; a client is an IP address
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) client_connections: u32,
+    /// Memory in MiB above which /ready answers 503, so that a load balancer sends requests elsewhere (Linux)
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40), help_heading = LIMITS)]
+    pub(crate) ready_memory: Option<u64>,
     /// Reverse proxy whose header X-Forwarded-For names the client (repeatable); without it, all clients of a proxy count as
     /// one
     #[arg(long, value_name = "IP[/BITS]", value_parser = str::parse::<Network>, help_heading = SERVER)]

@@ -114,6 +114,7 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         k: args.k_max as usize,
         decode_time: Duration::from_secs(args.decode_limit.into()),
         analysis_items: args.analysis_limit,
+        ready_memory: args.ready_memory.map(|mebibytes| mebibytes << 20),
         tls: args
             .tls_cert
             .clone()
