@@ -120,7 +120,9 @@ impl Chain {
             if let (false, Some(before)) = (keep, done.last_mut()) {
                 before.maps = Buffer::new(0);
             }
-            let affine = Affine::new(&values.gamma, &values.beta, mean, variance, options.epsilon);
+            let ranks = moments.as_ref().and_then(|moments| moments.ranks.clone());
+            let affine =
+                Affine::new(&values.gamma, &values.beta, mean, variance, options.epsilon).over(ranks);
             input = sizes.output;
             done.push(Layer {
                 weight: values.weight,

@@ -13,7 +13,7 @@ use crate::chain::{self, LayerOptions};
 use crate::extension::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
-use crate::norm::Activation;
+use crate::norm::{self, Activation};
 use crate::pool::{Means, Windows};
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
@@ -125,6 +125,9 @@ fn normalise(
         && beta.dims() == [channels]
         && (tail != Tail::ReluMaxPool2 || x.dims()[2..].iter().all(|size| *size >= 2));
     if !fits {
+        if let Some(ranks) = norm::current_ranks() {
+            ranks.refuse("batch norm of tensors that are not f32 on the CPU");
+        }
         let mut result = module::batch_norm_train(x, gamma, beta, epsilon);
         result.output = match tail {
             Tail::Activation(activation) => activation.apply(result.output),

@@ -7,3 +7,4 @@ pub mod milvus;
 pub mod naive;
 #[cfg(unix)]
 pub mod pipe;
+pub mod ranks;

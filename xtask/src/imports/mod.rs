@@ -14,7 +14,7 @@ use graph::Graph;
 
 /// The crates of the workspace, lowest layer first. A crate depends on crates of lower layers only.
 const LAYERS: [&[&str]; 9] = [
-    &["gallerist-util", "workspace-hack"],
+    &["gallerist-collective", "gallerist-util", "workspace-hack"],
     &["gallerist-jpeg"],
     &["gallerist-data", "gallerist-kernels", "gallerist-onnx", "gallerist-report", "gallerist-retrieval"],
     &["gallerist-map", "gallerist-milvus", "gallerist-tensor", "gallerist-testkit"],
@@ -26,7 +26,8 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.
-const WITHOUT_ENGINE: [&str; 10] = [
+const WITHOUT_ENGINE: [&str; 11] = [
+    "gallerist-collective",
     "gallerist-util",
     "gallerist-jpeg",
     "gallerist-data",

@@ -35,7 +35,8 @@ pub(super) fn batch_norm_train(
     let values = Values::of(x);
     let moments = norm::moments(&values, maps.channels);
     let affine =
-        Affine::new(&Contiguous::of(gamma), &Contiguous::of(beta), &moments.mean, &moments.variance, epsilon);
+        Affine::new(&Contiguous::of(gamma), &Contiguous::of(beta), &moments.mean, &moments.variance, epsilon)
+            .over(moments.ranks.clone());
     let (y, winners) = match tail {
         Tail::Activation(activation) => (tensor(norm::apply(&values, &affine, None, activation), maps), None),
         Tail::ReluMaxPool2 => {

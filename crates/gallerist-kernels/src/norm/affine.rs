@@ -3,6 +3,10 @@
 // Here and in the other files, the loops over the channels of one position are functions of their own: the compiler assumes
 // that slices in arguments are disjoint and vectorises the loop without checks.
 
+use std::sync::Arc;
+
+use super::ranks::SharedStatistics;
+
 /// `gamma * (x - mean) * inverse + beta`, one value per channel of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Affine {
@@ -12,9 +16,16 @@ pub(crate) struct Affine {
     /// `gamma * inverse`
     pub(crate) scale: Vec<f32>,
     pub(crate) beta: Vec<f32>,
+    /// The ranks whose batches mean and variance are of; `None`: this process alone, or fixed values.
+    pub(crate) ranks: Option<Arc<SharedStatistics>>,
 }
 
 impl Affine {
+    /// With the ranks whose batches mean and variance are of.
+    pub(crate) fn over(self, ranks: Option<Arc<SharedStatistics>>) -> Self {
+        Self { ranks, ..self }
+    }
+
     pub(crate) fn new(gamma: &[f32], beta: &[f32], mean: &[f32], variance: &[f32], epsilon: f64) -> Self {
         let inverse: Vec<f64> =
             variance.iter().map(|variance| 1.0 / (f64::from(*variance) + epsilon).sqrt()).collect();
@@ -27,6 +38,7 @@ impl Affine {
                 .collect(),
             inverse: inverse.iter().map(|inverse| *inverse as f32).collect(),
             beta: beta.to_vec(),
+            ranks: None,
         }
     }
 }

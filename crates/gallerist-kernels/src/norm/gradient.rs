@@ -11,11 +11,11 @@ use gallerist_util::vectorized;
 
 /// Sums over the batch that the gradients need, per channel.
 pub(crate) struct GradientSums {
-    /// `sum of dy`: the gradient of beta.
+    /// `sum of dy` of this process: the gradient of beta.
     pub(crate) beta: Vec<f32>,
-    /// `sum of dy * (x - mean) * inverse`: the gradient of gamma.
+    /// `sum of dy * (x - mean) * inverse` of this process: the gradient of gamma.
     pub(crate) gamma: Vec<f32>,
-    /// The same divided by the number of positions.
+    /// The sums of all ranks divided by the number of their positions.
     mean_beta: Vec<f32>,
     mean_gamma: Vec<f32>,
 }
@@ -36,12 +36,15 @@ impl GradientSums {
         }
         let narrow =
             |values: &[f64], divisor: f64| values.iter().map(|value| (value / divisor) as f32).collect();
-        Self {
-            beta: narrow(&sum, 1.0),
-            gamma: narrow(&product, 1.0),
-            mean_beta: narrow(&sum, positions as f64),
-            mean_gamma: narrow(&product, positions as f64),
+        let (beta, gamma, mut positions) = (narrow(&sum, 1.0), narrow(&product, 1.0), positions as f64);
+        if let Some(ranks) = &affine.ranks {
+            let all = ranks.gather([vec![positions], sum, product].concat());
+            let total = |i: usize| all.iter().map(|of_rank| of_rank[i]).sum::<f64>();
+            positions = total(0);
+            sum = (0..channels).map(|j| total(1 + j)).collect();
+            product = (0..channels).map(|j| total(1 + channels + j)).collect();
         }
+        Self { beta, gamma, mean_beta: narrow(&sum, positions), mean_gamma: narrow(&product, positions) }
     }
 }
 

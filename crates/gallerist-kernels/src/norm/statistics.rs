@@ -1,8 +1,11 @@
 //! The statistics of a batch.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::blocks::{BLOCK, TASK, add_rows, split};
+use super::ranks::{SharedStatistics, current};
 use crate::profile;
 use gallerist_util::vectorized;
 
@@ -10,6 +13,8 @@ use gallerist_util::vectorized;
 pub(crate) struct Moments {
     pub(crate) mean: Vec<f32>,
     pub(crate) variance: Vec<f32>,
+    /// The ranks whose batches these are the moments of; `None`: this process alone.
+    pub(crate) ranks: Option<Arc<SharedStatistics>>,
 }
 
 /// Count, mean and sum of squared deviations of every channel (Chan, Golub, LeVeque 1983).
@@ -23,6 +28,18 @@ pub(crate) struct Deviations {
 impl Deviations {
     fn none(channels: usize) -> Self {
         Self { count: 0.0, mean: vec![0.0; channels], squares: vec![0.0; channels] }
+    }
+
+    /// Those of the positions of all ranks, joined in the order of the ranks.
+    fn of_ranks(self, ranks: &SharedStatistics) -> Self {
+        let channels = self.mean.len();
+        let own = [vec![self.count], self.mean, self.squares].concat();
+        let mut all = Self::none(channels);
+        for of_rank in ranks.gather(own) {
+            let (mean, squares) = of_rank[1..].split_at(channels);
+            all.join(of_rank[0], mean, squares);
+        }
+        all
     }
 
     #[inline(always)]
@@ -49,15 +66,20 @@ pub(crate) fn moments(x: &[f32], channels: usize) -> Moments {
 }
 
 impl Moments {
-    /// The moments of all positions from those of parts.
+    /// The moments of all positions from those of parts, and of the positions of all ranks.
     pub(crate) fn join(parts: Vec<Deviations>, channels: usize) -> Self {
         let mut all = Deviations::none(channels);
         for part in parts {
             all.join(part.count, &part.mean, &part.squares);
         }
+        let ranks = current();
+        if let Some(ranks) = &ranks {
+            all = all.of_ranks(ranks);
+        }
         Moments {
             mean: all.mean.iter().map(|mean| *mean as f32).collect(),
             variance: all.squares.iter().map(|squares| (squares / all.count) as f32).collect(),
+            ranks,
         }
     }
 }
