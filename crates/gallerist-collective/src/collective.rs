@@ -4,8 +4,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::numbers::{bytes_of, numbers_of};
 use crate::placement::{self, Placement};
-use crate::{Error, Result, sum};
+use crate::sum::{self, BUCKET, FEW};
+use crate::{Error, Result};
 
 /// Bytes that the ranks exchange at once in [`Collective::all_gather_any`].
 const AT_ONCE: usize = 1 << 28;
@@ -77,7 +79,25 @@ pub trait Collective: Debug + Send + Sync {
     ///
     /// As [`all_gather`](Self::all_gather).
     fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
-        sum::all_reduce(self, values)
+        let (rank, size) = (self.rank(), self.size());
+        if values.len() <= FEW {
+            let bytes = bytes_of(values);
+            let all = self.all_gather(bytes, &vec![bytes.len(); size])?;
+            sum::add(&numbers_of(&all), values);
+            return Ok(());
+        }
+        // Every rank receives one part of the values from all ranks, sums it, and sends the sums to all.
+        for bucket in values.chunks_mut(BUCKET) {
+            let parts: Vec<_> = (0..size).map(|rank| part(bucket.len(), rank, size)).collect();
+            let sent: Vec<&[u8]> = parts.iter().map(|part| bytes_of(&bucket[part.clone()])).collect();
+            let mut sums = vec![0.0; parts[rank].len()];
+            let received = self.all_to_all(&sent, &vec![sums.len() * size_of::<f32>(); size])?;
+            sum::add(&numbers_of(&received), &mut sums);
+            let lengths: Vec<usize> = sent.iter().map(|part| part.len()).collect();
+            let all = self.all_gather(bytes_of(&sums), &lengths)?;
+            bucket.copy_from_slice(&numbers_of(&all));
+        }
+        Ok(())
     }
 
     /// Replaces `bytes` on every rank by those of rank 0.

@@ -22,6 +22,7 @@ mod collective;
 mod error;
 #[cfg(all(feature = "mpi", unix))]
 mod mpi;
+mod numbers;
 mod placement;
 mod single;
 mod sum;
@@ -29,5 +30,6 @@ mod world;
 
 pub use collective::{Collective, part};
 pub use error::{Error, Result};
+pub use numbers::{bytes_of, numbers_of};
 pub use single::Single;
 pub use world::{launched_ranks, world};

@@ -137,10 +137,12 @@ struct Exchange {
 
 impl Exchange {
     fn new(parts: &[&[u8]], lengths: &[usize]) -> Self {
-        let sent = parts.concat();
+        // The address of a `Vec` without memory is 1, which is `MPI_IN_PLACE` in Open MPI.
+        let (mut sent, mut received) = (Vec::with_capacity(1), Vec::with_capacity(1));
+        parts.iter().for_each(|part| sent.extend_from_slice(part));
+        received.resize(lengths.iter().sum(), 0);
         let of_parts: Vec<usize> = parts.iter().map(|part| part.len()).collect();
         let ((send_counts, send_places), (counts, places)) = (layout(&of_parts), layout(lengths));
-        let received = vec![0; lengths.iter().sum()];
         Exchange { sent, received, send_counts, send_places, counts, places }
     }
 }

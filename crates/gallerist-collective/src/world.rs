@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::{Collective, Error, Result, Single};
+#[cfg(not(all(feature = "mpi", unix)))]
+use crate::Error;
+use crate::{Collective, Result, Single};
 
 /// Variables with the number of ranks that launchers set: Open MPI's `mpirun`, MPICH's and Intel's (and `srun
 /// --mpi=pmi2`), MVAPICH's.

@@ -11,6 +11,12 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// An error that another process of a distributed run has found.
+    #[error("{message}")]
+    OfRank {
+        /// Its text.
+        message: String,
+    },
     /// The operating system refused an operation.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
@@ -232,6 +238,7 @@ impl Error {
             | Error::DecodeDeadline { .. }
             | Error::Config { .. }
             | Error::UnknownLayout { .. }
+            | Error::OfRank { .. }
             | Error::Panic { .. } => None,
         }
     }

@@ -21,6 +21,8 @@ pub struct Draw {
     pub step: u64,
     /// The batch in the step, from 0, where gradients of several batches are accumulated.
     pub batch: u64,
+    /// The place in the batch of the first image of the pass: not 0 where several processes share a batch.
+    pub first: u64,
 }
 
 /// The activation between the two layers of an MLP.
@@ -195,6 +197,8 @@ fn attend(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>) -> Tensor<3> {
 pub fn drop_path(x: Tensor<3>, name: &str, rate: f64, draw: Draw) -> Tensor<3> {
     let n = x.dims()[0];
     let mut random = Random::new(draw.seed, &format!("drop path/{name}"), draw.step, draw.batch);
+    // Decisions are drawn in the order of the batch.
+    (0..draw.first).for_each(|_| _ = random.chance(rate));
     let kept: Vec<f32> =
         (0..n).map(|_| if random.chance(rate) { 0.0 } else { (1.0 / (1.0 - rate)) as f32 }).collect();
     let mask = Tensor::<1>::from_floats(kept.as_slice(), &x.device()).cast(x.dtype()).reshape([n, 1, 1]);

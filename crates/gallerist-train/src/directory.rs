@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gallerist_collective::Collective;
 use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
 
 use super::{CheckpointKind, RunConfig};
@@ -194,6 +195,26 @@ impl RunDirectory {
             }
         }
         Self::open(path)?.locked()
+    }
+
+    /// The directory for a rank that does not write into it.
+    pub(super) fn of_rank(path: &Path) -> Self {
+        RunDirectory { path: path.into(), _lock: None }
+    }
+
+    /// [`open_to_write`](Self::open_to_write) for a distributed run: rank 0 writes.
+    ///
+    /// # Errors
+    ///
+    /// On rank 0, as [`open_to_write`](Self::open_to_write).
+    pub fn open_among(path: &Path, ranks: &dyn Collective) -> Result<Self> {
+        let opened = match ranks.rank() {
+            0 => Self::open_to_write(path)?,
+            _ => Self::of_rank(path),
+        };
+        // The run file may only now be in its place.
+        ranks.barrier()?;
+        Ok(opened)
     }
 
     /// The error for a run that cannot be resumed because its last checkpoint is gone.

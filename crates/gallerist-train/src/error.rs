@@ -89,6 +89,9 @@ pub enum Error {
         /// The files, or nothing where there are none any more.
         files: String,
     },
+    /// The other processes of a distributed run.
+    #[error(transparent)]
+    Ranks(#[from] gallerist_collective::Error),
     /// Values of the run file, devices, files of parameters.
     #[error(transparent)]
     Tensor(#[from] gallerist_tensor::Error),
@@ -128,6 +131,7 @@ impl Error {
                 "restore the files, or start a new run (without `data.relabel_sha256` in its run file)"
                     .into(),
             ),
+            Error::Ranks(e) => e.hint(),
             Error::Tensor(e) => e.hint(),
             Error::Weights(e) => e.hint(),
             Error::Data(e) => e.hint(),

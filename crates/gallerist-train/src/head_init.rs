@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::module::Module;
+use gallerist_collective::Collective;
 use gallerist_data::{ImageStore, Random, Transform};
 use gallerist_tensor::discriminant::{Discriminant, Projection};
 
@@ -32,6 +33,7 @@ pub(super) fn begin(
     config: &RunConfig,
     input: InputShape,
     images: &ImageStore,
+    ranks: &Arc<dyn Collective>,
     watch: &mut Watch<'_>,
 ) -> Result<AnyEmbedder> {
     let set = images.set();
@@ -60,7 +62,7 @@ pub(super) fn begin(
     Random::new(config.train.seed, "head init", 0, 0).shuffle(&mut drawn);
     drawn.truncate(IMAGES);
     let store = images.subset(&drawn, Transform::evaluation(&config.image)?);
-    let model = Model::new(config.clone(), input, features.boxed()).normalized(false);
+    let model = Model::new(config.clone(), input, features.boxed()).normalized(false).among(ranks.clone());
     let mut embedding = |done, all| watch.phase(EMBEDDING, done, all);
     let embedded = model.embed_items(&Arc::new(store), config.train.loader_threads, &mut embedding)?;
     let rows = embedded.embeddings;

@@ -37,14 +37,15 @@ mod places;
 mod precision;
 pub mod profile;
 mod rank_watch;
+mod ranks;
 mod record;
 mod test_images;
 mod trainer;
 mod validation;
 
 pub use config::{
-    CheckpointKind, DEFAULTS, DataConfig, EvaluationConfig, Fold, LogConfig, LossTerm, LossTerms,
-    ReportConfig, RunConfig, TrainConfig, ValidationConfig,
+    CheckpointKind, DEFAULTS, DataConfig, DistributedConfig, EvaluationConfig, Fold, LogConfig, LossTerm,
+    LossTerms, ReportConfig, RunConfig, TrainConfig, ValidationConfig,
 };
 pub use directory::{RunDirectory, State};
 pub use error::{Error, Result};

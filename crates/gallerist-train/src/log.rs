@@ -18,7 +18,8 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
-    file: File,
+    /// `None`: nothing is written.
+    file: Option<File>,
     /// The same for TensorBoard.
     events: Option<Events>,
 }
@@ -41,7 +42,12 @@ impl Log {
         if ends_within_a_line(&mut file).map_err(|e| error("read", e))? {
             file.write_all(b"\n").map_err(|e| error("write", e))?;
         }
-        Ok(Log { path: path.into(), file, events: None })
+        Ok(Log { path: path.into(), file: Some(file), events: None })
+    }
+
+    /// A log that writes nothing: of all ranks of a distributed run, rank 0 writes.
+    pub(crate) fn silent() -> Self {
+        Log { path: PathBuf::new(), file: None, events: None }
     }
 
     /// Writes the numbers of every record into an event file for TensorBoard in `folder`, too; of an older
@@ -60,9 +66,10 @@ impl Log {
     ///
     /// When the file cannot be written, for example because the disk is full.
     pub fn write(&mut self, record: &Record) -> Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
         let mut line = serde_json::to_vec(record).expect("a record is plain data");
         line.push(b'\n');
-        self.file.write_all(&line).map_err(|source| Error::Io {
+        file.write_all(&line).map_err(|source| Error::Io {
             action: "write",
             path: self.path.clone(),
             source,

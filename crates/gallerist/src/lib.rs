@@ -80,6 +80,7 @@ pub mod tune;
 
 pub use contents::{Contents, ContentsKind, Facts, contents};
 pub use error::{Error, Result};
+pub use gallerist_collective as collective;
 pub use gallerist_data as data;
 pub use gallerist_loss as loss;
 pub use gallerist_loss::{cross_batch, miner};
@@ -109,6 +110,6 @@ pub use tasks::{
     IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
     ThresholdInput, ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, embed_images,
     evaluate, issues, open_model, report, resume, save_threshold, search, serve, serve_all, set_threads,
-    threshold, train,
+    threshold, train, world,
 };
 pub use tune::tune;

@@ -26,13 +26,19 @@ pub struct LoaderOptions {
     pub on_broken: OnBroken,
     /// Seed of the random changes and replacements.
     pub seed: u64,
+    /// This process, from 0, of the [`ranks`](Self::ranks) that share a plan.
+    pub rank: usize,
+    /// Processes that share a plan: of every batch, each loads the part that
+    /// [`part`](gallerist_collective::part) gives it. Random changes and replacements of an image
+    /// are those of the whole batch. 1: all of it.
+    pub ranks: usize,
 }
 
 impl LoaderOptions {
     /// Broken images are replaced; twice as many batches ahead as threads.
     pub fn training(seed: u64, threads: usize) -> LoaderOptions {
         let prefetch = 2 * threads.max(1);
-        LoaderOptions { threads, prefetch, on_broken: OnBroken::Replace, seed }
+        LoaderOptions { threads, prefetch, on_broken: OnBroken::Replace, seed, rank: 0, ranks: 1 }
     }
 
     /// Broken images are left out and reported.

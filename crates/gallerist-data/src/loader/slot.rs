@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use gallerist_collective::part;
+
 use super::batch::BatchPlan;
+use super::options::LoaderOptions;
 use crate::canvas::{self, Piece};
 use crate::error::{Broken, Error};
 
@@ -11,7 +14,9 @@ use crate::error::{Broken, Error};
 pub(super) struct Slot {
     pub(super) index: u64,
     pub(super) plan: Arc<BatchPlan>,
-    /// First position that no worker has taken.
+    /// Places of the batch that this process loads.
+    places: Range<usize>,
+    /// First of these places that no worker has taken.
     pub(super) untaken: usize,
     /// Where the parts' images go, until a worker takes it.
     pub(super) pieces: Vec<Option<Piece>>,
@@ -39,14 +44,16 @@ pub(super) struct Task {
 }
 
 impl Slot {
-    pub(super) fn new(index: u64, plan: BatchPlan, threads: usize, image_length: usize) -> Slot {
-        let (total, size) = (plan.items.len(), part_size(plan.items.len(), threads));
+    pub(super) fn new(index: u64, plan: BatchPlan, options: &LoaderOptions, image_length: usize) -> Slot {
+        let places = part(plan.items.len(), options.rank, options.ranks);
+        let (total, size) = (places.len(), part_size(places.len(), options.threads));
         let lengths = (0..total).step_by(size).map(|start| size.min(total - start) * image_length);
         let pieces: Vec<_> = canvas::cut(lengths).into_iter().map(Some).collect();
         Slot {
             index,
             plan: Arc::new(plan),
-            untaken: 0,
+            untaken: places.start,
+            places,
             parts: pieces.iter().map(|_| None).collect(),
             missing: pieces.len(),
             pieces,
@@ -56,14 +63,19 @@ impl Slot {
     pub(super) fn failed(index: u64, message: String) -> Slot {
         let plan = BatchPlan { epoch: 0, first: 0, items: Vec::new() };
         let parts = vec![Some(Err(Error::Panic { batch: index, message }))];
-        Slot { index, plan: Arc::new(plan), untaken: 0, pieces: Vec::new(), parts, missing: 0 }
+        Slot { index, plan: Arc::new(plan), places: 0..0, untaken: 0, pieces: Vec::new(), parts, missing: 0 }
+    }
+
+    /// Whether there are places that no worker has taken.
+    pub(super) fn has_work(&self) -> bool {
+        self.untaken < self.places.end
     }
 
     pub(super) fn take(&mut self, threads: usize) -> Task {
-        let (start, total) = (self.untaken, self.plan.items.len());
-        let size = part_size(total, threads);
-        self.untaken = total.min(start + size);
-        let part = start / size;
+        let start = self.untaken;
+        let size = part_size(self.places.len(), threads);
+        self.untaken = self.places.end.min(start + size);
+        let part = (start - self.places.start) / size;
         Task {
             index: self.index,
             part,

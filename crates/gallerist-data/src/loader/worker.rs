@@ -91,7 +91,7 @@ impl Shared {
             if state.stop {
                 return None;
             }
-            if let Some(slot) = state.window.iter_mut().find(|s| s.untaken < s.plan.items.len()) {
+            if let Some(slot) = state.window.iter_mut().find(|s| s.has_work()) {
                 return Some(slot.take(self.options.threads));
             }
             if state.exhausted {
@@ -107,12 +107,7 @@ impl Shared {
                     Ok(Some(plan)) => {
                         let index = state.next;
                         state.next += 1;
-                        state.window.push_back(Slot::new(
-                            index,
-                            plan,
-                            self.options.threads,
-                            self.image_length(),
-                        ));
+                        state.window.push_back(Slot::new(index, plan, &self.options, self.image_length()));
                         self.work.notify_all();
                         // A plan without items is finished as it comes.
                         self.ready.notify_all();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gallerist_collective::{Collective, Error, Result};
+use gallerist_collective::{Collective, Error, Result, bytes_of, numbers_of};
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<SharedStatistics>>> = const { RefCell::new(None) };
@@ -77,16 +77,15 @@ impl SharedStatistics {
         if self.check().is_err() {
             return vec![own];
         }
-        let bytes: Vec<u8> = own.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        let all = match self.ranks.all_gather(&bytes, &vec![bytes.len(); self.ranks.size()]) {
+        let bytes = bytes_of(&own);
+        let all = match self.ranks.all_gather(bytes, &vec![bytes.len(); self.ranks.size()]) {
             Ok(all) => all,
             Err(error) => {
                 self.fail(error);
                 return vec![own];
             }
         };
-        let value = |bytes: &[u8]| f64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
-        all.chunks_exact(bytes.len()).map(|of_rank| of_rank.chunks_exact(8).map(value).collect()).collect()
+        all.chunks_exact(bytes.len()).map(numbers_of).collect()
     }
 }
 

@@ -12,7 +12,7 @@ pub use losses::{LossTerm, LossTerms};
 pub use parse::loss_from_settings;
 pub(crate) use schema::threads;
 pub use schema::{
-    CheckpointKind, DEFAULTS, DataConfig, EvaluationConfig, Fold, LogConfig, MEMORY_OF_GPU_MIB,
-    MEMORY_PER_THREAD_MIB, ReportConfig, RunConfig, TrainConfig, ValidationConfig,
+    CheckpointKind, DEFAULTS, DataConfig, DistributedConfig, EvaluationConfig, Fold, LogConfig,
+    MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, ReportConfig, RunConfig, TrainConfig, ValidationConfig,
 };
 pub use text::TextConfig;

@@ -51,6 +51,8 @@ pub struct RunConfig {
     /// Cross-batch memory; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xbm: Option<XbmConfig>,
+    /// Training by several processes.
+    pub distributed: DistributedConfig,
     /// The optimiser.
     pub optimizer: OptimizerConfig,
     /// The learning rate over the steps.
@@ -76,6 +78,7 @@ impl Default for RunConfig {
             text: None,
             loss: LossTerms::default(),
             xbm: None,
+            distributed: DistributedConfig::default(),
             optimizer: OptimizerConfig::default(),
             schedule: ScheduleConfig::default(),
             evaluation: EvaluationConfig::default(),
@@ -550,6 +553,23 @@ pub struct ReportConfig {
 impl Default for ReportConfig {
     fn default() -> Self {
         ReportConfig { queries: 16, failures: 16, results: 10, map: true }
+    }
+}
+
+/// `[distributed]`: training by several processes (ranks). One process ignores it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DistributedConfig {
+    /// Whether batch norm uses the statistics of the whole batch, so that the steps are those of one process; else those
+    /// of the images of each rank. Frozen batch norm is not concerned.
+    pub sync_batch_norm: bool,
+    /// Seconds that a rank waits for the others before it gives up.
+    pub timeout_seconds: u64,
+}
+
+impl Default for DistributedConfig {
+    fn default() -> Self {
+        DistributedConfig { sync_batch_norm: true, timeout_seconds: 1800 }
     }
 }
 

@@ -49,6 +49,9 @@ impl RunConfig {
                 );
             }
         }
+        if self.distributed.timeout_seconds == 0 {
+            return error("distributed.timeout_seconds", "1 or more", "0".into());
+        }
         if self.validation.every == 0 {
             return error("validation.every", "1 or more", "0".into());
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_collective::part;
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
@@ -14,7 +15,7 @@ use gallerist_tensor::device::on_device;
 use super::trained::Model;
 use crate::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
 use crate::evaluation::published_protocol;
-use crate::{Error, Result};
+use crate::{Error, Result, ranks};
 
 /// The column with the split of each image, in embeddings of images of several splits.
 pub const SPLIT: &str = "split";
@@ -197,7 +198,13 @@ impl Model {
         let mut rows: Vec<f32> = Vec::new();
         let mut items: Vec<u32> = Vec::with_capacity(set.len());
         let mut broken = Vec::new();
-        let plan = BatchPlan::in_order(set.len(), self.images_at_once(store.transform().views()));
+        let own = part(set.len(), self.ranks.rank(), self.ranks.size());
+        let plan = BatchPlan::in_order(own.len(), self.images_at_once(store.transform().views()));
+        let start = own.start;
+        let plan = plan.map(move |plan| BatchPlan {
+            items: plan.items.iter().map(|item| item + start as u32).collect(),
+            ..plan
+        });
         for batch in Loader::new(store.clone(), plan, LoaderOptions::evaluation(resolved(threads)))? {
             let batch = batch?;
             broken.extend(batch.broken.iter().cloned());
@@ -215,7 +222,12 @@ impl Model {
                 rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
                 items.extend(&batch.items);
             }
-            progress(items.len() + broken.len(), set.len())?;
+            progress(items.len() + broken.len(), own.len())?;
+        }
+        if self.ranks.size() > 1 {
+            rows = ranks::gather_rows(&*self.ranks, &rows)?;
+            items = ranks::gather_items(&*self.ranks, &items)?;
+            broken = ranks::gather_broken(&*self.ranks, broken)?;
         }
         if items.is_empty() {
             let first = broken.first().map_or("there is none".into(), ToString::to_string);

@@ -1,10 +1,11 @@
 //! A trained network with its preprocessing.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use burn::module::Module;
 use burn::tensor::Device;
+use gallerist_collective::{Collective, Single};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Prepared};
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
@@ -43,6 +44,8 @@ pub struct Model {
     pub(super) heads: HeadChoice,
     pub(super) places: Vec<usize>,
     pub(super) device: Device,
+    /// Who shares the work.
+    pub(super) ranks: Arc<dyn Collective>,
     /// The network prepared for embedding on the CPU, made by the first pass.
     prepared: OnceLock<Option<Prepared>>,
     /// The text tower, opened by the first text.
@@ -72,6 +75,7 @@ impl Model {
             heads,
             places,
             device,
+            ranks: Arc::new(Single),
             prepared: OnceLock::new(),
             text: OnceLock::new(),
         }
@@ -105,6 +109,12 @@ impl Model {
         }
         let (network, device) = (self.network.to_device(device), device.clone());
         Model { network, device, prepared: OnceLock::new(), ..self }
+    }
+
+    /// The model with images embedded by all of `ranks`: every rank calls the same methods with the same images,
+    /// embeds its part of them, and gets the embeddings of all.
+    pub fn among(self, ranks: Arc<dyn Collective>) -> Self {
+        Model { ranks, ..self }
     }
 
     /// The model of a checkpoint.

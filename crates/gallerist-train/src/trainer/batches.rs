@@ -19,7 +19,7 @@ impl Trainer {
         let Some(refresh) = self.batches.sampler.refresh() else { return Ok(steps) };
         if self.batches.means.is_none() || self.state.step.is_multiple_of(refresh.every) {
             let start = Instant::now();
-            let model = self.model();
+            let model = self.model().among(self.ranks.clone());
             let store = self.store.clone();
             let found = means::compute(
                 &model,

@@ -6,11 +6,11 @@ use std::time::Instant;
 use gallerist_data::{Loader, LoaderOptions};
 
 use super::state::Trainer;
-use crate::Result;
-use crate::config::{CheckpointKind, threads};
+use crate::config::CheckpointKind;
 use crate::log::Record;
 use crate::observer::Observer;
 use crate::profile::Profile;
+use crate::{Result, ranks};
 
 /// How a call of [`Trainer::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,21 +40,26 @@ impl Trainer {
         let outcome = ended?;
         let profile =
             Profile::new(timings, self.state.step - step, self.state.seconds - before, self.state.waited);
-        profile.write(&self.directory.profile())?;
+        if self.ranks.rank() == 0 {
+            profile.write(&self.directory.profile())?;
+        }
         self.profile = Some(profile);
         Ok(outcome)
     }
 
     fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
-        let options =
-            LoaderOptions::training(self.config.train.seed, threads(self.config.train.loader_threads));
-        let options = LoaderOptions { prefetch: self.config.train.prefetch, ..options };
+        let options = LoaderOptions::training(
+            self.config.train.seed,
+            ranks::loader_threads(&*self.ranks, self.config.train.loader_threads)?,
+        );
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
+        let options = LoaderOptions { prefetch: self.config.train.prefetch, rank, ranks, ..options };
         while self.state.step < self.config.train.steps {
             let end = self.refresh_sampler(observer)?;
             // The loader works ahead; up to `end` it knows what the batches will be.
             let mut loader = Loader::new(self.store.clone(), self.plan(end), options)?;
             while self.state.step < end {
-                if stop.load(Ordering::Relaxed) {
+                if self.ranks.any(stop.load(Ordering::Relaxed))? {
                     self.save(CheckpointKind::Last)?;
                     return Ok(RunEnd::Interrupted);
                 }
@@ -85,6 +90,7 @@ impl Trainer {
         self.state.step = record.step;
         observer.step(&record);
         self.log.write(&Record::Step(record))?;
+        let broken = ranks::gather_broken(&*self.ranks, broken)?;
         self.report_broken(broken, observer)?;
 
         let last = self.state.step == self.config.train.steps;

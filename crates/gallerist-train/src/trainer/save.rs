@@ -12,7 +12,7 @@ use crate::log::Record;
 use crate::model::{Model, description};
 use crate::observer::{Observer, Phase};
 use crate::validation::Validation;
-use crate::{Result, means};
+use crate::{Result, means, ranks};
 
 const VALIDATING: &str = "validating";
 
@@ -20,21 +20,26 @@ impl Trainer {
     /// Measures the validation classes and keeps the best checkpoint.
     pub(super) fn validate(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let Some(store) = &self.validation else { return Ok(()) };
-        let model = self.model();
+        let model = self.model().among(self.ranks.clone());
         let mut progress = |done, total| {
             observer.phase(&Phase { what: VALIDATING, done, total });
             Ok(())
         };
         let (embedded, items) =
             model.embed_with_items(store, self.config.train.loader_threads, &mut progress)?;
-        let evaluation = Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?;
         let metric = &self.config.validation.metric;
-        let value = evaluation.metrics[metric.as_str()];
+        let evaluation = match self.ranks.rank() {
+            0 => Some(Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?),
+            _ => None,
+        };
+        let value = evaluation.as_ref().map_or(0.0, |evaluation| evaluation.metrics[metric.as_str()]);
+        let value = ranks::broadcast(&*self.ranks, value)?;
         let best = self.state.best.as_ref().is_none_or(|best| value > best.value);
         if best {
             self.state.best = Some(Best { metric: metric.clone(), value, step: self.state.step });
             self.save(CheckpointKind::Best)?;
         }
+        let Some(evaluation) = evaluation else { return Ok(()) };
         let metrics = evaluation.metrics.iter().map(|(name, value)| (name.to_string(), value)).collect();
         self.log.write(&Record::Validation {
             step: self.state.step,
@@ -64,11 +69,20 @@ impl Trainer {
             Some(average) => average.save(network, &mut remembered),
             None => network,
         };
+        let fingerprint = checkpoint::fingerprint(&network, &description(&self.config, self.input));
+        let loss = params::collect(&self.objective);
+        if self.ranks.size() > 1 {
+            let all = format!("{fingerprint} {}", checkpoint::fingerprint(&loss, ""));
+            self.ranks.agree(all.as_bytes(), "other parameters")?;
+        }
+        if self.ranks.rank() != 0 {
+            return Ok(());
+        }
         let state = self.optimizer.state();
         let header = Header {
             step: self.state.step,
             config: self.config.to_toml(),
-            fingerprint: checkpoint::fingerprint(&network, &description(&self.config, self.input)),
+            fingerprint,
             input: [self.input.channels, self.input.height, self.input.width],
             best: self.state.best.clone(),
             optimizer_counters: state.counters,
@@ -79,7 +93,6 @@ impl Trainer {
             rank_watch: self.warnings.rank_watch.clone(),
             ..Header::default()
         };
-        let loss = params::collect(&self.objective);
         if let Some(class_means) = &self.batches.means {
             means::save(class_means, &mut remembered);
         }

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
+use gallerist_collective::Collective;
 use gallerist_data::{BatchSampler, ImageSet, ImageStore, Transform};
+use gallerist_kernels::SharedStatistics;
 use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
 use gallerist_tensor::params;
 use gallerist_weights as weights;
@@ -54,6 +56,7 @@ const READING_WEIGHTS: &str = "reading the weights";
 pub struct TrainerBuilder {
     config: RunConfig,
     images: Option<TrainingImages>,
+    ranks: Option<Arc<dyn Collective>>,
 }
 
 /// The training set and the validation set, whose classes are disjoint.
@@ -66,13 +69,19 @@ struct TrainingImages {
 impl TrainerBuilder {
     /// A run of this configuration.
     pub fn new(config: &RunConfig) -> Self {
-        TrainerBuilder { config: config.clone(), images: None }
+        TrainerBuilder { config: config.clone(), images: None, ranks: None }
     }
 
     /// Trains on `train`, and chooses the best checkpoint by `validation`, in place of the images of `data.train`.
     /// The classes of the two should be disjoint.
     pub fn images(self, train: ImageSet, validation: Option<ImageSet>) -> Self {
         TrainerBuilder { images: Some(TrainingImages { train, validation }), ..self }
+    }
+
+    /// Trains by all of `ranks` in place of [`world`](gallerist_collective::world): each runs this with the same
+    /// configuration, directory and images, and the run is that of one process.
+    pub fn ranks(self, ranks: Arc<dyn Collective>) -> Self {
+        TrainerBuilder { ranks: Some(ranks), ..self }
     }
 
     /// Starts the run in a new directory.
@@ -95,10 +104,13 @@ impl TrainerBuilder {
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Trainer> {
-        let TrainerBuilder { config, images } = self;
+        let TrainerBuilder { config, images, ranks } = self;
         config.validate()?;
+        let ranks = ranks.map_or_else(gallerist_collective::world, Ok)?;
         // Everything that can fail for the user's reasons fails before the directory is made.
-        RunDirectory::check(directory)?;
+        if ranks.rank() == 0 {
+            RunDirectory::check(directory)?;
+        }
         let begun = Instant::now();
         let mut watch = Watch::new(observer, stop);
         watch.phase(READING_IMAGES, 0, 0)?;
@@ -109,7 +121,7 @@ impl TrainerBuilder {
             None => Vec::new(),
         };
         watch.phase(BUILDING, 0, 0)?;
-        let mut parts = Parts::new(&config, images)?;
+        let mut parts = Parts::new(&config, images, ranks)?;
         let mut pretrained = None;
         if let Some(path) = &config.network.weights {
             watch.phase(READING_WEIGHTS, 0, 0)?;
@@ -121,12 +133,19 @@ impl TrainerBuilder {
         notices.extend(notices::of_little_data(&config, parts.store.set().len()));
         let opened = begun.elapsed();
         parts.compute_features(&config, config.data.cache_folder.as_deref(), &mut watch)?;
-        parts.network = head_init::begin(parts.network, &config, parts.input, &parts.store, &mut watch)?;
+        parts.network =
+            head_init::begin(parts.network, &config, parts.input, &parts.store, &parts.ranks, &mut watch)?;
         let head_seconds = (begun.elapsed() - opened).as_secs_f64();
         let mut config = config.located_from(directory);
         config.data.relabel_sha256 = config.data.digest_of_corrections()?;
-        let directory = RunDirectory::create(directory, &config)?;
-        parts.keep_features(&config, &directory)?;
+        let directory = match parts.ranks.rank() {
+            0 => {
+                let created = RunDirectory::create(directory, &config)?;
+                parts.keep_features(&config, &created)?;
+                created
+            }
+            _ => RunDirectory::of_rank(directory),
+        };
         let mut trainer = parts.into_trainer(&config, directory, 0)?;
         trainer.started.pretrained = pretrained;
         trainer.started.test_notes = test_notes;
@@ -163,21 +182,26 @@ impl TrainerBuilder {
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Trainer> {
-        let opened = RunDirectory::open_to_write(directory)?;
-        match State::of(directory)? {
-            State::Begun { .. } => {
-                drop(opened);
-                return self.start_with(directory, observer, stop);
-            }
-            State::Started => {}
-            _ => return Err(opened.without_checkpoint()),
+        let ranks = self.ranks.clone().map_or_else(gallerist_collective::world, Ok)?;
+        let opened = RunDirectory::open_among(directory, &*ranks)?;
+        let begun = match ranks.rank() {
+            0 => match State::of(directory)? {
+                State::Begun { .. } => true,
+                State::Started => false,
+                _ => return Err(opened.without_checkpoint()),
+            },
+            _ => false,
+        };
+        if ranks.any(begun)? {
+            drop(opened);
+            return self.ranks(ranks).start_with(directory, observer, stop);
         }
-        let TrainerBuilder { config, images } = self;
+        let TrainerBuilder { config, images, .. } = self;
         Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
         let path = opened.checkpoint(CheckpointKind::Last);
         let last = Checkpoint::load(&path)?;
         let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
-        let mut parts = Parts::new(&config, images)?;
+        let mut parts = Parts::new(&config, images, ranks)?;
         let folder = config.data.cache_folder.clone().unwrap_or_else(|| opened.features());
         parts.compute_features(&config, Some(&folder), &mut Watch::new(observer, stop))?;
         let mut trainer = parts.into_trainer(&config, opened, last.header.step)?;
@@ -245,7 +269,7 @@ impl Trainer {
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Self> {
-        let run_file = RunDirectory::open_to_write(directory)?.config();
+        let run_file = RunDirectory::open_among(directory, &*gallerist_collective::world()?)?.config();
         let mut config = RunConfig::load(&run_file, &[])?;
         config.train.device = device.unwrap_or(config.train.device);
         config.check_files(&run_file, &["data.train", "data.relabel"])?;
@@ -314,6 +338,7 @@ fn notes_of_test(config: &RunConfig, test: &TestImages, train: &ImageSet) -> Res
 
 /// What a trainer is made of, before there is a directory.
 struct Parts {
+    ranks: Arc<dyn Collective>,
     opened: OpenDevice,
     device: Device,
     host: Device,
@@ -326,13 +351,27 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(config: &RunConfig, images: TrainingImages) -> Result<Self> {
+    fn new(config: &RunConfig, images: TrainingImages, ranks: Arc<dyn Collective>) -> Result<Self> {
         let TrainingImages { train, validation } = images;
+        ranks.set_timeout(Duration::from_secs(config.distributed.timeout_seconds));
         let opened = config.train.device.open()?;
         config.train.precision.check(&opened)?;
         let device = opened.device().clone().autodiff();
         let host = Device::flex().autodiff();
         let sampler = config.sampler.build(&train)?;
+        if sampler.batch_size() < ranks.size() {
+            return Err(gallerist_tensor::Error::Value {
+                key: config.sampler.batch_size_keys().into(),
+                wanted: format!("batches of {} images or more, one for every rank", ranks.size()),
+                found: sampler.batch_size().to_string(),
+            }
+            .into());
+        }
+        if ranks.size() > 1 {
+            let images = (train.len(), train.class_names(), validation.as_ref().map(ImageSet::len));
+            let all = format!("{}\n{images:?}", config.to_toml());
+            ranks.agree(all.as_bytes(), "another run file or other images")?;
+        }
         let transform = Transform::training(&config.image, &config.augment)?;
         let [channels, height, width] = transform.shape();
         let input = InputShape { channels, height, width };
@@ -359,7 +398,7 @@ impl Parts {
             None => None,
         };
         let objective = Objective::new(config, store.set().label_names().len(), &host)?;
-        Ok(Parts { opened, device, host, input, store, sampler, validation, network, objective })
+        Ok(Parts { ranks, opened, device, host, input, store, sampler, validation, network, objective })
     }
 
     /// Computes the features of a frozen model for all images, where images are not changed at random.
@@ -390,14 +429,17 @@ impl Parts {
     }
 
     fn into_trainer(self, config: &RunConfig, directory: RunDirectory, step: usize) -> Result<Trainer> {
-        let mut log = Log::open(&directory.log())?;
-        if config.log.tensorboard {
+        let mut log = if self.ranks.rank() == 0 { Log::open(&directory.log())? } else { Log::silent() };
+        if config.log.tensorboard && self.ranks.rank() == 0 {
             log = log.with_events(&directory.tensorboard(), step)?;
         }
         Ok(Trainer {
             optimizer: Optimizer::new(&config.optimizer).with_blocks(self.network.blocks().unwrap_or(0)),
             config: config.clone(),
             directory,
+            shared: (self.ranks.size() > 1 && config.distributed.sync_batch_norm)
+                .then(|| SharedStatistics::new(self.ranks.clone())),
+            ranks: self.ranks,
             loss_scale: (config.train.precision == Precision::F16).then(LossScale::default),
             devices: Devices { opened: self.opened, network: self.device, host: self.host },
             input: self.input,

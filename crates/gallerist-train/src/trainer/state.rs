@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use gallerist_collective::Collective;
 use gallerist_data::{BatchSampler, Broken, ClassMeans, ImageSet, ImageStore};
+use gallerist_kernels::SharedStatistics;
 use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_weights as weights;
 
@@ -36,6 +38,10 @@ use gallerist_tensor::device::OpenDevice;
 pub struct Trainer {
     pub(super) config: RunConfig,
     pub(super) directory: RunDirectory,
+    /// The processes that train together.
+    pub(super) ranks: Arc<dyn Collective>,
+    /// Batch norm by the statistics of all ranks.
+    pub(super) shared: Option<Arc<SharedStatistics>>,
     pub(super) devices: Devices,
     pub(super) input: InputShape,
     pub(super) store: Arc<ImageStore>,
@@ -107,6 +113,11 @@ pub(super) struct Started {
 }
 
 impl Trainer {
+    /// The processes that train together.
+    pub fn ranks(&self) -> &Arc<dyn Collective> {
+        &self.ranks
+    }
+
     /// Steps done.
     pub fn step(&self) -> usize {
         self.state.step

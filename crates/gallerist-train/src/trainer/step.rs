@@ -13,6 +13,7 @@ use crate::log::Step;
 use crate::observer::Observer;
 use crate::optim::{Part, clip_by_global_norm, multiply};
 use crate::precision::LossScale;
+use crate::ranks::{self, Rows};
 use crate::{Error, Result};
 use gallerist_tensor::device::on_device;
 
@@ -37,10 +38,12 @@ impl Trainer {
             let (of_network, of_objective) = self.config.train.precision.run(&self.devices.opened, || {
                 crossing.backward(value, &self.network, &self.objective, scale)
             });
+            self.check_shared()?;
             network_gradients.accumulate(&self.network, of_network);
             objective_gradients.accumulate(&self.objective, of_objective);
         }
         let (mut of_network, of_objective) = (network_gradients.grads(), objective_gradients.grads());
+        ranks::sum_gradients(&*self.ranks, &self.network, &mut of_network)?;
         if scale != 1.0 {
             multiply(&mut of_network, &self.network, 1.0 / scale);
         }
@@ -65,6 +68,9 @@ impl Trainer {
             self.optimizer.step(rate, Part::Network, self.network.clone(), of_network)
         });
         self.objective = self.optimizer.step(rate, Part::Loss, self.objective.clone(), of_objective);
+        if self.shared.is_none() {
+            self.network = ranks::average_statistics(&*self.ranks, self.network.clone())?;
+        }
         if let Some(average) = &mut self.average {
             average.update(step, &self.network);
         }
@@ -79,7 +85,9 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<(Step, Tensor<1>, Crossing)> {
         let step = self.state.step + 1;
-        let draw = Draw { seed: self.config.train.seed, step: step as u64, batch: number as u64 };
+        let of_ranks = Rows::gather(&*self.ranks, &batch.items)?;
+        let seed = self.config.train.seed;
+        let draw = Draw { seed, step: step as u64, batch: number as u64, first: of_ranks.first as u64 };
         let shape = batch.shape();
         let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.devices.network);
         let precision = self.config.train.precision;
@@ -87,16 +95,26 @@ impl Trainer {
             DType::F32 => images,
             smaller => images.cast(smaller),
         };
-        let outputs = precision.run(&self.devices.opened, || self.network.forward_training(images, draw));
+        let forward = || self.network.forward_training(images, draw);
+        let outputs = precision.run(&self.devices.opened, || match &self.shared {
+            Some(shared) => shared.within(forward),
+            None => forward(),
+        });
+        self.check_shared()?;
         let crossing = Crossing::new(outputs, &self.devices.host);
-        let outputs = crossing.outputs();
+        let outputs = of_ranks.whole(&*self.ranks, crossing.outputs())?;
+        let (outputs, items) = (&outputs[..], &of_ranks.items);
         let embedding_norm = outputs.iter().map(mean_norm).sum::<f32>() / outputs.len() as f32;
         let sets: Option<Vec<Vec<u32>>> = self
             .store
             .set()
             .label_sets()
-            .map(|sets| batch.items.iter().map(|&item| sets[item as usize].clone()).collect());
-        let labels = sets.as_deref().map_or(Labels::Classes(&batch.labels), Labels::Sets);
+            .map(|sets| items.iter().map(|&item| sets[item as usize].clone()).collect());
+        let classes: Vec<u32> = match self.store.set().labels() {
+            Some(labels) => items.iter().map(|&item| labels[item as usize]).collect(),
+            None => Vec::new(),
+        };
+        let labels = sets.as_deref().map_or(Labels::Classes(&classes), Labels::Sets);
         let progress = Progress { step: self.state.step, steps: self.config.train.steps };
         let output = self.objective.forward(outputs, labels, &self.memories, progress);
         let loss = output.value.clone().into_scalar::<f32>();
@@ -128,6 +146,11 @@ impl Trainer {
             ..Step::default()
         };
         Ok((record, output.value, crossing))
+    }
+
+    /// Whether all exchanges within the network have worked.
+    fn check_shared(&self) -> Result<()> {
+        Ok(self.shared.as_ref().map_or(Ok(()), |shared| shared.check())?)
     }
 
     fn diverged(&self, step: usize, value: f32) -> Error {

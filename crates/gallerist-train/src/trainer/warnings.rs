@@ -64,6 +64,9 @@ impl Trainer {
     }
 
     pub(super) fn report_broken(&mut self, broken: Vec<Broken>, observer: &mut dyn Observer) -> Result<()> {
+        // Several ranks may find the same.
+        let known = |one: &Broken| self.warnings.broken.iter().any(|known| known.item == one.item);
+        let broken: Vec<Broken> = broken.into_iter().filter(|one| !known(one)).collect();
         for one in broken {
             let message = format!("{one}; another image of its class takes its place");
             observer.warning(&message);

@@ -195,7 +195,7 @@ fn drop_path_depends_on_the_seed_and_the_step_alone_and_is_off_outside_of_traini
     let device = Device::flex().autodiff();
     let network = of_28(VitConfig { drop_path: 0.5, ..small() }, &device);
     let plain = of_28(small(), &device);
-    let draw = Draw { seed: 1, step: 3, batch: 0 };
+    let draw = Draw { seed: 1, step: 3, batch: 0, first: 0 };
     let of = |draw: Draw| network.forward_training(images(8, &device), draw).remove(0).into_data();
     assert_eq!(of(draw), of(draw));
     assert_ne!(of(draw), of(Draw { step: 4, ..draw }));
@@ -210,7 +210,7 @@ fn drop_path_depends_on_the_seed_and_the_step_alone_and_is_off_outside_of_traini
 fn drop_path_keeps_the_mean_of_a_branch() {
     let device = Device::flex();
     let ones = Tensor::<3>::ones([4000, 1, 1], &device);
-    let draw = Draw { seed: 1, step: 1, batch: 0 };
+    let draw = Draw { seed: 1, step: 1, batch: 0, first: 0 };
     let dropped = gallerist_nn::token_layers::drop_path(ones, "a", 0.25, draw);
     let values = dropped.into_data().try_into_vec::<f32>().unwrap();
     assert!(values.iter().all(|&v| v == 0.0 || (v - 4.0 / 3.0).abs() < 1e-6));

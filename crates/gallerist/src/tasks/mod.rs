@@ -27,7 +27,7 @@ pub use search::{Found, ImageSearchOptions, search};
 pub use serve::{NamedGallery, ServeOptions, serve, serve_all};
 pub use threshold::{ThresholdInput, ThresholdSettings, save_threshold, threshold};
 pub(crate) use train::train_keeping;
-pub use train::{Trained, TrainingEnd, complete, report, resume, train};
+pub use train::{Trained, TrainingEnd, complete, report, resume, train, world};
 
 #[cfg(feature = "cli")]
 pub(crate) use database::{Remote, is_remote, open as open_database};

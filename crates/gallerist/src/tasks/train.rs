@@ -1,8 +1,10 @@
 //! From a run file to a run directory with metrics and report.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gallerist_collective::Collective;
 use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::checkpoint::Checkpoint;
@@ -53,6 +55,9 @@ pub struct Trained {
 /// The directory then has the files that [`gallerist::train`](gallerist_train) lists, and `report.html`. When `stop`
 /// is raised, a checkpoint is written and the call returns.
 ///
+/// With the feature `mpi`, in a program that an MPI launcher has started several times, the processes train together
+/// ([`world`](crate::world)): each makes this call, and rank 0 writes the directory and has the metrics.
+///
 /// # Example
 ///
 /// ```no_run
@@ -85,11 +90,11 @@ pub(crate) fn train_keeping(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Trained> {
-    set_threads(config.train.threads);
+    set_threads_of_rank(config.train.threads)?;
     let trainer = Trainer::start_with(config, directory, observer, stop);
     observer.phase_done();
     let trainer = trainer?;
-    if let Some(text) = init_file {
+    if let (Some(text), 0) = (init_file, trainer.ranks().rank()) {
         write_text(&trainer.directory().init_file(), text)?;
     }
     finish(trainer, false, observer, stop)
@@ -106,7 +111,8 @@ pub fn resume(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Trained> {
-    let opened = RunDirectory::open_to_write(directory)?;
+    let ranks = world()?;
+    let opened = RunDirectory::open_among(directory, &*ranks)?;
     let config = RunConfig::load(&opened.config(), &[])?;
     if let Some(steps) = steps_of_finished(&opened, &config)? {
         let metrics = match opened.metrics().exists() {
@@ -115,13 +121,31 @@ pub fn resume(
         };
         let report = Some(opened.report());
         let end = TrainingEnd::WasFinished;
+        ranks.finish();
         return Ok(Trained { directory: opened, end, steps, metrics, report, broken_images: 0 });
     }
     drop(opened);
-    set_threads(config.train.threads);
+    set_threads_of_rank(config.train.threads)?;
     let trainer = Trainer::resume_with(directory, device, observer, stop);
     observer.phase_done();
     finish(trainer?, true, observer, stop)
+}
+
+/// The processes that train together: those of the MPI launcher that has started this one, or this one alone.
+///
+/// # Errors
+///
+/// As [`gallerist_collective::world`].
+pub fn world() -> Result<Arc<dyn Collective>> {
+    Ok(gallerist_collective::world().map_err(training::Error::from)?)
+}
+
+/// [`set_threads`], where 0 is one per core that this rank has for itself.
+fn set_threads_of_rank(threads: usize) -> Result<()> {
+    let ranks = world()?;
+    let share = threads == 0 && ranks.size() > 1;
+    set_threads(if share { ranks.threads().map_err(training::Error::from)? } else { threads });
+    Ok(())
 }
 
 /// Takes the remaining steps of a trainer that was started or resumed otherwise, such as by a
@@ -180,11 +204,18 @@ fn finish(
     observer.trained(&trainer, outcome);
     let (directory, steps) = (trainer.directory().clone(), trainer.step());
     let broken_images = trainer.broken().len();
+    let ranks = trainer.ranks().clone();
     if outcome == RunEnd::Interrupted {
+        ranks.finish();
         let end = TrainingEnd::Interrupted;
         return Ok(Trained { directory, end, steps, metrics: None, report: None, broken_images });
     }
     let metrics = measure(&trainer, &pace, observer)?;
+    ranks.finish();
+    if ranks.rank() != 0 {
+        let end = TrainingEnd::Finished;
+        return Ok(Trained { directory, end, steps, metrics: None, report: None, broken_images: 0 });
+    }
     let page = working(observer, "drawing the report", || report(&directory))?;
     if trainer.config().log.tensorboard && metrics.is_some() {
         write_projector(&directory)?;
@@ -216,8 +247,14 @@ fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Resul
     };
     let class_overlap = test.queries.overlap_with(trainer.training_set());
     let which = config.evaluation.checkpoint;
-    let model = Model::open(directory.path(), which)?.on(trainer.device().device());
+    let ranks = trainer.ranks();
+    // Rank 0 has written the checkpoint.
+    ranks.barrier().map_err(training::Error::from)?;
+    let model = Model::open(directory.path(), which)?.on(trainer.device().device()).among(ranks.clone());
     let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(directory.path()), observer)?;
+    if ranks.rank() != 0 {
+        return Ok(None);
+    }
     measured.save(directory)?;
     let EvaluationReport { evaluation, mut further } = working(observer, "measuring", || measured.report())?;
     if let Some(found) = &mut further.threshold {

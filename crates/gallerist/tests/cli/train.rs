@@ -226,3 +226,23 @@ fn a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoint() {
         gallerist::checkpoint::Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap();
     assert!(checkpoint.header.step >= 1);
 }
+
+#[test]
+fn a_rank_of_a_program_without_mpi_says_so_and_trains_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = |line: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gallerist"));
+        let out =
+            command.args(line).env("OMPI_COMM_WORLD_SIZE", "4").current_dir(dir.path()).output().unwrap();
+        assert_eq!(out.status.code(), Some(2));
+        text(&out.stderr)
+    };
+    let config = root().join("configs/smoke.toml");
+    let error = program(&["embed", "--run", "x", "--images", "y", "--out", "z"]);
+    assert!(error.contains("one of 4 ranks") && error.contains("gallerist train"), "{error}");
+    if cfg!(not(feature = "mpi")) {
+        let error = program(&["train", config.to_str().unwrap(), "--out", "run"]);
+        assert!(error.contains("one of 4 ranks") && error.contains("--features mpi"), "{error}");
+        assert!(!dir.path().join("run").exists());
+    }
+}

@@ -18,6 +18,9 @@ use crate::device::DeviceChoice;
 ///
 /// Ctrl-C writes a checkpoint and stops. `--resume DIR` continues the run; on the CPU the result is bit-identical
 /// to that of an uninterrupted run.
+///
+/// `mpirun -n 4 gallerist train CONFIG` trains by four processes, which share every batch (feature `mpi`;
+/// docs/scaling.md).
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gallerist train [OPTIONS] CONFIG\n       gallerist train [OPTIONS] --images PATH...\n       \

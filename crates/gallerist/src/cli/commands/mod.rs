@@ -24,6 +24,17 @@ use super::args::Command;
 use super::failure::CommandResult;
 
 pub(crate) fn run(command: Command) -> CommandResult {
+    if let (Some(ranks @ 2..), false) =
+        (gallerist_collective::launched_ranks(), matches!(command, Command::Train(_)))
+    {
+        return Err(crate::Error::new(
+            format!(
+                "this command was started as one of {ranks} ranks, and each of them would do the whole work"
+            ),
+            Some("only `gallerist train` runs on several ranks; start this command without mpirun"),
+        )
+        .into());
+    }
     match command {
         Command::Init(args) => init::run(args),
         Command::Train(args) => train::run(args),

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use gallerist_collective::Collective;
 use serde::Serialize;
 
 use crate::cli::args::Train;
@@ -31,6 +33,10 @@ struct Summary<'a> {
 }
 
 pub(super) fn run(args: Train) -> CommandResult {
+    let ranks = crate::world()?;
+    if ranks.rank() != 0 {
+        return run_rank(&args, &*ranks);
+    }
     let (stop, stepping) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let steps = stepping.clone();
     interrupts::watch(stop.clone(), move || match steps.load(Ordering::Relaxed) {
@@ -55,6 +61,24 @@ pub(super) fn run(args: Train) -> CommandResult {
     })
 }
 
+/// A rank other than 0, which prints nothing.
+fn run_rank(args: &Train, ranks: &dyn Collective) -> CommandResult {
+    /// Most errors are found by all ranks: that of rank 0 comes first, and its end ends the others.
+    const AFTER_RANK_0: Duration = Duration::from_secs(2);
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupts::watch(stop.clone(), || "");
+    match train(args, &mut (), &stop) {
+        Ok(Trained { end: TrainingEnd::Interrupted, .. }) => Ok(ExitCode::from(INTERRUPTED)),
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            std::thread::sleep(AFTER_RANK_0);
+            let mut failure = Failure::from(error);
+            failure.message = format!("{} (rank {} of {})", failure.message, ranks.rank(), ranks.size());
+            Err(failure)
+        }
+    }
+}
+
 fn train(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
     match (&args.resume, &args.config) {
         (Some(directory), _) => crate::resume(directory, args.device, observer, stop),
@@ -63,7 +87,7 @@ fn train(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
             config.log.profile |= args.profile;
             config.train.device = args.device.unwrap_or(config.train.device);
             let name = path.file_stem().map_or("run".into(), |stem| stem.to_string_lossy());
-            let out = args.out.clone().unwrap_or_else(|| free_directory(&name));
+            let out = out_of_all(args.out.clone().unwrap_or_else(|| free_directory(&name)))?;
             crate::train(&config, &out, observer, stop)
         }
         (None, None) => train_on_images(args, observer, stop),
@@ -72,6 +96,12 @@ fn train(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
 
 /// Makes a run file for the images, and trains by it.
 fn train_on_images(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
+    if crate::world()?.size() > 1 {
+        return Err(Error::new(
+            "several ranks train by a run file, not by images",
+            Some("gallerist init IMAGES --out run.toml writes one; then mpirun … gallerist train run.toml"),
+        ));
+    }
     let out = args.out.clone().unwrap_or_else(|| free_directory(&name_of_images(&args.images)));
     // Before the speed is measured.
     RunDirectory::check(&out)?;
@@ -128,6 +158,17 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The directory that rank 0 has chosen.
+fn out_of_all(own: PathBuf) -> Result<PathBuf> {
+    let ranks = crate::world()?;
+    if ranks.size() == 1 {
+        return Ok(own);
+    }
+    let mut name = own.to_string_lossy().into_owned().into_bytes();
+    ranks.broadcast(&mut name).map_err(crate::train::Error::from)?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&name).into_owned()))
 }
 
 /// `runs/NAME`, numbered if that exists.
