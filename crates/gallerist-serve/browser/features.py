@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
 import subprocess
 import unittest
+from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 from playwright.sync_api import expect
 
@@ -692,3 +695,70 @@ class Words(PageTest):
         page.locator("main .lists .picture").nth(2).click()
         expect(page.get_by_role("searchbox", name="Search by words")).to_have_value("")
         self.assertNotIn("text=", page.url)
+
+
+class Scripts(RunTest):
+    """A gallery in which every text is markup that would run a script."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.train()
+        folder = harness.work / "scripts"
+        folder.mkdir(exist_ok=True)
+        # A file name has no slash, and a value of CSV is quoted.
+        cls.evil = lambda name: f"<img src=x onerror=\"window.ran='{name}'\"><svg onload=window.ran=1>{name}"
+        cell = lambda text: '"' + text.replace('"', '""') + '"'
+        rows = [",".join(map(cell, ["path", "label", "camera", cls.evil("column"), cls.evil("tags"), "price"]))]
+        for i in range(24):
+            name = f"{cls.evil(f'path{i}')}.png"
+            png(folder / name, 10 * i)
+            rows.append(",".join(map(cell, [name, cls.evil(f"label{i % 3}"), cls.evil("camera"), cls.evil(f"value{i % 2}"), cls.evil("a") + "|" + cls.evil("b"), str(i)])))
+        (folder / "list.csv").write_text("\n".join(rows) + "\n")
+        file = harness.work / "scripts.safetensors"
+        gallerist("embed", "--run", cls.run_directory, "--images", folder / "list.csv", "--out", file)
+        other = harness.work / "scripts other.safetensors"
+        shutil.copy(file, other)
+        # The name of a gallery has no `=` and no slash.
+        cls.serve("--gallery", f"<u>first={file}", "--gallery", f"<u>second={other}", "--compare", f"<u>first={other}", "--training", other, "--writable", "--token", "secret")
+        for kind in ["tags", "selections"]:
+            path = f"/api/v1/saved/{kind}/{quote(cls.evil(kind), safe='')}"
+            headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+            body = json.dumps({"add": [item["id"] for item in cls.items[:3]]}).encode()
+            urlopen(Request(cls.server.url + path, body, headers), timeout=30).close()
+
+    def check(self, page, where):
+        page.wait_for_timeout(300)
+        self.assertIsNone(page.evaluate("window.ran ?? null"), where)
+        self.assertEqual(page.locator("img[onerror], svg[onload], body script").count(), 0, where)
+        self.assertEqual(page.locator("img[src=x], u").count(), 0, where)
+
+    def test_no_text_of_a_gallery_runs_in_any_view(self):
+        item, evil = self.items[0]["id"], quote(type(self).evil("address"))
+        views = ["gallery", f"ranked&ids={item}", f"map&ids={item}&side=ranked", "map&names=by:" + quote(type(self).evil("column")), "failures", "confusions", "duplicates", "leaks", "compare", f"gallery&open={item}"]
+        views += [f"ranked&ids={item}&group=" + quote(type(self).evil("column")), "gallery&order=" + quote(type(self).evil("column")), "gallery&saved=tags:" + quote(type(self).evil("tags"))]
+        for view in views:
+            page = self.open("#view=" + view)
+            page.wait_for_load_state("networkidle")
+            self.check(page, view)
+        expect(page.locator("main .tags").first).to_contain_text("<img src=x")
+        page.get_by_role("button", name="Saved", exact=True).click()
+        expect(page.locator("dialog.saved")).to_contain_text("<svg onload")
+        self.check(page, "saved")
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        expect(page.locator("#labels li").first).to_contain_text("<img src=x")
+        self.check(page, "labels")
+        self.shot("scripts")
+        # Errors of the server name what was asked for.
+        for name in ["label", "camera", "where", "order", "group", "saved", "text", "upload", "ids", "open", "class", "sel", "names", "lasso", "crop"]:
+            page = self.open(f"#view=ranked&ids={item}&{name}={evil}")
+            self.check(page, name)
+        page = self.open(f"#gallery={evil}")
+        self.check(page, "gallery")
+        # The console names the requests that are refused.
+        self.expected_errors = len(self.errors_without(r"status of (400|404|501)"))
+        self.assertEqual(self.expected_errors, 0)
+        self.errors.clear()
+
+    def errors_without(self, known):
+        return [error for error in self.errors if not re.search(known, error)]

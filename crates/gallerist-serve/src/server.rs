@@ -12,6 +12,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
@@ -32,6 +33,10 @@ const BUFFER_BYTES: usize = 128 << 10;
 
 /// The largest number of headers of a request.
 const HEADERS: usize = 100;
+
+/// Connections that wait to be accepted. Beyond them, the system lets clients try again after a second: with the 128 of the
+/// standard library, a flood of connections delays all clients.
+const BACKLOG: i32 = 4096;
 
 /// A server that is bound to its address and does not answer yet.
 pub struct Server {
@@ -77,9 +82,14 @@ impl Server {
     pub fn bind_all(galleries: Vec<(String, Contents)>, options: Options) -> Result<Self> {
         let address = options.address;
         let listen = || -> std::io::Result<_> {
-            let listener = std::net::TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+            // A restarted server does not wait for the connections of the old one to be forgotten.
+            #[cfg(unix)]
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            socket.set_nonblocking(true)?;
+            Ok(std::net::TcpListener::from(socket))
         };
         let listener =
             listen().map_err(|source| Error::Io { action: format!("listen on {address}"), source })?;

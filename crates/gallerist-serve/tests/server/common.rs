@@ -359,16 +359,21 @@ pub(crate) struct Response {
 
 impl Response {
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
+        Self::try_read(stream).expect("an answer")
+    }
+
+    /// `None` if the connection is closed without an answer.
+    pub(crate) fn try_read(stream: &mut TcpStream) -> Option<Self> {
         let mut all = Vec::new();
         // A connection that is reset after the answer has still answered.
         let _ = stream.read_to_end(&mut all);
-        let end = all.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer");
+        let end = all.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = String::from_utf8(all[..end].to_vec()).unwrap();
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let headers = lines.filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Self { status, headers, body: all[end + 4..].to_vec() }
+        Some(Self { status, headers, body: all[end + 4..].to_vec() })
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {

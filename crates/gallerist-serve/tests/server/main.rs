@@ -1,6 +1,7 @@
 //! The server from outside: real connections to a small gallery.
 
 mod access;
+mod attacks;
 mod audit;
 mod clients;
 mod columns;
