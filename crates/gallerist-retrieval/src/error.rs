@@ -64,6 +64,12 @@ pub enum Error {
         /// The extensions that are known here.
         wanted: &'static str,
     },
+    /// A folder, where a file of embeddings is wanted.
+    #[error("cannot read `{}` as embeddings: it is a folder", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A number of values that does not fill rows x columns.
     #[error("a matrix of {rows} x {cols} needs {} values, {found} given", display_product(*rows, *cols))]
     Shape {
@@ -259,6 +265,26 @@ fn pointed(condition: &str, character: usize) -> String {
     }
 }
 
+/// The file that is probably meant by a folder, or the command that writes one.
+fn in_folder(folder: &Path) -> String {
+    let has = |name: &str| folder.join(name).is_file();
+    let files: Vec<&str> = ["embeddings.safetensors", "query.safetensors", "gallery.safetensors"]
+        .into_iter()
+        .filter(|n| has(n))
+        .collect();
+    match files.is_empty() {
+        false => {
+            let files: Vec<String> =
+                files.iter().map(|name| folder.join(name).display().to_string()).collect();
+            format!("name the file of this run: {}", files.join(" or "))
+        }
+        true => format!(
+            "to embed a folder of images: gallerist embed --run RUN --images {} --out FILE.safetensors",
+            folder.display()
+        ),
+    }
+}
+
 fn same_id(id: u64, path: Option<&str>) -> String {
     match path {
         Some(path) => format!("are both `{path}` of one source (id {id})"),
@@ -314,6 +340,7 @@ impl Error {
             | Self::Protocol { hint, .. }
             | Self::Column { hint, .. }
             | Self::Condition { hint, .. } => hint.clone(),
+            Self::Folder { path } => Some(in_folder(path)),
             Self::Extension { .. } => Some("rename the file, or choose another format".to_owned()),
             Self::NonFinite { .. } => Some(
                 "a network that diverged writes such rows; embed again from an earlier checkpoint".to_owned(),

@@ -35,6 +35,7 @@ mod measure;
 mod metrics;
 mod multi_query;
 mod ndcg;
+mod one_label;
 mod one_shot;
 mod options;
 mod plan;

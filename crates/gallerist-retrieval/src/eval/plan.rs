@@ -273,6 +273,7 @@ impl Plan {
             evaluation.notes.extend(protocol.size_note(evaluation.queries, evaluation.gallery));
         }
         evaluation.notes.extend(unmatched);
+        evaluation.notes.extend(super::one_label::note(&queries.labels, gallery.map(|set| &*set.labels)));
         Ok(EvaluationReport { evaluation, further: Further { intervals, ..further } })
     }
 

@@ -26,10 +26,12 @@ pub(super) fn format_of(path: &Path) -> Result<Format> {
     }
 }
 
-/// The format of a file that is read: a missing file is reported before an unknown name.
+/// The format of a file that is read: a folder and a missing file are reported before an unknown name.
 pub(super) fn format_of_existing(path: &Path) -> Result<Format> {
-    format_of(path).map_err(|unknown| match std::fs::metadata(path) {
-        Ok(_) => unknown,
-        Err(e) => Error::io("read", path, e),
-    })
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(Error::Folder { path: path.to_owned() }),
+        Ok(_) => format_of(path),
+        // Where the name is known, opening the file reports the error.
+        Err(e) => format_of(path).map_err(|_| Error::io("read", path, e)),
+    }
 }

@@ -336,4 +336,27 @@ mod tests {
         let error = EmbeddingSet::load(folder.path().join("set")).unwrap_err();
         assert!(matches!(error, Error::Extension { .. }), "{error}");
     }
+
+    #[test]
+    fn a_folder_is_refused_with_the_file_or_the_command_that_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        // A name with the ending of a file does not hide that it is a folder.
+        for name in ["photos", "photos.safetensors"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            let error = EmbeddingSet::load(&path).unwrap_err();
+            assert!(error.to_string().ends_with("as embeddings: it is a folder"), "{error}");
+            let hint = error.hint().unwrap();
+            assert!(
+                hint.contains(&format!("gallerist embed --run RUN --images {}", path.display())),
+                "{hint}"
+            );
+        }
+        let run = folder.path().join("photos");
+        std::fs::write(run.join("query.safetensors"), "").unwrap();
+        std::fs::write(run.join("gallery.safetensors"), "").unwrap();
+        let hint = EmbeddingSet::load(&run).unwrap_err().hint().unwrap();
+        let (query, gallery) = (run.join("query.safetensors"), run.join("gallery.safetensors"));
+        assert_eq!(hint, format!("name the file of this run: {} or {}", query.display(), gallery.display()));
+    }
 }
