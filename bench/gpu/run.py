@@ -181,7 +181,8 @@ def time_steps(report, check, device, cases, steps, small):
                     continue
             for line in lines:
                 if "skipped" in line:
-                    report.row(batch, precision, "PyTorch", f"not timed: {line['skipped']}", None, None, None, None)
+                    program = line.get("program", "PyTorch")
+                    report.row(batch, precision, program, f"not timed: {line['skipped']}", None, None, None, None)
                     continue
                 ms = median_step(line["seconds"])
                 report.row(batch, precision, line["program"], ms, 1000 * shape[0] / ms, line["seconds"][0], memory.mib(), line["losses"][-1])
@@ -295,9 +296,10 @@ def main():
     cases = {
         "ResNet-50": ({"kind": "resnet", "depth": 50, "dimensions": 128}, "resnet50", [180, 3, 227, 227]),
         "BN-Inception": (inception, "bn_inception", [180, 3, 227, 227]),
+        "ViT-S/16": ({"kind": "vit", "dimensions": 128}, "vit_s16", [128, 3, 224, 224]),
     }
     if args.small:
-        cases = {name: (config, peer, [2, 3, 227, 227]) for name, (config, peer, _) in cases.items()}
+        cases = {name: (config, peer, [2, *shape[1:]]) for name, (config, peer, shape) in cases.items()}
     section(report, "Training steps", lambda: time_steps(report, check, args.device, cases, steps, args.small))
     rows = 512 if args.small else 32768
     section(report, "Losses of a large batch", lambda: loss_steps(report, check, rows, 128))

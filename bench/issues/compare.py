@@ -1,10 +1,11 @@
-"""Exchanges some labels of a set of embeddings and measures what finds them: `gallerist data issues` and cleanlab.
+"""Exchanges some labels of a set of embeddings and measures what finds them: `gallerist data issues`, cleanlab, fastdup.
 
-    python compare.py GALLERIST NAME=EMBEDDINGS[,EMBEDDINGS] ... [--share 0.05] [--seeds 1]
+    python compare.py GALLERIST NAME=EMBEDDINGS[,EMBEDDINGS] ... [--share 0.05] [--seeds 1] [--peer cleanlab|fastdup]
 
 A share of the rows, drawn by the seed, gets the label of another class, drawn uniformly. Printed for each method: the
 rows it reports, their precision and recall, the average precision of its ranking of all rows, the share of the
-exchanged rows found whose suggested label is the true one, and the wall time. Needs numpy and cleanlab[datalab].
+exchanged rows found whose suggested label is the true one, and the wall time. Needs numpy, and cleanlab[datalab] or
+fastdup.
 """
 
 import argparse
@@ -92,12 +93,46 @@ def datalab(rows, labels):
     return seconds, issues["is_label_issue"].to_numpy(), -issues["label_score"].to_numpy(), suggested
 
 
+def fastdup(rows, labels):
+    """The rule of fastdup's gallery of labels: the share of the 5 nearest neighbours with the label of the image; an image
+    without any is reported. Equal shares are ordered by the mean similarity of the neighbours with other labels."""
+    import pandas
+
+    import fastdup as peer
+
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{row:08}.jpg" for row in range(len(rows))]
+        table = pandas.DataFrame({"filename": names, "label": labels.astype(str)})
+        begun = time.perf_counter()
+        run = peer.create(work_dir=f"{folder}/work", input_dir=folder)
+        # A threshold below every similarity keeps all neighbours.
+        run.run(annotations=table, embeddings=np.ascontiguousarray(rows), nearest_neighbors_k=5, threshold=-1.0,
+                num_threads=2)
+        found = run.similarity()
+        seconds = time.perf_counter() - begun
+    first = found["filename_from"].str[:8].astype(int).to_numpy()
+    second = found["filename_to"].str[:8].astype(int).to_numpy()
+    similarity = found["distance"].to_numpy()
+    neighbours = np.bincount(first, minlength=len(rows))
+    other = labels[first] != labels[second]
+    different = np.bincount(first[other], minlength=len(rows))
+    closeness = np.bincount(first[other], weights=similarity[other], minlength=len(rows)) / np.maximum(different, 1)
+    scores = different / np.maximum(neighbours, 1) + 1e-3 * closeness
+    votes = np.zeros((len(rows), labels.max() + 1), np.int32)
+    np.add.at(votes, (first, labels[second]), 1)
+    return seconds, (neighbours > 0) & (different == neighbours), scores, votes.argmax(axis=1)
+
+
+PEERS = {"cleanlab": ("cleanlab Datalab (features)", datalab), "fastdup": ("fastdup (5 neighbours)", fastdup)}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("gallerist")
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--share", type=float, default=0.05)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--peer", choices=PEERS, nargs="+", default=["cleanlab"])
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     print("| set | method | reported | precision | recall | average precision | suggestion right | seconds |")
@@ -119,8 +154,10 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 found = gallerist(args.gallerist, rows, labels, Path(folder))
             report(title, "gallerist", found[0], wrong, truth, *found[1:])
-            found = datalab(rows, labels)
-            report(title, "cleanlab Datalab (features)", found[0], wrong, truth, *found[1:])
+            for peer in args.peer:
+                method, find = PEERS[peer]
+                found = find(rows, labels)
+                report(title, method, found[0], wrong, truth, *found[1:])
 
 
 if __name__ == "__main__":

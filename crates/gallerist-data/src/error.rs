@@ -233,6 +233,9 @@ impl Error {
             Error::Annotation { .. } => {
                 Some("unpack or download the data set again; the file is cut or was changed".to_owned())
             }
+            Error::Io { source, path, .. } if source.kind() == io::ErrorKind::NotFound => {
+                gallerist_util::text::similar_path(path.as_ref())
+            }
             Error::Io { .. }
             | Error::Decode { .. }
             | Error::DecodeDeadline { .. }

@@ -64,11 +64,13 @@ pub enum Error {
         /// The extensions that are known here.
         wanted: &'static str,
     },
-    /// A folder, where a file of embeddings is wanted.
-    #[error("cannot read `{}` as embeddings: it is a folder", path.display())]
-    Folder {
-        /// The folder.
+    /// Images, or a folder, where a file of embeddings is wanted.
+    #[error("cannot read `{}` as embeddings: it is {what}", path.display())]
+    NotEmbeddings {
+        /// The folder or file.
         path: PathBuf,
+        /// `a folder`, `an archive of images`, `a table`.
+        what: &'static str,
     },
     /// A number of values that does not fill rows x columns.
     #[error("a matrix of {rows} x {cols} needs {} values, {found} given", display_product(*rows, *cols))]
@@ -265,22 +267,21 @@ fn pointed(condition: &str, character: usize) -> String {
     }
 }
 
-/// The file that is probably meant by a folder, or the command that writes one.
-fn in_folder(folder: &Path) -> String {
-    let has = |name: &str| folder.join(name).is_file();
+/// The file that is probably meant by a run directory, or the command that embeds images.
+fn embeddings_of(path: &Path) -> String {
+    let has = |name: &str| path.join(name).is_file();
     let files: Vec<&str> = ["embeddings.safetensors", "query.safetensors", "gallery.safetensors"]
         .into_iter()
         .filter(|n| has(n))
         .collect();
     match files.is_empty() {
         false => {
-            let files: Vec<String> =
-                files.iter().map(|name| folder.join(name).display().to_string()).collect();
+            let files: Vec<String> = files.iter().map(|name| path.join(name).display().to_string()).collect();
             format!("name the file of this run: {}", files.join(" or "))
         }
         true => format!(
-            "to embed a folder of images: gallerist embed --run RUN --images {} --out FILE.safetensors",
-            folder.display()
+            "to embed images: gallerist embed --run RUN --images {} --out FILE.safetensors",
+            path.display()
         ),
     }
 }
@@ -334,13 +335,14 @@ impl Error {
                     Some(format!("free some space; what `{}` held before is untouched", path.display()))
                 }
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
+                io::ErrorKind::NotFound => gallerist_util::text::similar_path(path),
                 _ => gallerist_util::files::NotAFile::of(source).map(gallerist_util::files::NotAFile::hint),
             },
             Self::Format { hint, .. }
             | Self::Protocol { hint, .. }
             | Self::Column { hint, .. }
             | Self::Condition { hint, .. } => hint.clone(),
-            Self::Folder { path } => Some(in_folder(path)),
+            Self::NotEmbeddings { path, .. } => Some(embeddings_of(path)),
             Self::Extension { .. } => Some("rename the file, or choose another format".to_owned()),
             Self::NonFinite { .. } => Some(
                 "a network that diverged writes such rows; embed again from an earlier checkpoint".to_owned(),

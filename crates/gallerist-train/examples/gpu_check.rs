@@ -134,6 +134,27 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
             json!({ "kind": "bn_inception", "dimensions": 16, "heads": ["L", "M", "H"] }),
             [4, 3, 160, 160],
         ),
+        (
+            "vit",
+            json!({ "kind": "vit", "width": 64, "depth": 2, "patch": 14, "dimensions": 16 }),
+            [4, 3, 56, 56],
+        ),
+        (
+            "vit_registers",
+            json!({
+                "kind": "vit", "width": 64, "depth": 2, "patch": 14, "dimensions": 16, "output": "class_and_mean",
+                "registers": 4, "layer_scale": true,
+            }),
+            [4, 3, 56, 56],
+        ),
+        (
+            "vit_attention",
+            json!({
+                "kind": "vit", "width": 64, "depth": 2, "patch": 14, "dimensions": 16, "output": "attention",
+                "class_token": false, "activation": "gelu_tanh",
+            }),
+            [4, 3, 56, 56],
+        ),
     ]
 }
 
@@ -142,7 +163,9 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
 fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> CheckResult {
     let wanted = |name: &str| names.is_empty() || names.contains(&name);
     for (name, config, shape) in small_networks().into_iter().filter(|(name, ..)| wanted(name)) {
-        for freeze in ["none", "statistics"] {
+        // Transformers have no batch norm.
+        let freezes: &[&str] = if name.starts_with("vit") { &["none"] } else { &["none", "statistics"] };
+        for &freeze in freezes {
             let mut config = config.clone();
             config["freeze_batch_norm"] = json!(freeze);
             let config: NetworkConfig = serde_json::from_value(config)?;
@@ -156,7 +179,11 @@ fn compare(device: &Device, names: &[&str], numbers: DType, bound: f64) -> Check
             let pair = |found: f64, bound: f64| json!({ "off": found, "bound": (bound <= Off::TELLING).then_some(bound) });
             say(json!({
                 "network": name,
-                "batch_norm": if freeze == "none" { "of the batch" } else { "frozen" },
+                "batch_norm": match (name.starts_with("vit"), freeze) {
+                    (true, _) => "–",
+                    (_, "none") => "of the batch",
+                    _ => "frozen",
+                },
                 "numbers": format!("{numbers:?}").to_lowercase(),
                 "outputs": pair(found.outputs, bound.outputs),
                 "gradient": pair(found.gradient, bound.gradient),

@@ -14,6 +14,33 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().filter(|k| score(k) > 0.75).max_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
+/// A hint for a path that does not exist: the entry of its folder that was probably meant, if any is similar enough.
+///
+/// ```
+/// use gallerist_util::text::similar_path;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path();
+/// std::fs::write(folder.join("photos.safetensors"), "")?;
+/// let meant = folder.join("photos.safetensors").display().to_string();
+/// assert_eq!(similar_path(&folder.join("photo.safetensors")), Some(format!("did you mean `{meant}`?")));
+/// assert_eq!(similar_path(&folder.join("b")), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn similar_path(path: &Path) -> Option<String> {
+    // More names are not what a person confuses.
+    const LOOKED_AT: usize = 10_000;
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.take(LOOKED_AT);
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    // The order of a folder differs between machines.
+    names.sort_unstable();
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|other| !other.starts_with('.')).collect();
+    let meant = nearest(name, &names)?;
+    Some(format!("did you mean `{}`?", path.with_file_name(meant).display()))
+}
+
 /// A whole number with a comma between thousands.
 ///
 /// ```

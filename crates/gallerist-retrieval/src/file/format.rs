@@ -26,11 +26,16 @@ pub(super) fn format_of(path: &Path) -> Result<Format> {
     }
 }
 
-/// The format of a file that is read: a folder and a missing file are reported before an unknown name.
+/// The format of a file that is read. Images and missing files are reported before an unknown name.
 pub(super) fn format_of_existing(path: &Path) -> Result<Format> {
+    let images = |what| Err(Error::NotEmbeddings { path: path.to_owned(), what });
     match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => Err(Error::Folder { path: path.to_owned() }),
-        Ok(_) => format_of(path),
+        Ok(found) if found.is_dir() => images("a folder"),
+        Ok(_) => match path.extension().and_then(|extension| extension.to_str()) {
+            Some("zip" | "tar") => images("an archive of images"),
+            Some("csv" | "tsv") => images("a table"),
+            _ => format_of(path),
+        },
         // Where the name is known, opening the file reports the error.
         Err(e) => format_of(path).map_err(|_| Error::io("read", path, e)),
     }

@@ -338,8 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_refused_with_the_file_or_the_command_that_is_meant() {
+    fn images_and_runs_are_refused_with_the_command_or_the_file_that_is_meant() {
         let folder = tempfile::tempdir().unwrap();
+        for (name, what) in [("photos.zip", "an archive of images"), ("photos.csv", "a table")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            let error = EmbeddingSet::load(&path).unwrap_err();
+            assert!(error.to_string().ends_with(&format!("as embeddings: it is {what}")), "{error}");
+        }
         // A name with the ending of a file does not hide that it is a folder.
         for name in ["photos", "photos.safetensors"] {
             let path = folder.path().join(name);

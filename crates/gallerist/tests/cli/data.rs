@@ -195,7 +195,7 @@ fn data_issues_says_what_it_needs() {
     let out = dir.path().join("out").display().to_string();
     let photos = photos.to_str().unwrap();
     let refused = error(&["data", "issues", "--embeddings", photos, "--out", &out]);
-    assert!(refused.contains("holds images, not embeddings"), "{refused}");
+    assert!(refused.contains("as embeddings: it is a folder"), "{refused}");
     assert!(refused.contains("gallerist embed --run RUN --images"), "{refused}");
     let file = dir.path().join("rows.safetensors").display().to_string();
     set.labels = None;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::limits;
 use super::named::named;
@@ -13,6 +13,7 @@ use crate::train::CheckpointKind;
 
 /// Find the K nearest gallery items of each query image or text, by exact search or with an index.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("queries").args(["query", "text"]).required(true).multiple(true))]
 #[command(after_help = "Examples:\n  \
     gallerist search --gallery photos.safetensors --query new.jpg\n  \
     gallerist search --gallery photos.safetensors --query street.jpg --region 25%,10%,50%,50%\n  \
@@ -24,7 +25,7 @@ pub(crate) struct Search {
     #[arg(long, value_name = "FILE")]
     pub(crate) gallery: PathBuf,
     /// Query images
-    #[arg(long, value_name = "IMAGE", required_unless_present = "text", num_args = 1..)]
+    #[arg(long, value_name = "IMAGE", num_args = 1..)]
     pub(crate) query: Vec<PathBuf>,
     /// Search by words, where the run of the network has a text tower (docs/guides/own-model.md); may be repeated
     #[arg(long, value_name = "TEXT")]

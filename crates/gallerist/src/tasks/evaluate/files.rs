@@ -154,13 +154,6 @@ fn require_cameras(options: &EvaluateOptions, set: &EmbeddingSet, file: &Embeddi
 /// A file of embeddings with its labels and cameras, or those of separate lists.
 pub(in crate::tasks) fn labelled(file: &EmbeddingsFile) -> Result<EmbeddingSet> {
     let path = &file.path;
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    if path.is_dir() || matches!(extension, Some("zip" | "csv" | "tsv")) {
-        return Err(Error::new(
-            format!("`{}` holds images, not embeddings", path.display()),
-            Some("give --run RUN as well to embed images with a run's network"),
-        ));
-    }
     let mut set = EmbeddingSet::load(path)?;
     let rows = set.embeddings.rows();
     let read = |list: &Path, what: &str| {

@@ -108,15 +108,6 @@ fn load(files: &[PathBuf], options: &IssuesOptions, observer: &mut dyn Observer)
     let mut sets = Vec::new();
     let mut ends = Vec::new();
     for file in files {
-        let extension = file.extension().and_then(|extension| extension.to_str());
-        if file.is_dir() || matches!(extension, Some("zip" | "csv" | "tsv")) {
-            let hint = format!(
-                "embed them first: `gallerist embed --run RUN --images {} --out images.safetensors`",
-                file.display()
-            );
-            let message = format!("`{}` holds images, not embeddings", file.display());
-            return Err(Error::new(message, Some(&hint)));
-        }
         let set = EmbeddingSet::load(file)?;
         ends.push(ends.last().copied().unwrap_or(0) + set.embeddings.rows());
         sets.push(set);
