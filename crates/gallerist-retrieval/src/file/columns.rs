@@ -197,6 +197,36 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_another_program_has_columns_if_it_has_their_tensors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("set.safetensors");
+        let mut write = |metadata: &str, with_tensor: bool| {
+            let mut header = json!({
+                "__metadata__": { "columns": metadata },
+                "embeddings": { "dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8] },
+            });
+            if with_tensor {
+                header["column.0"] = json!({ "dtype": "F64", "shape": [2], "data_offsets": [8, 24] });
+            }
+            let header = serde_json::to_vec(&header).unwrap();
+            let mut file = [&(header.len() as u64).to_le_bytes(), &header[..]].concat();
+            [1.0_f32, 2.0].iter().for_each(|value| file.extend(value.to_le_bytes()));
+            [5.0_f64, f64::NAN]
+                .iter()
+                .take(if with_tensor { 2 } else { 0 })
+                .for_each(|value| file.extend(value.to_le_bytes()));
+            std::fs::write(&path, file).unwrap();
+            EmbeddingSet::load(&path).map(|set| set.columns)
+        };
+        let price = Column::numbers("price".to_owned(), [Some(5.0), None].into_iter()).unwrap();
+        let list = r#"[{"name":"price","kind":"number"}]"#;
+        assert_eq!(write(list, true).unwrap(), Columns::new(vec![price]).unwrap());
+        assert!(write("[", true).unwrap_err().to_string().contains("its list of columns cannot be read"));
+        // Metadata with another meaning.
+        assert_eq!(write("a, b", false).unwrap(), Columns::default());
+    }
+
+    #[test]
     fn columns_that_contradict_themselves_are_refused() {
         let number = r#"[{"name":"a","kind":"number"}]"#;
         let text = r#"[{"name":"a","kind":"text"}]"#;

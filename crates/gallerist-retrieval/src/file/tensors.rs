@@ -180,7 +180,9 @@ pub(super) fn with_lists(
         }))
     };
     let sources = sources(path, tensors, metadata, all)?;
-    let columns = match metadata.get("columns").filter(|_| is_ours(metadata)) {
+    // Another program may have metadata of this name with another meaning.
+    let has_columns = is_ours(metadata) || tensors.tensor("column.0").is_ok();
+    let columns = match metadata.get("columns").filter(|_| has_columns) {
         None => Columns::default(),
         Some(text) => columns::read(tensors, text, all, selected.map(|(rows, _)| rows))
             .map_err(|problem| refuse(path, problem, None))?,
