@@ -25,6 +25,8 @@ const ARCHIVES: [&str; 10] = ["zip", "tar", "tgz", "gz", "bz2", "xz", "zst", "7z
 /// own and so needs no lock.
 pub(super) struct Archive {
     name: String,
+    /// Bytes of the archive.
+    length: u64,
     zip: ZipArchive<Window>,
     /// Path of a file in the archive -> its number in the directory.
     numbers: HashMap<String, usize>,
@@ -69,7 +71,7 @@ impl Archive {
                 ));
             }
         }
-        Ok(Archive { name, zip, numbers })
+        Ok(Archive { name, length, zip, numbers })
     }
 
     /// All files but hidden ones, in no particular order.
@@ -123,6 +125,12 @@ impl Archive {
                 "it unpacks to {} MiB, and a file may have {} MiB",
                 size.div_ceil(1 << 20),
                 MAX_FILE_BYTES >> 20
+            )));
+        }
+        if packed > self.length {
+            return Err(fault(format!(
+                "the archive promises {packed} packed bytes, and has {} in all",
+                self.length
             )));
         }
         if size / MAX_RATIO > packed {

@@ -448,6 +448,14 @@ fn an_entry_that_promises_too_much_is_refused_before_memory_is_taken() {
         let error = ImageSet::open(&path).unwrap().read(0).unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     }
+    // The packed size promises more, too: nothing is allocated for it.
+    let mut lying = whole.clone();
+    lying[header + 20..header + 24].copy_from_slice(&(200u32 << 20).to_le_bytes());
+    lying[header + 24..header + 28].copy_from_slice(&(200u32 << 20).to_le_bytes());
+    fs::write(&path, &lying).unwrap();
+    let error = ImageSet::open(&path).unwrap().read(0).unwrap_err().to_string();
+    let wanted = format!("the archive promises 209715200 packed bytes, and has {} in all", whole.len());
+    assert!(error.contains(&wanted), "{error}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod mapped;
 pub mod npy;
 pub(crate) mod sealed;
 mod set;
+mod shape;
 mod sources;
 mod table;
 pub(crate) mod tensors;
@@ -257,6 +258,32 @@ mod tests {
             source: Some("photos".to_owned()),
             ..Matrix::new(values.len() / 2, 2, values).unwrap().into()
         }
+    }
+
+    #[test]
+    fn a_short_file_of_countless_rows_without_values_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let safetensors = |rows: u64| {
+            let tensor = format!(r#""embeddings":{{"dtype":"F32","shape":[{rows},0],"data_offsets":[0,0]}}"#);
+            let header = format!("{{{tensor}}}");
+            [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat()
+        };
+        let npy = |rows: u64| {
+            let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 0), }}\n");
+            [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes()].concat()
+        };
+        std::fs::write(path("a.safetensors"), safetensors(1 << 40)).unwrap();
+        std::fs::write(path("a.npy"), npy(1 << 40)).unwrap();
+        for name in ["a.safetensors", "a.npy"] {
+            let wanted = "dimensions must be at least 1, 0 given";
+            assert_eq!(EmbeddingSet::load(path(name)).unwrap_err().to_string(), wanted, "{name}");
+            assert_eq!(MappedMatrix::open(path(name)).err().unwrap().to_string(), wanted, "{name}");
+        }
+        assert!(MappedCompact::open(path("a.safetensors")).is_err());
+        // No rows are no embeddings, of whatever length.
+        std::fs::write(path("b.npy"), npy(0)).unwrap();
+        assert_eq!(EmbeddingSet::load(path("b.npy")).unwrap().embeddings.rows(), 0);
     }
 
     #[test]

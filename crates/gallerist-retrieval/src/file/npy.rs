@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::atomic::write_atomically;
+use super::shape::check_values;
 use crate::{Error, Matrix, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -124,6 +125,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Matrix> {
         let problem = format!("wanted 2 dimensions (rows x values), found {dimensions}");
         return Err(refuse(path, problem, None));
     };
+    check_values(rows, cols)?;
     let values = match (header.kind, header.size) {
         (Kind::Float, 4) => decode(&header, &bytes, f32::from_le_bytes, f32::from_be_bytes),
         (Kind::Float, 8) => {
@@ -234,7 +236,10 @@ pub(super) fn locate(path: &Path, file: &mut File) -> Result<(usize, usize, Rang
         return Err(refuse_type(path, &header, "f32", "numpy.float32"));
     }
     match header.shape[..] {
-        [rows, cols] if !header.big_endian && !header.fortran_order => Ok((rows, cols, values)),
+        [rows, cols] if !header.big_endian && !header.fortran_order => {
+            check_values(rows, cols)?;
+            Ok((rows, cols, values))
+        }
         [_, _] => {
             let problem = "wanted little-endian values in C order, found another order".to_owned();
             Err(refuse(path, problem, Some("load the file instead of mapping it")))

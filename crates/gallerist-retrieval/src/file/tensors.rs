@@ -10,6 +10,7 @@ use super::columns;
 use super::npy;
 use super::sealed::{AGAIN, checksum_holds};
 use super::set::EmbeddingSet;
+use super::shape::check_values;
 use super::sources::{NONE as NO_SOURCE, Source, Sources};
 use crate::columns::Columns;
 use crate::compact::Values;
@@ -97,6 +98,7 @@ pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(
         let found = tensor.shape().len();
         return Err(refuse(path, format!("wanted `embeddings` of 2 dimensions, found {found}"), None));
     };
+    check_values(rows, cols)?;
     let stored = match tensor.dtype() {
         Dtype::F32 => Stored::F32(tensor.data()),
         Dtype::F64 => Stored::F64(tensor.data()),
