@@ -11,6 +11,7 @@
 //! writing. It can replace this module once it is released and passes the tests of damaged and malicious files.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// A name that a pickle may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,8 @@ pub(super) enum Value {
     /// An integer of more than 64 bits, little endian.
     Long(Vec<u8>),
     Float(f64),
-    Text(String),
+    /// Copies of it share it: a pickle can recall a long text any number of times.
+    Text(Rc<str>),
     Bytes,
     Tuple(usize),
     List(usize),
@@ -79,12 +81,12 @@ pub(super) struct TensorOf {
 }
 
 /// A storage that a pickle refers to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StorageOf {
     /// Type of an element: `f32`, …
     pub(super) element: &'static str,
     /// Its name in the file.
-    pub(super) key: String,
+    pub(super) key: Rc<str>,
     /// Number of elements.
     pub(super) count: usize,
 }
@@ -97,6 +99,12 @@ pub(super) enum Fault {
     /// The pickle is cut short or damaged, or of a kind that PyTorch does not write.
     Damaged(String),
 }
+
+/// Values that calls may copy, for each byte of a pickle. PyTorch recalls small tuples only.
+const COPIES_PER_BYTE: usize = 8;
+
+/// Sides of a tensor. PyTorch computes with no more.
+const MAX_SIDES: usize = 64;
 
 type PickleResult<T> = Result<T, Fault>;
 
@@ -114,7 +122,11 @@ pub(super) struct Pickle<'a> {
     sequences: Vec<Vec<Value>>,
     dicts: Vec<Vec<(Value, Value)>>,
     pub(super) storages: Vec<StorageOf>,
+    /// The place of each storage in `storages`.
+    places: HashMap<StorageOf, usize>,
     pub(super) tensors: Vec<TensorOf>,
+    /// Values that calls have copied.
+    copies: usize,
 }
 
 impl<'a> Pickle<'a> {
@@ -128,7 +140,9 @@ impl<'a> Pickle<'a> {
             sequences: Vec::new(),
             dicts: Vec::new(),
             storages: Vec::new(),
+            places: HashMap::new(),
             tensors: Vec::new(),
+            copies: 0,
         }
     }
 
@@ -360,7 +374,7 @@ impl<'a> Pickle<'a> {
 
     fn text(&mut self, count: usize) -> PickleResult<()> {
         let text = String::from_utf8_lossy(self.take(count)?).into_owned();
-        self.push(Value::Text(text));
+        self.push(Value::Text(text.into()));
         Ok(())
     }
 
@@ -420,6 +434,7 @@ impl<'a> Pickle<'a> {
         let Some(arguments) = self.sequence(arguments).map(<[Value]>::to_vec) else {
             return damaged("arguments that are no tuple");
         };
+        self.copy(arguments.len())?;
         match function {
             Value::Known(Known::OrderedDict) => {
                 // Empty, or from a list of pairs.
@@ -429,6 +444,7 @@ impl<'a> Pickle<'a> {
                     _ => damaged("an entry of a dictionary that is no pair"),
                 };
                 let pairs = given.iter().map(pair).collect::<PickleResult<Vec<_>>>()?;
+                self.copy(pairs.len())?;
                 self.dicts.push(pairs);
                 Ok(Value::Dict(self.dicts.len() - 1))
             }
@@ -444,6 +460,10 @@ impl<'a> Pickle<'a> {
                     return damaged("a tensor whose description is incomplete");
                 };
                 let (shape, strides) = (self.sizes(shape)?, self.sizes(strides)?);
+                self.copy(shape.len() + strides.len())?;
+                if shape.len() > MAX_SIDES {
+                    return damaged(format!("a tensor of {} sides", shape.len()));
+                }
                 if shape.len() != strides.len() {
                     return damaged("a tensor of as many sides as it has strides is wanted");
                 }
@@ -452,6 +472,15 @@ impl<'a> Pickle<'a> {
                 Ok(Value::Tensor(self.tensors.len() - 1))
             }
             _ => damaged("something is called that is no function"),
+        }
+    }
+
+    /// Counts values that a call copies: a tuple or list can be recalled for any number of calls.
+    fn copy(&mut self, count: usize) -> PickleResult<()> {
+        self.copies += count;
+        match self.copies > COPIES_PER_BYTE * self.bytes.len() {
+            true => damaged("its calls copy many times as many values as it has"),
+            false => Ok(()),
         }
     }
 
@@ -476,18 +505,18 @@ impl<'a> Pickle<'a> {
         };
         let key = match key {
             Value::Text(key) => key.clone(),
-            Value::Int(key) => key.to_string(),
+            Value::Int(key) => key.to_string().into(),
             _ => return damaged("a storage without a name"),
         };
-        if kind != "storage" || !matches!(view, [] | [Value::None]) {
+        if &**kind != "storage" || !matches!(view, [] | [Value::None]) {
             return damaged("a storage that is a part of another");
         }
         let storage = StorageOf { element, key, count: size(*count)? };
-        let at = self.storages.iter().position(|known| *known == storage);
-        Ok(Value::Storage(at.unwrap_or_else(|| {
-            self.storages.push(storage);
+        let at = *self.places.entry(storage).or_insert_with_key(|storage| {
+            self.storages.push(storage.clone());
             self.storages.len() - 1
-        })))
+        });
+        Ok(Value::Storage(at))
     }
 }
 

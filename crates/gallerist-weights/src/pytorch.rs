@@ -143,9 +143,13 @@ pub(super) fn read_legacy(path: &Path, bytes: &[u8]) -> Result<Weights> {
     let keys = pickle.load().map_err(fault)?;
     let mut rest = &bytes[pickle.position()..];
     let mut places: HashMap<&str, &[u8]> = HashMap::new();
+    let mut of_keys: HashMap<&str, &StorageOf> = HashMap::new();
+    for storage in &pickle.storages {
+        of_keys.entry(&storage.key).or_insert(storage);
+    }
     for key in pickle.sequence(&keys).unwrap_or(&[]) {
         let Value::Text(key) = key else { return Err(damaged(path, "a storage without a name".into())) };
-        let Some(storage) = pickle.storages.iter().find(|storage| storage.key == *key) else {
+        let Some(storage) = of_keys.get(&**key) else {
             return Err(damaged(path, format!("the storage `{key}` is not referred to")));
         };
         let wanted = byte_count(storage).and_then(|count| count.checked_add(8));
@@ -165,7 +169,7 @@ pub(super) fn read_legacy(path: &Path, bytes: &[u8]) -> Result<Weights> {
     let storages = pickle
         .storages
         .iter()
-        .map(|storage| match places.get(storage.key.as_str()) {
+        .map(|storage| match places.get(&*storage.key) {
             Some(data) if Some(data.len()) == byte_count(storage) => Ok(*data),
             _ => Err(damaged(path, format!("the storage `{}` is missing", storage.key))),
         })
@@ -189,13 +193,14 @@ fn collect(
         if let Some(entries) = pickle.dict(value).filter(|_| depth < DEPTH) {
             for (key, value) in entries.iter().rev() {
                 let key = match key {
-                    Value::Text(key) => key.clone(),
+                    Value::Text(key) => key.to_string(),
                     Value::Int(key) => key.to_string(),
                     _ => continue,
                 };
                 let name = if name.is_empty() { key } else { format!("{name}.{key}") };
-                // A cycle of dictionaries would have exponentially many names, so each step reduces a budget.
-                room = room.checked_sub(name.len() as u64).ok_or_else(|| damaged(path, too_much()))?;
+                // A cycle of dictionaries would have exponentially many names, so each step reduces a budget, also one by an
+                // empty key.
+                room = room.checked_sub(name.len() as u64 + 1).ok_or_else(|| damaged(path, too_much()))?;
                 open.push((name, value, depth + 1));
             }
         } else if let Value::Tensor(tensor) = value {

@@ -190,6 +190,37 @@ fn deep_nesting_and_cycles_neither_overflow_nor_run_forever() {
     refusal(&path);
 }
 
+#[test]
+fn a_dictionary_with_itself_under_many_empty_keys_is_refused() {
+    // Names stay empty at every level: 200^8 paths.
+    let mut cycle = b"\x80\x02}q\x00(".to_vec();
+    cycle.extend(b"X\x00\x00\x00\x00h\x00".repeat(200));
+    cycle.extend(b"u.");
+    let (_folder, path) = written(&legacy(&cycle));
+    assert!(refusal(&path).0.contains("many times as large as the file"));
+}
+
+#[test]
+fn a_list_that_is_recalled_for_many_dictionaries_is_refused() {
+    // A list of 20,000 pairs, then 20,000 dictionaries of it.
+    let mut recalled = b"\x80\x02]q\x00(".to_vec();
+    recalled.extend(b"K\x01K\x02\x86".repeat(20_000));
+    recalled.extend(b"e\x85q\x01ccollections\nOrderedDict\nq\x02");
+    recalled.extend(b"h\x02h\x01R0".repeat(20_000));
+    recalled.push(b'.');
+    let (_folder, path) = written(&legacy(&recalled));
+    let (message, _) = refusal(&path);
+    assert!(message.contains("its calls copy many times as many values as it has"), "{message}");
+}
+
+#[test]
+fn a_tensor_of_too_many_sides_is_refused() {
+    let (_folder, path) = written(&legacy(&tensor_pickle(4, &[1; 65], &[1; 65])));
+    assert!(refusal(&path).0.contains("a tensor of 65 sides"));
+    let (_folder, path) = written(&legacy(&tensor_pickle(4, &[1; 64], &[1; 64])));
+    assert_eq!(weights::read(&path).unwrap().tensors["a"].shape().len(), 64);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
