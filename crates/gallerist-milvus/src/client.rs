@@ -76,17 +76,26 @@ enum CallOutcome<T> {
 impl Client {
     /// Reaches the server and looks at its version.
     pub(crate) fn connect(address: &Address, options: ConnectOptions) -> Result<Self> {
-        let server = address.server();
         let authorization = options.token.as_deref().map(|token| STANDARD.encode(token));
         let connection = Connection::new(Target {
             host: address.host().to_owned(),
             port: address.port(),
-            authority: server.clone(),
+            authority: address.server(),
             tls: address.is_encrypted(),
             authorization,
             connect_timeout: options.connect_timeout,
         });
-        let client = Self { connection: Mutex::new(connection), address: address.clone(), server, options };
+        Self::greeted(connection, address, options)
+    }
+
+    /// A client of a connection, after a look at the server's version.
+    pub(crate) fn greeted(
+        connection: Connection,
+        address: &Address,
+        options: ConnectOptions,
+    ) -> Result<Self> {
+        let (server, address) = (address.server(), address.clone());
+        let client = Self { connection: Mutex::new(connection), address, server, options };
         let answer: wire::GetVersionResponse = match client.call_once(
             "GetVersion",
             &wire::GetVersionRequest {}.encode_to_vec(),

@@ -119,6 +119,23 @@ impl Connection {
         Self { calls }
     }
 
+    /// A connection to no server: the first call is answered with the first of `answers`, and so on; the last is the answer
+    /// to all further calls up to `most`, which then fail.
+    pub(crate) fn scripted(answers: Vec<Vec<u8>>, most: usize) -> Self {
+        let (calls, mut received) = unbounded_channel::<Call>();
+        let thread = std::thread::Builder::new().name("milvus".to_owned());
+        let answer = move || {
+            for number in 0.. {
+                let Some(call) = received.blocking_recv() else { return };
+                let answer = answers.get(number).or(answers.last()).filter(|_| number < most);
+                let _ =
+                    call.answer.send(answer.map_or(Err(Fault::TooLarge), |answer| Ok(answer.clone().into())));
+            }
+        };
+        thread.spawn(answer).expect("a thread can be started");
+        Self { calls }
+    }
+
     /// Calls `path` (`/package.Service/Method`) with an encoded message; the encoded answer.
     pub(crate) fn call(&self, path: &str, message: Vec<u8>, timeout: Duration) -> Result<Bytes, Fault> {
         let path = PathAndQuery::try_from(path).expect("the name of a method is a path");

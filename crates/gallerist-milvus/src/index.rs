@@ -152,7 +152,7 @@ impl MilvusIndex {
         &self.client.address
     }
 
-    fn load(client: Client) -> Result<Self> {
+    pub(crate) fn load(client: Client) -> Result<Self> {
         let description = client.describe()?;
         let layout = CollectionLayout::read(&description, &client.indices()?).map_err(|problem| {
             Error::Foreign { server: client.server().to_owned(), collection: client.collection(), problem }
@@ -349,6 +349,10 @@ impl MilvusIndex {
             let keys = taken
                 .ok_or_else(|| self.client.answer(format!("wanted the fields {}", fields.join(", "))))?;
             let Some(highest) = keys.iter().max() else { return Ok(()) };
+            if *highest <= last {
+                let problem = "it returned items again, in place of those with higher ids".to_owned();
+                return Err(self.client.answer(problem));
+            }
             last = *highest;
         }
     }

@@ -207,6 +207,9 @@ impl CollectionLayout {
             fields.iter().find(|field| field.name == EMBEDDING && field.data_type == FLOAT_VECTOR);
         let dimensions = embedding.and_then(|field| get(&field.type_params, "dim")?.parse().ok());
         let dimensions = dimensions.ok_or("wanted a field `embedding` of float vectors, found none")?;
+        if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
+            return Err(format!("wanted embeddings of 1 to {MAX_DIMENSIONS} dimensions, found {dimensions}"));
+        }
         let index = indices.iter().find(|index| index.field_name == EMBEDDING);
         let index = index.ok_or("wanted an index over `embedding`, found none")?;
         let metric = match get(&index.params, "metric_type") {

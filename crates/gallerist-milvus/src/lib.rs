@@ -20,6 +20,8 @@ mod old_collections;
 mod push;
 mod ranking;
 mod scheme;
+#[doc(hidden)]
+pub mod scripted;
 mod wire;
 
 pub use address::{Address, DEFAULT_PORT};
