@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 9] = [
     &["gallerist-weights"],
     &["gallerist-train"],
     &["gallerist"],
-    &["gallerist-python"],
+    &["gallerist-fuzz", "gallerist-python"],
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.

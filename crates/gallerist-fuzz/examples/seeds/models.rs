@@ -1,0 +1,132 @@
+//! Weights, ONNX models, and the files of runs, from the fixtures and the files that the program has built in.
+
+use gallerist_util::protobuf::Message;
+
+use crate::Seeds;
+
+pub(crate) fn write(seeds: &Seeds) {
+    for file in ["code-legacy.pth", "legacy.pth", "module.pth", "zip.pth", "plain.pkl", "foreign.zip"] {
+        seeds.fixture("weights", &format!("fixtures/weights/{file}"));
+    }
+    pickles(seeds);
+    let of_run = "fixtures/compat/0.1.0";
+    seeds.fixture("run_file", &format!("{of_run}/run/config.toml"));
+    for name in ["cub200-mobilenetv2", "market1501-mobilenetv2", "omniglot", "smoke"] {
+        seeds.fixture("run_file", &format!("configs/{name}.toml"));
+    }
+    seeds.add(
+        "setting",
+        "some",
+        b"loss.margin=0.2\ntrain.steps=10\nimage.size=[28, 28]\nloss.0.kind=\"triplet\"",
+    );
+    seeds.fixture("log", &format!("{of_run}/run/log.jsonl"));
+    for (place, file) in [
+        (1, "run/log.jsonl"),
+        (2, "run/config.toml"),
+        (3, "f32.safetensors"),
+        (4, "exact.index"),
+        (5, "run.npy"),
+    ] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of_run).join(file);
+        let bytes = std::fs::read(path).expect("a fixture");
+        seeds.add("info", &file.replace('/', "-"), &[&[place][..], &bytes].concat());
+    }
+    seeds.add("preprocessor", "clip", br#"{"do_resize":true,"size":{"shortest_edge":224},"crop_size":{"height":224,"width":224},"image_mean":[0.48,0.45,0.4],"image_std":[0.26,0.26,0.27],"do_rescale":true,"rescale_factor":0.00392}"#);
+    seeds.add("preprocessor", "timm", br#"{"architecture":"vit_base_patch16_224","pretrained_cfg":{"input_size":[3,224,224],"mean":[0.5,0.5,0.5],"std":[0.5,0.5,0.5]}}"#);
+    for model in ["rows", "tokens", "last", "words", "two", "unknown", "outside"] {
+        seeds.fixture("onnx", &format!("crates/gallerist-onnx/fixtures/{model}.onnx"));
+    }
+    seeds.add("checkpoint", "tiny", &checkpoint());
+    let words = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":0,"content":"<pad>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],"normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel","vocab":{"<pad>":0,"a":1,"bird":2,"<unk>":3},"unk_token":"<unk>"}}"#;
+    seeds.add("tokenizer", "words", words.as_bytes());
+    let pairs = words.replace(
+        r#"{"type":"WordLevel","vocab":{"<pad>":0,"a":1,"bird":2,"<unk>":3},"unk_token":"<unk>"}"#,
+        r#"{"type":"BPE","dropout":null,"unk_token":"<unk>","continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"vocab":{"<pad>":0,"a":1,"b":2,"ab":3,"<unk>":4},"merges":["a b"]}"#,
+    );
+    seeds.add("tokenizer", "pairs", pairs.as_bytes());
+    let space = "rounds = 2\n[space]\n\"optimizer.lr\" = { low = 1e-4, high = 1e-2, log = true }\n\"loss.margin\" = [0.1, 0.2]\n";
+    seeds.add("space", "two", space.as_bytes());
+    seeds.add("onnx", "empty", &Message::default().int(1, 8).message(7, Message::default()).into_bytes());
+    for (target, path) in TABLES {
+        seeds.fixture(target, &format!("crates/gallerist-retrieval/tests/tables/{path}"));
+    }
+    seeds.fixture("experiment", "experiments/papers/ice-figure-1.toml");
+}
+
+const TABLES: [(&str, &str); 8] = [
+    ("arrow", "polars.arrow"),
+    ("arrow", "pyarrow-lz4.feather"),
+    ("arrow", "pyarrow-none.feather"),
+    ("arrow", "pyarrow-zstd.feather"),
+    ("parquet", "polars.parquet"),
+    ("parquet", "pyarrow-none.parquet"),
+    ("parquet", "pyarrow-snappy.parquet"),
+    ("parquet", "pyarrow-zstd.parquet"),
+];
+
+/// A checkpoint of one tensor in each group.
+fn checkpoint() -> Vec<u8> {
+    let groups = ["network.a", "loss.b", "optimizer.a.momentum", "state.means"];
+    let tensors: Vec<String> = groups
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            format!(r#""{name}":{{"dtype":"F32","shape":[2],"data_offsets":[{},{}]}}"#, 8 * i, 8 * i + 8)
+        })
+        .collect();
+    let header = r#"{\"format\":\"gallerist-checkpoint-1\",\"version\":\"0.1.0\",\"step\":3,\"epoch\":1,\"config\":\"\"}"#;
+    let header = format!(r#"{{"__metadata__":{{"gallerist":"{header}"}},{}}}"#, tensors.join(","));
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 32]].concat()
+}
+
+/// Pickles of a tensor, by protocol 2 as PyTorch writes it.
+fn pickles(seeds: &Seeds) {
+    let tensor = |storage: &str, offset: u8, size: u8, stride: u8| {
+        let mut bytes =
+            b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0"
+                .to_vec();
+        bytes.extend(storage.bytes());
+        bytes.extend(b"X\x03\0\0\0cpuK\x10tQ");
+        bytes.extend([b'K', offset, b'K', size, 0x85, b'K', stride, 0x85, 0x89]);
+        bytes.extend(b"ccollections\nOrderedDict\n)RtR");
+        bytes
+    };
+    let dict = |items: &[(&str, Vec<u8>)]| {
+        let mut bytes = b"\x80\x02}q\0(".to_vec();
+        for (name, value) in items {
+            bytes.push(b'X');
+            bytes.extend((name.len() as u32).to_le_bytes());
+            bytes.extend(name.bytes());
+            bytes.extend(value);
+        }
+        bytes.extend(b"u.");
+        bytes
+    };
+    seeds.add("pickle", "one", &dict(&[("weight", tensor("0", 0, 4, 1))]));
+    seeds.add("pickle", "views", &dict(&[("a", tensor("0", 2, 4, 2)), ("b", tensor("1", 0, 16, 1))]));
+    seeds.add(
+        "pickle",
+        "nested",
+        &dict(&[(
+            "state_dict",
+            dict(&[("w", tensor("0", 0, 2, 1))])[2..].strip_suffix(b".").expect("the end").to_vec(),
+        )]),
+    );
+    seeds.add("pickle", "code", b"\x80\x02cos\nsystem\nX\x02\0\0\0ls\x85R.");
+    // Inputs of faults that reading the code has found; they belong to the regressions.
+    let mut text = b"\x80\x02X\0\x40\0\0".to_vec();
+    text.extend([b'a'; 1 << 14]);
+    text.extend(b"q\0");
+    text.extend(b"h\0".repeat(1 << 13));
+    text.push(b'.');
+    seeds.add("pickle", "bomb-text", &text);
+    let mut cycle = b"\x80\x02}q\0(".to_vec();
+    cycle.extend(b"X\0\0\0\0h\0".repeat(40));
+    cycle.extend(b"u.");
+    seeds.add("pickle", "bomb-cycle", &cycle);
+    seeds.add(
+        "pickle",
+        "memo",
+        b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94(\x8c\x01a\x94]\x94(h\x01K\x01G?\xf0\0\0\0\0\0\0\x88\x89Neu.",
+    );
+}

@@ -1,0 +1,26 @@
+//! The readers of outside bytes, as functions that a fuzzer calls.
+//!
+//! A [`Target`] is one reader: it gives the reader any bytes, by the same calls and limits as the program, and panics
+//! where a promise is broken:
+//!
+//! * the reader does not panic;
+//! * what it accepts agrees with an oracle: another decoder, the mapped form of the same file, or itself after it was
+//!   written again;
+//! * CPU time and memory are linear in the bytes, and for pictures in the pixels that a header declares ([`cost`]).
+//!
+//! Checksums are no obstacle: where a format has one, the target recomputes it first.
+//!
+//! `fuzz/` has the programs for cargo-fuzz. `tests/replay.rs` runs all targets on the committed corpus and on the inputs of
+//! faults that were found.
+
+pub mod cost;
+mod repair;
+mod scratch;
+mod targets;
+
+pub use targets::{Target, target, targets};
+
+/// Removes the temporary files of this process.
+pub fn remove_temporary_files() {
+    scratch::remove();
+}

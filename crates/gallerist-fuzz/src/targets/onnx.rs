@@ -1,0 +1,46 @@
+//! ONNX models and tokenizers: what `gallerist model` says of a file, and opening. The engine asserts what it expects of a
+//! model, and Gallerist catches its panics; those of other code must not be caught, which the readers show by an error that
+//! is not a panic's.
+
+use std::panic::{set_hook, take_hook};
+use std::path::{Path, PathBuf};
+
+use gallerist_onnx::{Inspection, Model, Rows, TextModel};
+
+use crate::cost::{Limit, within};
+use crate::scratch;
+
+/// A graph is checked node by node, each in a model of its own, with the buffers of the engine.
+const GRAPH: Limit = Limit { memory: 64 << 20, memory_of_byte: 20_000, ns_of_byte: 200_000, ..Limit::TEXT };
+
+/// Keeps the hook of the fuzzer, which ends the process, from panics that are caught.
+fn quiet<T>(read: impl FnOnce() -> T) -> T {
+    let hook = take_hook();
+    set_hook(Box::new(|_| ()));
+    let result = read();
+    set_hook(hook);
+    result
+}
+
+pub(super) fn model(bytes: &[u8]) {
+    let path = scratch::file("input.onnx", bytes);
+    let inspection = quiet(|| within(GRAPH, bytes, || Inspection::of_file(&path)));
+    let model = quiet(|| within(GRAPH, bytes, || Model::open(&path, None, Rows::default())));
+    if let Ok(model) = model {
+        let inspection = inspection.expect("a model that is opened can be described");
+        assert_eq!(inspection.metadata, *model.metadata());
+        assert_eq!(model.sha256().len(), 64);
+    }
+}
+
+/// `tokenizer.json` of a text tower.
+pub(super) fn tokenizer(bytes: &[u8]) {
+    let tower = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gallerist-onnx/fixtures/text/clip.onnx");
+    let path: PathBuf = scratch::file("tokenizer.json", bytes);
+    let model = quiet(|| within(GRAPH, bytes, || TextModel::open(&tower, &path, None, None)));
+    if let Ok(model) = model {
+        for text in ["a bird", "Ünïcode 漢字 \u{1F426}", "1 + 1"] {
+            let _ = quiet(|| within(GRAPH, bytes, || model.embed(text)));
+        }
+    }
+}

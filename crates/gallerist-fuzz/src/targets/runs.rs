@@ -1,0 +1,82 @@
+//! The files of runs: checkpoints, run files, spaces of `tune`, experiments, logs; and anything, of which `gallerist info`
+//! says what it is.
+
+use gallerist::contents;
+use gallerist::experiments::Experiment;
+use gallerist::train::checkpoint::Checkpoint;
+use gallerist::train::{RunConfig, log};
+use gallerist::tune::Space;
+
+use crate::cost::{Limit, within};
+use crate::{repair, scratch};
+
+/// A fault of a run file is explained by reading it again without parts of it, key by key.
+const EXPLAINED: Limit = Limit { memory: 64 << 20, memory_of_byte: 2000, ns_of_byte: 500_000, ..Limit::TEXT };
+
+pub(super) fn checkpoint(bytes: &[u8]) {
+    let bytes = &repair::safetensors(bytes);
+    let path = scratch::file("checkpoint.safetensors", bytes);
+    let Ok(checkpoint) = within(Limit::TEXT, bytes, || Checkpoint::load(&path)) else { return };
+    let again = scratch::path("again.safetensors");
+    checkpoint.save(&again).expect("a checkpoint that was loaded is written");
+    let read = Checkpoint::load(&again).expect("a checkpoint that was written is loaded");
+    let groups = |checkpoint: &Checkpoint| {
+        let groups = [&checkpoint.network, &checkpoint.loss, &checkpoint.optimizer, &checkpoint.state];
+        groups.map(|group| {
+            group.iter().map(|(name, data)| format!("{name} {:?}", data.shape())).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(groups(&read), groups(&checkpoint), "tensors change when they are written");
+    assert_eq!(read.header.step, checkpoint.header.step);
+}
+
+pub(super) fn run_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(config) = within(EXPLAINED, bytes, || RunConfig::parse(text, "input", &[])) else { return };
+    let _ = within(EXPLAINED, bytes, || config.validate());
+    let written = config.to_toml();
+    let read = RunConfig::parse(&written, "again", &[]).expect("a run file that was written is read");
+    // Compared as text: NaN is not itself.
+    assert_eq!(read.to_toml(), written, "a run file changes when it is written");
+}
+
+/// A setting of the command line.
+pub(super) fn setting(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let settings: Vec<String> = text.lines().map(str::to_owned).collect();
+    let _ = within(EXPLAINED, bytes, || RunConfig::parse("", "input", &settings));
+}
+
+pub(super) fn space(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(space) = within(EXPLAINED, bytes, || Space::parse(text, "input")) else { return };
+    let written = space.to_toml();
+    let read = Space::parse(&written, "again").expect("a space that was written is read");
+    assert_eq!(read.to_toml(), written, "a space changes when it is written");
+}
+
+pub(super) fn experiment(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(experiment) = within(EXPLAINED, bytes, || Experiment::parse(text, "input")) {
+        let _ = within(EXPLAINED, bytes, || experiment.scales());
+    }
+}
+
+pub(super) fn log(bytes: &[u8]) {
+    let path = scratch::file("log.jsonl", bytes);
+    let records =
+        within(Limit::TEXT, bytes, || log::read(&path)).expect("lines that are no records are skipped");
+    assert!(records.len() <= bytes.split(|&byte| byte == b'\n').count());
+}
+
+/// A file whose name ends as the first byte says.
+pub(super) fn info(bytes: &[u8]) {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let endings = ["json", "jsonl", "toml", "safetensors", "index", "npy", "pth", "txt"];
+    let bytes = if rest.get(8) == Some(&b'{') { repair::safetensors(rest) } else { rest.to_vec() };
+    let path = scratch::file(&format!("input.{}", endings[usize::from(first) % endings.len()]), &bytes);
+    if let Ok(found) = within(EXPLAINED, &bytes, || contents(&path)) {
+        assert_eq!(found.bytes, bytes.len() as u64);
+        serde_json::to_string(&found).expect("a description is written as JSON");
+    }
+}

@@ -1,0 +1,37 @@
+//! Runs every target on its corpus and on the inputs of faults that were found.
+
+use std::path::{Path, PathBuf};
+
+use gallerist_fuzz::{cost, targets};
+
+#[global_allocator]
+static ALLOCATOR: cost::Counting = cost::Counting;
+
+fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(kind).join(target);
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("an entry of the folder").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// One test, because CPU time and memory are those of the process.
+#[test]
+fn every_target_keeps_its_promises_on_the_corpus_and_on_the_inputs_of_former_faults() {
+    let mut failed = Vec::new();
+    for target in targets() {
+        let corpus = inputs("corpus", target.name);
+        assert!(!corpus.is_empty(), "the target `{}` has no corpus", target.name);
+        for path in [corpus, inputs("regressions", target.name)].concat() {
+            let bytes = std::fs::read(&path).expect("an input is read");
+            // The message of the panic was printed.
+            if std::panic::catch_unwind(|| (target.run)(&bytes)).is_err() {
+                eprintln!("the input is {}", path.display());
+                failed.push(path);
+            }
+        }
+    }
+    gallerist_fuzz::remove_temporary_files();
+    assert!(failed.is_empty(), "{} inputs failed: {failed:?}", failed.len());
+}
