@@ -2,7 +2,7 @@
 //! prefetch ([`memory`]), code compiled for the CPU's widest instruction set ([`simd`]), the end of long computations
 //! ([`interrupt`]), digests in hexadecimal ([`hex`]), groups of linked numbers ([`disjoint`]), protocol buffers
 //! ([`protobuf`]), parts chosen by name ([`registry`]), values chosen by name ([`named_values`](mod@named_values)),
-//! suggestions for misspelt names ([`text`]).
+//! suggestions for misspelt names ([`text`]), locks and threads that a model can control ([`sync`]).
 
 pub mod disjoint;
 pub mod files;
@@ -14,4 +14,5 @@ pub mod protobuf;
 pub mod random;
 pub mod registry;
 pub mod simd;
+pub mod sync;
 pub mod text;

@@ -1,8 +1,9 @@
 //! The loader as its consumer sees it.
 
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use gallerist_util::sync::Arc;
+use gallerist_util::sync::thread::{self, JoinHandle};
 
 use super::batch::{Batch, BatchPlan};
 use super::options::{LoaderOptions, OnBroken};
@@ -54,7 +55,7 @@ impl Loader {
             let shared = loader.shared.clone();
             loader.shared.lock().alive += 1;
             let worker =
-                std::thread::Builder::new().name(format!("loader-{number}")).spawn(move || shared.work());
+                thread::Builder::new().name(format!("loader-{number}")).spawn(move || shared.work());
             match worker {
                 Ok(worker) => loader.workers.push(worker),
                 Err(e) => {

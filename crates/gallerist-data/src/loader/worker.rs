@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use gallerist_util::random::Random;
+use gallerist_util::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::batch::BatchPlan;
 use super::options::{LoaderOptions, OnBroken};
