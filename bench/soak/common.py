@@ -118,14 +118,17 @@ class Client:
     """One address, one connection; `keep` it from one request to the next."""
 
     def __init__(self, server, address, keep=True):
-        self.server, self.address, self.keep, self.connection = server, address, keep, None
+        self.server, self.address, self.keep, self.connection, self.life = server, address, keep, None, None
 
     def ask(self, method, path, body=None, headers=None):
         """Status, body and seconds; status 0 if there was no answer."""
         headers = {"X-Forwarded-For": self.address, **(headers or {})}
         begin = time.monotonic()
+        if self.life != self.server.life():
+            # A connection of the server before a restart.
+            self.close()
         try:
-            fresh = self.connection is None
+            fresh, self.life = self.connection is None, self.server.life()
             self.connection = self.connection or http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=100)
             self.connection.request(method, path, body, headers)
             answer = self.connection.getresponse()

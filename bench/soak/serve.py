@@ -40,7 +40,7 @@ from common import AUTHORIZED, FORM, MIB, ROOT, Client, Server, form, memory, pl
 
 GALLERIES = ("birds", "shop")
 INTERVAL = 10
-UPLOADS_OF_A_CLIENT = 20
+UPLOADS_OF_A_CLIENT = 5
 
 
 class Record:
@@ -311,7 +311,8 @@ class Writer:
         name = f"{self.name}-{own.randrange(4)}"
         known = self.tags.setdefault((kind, name), {})
         ids = own.sample(sorted(self.load.items[self.gallery].values()), 5)
-        add, remove = ids[:3], ids[3:]
+        # A list that does not exist is made by a change that removes nothing.
+        add, remove = (ids[:3], ids[3:]) if True in known.values() else (ids, [])
         body = json.dumps({"add": add, "remove": remove})
         headers = {"Content-Type": "application/json"}
         status, _ = self.ask(client, kind, "POST", f"/api/v1/saved/{kind}/{name}", {200}, body, headers)
@@ -429,7 +430,7 @@ def drive(options, folder):
         for gallery, kind in zip(GALLERIES, ("hnsw", "exact")):
             shutil.copy(folder / f"{kind}.index", own / f"{gallery}.index")
             arguments += ["--gallery", f"{gallery}={own / gallery}.index"]
-        server = Server(name, options.program, own, arguments)
+        server = Server(name, options.program, own, arguments, dict(pair.split("=", 1) for pair in options.set))
         server.start()
         servers.append(server)
         loads.append(Load(server, record, number, (1, 0.5)[number]))
@@ -495,13 +496,15 @@ def main():
     parser.add_argument("--restart-every", type=float, default=150, help="seconds")
     parser.add_argument("--out", type=Path, default=Path("soak-serve"))
     parser.add_argument("--folder", type=Path, help="of the galleries; a temporary one that is removed unless given")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment variables of the servers")
     parser.add_argument("--partial", action="store_true", help="write the files at every sample")
     options = parser.parse_args()
     options.program, options.out = options.program.resolve(), options.out.resolve()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
+        folder = (options.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        prepare(options.program, folder)
+        if not (folder / "exact.index").exists():
+            prepare(options.program, folder)
         record, samples, loads, servers, before, after, reloads, restarts = drive(options, folder)
         logged = [check_audit(server, load) for server, load in zip(servers, loads)]
         for server in servers:

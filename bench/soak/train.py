@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Memory of a long training and of a large embedding: it must not depend on the count.
+
+    bench/soak/train.py [--program target/release/gallerist] [--steps 20000] [--images 200000] [--out soak-train]
+
+Trains a tiny network for so many steps, with a checkpoint and a validation at each tenth, and embeds so many rows of a manifest
+that names a few hundred pictures of 28 x 28 again and again. Memory is noted each second. OUT.json and OUT.svg are written. The
+exit status is 1 if a command fails, or if the median of its memory in the last third of the time is more than 10 % + 4 MiB above
+that of the middle third. The embeddings themselves, which `embed` keeps until it writes them, are subtracted. Only the standard
+library is needed.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import chart
+import pictures
+from common import MIB, ROOT, memory, plateau
+
+DIMENSIONS = 8
+CLASSES, PER_CLASS = 16, 20
+
+
+def watch(command, folder, total):
+    """Seconds, resident and anonymous memory of a command."""
+    begin, samples = time.monotonic(), []
+    with open(folder / "output.log", "w") as log:
+        process = subprocess.Popen([str(part) for part in command], cwd=folder, stdout=log, stderr=log)
+        while process.poll() is None:
+            try:
+                own = memory(process.pid)
+                samples.append({"seconds": round(time.monotonic() - begin, 1), **{name: own[name] for name in ("rss", "anonymous", "threads", "files", "cpu")}})
+            except (OSError, KeyError, ValueError):
+                pass
+            time.sleep(1)
+    if process.returncode:
+        raise SystemExit(f"{command}: status {process.returncode}\n{(folder / 'output.log').read_text()[-2000:]}")
+    # A command that ends has given its memory back.
+    return [sample for sample in samples if sample["rss"]]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=Path, default=ROOT / "target/release/gallerist")
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--images", type=int, default=200_000)
+    parser.add_argument("--out", type=Path, default=Path("soak-train"))
+    options = parser.parse_args()
+    program, out = options.program.resolve(), options.out.resolve()
+    os.nice(19)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for kind in range(CLASSES):
+            (folder / f"photos/class{kind}").mkdir(parents=True)
+            for number in range(PER_CLASS):
+                (folder / f"photos/class{kind}/{number}.png").write_bytes(pictures.png(kind, number, 28))
+        (folder / "run.toml").write_text(f"""
+[train]
+steps = {options.steps}
+seed = 1
+checkpoint_every = {max(1, options.steps // 10)}
+[data]
+train = ["photos"]
+[validation]
+every = {max(1, options.steps // 10)}
+[image]
+size = 12
+channels = 1
+[sampler]
+kind = "classes_images"
+classes_per_batch = 4
+images_per_class = 2
+[network]
+kind = "conv_blocks"
+channels = [4, 4]
+dimensions = {DIMENSIONS}
+[loss]
+name = "rll"
+""")
+        # Each row is an image of its own, of the same few files.
+        rows = ["path,label"]
+        for number in range(options.images):
+            kind, image = number % CLASSES, number // CLASSES % PER_CLASS
+            rows.append(f"photos/class{kind}/{image}.png,class{kind}")
+        (folder / "many.csv").write_text("\n".join(rows) + "\n")
+        results, faults = {}, []
+        commands = {
+            "train": [program, "train", "run.toml", "--out", "run"],
+            "embed": [program, "embed", "--run", "run", "--images", "many.csv", "--out", "many.safetensors"],
+        }
+        for name, count, unit in (("train", options.steps, "steps"), ("embed", options.images, "images")):
+            samples = watch(commands[name], folder, count)
+            results[name] = {"count": count, "unit": unit, "samples": samples}
+            seconds = samples[-1]["seconds"]
+            tenths = [min(samples, key=lambda s: abs(s["seconds"] - seconds * share / 10)) for share in range(1, 11)]
+            results[name]["resident at each tenth of the time, MiB"] = [round(sample["rss"] / MIB, 1) for sample in tenths]
+            is_flat, middle, last = plateau([sample["rss"] for sample in samples])
+            results[name]["plateau"] = {"middle third, MiB": round(middle / MIB, 1), "last third, MiB": round(last / MIB, 1), "is flat": is_flat}
+            if not is_flat:
+                faults.append(name)
+            print(json.dumps({name: {key: value for key, value in results[name].items() if key != "samples"}, "seconds": seconds}), flush=True)
+    out.with_suffix(".json").write_text(json.dumps(results, indent=1))
+    line = lambda name, value: [(s["seconds"] / 60, s[value] / MIB) for s in results[name]["samples"]]
+    rows = [(f"{name}, {results[name]['count']:,} {results[name]['unit']}: memory, MiB", [(value, line(name, value)) for value in ("rss", "anonymous")]) for name in results]
+    out.with_suffix(".svg").write_text(chart.panels("Memory of a long training and of a large embedding", "minutes", rows))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
