@@ -3,11 +3,10 @@
 
     bench/soak/train.py [--program target/release/gallerist] [--steps 20000] [--images 200000] [--out soak-train]
 
-Trains a tiny network for so many steps, with a checkpoint and a validation at each tenth, and embeds so many rows of a manifest
-that names a few hundred pictures of 28 x 28 again and again. Memory is noted each second. OUT.json and OUT.svg are written. The
-exit status is 1 if a command fails, or if the median of its memory in the last third of the time is more than 10 % + 4 MiB above
-that of the middle third. The embeddings themselves, which `embed` keeps until it writes them, are subtracted. Only the standard
-library is needed.
+Trains a tiny network for so many steps, with a checkpoint and a validation at each tenth, and embeds a folder of so many files,
+which are further names (hard links) of a few hundred pictures of 28 x 28. Memory is noted twice a second. OUT.json and OUT.svg are
+written. The exit status is 1 if a command fails, or if the median of its memory in the last third of the time is more than 10 % +
+4 MiB above that of the middle third. Only the standard library is needed.
 """
 
 import argparse
@@ -29,7 +28,7 @@ DIMENSIONS = 8
 CLASSES, PER_CLASS = 16, 20
 
 
-def watch(command, folder, total):
+def watch(command, folder):
     """Seconds, resident and anonymous memory of a command."""
     begin, samples = time.monotonic(), []
     with open(folder / "output.log", "w") as log:
@@ -40,7 +39,7 @@ def watch(command, folder, total):
                 samples.append({"seconds": round(time.monotonic() - begin, 1), **{name: own[name] for name in ("rss", "anonymous", "threads", "files", "cpu")}})
             except (OSError, KeyError, ValueError):
                 pass
-            time.sleep(1)
+            time.sleep(0.5)
     if process.returncode:
         raise SystemExit(f"{command}: status {process.returncode}\n{(folder / 'output.log').read_text()[-2000:]}")
     # A command that ends has given its memory back.
@@ -53,9 +52,10 @@ def main():
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--images", type=int, default=200_000)
     parser.add_argument("--out", type=Path, default=Path("soak-train"))
+    parser.add_argument("--nice", type=int, default=19, help="priority of the commands; 19 is the lowest")
     options = parser.parse_args()
     program, out = options.program.resolve(), options.out.resolve()
-    os.nice(19)
+    os.nice(options.nice)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for kind in range(CLASSES):
@@ -85,19 +85,20 @@ dimensions = {DIMENSIONS}
 [loss]
 name = "rll"
 """)
-        # Each row is an image of its own, of the same few files.
-        rows = ["path,label"]
+        # Each is a file of its own for the program: another name of one of the few.
         for number in range(options.images):
-            kind, image = number % CLASSES, number // CLASSES % PER_CLASS
-            rows.append(f"photos/class{kind}/{image}.png,class{kind}")
-        (folder / "many.csv").write_text("\n".join(rows) + "\n")
+            kind, image = number % CLASSES, number // CLASSES
+            own = folder / f"many/class{kind}"
+            if image == 0:
+                own.mkdir(parents=True)
+            os.link(folder / f"photos/class{kind}/{image % PER_CLASS}.png", own / f"{image}.png")
         results, faults = {}, []
         commands = {
             "train": [program, "train", "run.toml", "--out", "run"],
-            "embed": [program, "embed", "--run", "run", "--images", "many.csv", "--out", "many.safetensors"],
+            "embed": [program, "embed", "--run", "run", "--images", "many", "--out", "many.safetensors"],
         }
         for name, count, unit in (("train", options.steps, "steps"), ("embed", options.images, "images")):
-            samples = watch(commands[name], folder, count)
+            samples = watch(commands[name], folder)
             results[name] = {"count": count, "unit": unit, "samples": samples}
             seconds = samples[-1]["seconds"]
             tenths = [min(samples, key=lambda s: abs(s["seconds"] - seconds * share / 10)) for share in range(1, 11)]

@@ -73,7 +73,8 @@ fn every_batch_comes_once_whole_and_in_order() {
             assert!(batches.iter().zip(0..).all(|(batch, index)| batch.index == index));
             // The pixel of an image is its number: none is in the place of another.
             for batch in &batches {
-                let numbers: Vec<u32> = batch.images.iter().map(|pixel| (pixel * 255.0).round() as u32).collect();
+                let numbers: Vec<u32> =
+                    batch.images.iter().map(|pixel| (pixel * 255.0).round() as u32).collect();
                 assert_eq!(numbers, batch.items);
             }
         });

@@ -5,9 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gallerist_util::sync::{Mutex, PoisonError};
 use serde::Serialize;
 
 use crate::id::Id;

@@ -5,12 +5,12 @@
 //! compete for the caches, and when too many queries wait, further ones are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use gallerist_util::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use gallerist_util::sync::{Arc, thread};
 use tokio::sync::oneshot;
 
-use crate::gallery::{Found, Gallery, Query};
+use crate::gallery::{Gallery, Listed, Query};
 use crate::{Error, Result};
 
 /// The largest number of queries in one pass.
@@ -24,7 +24,7 @@ const WAITING: usize = 1024;
 
 struct Job {
     query: Query,
-    answer: oneshot::Sender<Result<Found>>,
+    answer: oneshot::Sender<Result<Listed>>,
 }
 
 /// Sends queries to the search thread of a gallery.
@@ -46,14 +46,14 @@ pub(crate) enum Refused {
 impl Batcher {
     pub(crate) fn start(gallery: Arc<Gallery>) -> Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING);
-        let thread = std::thread::Builder::new().name("search".to_owned());
+        let thread = thread::Builder::new().name("search".to_owned());
         thread
             .spawn(move || run(&gallery, &waiting))
             .map_err(|source| Error::Io { action: "start the thread of the search".to_owned(), source })?;
         Ok(Self { jobs })
     }
 
-    pub(crate) async fn search(&self, query: Query) -> std::result::Result<Found, Refused> {
+    pub(crate) async fn search(&self, query: Query) -> std::result::Result<Listed, Refused> {
         let (answer, found) = oneshot::channel();
         match self.jobs.try_send(Job { query, answer }) {
             Ok(()) => {}
@@ -79,7 +79,7 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
         let (long, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.query.k > LONG);
         for Job { query, answer } in long {
             if let Some(found) = together(gallery, &[query]) {
-                drop(answer.send(found.map(|mut lists| lists.pop().unwrap_or_default())));
+                drop(answer.send(found.map(|mut lists| lists.pop().expect("a list for each query"))));
             }
         }
         if jobs.is_empty() {
@@ -96,7 +96,7 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
                 for (query, answer) in queries.into_iter().zip(answers) {
                     // After a panic the sender is dropped, which the receiver sees as `Refused::Broken`.
                     if let Some(found) = together(gallery, &[query]) {
-                        drop(answer.send(found.map(|mut lists| lists.pop().unwrap_or_default())));
+                        drop(answer.send(found.map(|mut lists| lists.pop().expect("a list for each query"))));
                     }
                 }
             }
@@ -105,6 +105,6 @@ fn run(gallery: &Gallery, waiting: &Receiver<Job>) {
 }
 
 /// Searches for all queries. `None` if the search panicked: the thread must survive that.
-fn together(gallery: &Gallery, queries: &[Query]) -> Option<Result<Vec<Found>>> {
+fn together(gallery: &Gallery, queries: &[Query]) -> Option<Result<Vec<Listed>>> {
     catch_unwind(AssertUnwindSafe(|| gallery.search(queries))).ok()
 }

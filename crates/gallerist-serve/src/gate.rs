@@ -1,11 +1,11 @@
 //! A limit on concurrent CPU-bound work.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use gallerist_util::sync::Arc;
+use gallerist_util::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
 use crate::http::Refusal;
+use crate::sync::spawn_blocking;
 
 /// Runs a limited number of tasks at the same time, lets a limited number wait, and refuses others. Clones share
 /// the limits.
@@ -44,7 +44,7 @@ impl Gate {
             let _held = (counted, permit);
             work()
         };
-        tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::internal("the work broke off"))
+        spawn_blocking(work).await.map_err(|_| Refusal::internal("the work broke off"))
     }
 }
 
@@ -53,8 +53,10 @@ struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
     fn enter(inside: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let counted = Self(Arc::clone(inside));
-        (inside.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
+        // One step: a task that is refused never counts, or another one would be refused because of it.
+        let one_more = |tasks| (tasks < most).then_some(tasks + 1);
+        inside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Self(Arc::clone(inside)))
     }
 }
 

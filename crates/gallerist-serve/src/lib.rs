@@ -40,6 +40,8 @@ mod id;
 mod images;
 mod limits;
 mod metrics;
+#[cfg(all(test, shuttle))]
+mod models;
 mod options;
 mod protocol;
 mod reload;
@@ -48,6 +50,7 @@ mod saved;
 mod server;
 mod stamp;
 mod state;
+mod sync;
 mod tls;
 
 pub use access::Token;

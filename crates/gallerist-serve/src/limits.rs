@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use gallerist_util::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Options;
 use crate::client::{Client, Peer};

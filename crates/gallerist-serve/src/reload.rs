@@ -1,6 +1,6 @@
 //! Opens the galleries of a running server again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use gallerist_util::sync::{Arc, Mutex, PoisonError};
 
 use crate::http::Galleries;
 use crate::reloaded::{Outcome, Reloaded};

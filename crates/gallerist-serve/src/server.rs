@@ -38,6 +38,9 @@ const HEADERS: usize = 100;
 /// standard library, a flood of connections delays all clients.
 const BACKLOG: i32 = 4096;
 
+/// How often freed memory is given back to the system. Uploads of large images leave much of it on the threads that decoded them.
+const TIDY: Duration = Duration::from_secs(10);
+
 /// A server that is bound to its address and does not answer yet.
 pub struct Server {
     listener: std::net::TcpListener,
@@ -170,6 +173,13 @@ impl Server {
                     }
                 });
             }
+            tokio::spawn(async {
+                loop {
+                    tokio::time::sleep(TIDY).await;
+                    // It may take the time of several requests.
+                    drop(tokio::task::spawn_blocking(gallerist_util::memory::release_free).await);
+                }
+            });
             let router = Arc::clone(&self.galleries).router();
             serve(listener, router, &self.shared, &self.options, &self.stop).await;
             Ok::<_, Error>(())

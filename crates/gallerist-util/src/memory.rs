@@ -1,4 +1,4 @@
-//! Huge pages for large buffers, and prefetch.
+//! Huge pages for large buffers, prefetch, and memory that the allocator keeps.
 //!
 //! A program that reads much memory with strides or in random order spends as much time on address translation as on
 //! reading: the CPU caches the translation of a few thousand pages (TLB), and a page has 4 KiB. Most Linux systems give
@@ -37,6 +37,34 @@ pub fn prefer_large_pages<T>(values: &mut Vec<T>) {
         // changes nothing.
         unsafe { libc::madvise(first.wrapping_sub(before).cast(), length, libc::MADV_HUGEPAGE) };
     }
+}
+
+/// Limits the arenas of glibc's allocator to one for each hardware thread, instead of eight.
+///
+/// Threads take turns with their arenas, and an arena keeps freed memory: where large buffers come and go on many threads, each
+/// arena grows to the largest number that it ever held. Call it before threads are started; arenas that exist stay. Does nothing
+/// with other C libraries.
+pub fn limit_arenas() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = libc::c_int::try_from(threads).unwrap_or(libc::c_int::MAX);
+        // SAFETY: mallopt takes two numbers and changes a limit under the lock of the allocator; no memory of the program
+        // changes. A refusal changes nothing.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+    }
+}
+
+/// Gives the pages of freed memory that glibc's allocator keeps back to the system. Does nothing with other C libraries.
+///
+/// It takes the lock of each arena in turn, for some milliseconds where much is free; the pages are zeroed when they are used
+/// again. So call it now and then, not after every buffer.
+pub fn release_free() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    // SAFETY: malloc_trim takes a number, may be called by any thread, and gives back only pages without allocated memory.
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// A cache of the CPU.

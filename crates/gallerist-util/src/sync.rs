@@ -8,11 +8,15 @@
 
 #[cfg(shuttle)]
 pub use shuttle::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc,
+    },
     thread,
 };
 #[cfg(not(shuttle))]
 pub use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc,
+    },
     thread,
 };

@@ -54,8 +54,7 @@ impl Loader {
         for number in 0..options.threads {
             let shared = loader.shared.clone();
             loader.shared.lock().alive += 1;
-            let worker =
-                thread::Builder::new().name(format!("loader-{number}")).spawn(move || shared.work());
+            let worker = thread::Builder::new().name(format!("loader-{number}")).spawn(move || shared.work());
             match worker {
                 Ok(worker) => loader.workers.push(worker),
                 Err(e) => {

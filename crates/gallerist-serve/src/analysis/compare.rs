@@ -37,7 +37,7 @@ impl Other {
     pub(crate) fn open(path: &Path, queries: Option<(&Path, &Side)>, gallery: &Gallery) -> Result<Self> {
         let name = path.display().to_string();
         let (set, ids) = {
-            let catalog = &gallery.read().catalog;
+            let catalog = &*gallery.read().catalog;
             let ours = (gallery.name(), catalog);
             (paired(ours, (&name, EmbeddingSet::load(path)?))?, catalog.ids().to_vec())
         };

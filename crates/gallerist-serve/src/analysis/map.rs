@@ -1,11 +1,11 @@
 //! The map of the gallery.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist_map::{MapMethod, Tsne, layout};
 use gallerist_retrieval::labels::encode;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_util::sync::atomic::{AtomicBool, Ordering};
 use gallerist_util::{hex, interrupt};
 use sha2::{Digest, Sha256};
 

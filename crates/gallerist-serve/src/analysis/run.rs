@@ -1,8 +1,9 @@
 //! The thread that computes the analysis.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use gallerist_util::sync::atomic::{AtomicBool, Ordering};
+use gallerist_util::sync::{Arc, thread};
 
 use super::compare::{Changes, Other};
 use super::failures::{Confusions, Failures, Trial};
@@ -75,10 +76,12 @@ impl Analysis {
         let pool = pool.map_err(|error| failed(std::io::Error::other(error)))?;
         let (gallery, options) = (Arc::clone(gallery), options.clone());
         let begun = Arc::clone(&analysis);
-        let thread = std::thread::Builder::new().name("analysis".to_owned());
+        let thread = thread::Builder::new().name("analysis".to_owned());
         let work = move || {
             if let Some(_turn) = turn.wait(&begun.stopped) {
-                pool.install(|| begun.run(&gallery, &input, &options));
+                let compute = || begun.run(&gallery, &input, &options);
+                // A model controls its own threads only.
+                if cfg!(shuttle) { compute() } else { pool.install(compute) }
             }
         };
         thread.spawn(work).map_err(failed)?;

@@ -1,7 +1,7 @@
 //! Galleries are analysed one after the other.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use gallerist_util::sync::atomic::{AtomicBool, Ordering};
+use gallerist_util::sync::{Condvar, Mutex, PoisonError};
 
 /// The right to compute, which one analysis has at a time.
 #[derive(Default)]

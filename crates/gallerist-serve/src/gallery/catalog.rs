@@ -11,7 +11,7 @@ use gallerist_retrieval::labels::{SEPARATOR, split};
 const NONE: u32 = u32::MAX;
 
 /// One optional text per row. Each distinct value is stored once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Column {
     codes: Vec<u32>,
     names: Vec<String>,
@@ -100,7 +100,7 @@ impl<'a> From<&'a Item> for Entry<'a> {
 }
 
 /// Ids, labels, paths, cameras and sources of the rows of a gallery, in its order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Catalog {
     ids: Vec<u64>,
     rows: HashMap<u64, u32>,

@@ -5,17 +5,17 @@ mod query;
 mod searcher;
 
 use std::path::{Path, PathBuf};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::file::{MappedCompact, Source};
 use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
+use gallerist_util::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use catalog::{Catalog, Entry, same_class};
 use query::ITEMS_AT_A_TIME;
-pub(crate) use query::{Found, Query, as_compared};
+pub(crate) use query::{Listed, Query, as_compared};
 pub(crate) use searcher::Searcher;
 
 use crate::stamp::Stamp;
@@ -43,7 +43,8 @@ pub struct Gallery {
 
 /// The parts of a gallery that change when items are added or removed.
 pub(crate) struct Inside {
-    pub(crate) catalog: Catalog,
+    /// Shared with searches, so that a change does not wait for their answers; copied by a change if one has it.
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) searcher: Searcher,
     /// Its file when it was read or written last.
     stamp: Option<Stamp>,
@@ -53,7 +54,7 @@ pub(crate) struct Inside {
 
 impl Inside {
     fn new(catalog: Catalog, searcher: Searcher) -> RwLock<Self> {
-        RwLock::new(Self { catalog, searcher, stamp: None, frozen: false })
+        RwLock::new(Self { catalog: Arc::new(catalog), searcher, stamp: None, frozen: false })
     }
 }
 
@@ -271,6 +272,7 @@ impl Gallery {
         if !written.is_empty() {
             index.upsert(&written)?;
         }
+        let catalog = Arc::make_mut(catalog);
         for id in gone.iter().chain(written.ids()) {
             catalog.remove(*id);
         }
@@ -294,7 +296,7 @@ impl Gallery {
             return Ok(false);
         }
         index.remove(&[id])?;
-        catalog.remove(id);
+        Arc::make_mut(catalog).remove(id);
         index.flush()?;
         *stamp = self.file().map(Stamp::of);
         Ok(true)
@@ -339,8 +341,10 @@ impl Gallery {
         Some(map.into())
     }
 
-    pub(crate) fn search(&self, queries: &[Query]) -> Result<Vec<Found>> {
+    pub(crate) fn search(&self, queries: &[Query]) -> Result<Vec<Listed>> {
         let inside = self.read();
-        inside.searcher.search(&inside.catalog, queries)
+        let lists = inside.searcher.search(&inside.catalog, queries)?;
+        let listed = |found| Listed { found, catalog: Arc::clone(&inside.catalog) };
+        Ok(lists.into_iter().map(listed).collect())
     }
 }

@@ -3,6 +3,9 @@
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::index::ItemFilter;
 use gallerist_retrieval::search::Metric;
+use gallerist_util::sync::Arc;
+
+use super::catalog::Catalog;
 
 /// Items that are read from an index at a time, metadata and embeddings.
 pub(super) const ITEMS_AT_A_TIME: usize = 4096;
@@ -14,6 +17,12 @@ pub(crate) struct Query {
     pub(crate) filter: ItemFilter,
     /// Whether each row of the catalog meets the condition of the query, if there is one.
     pub(crate) mask: Option<Vec<bool>>,
+}
+
+/// What a search found, and the items of the gallery at that moment: later it may lack some of them.
+pub(crate) struct Listed {
+    pub(crate) found: Found,
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// Ids with their Euclidean distances, the nearest first.

@@ -18,6 +18,7 @@ use crate::companion::{Set, Side};
 use crate::embedder::TextVector;
 use crate::gallery::Gallery;
 use crate::protocol::Shown;
+use crate::sync::spawn_blocking;
 use gallerist_data::Region;
 
 /// The network: that of the gallery, or the one it is compared with.
@@ -164,7 +165,7 @@ impl Asked {
             // The index may be a slow database.
             true => {
                 let gallery = Arc::clone(gallery);
-                let asked = tokio::task::spawn_blocking(move || gallery.embedding(id)).await;
+                let asked = spawn_blocking(move || gallery.embedding(id)).await;
                 asked.map_err(|_| Refusal::internal("the search broke off"))?
             }
         };

@@ -1,11 +1,10 @@
 //! Several galleries at one address. The parameter `gallery` of a request chooses one by its name.
 
-use std::sync::{Arc, PoisonError, RwLock};
-
 use axum::Router;
 use axum::extract::{Request, State as Given};
 use axum::http::Uri;
 use axum::response::Response;
+use gallerist_util::sync::{Arc, PoisonError, RwLock};
 use tower_service::Service;
 
 use super::chosen::NoGallery;

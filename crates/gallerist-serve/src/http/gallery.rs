@@ -252,7 +252,7 @@ pub(crate) async fn labels(state: Shared, Params(params): Params<LabelParams>) -
     let wanted = params.contains.to_lowercase();
     let inside = state.gallery.read();
     let mut counts: HashMap<&str, [usize; 2]> = HashMap::new();
-    let sides = [Some(&inside.catalog), state.queries.as_ref().map(|queries| &queries.catalog)];
+    let sides = [Some(&*inside.catalog), state.queries.as_ref().map(|queries| &queries.catalog)];
     for (at, catalog) in sides.iter().enumerate() {
         let labels = catalog.iter().flat_map(|catalog| catalog.labels.counts());
         let labels = labels.filter(|(label, _)| label.to_lowercase().contains(&wanted));

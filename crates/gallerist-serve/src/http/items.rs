@@ -169,7 +169,7 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
         Set::Query => Some(side(&state.queries, "--queries")?),
         Set::Training => Some(side(&state.training, "--training")?),
     };
-    let catalog = companion.as_ref().map_or(&inside.catalog, |side| &side.catalog);
+    let catalog = companion.as_ref().map_or(&*inside.catalog, |side| &side.catalog);
     let filter = filter(params.label, params.not_label, params.camera);
     let order = params.order.as_deref().filter(|order| !order.is_empty());
     let order = order.map(|order| sorted_by(catalog, order)).transpose()?;

@@ -22,7 +22,7 @@ pub(super) fn find(state: &Shared, id: u64) -> Answer<(Images, u32)> {
     };
     let inside = state.gallery.read();
     let (images, catalog, row) = match inside.catalog.row(id) {
-        Some(row) => (state.images.as_ref().ok_or_else(|| missing("", "--images"))?, &inside.catalog, row),
+        Some(row) => (state.images.as_ref().ok_or_else(|| missing("", "--images"))?, &*inside.catalog, row),
         None => {
             let (set, side, row) = state.companion_item(id).ok_or_else(|| Refusal::no_item(id))?;
             let images = side.images.as_ref().ok_or_else(|| match set {

@@ -12,6 +12,7 @@ use super::extract::{Json, Params, Shared};
 use super::token::Writer;
 use crate::audit::Change;
 use crate::reloaded::{Outcome, Reloaded};
+use crate::sync::spawn_blocking;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -64,7 +65,7 @@ pub(crate) async fn reload(
         let reload = || Ok::<_, Infallible>(call.get().map(|reload| reload(params.all)));
         own.audit.around(&author, &own.name, &change, reload)
     };
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = spawn_blocking(work).await;
     let Ok(done) = done.map_err(|_| Refusal::internal("opening the galleries broke off"))??;
     let done = done.ok_or_else(|| Refusal::not_implemented("this server cannot open its galleries again"))?;
     let (mut problems, mut first_hint) = (Vec::new(), None);

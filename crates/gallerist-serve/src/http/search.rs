@@ -21,7 +21,7 @@ use super::items::Item;
 use super::named::Chosen;
 use super::upload::Form;
 use crate::companion::Set;
-use crate::gallery::{Catalog, Query, same_class};
+use crate::gallery::{Catalog, Listed, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
 use gallerist_data::{REGION_FORM, Region};
 
@@ -287,26 +287,31 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         true => searched.gallery.all_or(state.options.k + more),
         false => (k + more, false),
     };
-    let found = searched.search.search(Query { vector, k: most, filter, mask }).await?;
+    let Listed { found, catalog } = searched.search.search(Query { vector, k: most, filter, mask }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
     let metric = searched.gallery.metric();
-    let inside = state.gallery.read();
+    // The items are those of the moment of the search: an item that was removed since would be missing from the list. The
+    // other network's items never change; they are listed as those of the gallery.
+    let catalog = match params.model {
+        Model::Own => catalog,
+        Model::Other => Arc::clone(&state.gallery.read().catalog),
+    };
     let label = common_label(&asked.names);
     let rule = searched.gallery.origin().threshold_of(metric);
     let found: Vec<(usize, f32, Option<LeftOut>)> = found
         .into_iter()
         .filter(|(id, _)| !own.contains(id))
         .filter_map(|(id, distance)| {
-            let row = inside.catalog.row(id)?;
-            let item = Shown::of(&inside.catalog, row);
+            let row = catalog.row(id)?;
+            let item = Shown::of(&catalog, row);
             let left_out = of_set.iter().find_map(|&query| rules.left_out(query, item));
             (!strict || left_out.is_none()).then_some((row, distance, left_out))
         })
         .collect();
     let histogram = wanted.bars.map(|bars| {
         let is_right = |row: usize, left_out: Option<LeftOut>| match left_out {
-            None => label.map(|label| has_class(&inside.catalog, row, label)),
+            None => label.map(|label| has_class(&catalog, row, label)),
             Some(_) => None,
         };
         let all = found.iter().map(|&(row, distance, left_out)| (distance, is_right(row, left_out)));
@@ -317,7 +322,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let found: Vec<_> = match group {
         None => found.into_iter().map(|item| (item, None)).collect(),
         Some(column) => {
-            let groups = groups(&inside.catalog, column)?;
+            let groups = groups(&catalog, column)?;
             let found = grouped(&groups, params.group_score, found);
             found.into_iter().map(|(item, size)| (item, Some(size))).collect()
         }
@@ -328,7 +333,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         .take(k)
         .enumerate()
         .map(|(at, ((row, distance, left_out), group_size))| {
-            let hit = hit(&inside.catalog, at + 1, row, distance, metric, label);
+            let hit = hit(&catalog, at + 1, row, distance, metric, label);
             let item = hit.item.with_tags(&lists);
             // The threshold and the similarity are of pairs, not of means.
             let decision = rule.filter(|_| !is_mean).map(|rule| rule.decide_distance(distance).name());

@@ -7,7 +7,8 @@ mod file;
 mod lists;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use gallerist_util::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub(crate) use lists::{Change, Fault, ITEMS, Kind, Lists};
 

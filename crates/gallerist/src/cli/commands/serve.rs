@@ -13,6 +13,8 @@ use crate::serve::{Options, Tls, Token};
 use crate::{NamedGallery, ServeOptions};
 
 pub(super) fn run(args: Serve) -> CommandResult {
+    // Before threads are started.
+    gallerist_util::memory::limit_arenas();
     crate::set_threads(args.threads);
     let server = options(&args)?;
     let is_open = server.read_tokens.is_empty();
