@@ -348,3 +348,30 @@ impl Gallery {
         Ok(lists.into_iter().map(listed).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gallerist_retrieval::Matrix;
+    use gallerist_retrieval::index::{ExactIndex, ItemFilter};
+
+    use super::*;
+
+    #[test]
+    fn a_search_names_its_items_even_if_they_are_removed_before_its_answer() {
+        let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
+        let set = EmbeddingSet {
+            metric: Some(Metric::Euclidean),
+            labels: Some(vec!["a".to_owned(), "b".to_owned()]),
+            ..Matrix::new(2, 1, vec![0.0, 5.0]).unwrap().into()
+        };
+        index.upsert(&Items::new(vec![1, 2], set).unwrap()).unwrap();
+        let gallery = Gallery::from_index("test", Box::new(index)).unwrap();
+        let query = Query { vector: vec![0.0], k: 2, filter: ItemFilter::default(), mask: None };
+        let Listed { found, catalog } = gallery.search(&[query]).unwrap().remove(0);
+        assert!(gallery.remove(1).unwrap());
+        assert_eq!(found, [(1, 0.0), (2, 5.0)]);
+        let label = |id| catalog.labels.get(catalog.row(id).unwrap());
+        assert_eq!((label(1), label(2)), (Some("a"), Some("b")));
+        assert_eq!(gallery.read().catalog.row(1), None);
+    }
+}
