@@ -341,10 +341,40 @@ impl Served {
     }
 }
 
+/// Requests set the clock of their time limits; nobody lets it run.
+fn clock() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+/// Searches for the two items nearest to item 3, while item 1 may be removed.
+fn search(served: &Arc<Served>) -> Box<dyn FnOnce() + Send> {
+    let served = Arc::clone(served);
+    Box::new(move || {
+        let (status, found) = served.ask("GET", "/api/v1/items/3/similar?k=2");
+        assert_eq!(status, StatusCode::OK, "{found}");
+        let ids = found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap());
+        let ids: Vec<&str> = ids.collect();
+        assert!(ids == ["2", "1"] || ids == ["2", "4"], "between: {ids:?}");
+    })
+}
+
+#[test]
+fn the_results_of_a_request_are_those_before_or_after_a_change() {
+    let clock = clock();
+    let _clock = clock.enter();
+    check(1000, || {
+        let served = Arc::new(Served::new());
+        let change = {
+            let served = Arc::clone(&served);
+            Box::new(move || assert_eq!(served.ask("DELETE", "/api/v1/items/1").0, StatusCode::NO_CONTENT))
+        };
+        together(vec![search(&served), change]);
+    });
+}
+
 #[test]
 fn a_change_beside_a_reload_is_kept_or_refused_and_searches_see_one_state() {
-    // Requests set the clock of their time limits; nobody lets it run.
-    let clock = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let clock = clock();
     let _clock = clock.enter();
     check(300, || {
         let served = Arc::new(Served::new());
@@ -363,17 +393,7 @@ fn a_change_beside_a_reload_is_kept_or_refused_and_searches_see_one_state() {
                 assert!(matches!(outcome, Outcome::Reloaded { items: 3 | 4 }), "{outcome:?}");
             }) as Box<dyn FnOnce() + Send>
         };
-        let search = {
-            let served = Arc::clone(&served);
-            Box::new(move || {
-                let (status, found) = served.ask("GET", "/api/v1/items/3/similar?k=2");
-                assert_eq!(status, StatusCode::OK, "{found}");
-                let ids = found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap());
-                let ids: Vec<&str> = ids.collect();
-                assert!(ids == ["2", "1"] || ids == ["2", "4"], "between: {ids:?}");
-            }) as Box<dyn FnOnce() + Send>
-        };
-        together(vec![change, reload, search]);
+        together(vec![change, reload, search(&served)]);
         let status = status.lock().unwrap().unwrap();
         let is_gone = match status {
             StatusCode::NO_CONTENT => true,
