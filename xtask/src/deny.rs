@@ -5,6 +5,12 @@ use std::process::Command;
 
 use crate::cargo::cargo;
 
+/// A clone of the advisory database, for machines that cannot reach it.
+const DATABASE: &str = "GALLERIST_ADVISORY_DB";
+
+/// Where cargo-deny gets the database; as it writes it.
+const ORIGIN: &str = "https://github.com/RustSec/advisory-db";
+
 /// Licences, bans and sources are checked offline. Advisories need their database; where it cannot be fetched,
 /// that is said and the rest still counts.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
@@ -14,9 +20,27 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         return Err("cargo-deny is not installed; run `cargo install --locked cargo-deny`".into());
     }
     cargo(root, &["deny", "--workspace", "check", "licenses", "bans", "sources"], &[])?;
-    if cargo(root, &["deny", "--workspace", "fetch", "db"], &[]).is_err() {
-        eprintln!("warning: the advisory database cannot be fetched; advisories were not checked");
+    let local = std::env::var(DATABASE).ok();
+    let git = local.as_deref().map(instead_of);
+    let git: Vec<(&str, &str)> = git.iter().flatten().map(|(name, value)| (*name, value.as_str())).collect();
+    if let Err(reason) = cargo(root, &["deny", "--workspace", "fetch", "db"], &git) {
+        if local.is_some() {
+            return Err(format!("{reason}\nhint: {DATABASE} has to name a clone of {ORIGIN}"));
+        }
+        eprintln!(
+            "warning: the advisory database cannot be fetched; advisories were not checked (with {DATABASE}=DIR, a clone of \
+             {ORIGIN}, they are)"
+        );
         return Ok(());
     }
-    cargo(root, &["deny", "--workspace", "check", "advisories"], &[])
+    cargo(root, &["deny", "--workspace", "--offline", "check", "advisories"], &[])
+}
+
+/// Lets git fetch the clone `folder` in place of the database.
+fn instead_of(folder: &str) -> [(&'static str, String); 3] {
+    [
+        ("GIT_CONFIG_COUNT", "1".into()),
+        ("GIT_CONFIG_KEY_0", format!("url.file://{folder}.insteadOf")),
+        ("GIT_CONFIG_VALUE_0", ORIGIN.into()),
+    ]
 }

@@ -6,6 +6,8 @@ mod features;
 mod imports;
 mod links;
 mod miri;
+mod sbom;
+mod supply;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +24,7 @@ struct Step {
 }
 
 /// Cheapest first.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step {
         name: "links",
         help: "relative links and files named in the documentation exist",
@@ -40,6 +42,12 @@ const STEPS: [Step; 9] = [
         help: "no crate asks for features that would compile the tensor engine again",
         default: true,
         run: features::check,
+    },
+    Step {
+        name: "supply",
+        help: "no build script, macro or unsafe code in a dependency that supply/ does not list",
+        default: true,
+        run: supply::check,
     },
     Step {
         name: "fmt",
@@ -71,11 +79,25 @@ const STEPS: [Step; 9] = [
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
+    let writes = match &args[..] {
+        [command] if command == "supply" => Some(supply::record(root)),
+        [command] if command == "sbom" => Some(sbom::write(root)),
+        _ => None,
+    };
+    if let Some(written) = writes {
+        return match written {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => {
+                eprintln!("error: {reason}");
+                ExitCode::from(1)
+            }
+        };
+    }
     let Some(steps) = args.split_first().and_then(|(command, names)| selected(command, names)) else {
         eprint!("{}", usage());
         return ExitCode::from(2);
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
     for step in steps {
         let start = Instant::now();
         eprintln!("== {}", step.name);
@@ -106,7 +128,8 @@ fn usage() -> String {
         let mark = if step.default { ' ' } else { '*' };
         text += &format!(" {mark}{:<10} {}\n", step.name, step.help);
     }
-    text
+    text + "\n       cargo xtask supply   writes supply/crates.txt\n       cargo xtask sbom     writes the components of the \
+            program as a file of CycloneDX\n"
 }
 
 fn clippy(root: &Path) -> Result<(), String> {

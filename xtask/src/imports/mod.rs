@@ -5,7 +5,7 @@
 //! parsers would need other features of crates that the tensor engine needs too, and have the engine built again.
 
 mod graph;
-mod lex;
+pub(crate) mod lex;
 mod parse;
 
 use std::path::Path;
