@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gallerist_collective::Collective;
 use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
+use gallerist_util::files;
 
 use super::{CheckpointKind, RunConfig};
 use crate::{Error, Result};
@@ -148,7 +149,7 @@ impl RunDirectory {
     /// When `path` already holds something else, another process writes into it, or it cannot be made or written.
     pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
         Self::check(path)?;
-        fs::create_dir_all(path.join("checkpoints")).map_err(|e| io("create", path, e))?;
+        files::create_dir_all(path.join("checkpoints")).map_err(|e| io("create", path, e))?;
         let directory = RunDirectory { path: path.into(), _lock: None }.locked()?;
         // Another process may have started a run here before this one got the lock.
         Self::check(path)?;
@@ -191,7 +192,13 @@ impl RunDirectory {
         if path.is_dir() && !waiting.config().exists() {
             let locked = waiting.clone().locked()?;
             if let Some(file) = whole_run_file(path)? {
-                fs::rename(&file, locked.config()).map_err(|e| io("rename", &file, e))?;
+                // Its writer was killed perhaps before it synced the file.
+                let synced = || {
+                    File::open(&file)?.sync_all()?;
+                    fs::rename(&file, locked.config())?;
+                    files::sync_folder(path)
+                };
+                synced().map_err(|e| io("rename", &file, e))?;
             }
         }
         Self::open(path)?.locked()

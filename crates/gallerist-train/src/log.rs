@@ -33,6 +33,7 @@ impl Log {
     /// When the file cannot be read or written.
     pub fn open(path: &Path) -> Result<Self> {
         let error = |action, source| Error::Io { action, path: path.into(), source };
+        let is_new = !path.exists();
         let mut file = OpenOptions::new()
             .create(true)
             .read(true)
@@ -42,7 +43,23 @@ impl Log {
         if ends_within_a_line(&mut file).map_err(|e| error("read", e))? {
             file.write_all(b"\n").map_err(|e| error("write", e))?;
         }
+        if is_new {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            gallerist_util::files::sync_folder(folder.unwrap_or(Path::new(".")))
+                .map_err(|e| error("create", e))?;
+        }
         Ok(Log { path: path.into(), file: Some(file), events: None })
+    }
+
+    /// Returns when all records are on disk: before a checkpoint, so that a run that is resumed from it has the records of
+    /// all its steps, after a power failure, too.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be synced.
+    pub fn sync(&mut self) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.sync_data().map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })
     }
 
     /// A log that writes nothing: of all ranks of a distributed run, rank 0 writes.

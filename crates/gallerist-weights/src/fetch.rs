@@ -99,6 +99,8 @@ impl Transfer {
         if self.out.exists() {
             let (bytes, sha256) = digest(&self.out)?;
             if sha256.starts_with(&self.wanted) {
+                // A loss of power during the renaming can leave both names.
+                let _ = fs::remove_file(&self.part);
                 return Ok(Fetched { path: self.out.clone(), bytes, sha256, kept: bytes });
             }
             let path = self.out.display();

@@ -24,7 +24,7 @@ const LONGEST: usize = 8192;
 /// When the run has no embeddings, or when a file cannot be written.
 pub fn write_projector(run: &RunDirectory) -> Result<()> {
     let folder = run.tensorboard();
-    std::fs::create_dir_all(&folder).map_err(|source| Error::Io {
+    gallerist_util::files::create_dir_all(&folder).map_err(|source| Error::Io {
         action: "create",
         path: folder.clone(),
         source,
@@ -60,7 +60,7 @@ pub fn write_projector(run: &RunDirectory) -> Result<()> {
 ///
 /// When a file cannot be written.
 pub fn write_projector_files(set: &EmbeddingSet, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|source| Error::Io {
+    gallerist_util::files::create_dir_all(folder).map_err(|source| Error::Io {
         action: "create",
         path: folder.to_owned(),
         source,

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use common::served::Served;
 use common::{done, root, text};
 use gallerist::data::ImageSet;
 use gallerist::retrieval::columns::{Column, ColumnKind, Columns};
@@ -144,6 +145,88 @@ fn indices_of_every_release_are_searched_and_changed() {
     }
 }
 
+/// What [`write_saved`] has saved: names, and the places of their items in the list of all.
+const SAVED: [(&str, &str, &[usize]); 3] =
+    [("tags", "blurred", &[0, 2]), ("tags", "Geschäft 1", &[1]), ("selections", "poster", &[0, 1, 2, 3])];
+
+/// The ids of the items that a request lists.
+fn ids(server: &Served, filter: &str) -> Vec<Value> {
+    let list = server.json(&format!("/api/v1/items?limit=100{filter}"));
+    list["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect()
+}
+
+fn encoded(name: &str) -> String {
+    name.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Adds items to a tag or a selection.
+fn save(server: &Served, kind: &str, name: &str, ids: &[Value]) {
+    let headers = "Authorization: Bearer secret\r\nContent-Type: application/json\r\n";
+    let body = json!({ "add": ids }).to_string();
+    let path = format!("/api/v1/saved/{kind}/{}", encoded(name));
+    let (status, answer) = server.ask("POST", &path, headers, body.as_bytes());
+    assert_eq!(status, 200, "{}", text(&answer));
+}
+
+const SERVE: &str = "serve --writable --token secret --port 0";
+
+/// Writes the tags and selections of `exact.index`, as the server does.
+fn write_saved(release: &Path) {
+    let server = Served::start(release, &format!("{SERVE} --gallery exact.index"));
+    let all = ids(&server, "");
+    for (kind, name, places) in SAVED {
+        save(&server, kind, name, &places.iter().map(|&place| all[place].clone()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn tags_and_selections_of_every_release_are_shown_and_changed() {
+    for release in releases() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["exact.index", "exact.index.tags.json"] {
+            fs::copy(release.join(file), folder.path().join(file)).unwrap();
+        }
+        let server = Served::start(folder.path(), &format!("{SERVE} --gallery exact.index"));
+        let all = ids(&server, "");
+        let check = |of: &[(&str, &str, &[usize])]| {
+            for (kind, name, places) in of {
+                let filter = format!("&{}={}", kind.trim_end_matches('s'), encoded(name));
+                let wanted: Vec<Value> = places.iter().map(|&place| all[place].clone()).collect();
+                assert_eq!(ids(&server, &filter), wanted, "{kind} {name}");
+            }
+        };
+        check(&SAVED);
+        save(&server, "tags", "blurred", &all[5..6]);
+        check(&[("tags", "blurred", &[0, 2, 5]), SAVED[1], SAVED[2]]);
+    }
+}
+
+#[test]
+fn thresholds_of_every_release_decide_which_results_match() {
+    for release in releases() {
+        let folder = tempfile::tempdir().unwrap();
+        for gallery in ["f32.safetensors", "threshold.index"] {
+            fs::copy(release.join(gallery), folder.path().join(gallery)).unwrap();
+            let server = Served::start(folder.path(), &format!("{SERVE} --gallery {gallery}"));
+            let threshold = &server.json("/api/v1/gallery")["threshold"];
+            // A cosine of 0.5 and of 0.25 as distances of unit vectors: the roots of 1 and 1.5.
+            let is = |key: &str, wanted: f64| (threshold[key].as_f64().unwrap() - wanted).abs() < 1e-6;
+            assert!(is("distance", 1.0) && is("near", 1.5f64.sqrt()) && is("target", 0.001), "{threshold}");
+            let id = ids(&server, "")[0].as_str().unwrap().to_owned();
+            let found = server.json(&format!("/api/v1/items/{id}/similar?k=39"));
+            for result in found["results"].as_array().unwrap() {
+                let distance = result["distance"].as_f64().unwrap();
+                let wanted = match distance {
+                    ..=1.0 => "match",
+                    ..=1.224744 => "near",
+                    _ => "no_match",
+                };
+                assert_eq!(result["match"], wanted, "{gallery}: {distance}");
+            }
+        }
+    }
+}
+
 #[test]
 fn runs_of_every_release_embed_and_are_resumed() {
     for release in releases() {
@@ -212,6 +295,9 @@ fn write_the_files_of_this_release() {
         found.insert(kind.name.into(), searched(&file));
     }
     fs::write(release.join("searched.json"), serde_json::to_vec_pretty(&found).unwrap()).unwrap();
+    done(&release, "index build f32.safetensors --out threshold.index --kind exact");
+    write_saved(&release);
+    let _ = fs::remove_file(release.join("exact.index.map.safetensors"));
 
     let settings = [
         &format!("train.steps={STEPS}"),

@@ -97,6 +97,7 @@ impl Trainer {
             means::save(class_means, &mut remembered);
         }
         self.memories.save(&mut remembered);
+        self.log.sync()?;
         Checkpoint { header, network, loss, optimizer: state.tensors, state: remembered }
             .save(&self.directory.checkpoint(which))
     }

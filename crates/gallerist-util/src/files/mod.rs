@@ -58,10 +58,8 @@ pub fn write(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> io::R
     check(path)?;
     fs::rename(&temporary.path, path)?;
     temporary.keep();
-    // The rename itself is only durable once the folder is. Windows cannot open folders.
-    #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
-    Ok(())
+    // The rename itself is only durable once the folder is.
+    sync_folder(folder)
 }
 
 /// Prepares a [`write`] to `path` that follows long work: fails early if `path` cannot be replaced or its folder does not
@@ -75,6 +73,43 @@ pub fn prepare(path: impl AsRef<Path>) -> io::Result<()> {
     check(path)?;
     fs::metadata(folder_of(path))?;
     sweep_once(folder_of(path));
+    Ok(())
+}
+
+/// Makes a folder and those above it that are missing, so that they still exist after a power failure:
+/// [`fs::create_dir_all`], then the folder above each new one is synced.
+///
+/// # Errors
+///
+/// As [`fs::create_dir_all`], and errors of the sync.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("runs/one");
+/// gallerist_util::files::create_dir_all(&path)?;
+/// assert!(path.is_dir());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    let new: Vec<&Path> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
+    fs::create_dir_all(path)?;
+    for folder in new {
+        sync_folder(folder_of(folder))?;
+    }
+    Ok(())
+}
+
+/// Syncs a folder: the files that were created in it, renamed or removed stay so after a power failure.
+///
+/// # Errors
+///
+/// When the folder cannot be opened or synced. On Windows, which cannot open folders, nothing is done.
+pub fn sync_folder(folder: impl AsRef<Path>) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
     Ok(())
 }
 

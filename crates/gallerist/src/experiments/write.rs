@@ -122,7 +122,7 @@ impl Table {
     ///
     /// When a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
-        std::fs::create_dir_all(folder).map_err(|e| io("write", folder, e))?;
+        gallerist_util::files::create_dir_all(folder).map_err(|e| io("write", folder, e))?;
         let contents = [
             ("md", self.markdown()),
             ("csv", self.csv()),

@@ -152,7 +152,7 @@ impl JobFolder {
 
     /// Makes the folder and locks it; `None` if another process has the lock or trains into the run directory.
     pub(super) fn lock(&self) -> Result<Option<File>> {
-        fs::create_dir_all(&self.path).map_err(|e| io("create", &self.path, e))?;
+        files::create_dir_all(&self.path).map_err(|e| io("create", &self.path, e))?;
         let path = self.path.join("lock");
         let file = OpenOptions::new()
             .create(true)

@@ -83,7 +83,7 @@ impl Pool {
     ///
     /// When the store cannot be made, or the path of the current program is unknown.
     pub fn new(options: &Options) -> Result<Self> {
-        fs::create_dir_all(&options.store).map_err(|e| io("create", &options.store, e))?;
+        gallerist_util::files::create_dir_all(&options.store).map_err(|e| io("create", &options.store, e))?;
         let program = match &options.program {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(|e| {

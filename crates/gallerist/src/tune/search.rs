@@ -109,6 +109,8 @@ pub(super) fn search(
         trials: store.trials()?,
         has_baseline: false,
     };
+    // A process that was killed, or a full disk, is no fault of the settings: runs that failed are continued.
+    study.trials.iter_mut().for_each(|trial| trial.failure = None);
     let baseline = own_values(&study, &run_file);
     study.has_baseline = baseline.is_some();
     let mut running = Running { load: &load, options, observer, stop, store: &store };

@@ -32,13 +32,19 @@ impl Store {
             Err(Error::new(message, Some(hint)))
         };
         let there = path.join("space.toml").exists() || path.join("run.toml").exists();
-        if !there && path.is_dir() && fs::read_dir(path).map_err(|e| io("read", path, e))?.next().is_some() {
-            return another("the folder has other files".into(), "give another --out");
+        if !there && path.is_dir() {
+            for entry in fs::read_dir(path).map_err(|e| io("read", path, e))? {
+                let name = entry.map_err(|e| io("read", path, e))?.file_name();
+                // A search that was killed at its start leaves a temporary file.
+                if !name.to_str().is_some_and(files::is_stray) {
+                    return another("the folder has other files".into(), "give another --out");
+                }
+            }
         }
         if path.exists() && !path.is_dir() {
             return another("it is a file".into(), "give another --out");
         }
-        fs::create_dir_all(path).map_err(|e| io("create", path, e))?;
+        files::create_dir_all(path).map_err(|e| io("create", path, e))?;
         // Where the system cannot lock folders nothing is held.
         let lock = File::open(path).ok();
         if lock.as_ref().is_some_and(|folder| matches!(folder.try_lock(), Err(TryLockError::WouldBlock))) {

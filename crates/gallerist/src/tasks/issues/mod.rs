@@ -55,7 +55,7 @@ pub fn issues(
     let (table, delimiter) = table_file(options, out)?;
     let rows = load(files, options, observer)?;
     let metric = options.metric.or(rows.set.metric).unwrap_or_default();
-    std::fs::create_dir_all(out).map_err(|e| io("create", out, e))?;
+    gallerist_util::files::create_dir_all(out).map_err(|e| io("create", out, e))?;
     let encoded = rows.set.labels.as_deref().map(labels::encode);
     let by = IssueOptions { metric, ..options.issues.clone() };
     let ids = encoded.as_ref().map(|encoded| encoded.ids.as_slice());
