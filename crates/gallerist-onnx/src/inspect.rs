@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::caught::caught;
 use crate::error::{Error, Result};
 use crate::inspection::{Inspection, MissingOperator, Port};
+use crate::lengths;
 
 use rten::ModelOptions;
 use rten_onnx::onnx::{
@@ -91,7 +92,9 @@ fn metadata(entries: Vec<StringStringEntryProto>) -> BTreeMap<String, String> {
 
 fn parse(path: &Path) -> Result<ModelProto> {
     let fail = |reason: String| Error { path: path.into(), reason, hint: None };
-    let file = File::open(path).map_err(|error| fail(format!("cannot read it: {error}")))?;
+    let open = || File::open(path).map_err(|error| fail(format!("cannot read it: {error}")));
+    lengths::check(open()?).map_err(|problem| fail(format!("it is no ONNX model: {problem}")))?;
+    let file = open()?;
     let found = caught(|| ModelProto::parse_file(file)).map_err(&fail)?;
     let model = found.map_err(|error| fail(format!("it is no ONNX model: {error}")))?;
     match model.graph {

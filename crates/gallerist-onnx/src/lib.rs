@@ -41,6 +41,8 @@ mod error;
 mod inspect;
 mod inspection;
 #[cfg(feature = "engine")]
+mod lengths;
+#[cfg(feature = "engine")]
 mod model;
 mod rows;
 #[cfg(feature = "engine")]

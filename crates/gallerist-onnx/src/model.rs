@@ -17,6 +17,7 @@ use crate::caught::caught;
 use crate::error::{Error, Result};
 use crate::inspect::{Described, described};
 use crate::inspection::Inspection;
+use crate::lengths;
 use crate::rows::Rows;
 
 /// The outputs that are taken if they exist: CLIP's and SigLIP's embedding of an image.
@@ -223,6 +224,8 @@ impl Model {
 
 /// Reads a model for the engine.
 pub(crate) fn load(path: &Path) -> Result<rten::Model> {
+    let checked = File::open(path).map_err(|error| error.to_string()).and_then(lengths::check);
+    checked.map_err(|problem| refused(path, &problem))?;
     match caught(|| ModelOptions::with_all_ops().prepack_weights(true).load_file(path)) {
         Ok(Ok(model)) => Ok(model),
         Ok(Err(error)) => Err(refused(path, &error)),
