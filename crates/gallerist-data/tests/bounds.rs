@@ -337,6 +337,12 @@ fn the_directory_of_a_tiff_is_no_longer_than_its_image_explains() {
     let many: Vec<_> = (0..5000).map(|i| (40_000 + i, 3, 1, 0)).collect();
     let problem = within_bounds(&grey_tiff(2, 1, &many, &[1, 2, 3, 4]), 0).unwrap_err();
     assert_eq!(problem, "corrupt TIFF: a directory of 5009 entries");
+    // Tags of one value, too: all their values are read.
+    for tag in [255, 266, 274, 284, 317, 330] {
+        let long = grey_tiff(2, 1, &[(tag, 3, 2_000_000, 0)], &[1, 2, 3, 4]);
+        let wanted = format!("corrupt TIFF: 2000000 values of tag {tag} in an image of 2 x 2 pixels");
+        assert_eq!(within_bounds(&long, 0).unwrap_err(), wanted);
+    }
     let problem = within_bounds(&grey_tiff(100_000, 1, &[], &[0; 4]), 0).unwrap_err();
     assert!(problem.contains("a side may have 16384"), "{problem}");
     // A tile of 16,384 x 8,192 for a picture of 2 x 2.

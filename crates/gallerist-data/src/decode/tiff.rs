@@ -12,8 +12,12 @@ const MAX_ENTRIES: u64 = 4096;
 const ALWAYS: u64 = 1 << 16;
 
 /// Tags with values that the decoder keeps: bits, places and lengths of strips and tiles, colours, formats, tables of
-/// JPEG. All others, texts and profiles among them, stay in the file.
-const KEPT: [u64; 11] = [258, 273, 279, 320, 324, 325, 338, 339, 347, 530, 532];
+/// JPEG; and tags of one value, all values of which it reads for the first one. All others, texts and profiles among them,
+/// stay in the file.
+const KEPT: [u64; 25] = [
+    255, 256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 330, 338,
+    339, 347, 530, 532,
+];
 
 /// The most pixels of JPEG strips and tiles that are not pixels of the image: their padding.
 const PADDING: u64 = 1 << 20;
