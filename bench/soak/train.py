@@ -109,10 +109,15 @@ name = "rll"
                 faults.append(name)
             print(json.dumps({name: {key: value for key, value in results[name].items() if key != "samples"}, "seconds": seconds}), flush=True)
     out.with_suffix(".json").write_text(json.dumps(results, indent=1))
-    line = lambda name, value: [(s["seconds"] / 60, s[value] / MIB) for s in results[name]["samples"]]
-    rows = [(f"{name}, {results[name]['count']:,} {results[name]['unit']}: memory, MiB", [(value, line(name, value)) for value in ("rss", "anonymous")]) for name in results]
-    out.with_suffix(".svg").write_text(chart.panels("Memory of a long training and of a large embedding", "minutes", rows))
+    write_chart(results, out.with_suffix(".svg"))
     return 1 if faults else 0
+
+
+def write_chart(results, path):
+    share = lambda name, seconds: 100 * seconds / results[name]["samples"][-1]["seconds"]
+    line = lambda name, value: [(share(name, s["seconds"]), s[value] / MIB) for s in results[name]["samples"]]
+    rows = [(f"{name}, {results[name]['count']:,} {results[name]['unit']}: memory, MiB", [(value, line(name, value)) for value in ("rss", "anonymous")]) for name in results]
+    path.write_text(chart.panels("Memory of a long training and of a large embedding", "percent of the time", rows))
 
 
 if __name__ == "__main__":
