@@ -127,6 +127,12 @@ pub enum Error {
         /// The file.
         path: String,
     },
+    /// An image that has another content than when it was read first.
+    #[error("`{path}` has changed since it was read first")]
+    Changed {
+        /// The file.
+        path: String,
+    },
     /// Something needs class labels, and the set has none.
     #[error("{purpose} needs class labels, and `{path}` has none")]
     NoLabels {
@@ -229,7 +235,11 @@ impl Error {
                 hint.clone()
             }
             Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),
-            Error::Shared(inner) => inner.hint(),
+            Error::Shared(inner) => Some(inner.hint().unwrap_or_else(|| {
+                "repair the file or leave it out; without --strict (`data.strict` of the run file), images that cannot be \
+                 read are reported, and the others are used"
+                    .to_owned()
+            })),
             Error::Annotation { .. } => {
                 Some("unpack or download the data set again; the file is cut or was changed".to_owned())
             }
@@ -239,6 +249,7 @@ impl Error {
             Error::Io { .. }
             | Error::Decode { .. }
             | Error::DecodeDeadline { .. }
+            | Error::Changed { .. }
             | Error::Config { .. }
             | Error::UnknownLayout { .. }
             | Error::OfRank { .. }

@@ -57,6 +57,7 @@ mod inspect;
 mod loader;
 mod parallel;
 mod positioned;
+mod record;
 mod region;
 mod sampler;
 mod size;
@@ -72,6 +73,7 @@ pub use crate::features::{FeatureFile, Features};
 pub use crate::image::Image;
 pub use crate::inspect::{Bin, Inspection, Leak, LeftOut, Split, inspect};
 pub use crate::loader::{Batch, BatchPlan, Loader, LoaderOptions, OnBroken};
+pub use crate::record::{DataChanges, DataRecord};
 pub use crate::region::{REGION_FORM, Region};
 pub use crate::sampler::{
     BatchSampler, ClassLabels, ClassMeans, ClassesImages, ClassesImagesConfig, HardClasses,

@@ -9,7 +9,7 @@ use crate::disk::DiskCache;
 use crate::error::{Broken, Error};
 use crate::features::Features;
 use crate::image::Image;
-use crate::source::ImageSet;
+use crate::source::{ImageContent, ImageSet};
 use crate::transform::Transform;
 use gallerist_util::random::Random;
 
@@ -36,13 +36,25 @@ pub struct ImageStore {
     cells: Vec<OnceLock<Result<Arc<Image>, Arc<Error>>>>,
     used: AtomicUsize,
     limit: usize,
+    /// The content of each image when it was read first.
+    first: Vec<OnceLock<Content>>,
     reported: Mutex<HashSet<u32>>,
     members: OnceLock<Vec<Vec<u32>>>,
+}
+
+/// What tells whether an image is still the one that was read first.
+#[derive(Clone, Copy)]
+struct Content {
+    /// Length and CRC-32 of the file; `None` of an image that came from the cache on disk.
+    file: Option<(usize, u32)>,
+    /// The digest of the file by which the cache on disk knows it ([`ImageSet::digest`]).
+    source: Option<[u8; 8]>,
 }
 
 impl ImageStore {
     /// A store that keeps at most `limit` bytes of pixels; 0 keeps none.
     pub fn new(set: Arc<ImageSet>, transform: Transform, limit: usize) -> ImageStore {
+        let first = (0..set.len()).map(|_| OnceLock::new()).collect();
         ImageStore {
             cells: (0..set.len()).map(|_| OnceLock::new()).collect(),
             set,
@@ -51,6 +63,7 @@ impl ImageStore {
             features: None,
             used: AtomicUsize::new(0),
             limit,
+            first,
             reported: Mutex::new(HashSet::new()),
             members: OnceLock::new(),
         }
@@ -154,11 +167,12 @@ impl ImageStore {
     /// Image `i` at the stored size, from memory, from disk or decoded now.
     ///
     /// A failure is remembered: an image that was broken once stays broken for
-    /// this store.
+    /// this store. So is the content of the file (length and CRC-32): an image that is read again and has another
+    /// is broken. One that came from the cache on disk is broken if its file is another by length or time of change.
     ///
     /// # Errors
     ///
-    /// As [`ImageSet::decode`].
+    /// As [`ImageSet::decode`], and [`Error::Changed`].
     ///
     /// # Panics
     ///
@@ -196,10 +210,25 @@ impl ImageStore {
         // Before the file is read: if it changes meanwhile, the digest is the one that is outdated.
         let disk = self.disk.as_ref().and_then(|disk| Some((disk, self.set.digest(i)?)));
         let (size, channels) = (self.transform.stored_size(), self.transform.channels());
-        if let Some(pixels) = disk.and_then(|(disk, source)| disk.read(i, source, size.area() * channels)) {
+        let source = disk.map(|(_, source)| source);
+        let is_known = self.first[i].get().is_none_or(|first| first.source == source);
+        let kept = disk.filter(|_| is_known);
+        if let Some(pixels) = kept.and_then(|(disk, source)| disk.read(i, source, size.area() * channels)) {
+            self.first[i].get_or_init(|| Content { file: None, source });
             return Ok(Image::new(size.width, size.height, channels, pixels));
         }
-        let image = self.transform.fit(self.set.decode_for(i, self.transform.least_side())?);
+        let content = self.set.load(i)?;
+        if let ImageContent::Encoded(bytes) = &content {
+            let file = Some((bytes.len(), crc32fast::hash(bytes)));
+            let first = self.first[i].get_or_init(|| Content { file, source });
+            let is_same = if first.file.is_some() { first.file == file } else { first.source == source };
+            if !is_same {
+                return Err(Error::Changed { path: self.set.location(i) });
+            }
+        }
+        // A box is cut in pixels of the whole image.
+        let least = self.transform.least_side().filter(|_| !self.set.is_cropped(i));
+        let image = self.transform.fit(self.set.decode_loaded(i, content, least)?);
         if let Some((disk, source)) = disk {
             disk.write(i, source, image.pixels());
         }

@@ -53,5 +53,5 @@ pub use product::{bf16_unit, with_bf16_products};
 pub use token_ops::{gelu, layer_norm, linear_tokens, self_attention};
 pub use tokens::Gelu;
 pub use unit::{RowValue, project_row, scale_rows};
-pub use update::{AdamW, Sgd, square_sum};
+pub use update::{AdamW, Sgd, finite_mark, is_finite, square_sum};
 pub use worker::on_worker;

@@ -197,6 +197,35 @@ pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     Tensor::from_floats([parts.iter().sum::<f64>() as f32], &device)
 }
 
+/// A tensor of one: 0 if all elements are finite, else NaN. A program that marks many tensors reads the marks together, so
+/// that it waits for a GPU once.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use gallerist_kernels::finite_mark;
+///
+/// let device = Device::flex();
+/// let mark = |x: [f32; 2]| finite_mark(Tensor::<1>::from_floats(x, &device)).into_scalar::<f32>();
+/// assert_eq!(mark([1.0, f32::MAX]), 0.0);
+/// assert!(mark([1.0, f32::INFINITY]).is_nan());
+/// ```
+pub fn finite_mark<const D: usize>(x: Tensor<D>) -> Tensor<1> {
+    if !on_cpu(&x) {
+        return x.clone().sub(x).sum();
+    }
+    let device = x.device();
+    let x = flex(x);
+    let finite = is_finite(stored(&x));
+    Tensor::from_floats([if finite { 0.0 } else { f32::NAN }], &device)
+}
+
+/// Whether all values are finite.
+pub fn is_finite(values: &[f32]) -> bool {
+    values.par_chunks(TASK).all(are_finite)
+}
+
 /// Calls `update(weights, gradient, state, result)` for every task and returns the result.
 fn each<T: Send>(
     weights: &FlexTensor,
@@ -277,6 +306,17 @@ vectorized! {
             *sum += f64::from(*x) * f64::from(*x);
         }
         sums.iter().sum()
+    }
+}
+
+vectorized! {
+    fn are_finite<'a>(x: &'a [f32]) -> bool {
+        const EXPONENT: u32 = 0x7f80_0000;
+        let mut found = 0;
+        for x in x {
+            found |= u32::from(x.to_bits() & EXPONENT == EXPONENT);
+        }
+        found == 0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use gallerist::train::RunConfig;
+use gallerist::train::{ResumeOptions, RunConfig, Timing};
 use gallerist::{Trained, TrainingEnd};
 use pyo3::prelude::*;
 use serde_json::json;
@@ -32,9 +32,19 @@ pub(crate) fn train(
 }
 
 /// Continues the run in `directory`; the result is that of [`train`].
+///
+/// With `force_data` also where images or labels have changed since.
 #[pyfunction]
-pub(crate) fn resume(py: Python<'_>, directory: PathBuf, events: Py<PyAny>) -> PyResult<String> {
-    watched(py, events, |watch, stop| gallerist::resume(&directory, None, watch, stop))
+#[pyo3(signature = (directory, events, force_data=false))]
+pub(crate) fn resume(
+    py: Python<'_>,
+    directory: PathBuf,
+    events: Py<PyAny>,
+    force_data: bool,
+) -> PyResult<String> {
+    watched(py, events, |watch, stop| {
+        gallerist::resume(&directory, &ResumeOptions { force_data, ..ResumeOptions::default() }, watch, stop)
+    })
 }
 
 fn watched(
@@ -64,6 +74,8 @@ fn summary(trained: &Trained) -> String {
         "metrics": trained.metrics,
         "report": trained.report.as_deref().map(path),
         "broken_images": trained.broken_images,
+        "skipped_steps": trained.skipped_steps,
+        "timing": Timing::load(&trained.directory.timing()).ok().flatten(),
     })
     .to_string()
 }

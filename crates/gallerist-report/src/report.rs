@@ -65,6 +65,8 @@ pub struct Report {
     pub maps: Vec<Atlas>,
     /// Ranked lists of some queries.
     pub ranked_lists: Vec<RankedSection>,
+    /// Images that could not be read: the set, the image, the reason.
+    pub broken_images: Vec<[String; 3]>,
     /// The resolved configuration as TOML.
     pub configuration: Option<String>,
 }
@@ -106,6 +108,24 @@ impl Report {
                 @for group in &self.ranked_lists { (ranked(&mut sheet, group)) }
             };
             section("ranked-lists", "Ranked lists", content);
+        }
+        if !self.broken_images.is_empty() {
+            let content = html! {
+                details {
+                    summary { (self.broken_images.len()) " in all, with the reasons" }
+                    div.scroll tabindex="0" role="region" aria-label="Images that could not be read" {
+                        table {
+                            thead { tr { th { "set" } th { "image" } th { "reason" } } }
+                            tbody {
+                                @for [set, image, reason] in &self.broken_images {
+                                    tr { td { (set) } td { (image) } td { (reason) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            };
+            section("broken-images", "Images that could not be read", content);
         }
         if let Some(configuration) = &self.configuration {
             let content = html! {

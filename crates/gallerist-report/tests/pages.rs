@@ -312,6 +312,7 @@ fn no_text_can_leave_its_place() {
             measure: hostile(),
             lists: vec![list(Some(false)), list(Some(true)), list(None)],
         }],
+        broken_images: vec![[hostile(), hostile(), hostile()]],
         configuration: Some(hostile()),
         intervals: Some(hostile()),
         figures: vec![figure::cmc(HOSTILE, HOSTILE, &[Cmc { name: hostile(), shares: vec![0.5] }])],

@@ -1,5 +1,8 @@
 //! Instruction sets of this CPU, with values that prove that it has them.
 
+#[cfg(target_arch = "x86_64")]
+use gallerist_util::simd::{Instructions, permitted};
+
 /// The instruction set that a kernel is compiled for. `W` proves the widest vectors that it uses.
 ///
 /// A value other than `Portable` exists only where the CPU has the instruction set: its proof can be
@@ -72,16 +75,18 @@ impl<W: Detect> Level<W> {
         *Self::all().last().expect("the portable kernels run everywhere")
     }
 
-    /// All that this CPU has, the narrowest first.
+    /// All that this CPU has and that are [permitted](gallerist_util::simd::permitted), the narrowest first.
     pub(crate) fn all() -> Vec<Self> {
         #[allow(unused_mut, reason = "only x86-64 has others")]
         let mut all = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            let permitted = permitted();
+            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            if has_avx2 && permitted >= Instructions::Avx2 {
                 all.push(Self::Avx2(Avx2(())));
             }
-            all.extend(W::detect().map(Self::Avx512));
+            all.extend(W::detect().filter(|_| permitted >= Instructions::Avx512).map(Self::Avx512));
         }
         all
     }

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor, TensorData};
+use gallerist_kernels::finite_mark;
 use gallerist_retrieval::file::write_atomically;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 
+use crate::pairwise::host;
 use crate::{Error, Result};
 
 /// The dotted path of the current position of a traversal.
@@ -55,6 +57,66 @@ pub fn collect<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
     let mut visitor = Collect { path: Path::default(), tensors: BTreeMap::new() };
     module.visit(&mut visitor);
     visitor.tensors
+}
+
+/// The first tensor of a module that has a number that is not finite, in the order of [`collect`]'s traversal.
+///
+/// ```
+/// use burn::module::Param;
+/// use burn::tensor::{Device, Tensor};
+/// use gallerist_tensor::params;
+///
+/// #[derive(burn::module::Module, Debug)]
+/// struct Layer {
+///     weight: Param<Tensor<1>>,
+///     bias: Param<Tensor<1>>,
+/// }
+///
+/// let of = |values: [f32; 2]| Param::from_data(values, &Device::flex());
+/// let layer = |bias| Layer { weight: of([0.0, 1.0]), bias: of([0.0, bias]) };
+/// assert_eq!(params::first_nonfinite(&layer(1.0)), None);
+/// assert_eq!(params::first_nonfinite(&layer(f32::NAN)).unwrap(), "bias");
+/// ```
+pub fn first_nonfinite<M: Module>(module: &M) -> Option<String> {
+    struct Marks {
+        path: Path,
+        names: Vec<String>,
+        marks: Vec<Tensor<1>>,
+    }
+    impl ModuleVisitor for Marks {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.exit();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.names.push(self.path.name());
+            self.marks.push(finite_mark(param.val().without_autodiff()));
+        }
+    }
+    let mut visitor = Marks { path: Path::default(), names: Vec::new(), marks: Vec::new() };
+    module.visit(&mut visitor);
+    let Marks { names, marks, .. } = visitor;
+    if marks.is_empty() {
+        return None;
+    }
+    // Read together, so that the program waits for a GPU once.
+    let marks = host(&Tensor::cat(marks, 0));
+    names.into_iter().zip(marks).find(|(_, mark)| mark.is_nan()).map(|(name, _)| name)
+}
+
+/// Whether all numbers of a tensor of f32 are finite.
+pub fn is_finite(data: &TensorData) -> bool {
+    gallerist_kernels::is_finite(data.as_slice::<f32>().expect("a tensor of f32"))
+}
+
+/// The norm of a tensor of f32, without its numbers that are not finite, and how many these are.
+pub fn norm_and_nonfinite(data: &TensorData) -> (f64, usize) {
+    let values = data.as_slice::<f32>().expect("a tensor of f32");
+    let finite = values.iter().filter(|value| value.is_finite());
+    let squares: f64 = finite.map(|&value| f64::from(value) * f64::from(value)).sum();
+    (squares.sqrt(), values.iter().filter(|value| !value.is_finite()).count())
 }
 
 /// The differences that [`load`] found.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::optim::OptimizerState;
-use crate::{LossScale, RankWatch};
+use crate::{BrokenImage, CollapseWatch, LossScale, RankWatch, SkippedSteps};
 use gallerist_tensor::params;
 
 use crate::{Error, Result};
@@ -45,7 +45,9 @@ pub struct Header {
     pub optimizer_counters: BTreeMap<String, i64>,
     /// Ranks of the optimiser's states by parameter name.
     pub optimizer_ranks: BTreeMap<String, usize>,
-    /// Seconds of training so far, over all its sessions.
+    /// Seconds of training so far, over all its sessions, in files of earlier versions. Now they are in `timing.json`: the
+    /// checkpoints of two runs of one run file are equal.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub seconds: f64,
     /// The kind of device that trained: `cpu`, `cuda`, `wgpu`; empty in files of earlier versions: `cpu`.
     #[serde(default)]
@@ -56,6 +58,22 @@ pub struct Header {
     /// The state of the warning about lost dimensions; absent in files of earlier versions.
     #[serde(default)]
     pub rank_watch: RankWatch,
+    /// The state of the warning about a collapse.
+    #[serde(default)]
+    pub collapse_watch: CollapseWatch,
+    /// The fingerprint of the images and their labels ([`gallerist_data::DataRecord`]); empty in files of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data: String,
+    /// The images that could not be read so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<BrokenImage>,
+    /// The steps that were skipped so far.
+    #[serde(default, skip_serializing_if = "SkippedSteps::is_none")]
+    pub skipped: SkippedSteps,
+}
+
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// The best validation of a run so far.
@@ -85,23 +103,44 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// The first tensor with a number that is not finite.
+    pub fn first_nonfinite(&self) -> Option<String> {
+        let groups = self.groups();
+        let all = groups.iter().flat_map(|(group, tensors)| tensors.iter().map(move |named| (group, named)));
+        let found = all.into_iter().find(|(_, (_, data))| !params::is_finite(data));
+        found.map(|(group, (name, _))| format!("{group}.{name}"))
+    }
+
+    fn groups(&self) -> [(&'static str, &BTreeMap<String, TensorData>); 4] {
+        [
+            ("network", &self.network),
+            ("loss", &self.loss),
+            ("optimizer", &self.optimizer),
+            ("state", &self.state),
+        ]
+    }
+
     /// Writes the checkpoint. It replaces an older one only when it is completely on disk.
     ///
     /// # Errors
     ///
-    /// When the directory cannot be written or is full; the older file is then untouched.
+    /// When the directory cannot be written or is full, and when a tensor has a number that is not finite; the older file
+    /// is then untouched.
     pub fn save(&self, path: &Path) -> Result<()> {
+        if let Some(name) = self.first_nonfinite() {
+            let hint = "the file has the state of the last time that it was written";
+            return Err(bad(
+                path,
+                format!("it would have tensors that are not finite: `{name}`"),
+                Some(hint),
+            ));
+        }
         let header = Header {
             format: FORMAT.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             ..self.header.clone()
         };
-        let groups = [
-            ("network", &self.network),
-            ("loss", &self.loss),
-            ("optimizer", &self.optimizer),
-            ("state", &self.state),
-        ];
+        let groups = self.groups();
         let tensors = groups.iter().flat_map(|(group, tensors)| {
             tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), params::Raw::new(data)))
         });
@@ -223,6 +262,21 @@ mod tests {
         let first = std::fs::read(&path).unwrap();
         checkpoint().save(&path).unwrap();
         assert_eq!(first, std::fs::read(&path).unwrap(), "equal checkpoints have equal bytes");
+    }
+
+    #[test]
+    fn tensors_that_are_not_finite_do_not_replace_a_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.safetensors");
+        checkpoint().save(&path).unwrap();
+        let good = std::fs::read(&path).unwrap();
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut bad = checkpoint();
+            bad.optimizer.insert("a.momentum.velocity".into(), TensorData::new(vec![0.0, value], [2, 1]));
+            let error = bad.save(&path).unwrap_err().to_string();
+            assert!(error.contains("not finite: `optimizer.a.momentum.velocity`"), "{error}");
+            assert_eq!(std::fs::read(&path).unwrap(), good);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
 use gallerist_util::files;
 
 use super::{CheckpointKind, RunConfig};
+use crate::places::{self, PLACE};
 use crate::{Error, Result};
 
 /// A run directory.
@@ -72,7 +73,8 @@ impl State {
                 // A step is logged after the first checkpoint.
                 LOG => fs::metadata(path.join(LOG)).map_err(|e| io("read", path, e))?.len() == 0,
                 "checkpoints" => self::names(&path.join(name))?.iter().all(|name| is_stray(name)),
-                "tensorboard" => true,
+                // Written before the first checkpoint.
+                "tensorboard" | PLACE | IMAGES => true,
                 name => is_stray(name),
             })
         };
@@ -91,6 +93,7 @@ impl State {
 const CONFIG: &str = "config.toml";
 const GIVE: &str = "give the directory that `gallerist train` named at its end";
 const LOG: &str = "log.jsonl";
+const IMAGES: &str = "images.csv";
 
 fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Io { action, path: path.into(), source }
@@ -154,9 +157,18 @@ impl RunDirectory {
         // Another process may have started a run here before this one got the lock.
         Self::check(path)?;
         directory.sweep()?;
+        let place = places::place_of(path);
+        write_atomically(path.join(PLACE), |file| std::io::Write::write_all(file, place.as_bytes()))?;
         let text = config.to_toml();
         write_atomically(directory.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
         Ok(directory)
+    }
+
+    /// Replaces the run file of a run that is locked.
+    pub(super) fn replace_config(&self, config: &RunConfig) -> Result<()> {
+        let text = config.to_toml();
+        write_atomically(self.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
+        Ok(())
     }
 
     /// Opens the directory of an earlier run and removes temporary files of interrupted writes.
@@ -249,9 +261,10 @@ impl RunDirectory {
 
     fn sweep(&self) -> Result<()> {
         sweep_stray_files(&self.path)?;
-        let checkpoints = self.path.join("checkpoints");
-        if checkpoints.is_dir() {
-            sweep_stray_files(checkpoints)?;
+        for folder in [self.path.join("checkpoints"), self.nonfinite()] {
+            if folder.is_dir() {
+                sweep_stray_files(folder)?;
+            }
         }
         Ok(())
     }
@@ -304,6 +317,26 @@ impl RunDirectory {
     /// The profile ([`super::Profile`]) of the last call of the run.
     pub fn profile(&self) -> PathBuf {
         self.path.join("profile.json")
+    }
+
+    /// The list of the images of training and validation ([`gallerist_data::DataRecord`]).
+    pub fn images(&self) -> PathBuf {
+        self.path.join(IMAGES)
+    }
+
+    /// The list of the images that could not be read ([`BrokenImage`](crate::BrokenImage)).
+    pub fn broken_images(&self) -> PathBuf {
+        self.path.join("broken_images.json")
+    }
+
+    /// Times and speed ([`Timing`](crate::Timing)).
+    pub fn timing(&self) -> PathBuf {
+        self.path.join("timing.json")
+    }
+
+    /// The folder for steps whose loss, gradient or weights were not finite.
+    pub fn nonfinite(&self) -> PathBuf {
+        self.path.join("nonfinite")
     }
 
     /// The folder for features of a frozen model.

@@ -47,15 +47,43 @@ pub enum Error {
         /// What to do.
         hint: Option<String>,
     },
-    /// The loss or the embeddings stopped being finite.
-    #[error("the loss is {value} at step {step}; training stops here")]
-    Diverged {
+    /// The loss, the gradient or the weights of a step are not finite.
+    #[error(
+        "{found} at step {step}; training stops here{}{}",
+        if *skipped > 0 { format!(" after {skipped} skipped steps in succession") } else { String::new() },
+        file.as_ref().map_or(String::new(), |file| format!(
+            "\n  images, embeddings and norms of the step: `{}`", file.display()
+        ))
+    )]
+    Nonfinite {
         /// The step, counted from 1.
         step: usize,
-        /// The loss's value.
-        value: f32,
+        /// Where a number is not finite.
+        found: String,
+        /// Steps that were skipped in succession before this one.
+        skipped: usize,
+        /// The file that describes the step; `None` before the first step.
+        file: Option<PathBuf>,
         /// What to do.
         hint: String,
+    },
+    /// Embeddings that are not finite.
+    #[error("{count} of {total} embeddings are not finite; the first is that of `{image}`")]
+    NonfiniteEmbeddings {
+        /// How many.
+        count: usize,
+        /// Of how many.
+        total: usize,
+        /// The first image.
+        image: String,
+    },
+    /// Images or labels are not those that the run trained on.
+    #[error("the images of the run have changed since step {step}\n  {changes}")]
+    ChangedData {
+        /// The step of the checkpoint.
+        step: usize,
+        /// What differs.
+        changes: String,
     },
     /// No image of a set could be read.
     #[error("none of the {count} images of `{origin}` can be read\n  the first: {first}")]
@@ -123,12 +151,23 @@ impl Error {
             Error::Config { hint, .. }
             | Error::Checkpoint { hint, .. }
             | Error::RunDirectory { hint, .. } => hint.clone(),
-            Error::Diverged { hint, .. } | Error::TestImages { hint, .. } => Some(hint.clone()),
+            Error::NonfiniteEmbeddings { .. } => Some(
+                "the network or the preparation of this image overflows: check [image] (std, prepare), and use another \
+                 checkpoint of the run"
+                    .into(),
+            ),
+            Error::ChangedData { .. } => Some(
+                "restore the images and their labels, start a new run, or continue with the images as they are: \
+                 --force-data"
+                    .into(),
+            ),
+            Error::Nonfinite { hint, .. } | Error::TestImages { hint, .. } => Some(hint.clone()),
             Error::Moved { key, config, .. } => {
                 Some(format!("put it back, or write where it is now into `{key}` of `{}`", config.display()))
             }
             Error::ChangedCorrections { .. } => Some(
-                "restore the files, or start a new run (without `data.relabel_sha256` in its run file)"
+                "restore the files, start a new run (without `data.relabel_sha256` in its run file), or resume with the \
+                 files as they are: --force-data"
                     .into(),
             ),
             Error::Ranks(e) => e.hint(),

@@ -93,7 +93,7 @@ fn scalars(record: &Record) -> Vec<(String, f32)> {
         Record::Validation { metrics, .. } => {
             metrics.iter().for_each(|(name, &value)| all.push((format!("validation/{name}"), value as f32)));
         }
-        Record::Warning { .. } | Record::Resumed { .. } => {}
+        Record::BrokenImage { .. } | Record::Warning { .. } | Record::Resumed { .. } => {}
     }
     all
 }

@@ -52,8 +52,8 @@ pub(super) fn with_features(
     let plan = unknown.chunks(AT_ONCE).map(|items| BatchPlan { epoch: 0, first: 0, items: items.to_vec() });
     let plan: Vec<BatchPlan> = plan.collect();
     let images = Arc::new(ImageStore::new(set.clone(), transform, 0));
-    for batch in Loader::new(images, plan, LoaderOptions::evaluation(resolved(config.train.loader_threads)))?
-    {
+    let options = LoaderOptions::evaluation(resolved(config.train.loader_threads));
+    for batch in Loader::new(images, plan, options.strict(config.data.strict))? {
         watch.phase(COMPUTING, done, set.len())?;
         let batch = batch?;
         done += batch.len() + batch.broken.len();

@@ -11,12 +11,19 @@
 //! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
 //! | `query.safetensors`, `gallery.safetensors` | the same, where queries are compared with a gallery |
 //! | `metrics.json` | the test metrics |
+//! | `images.csv` | the images of training and validation with their labels ([`gallerist_data::DataRecord`]) |
+//! | `broken_images.json` | the images that could not be read, if there are any ([`BrokenImage`]) |
+//! | `nonfinite/` | steps whose loss, gradient or weights were not finite ([`OnNonfinite`]) |
+//! | `timing.json` | times and speed ([`Timing`]); other files that have times are the log, `profile.json` and those for TensorBoard |
+//! | `place.toml` | where the run directory was made |
 //! | `profile.json` | the time of every operation, with `log.profile` ([`profile`]) |
 
 #![recursion_limit = "256"]
 
 mod average;
+mod broken;
 pub mod checkpoint;
+mod collapse_watch;
 pub mod config;
 mod crossing;
 mod directory;
@@ -29,6 +36,7 @@ pub mod limits;
 pub mod log;
 mod means;
 pub mod model;
+mod nonfinite;
 mod notices;
 mod objective;
 mod observer;
@@ -40,9 +48,12 @@ mod rank_watch;
 mod ranks;
 mod record;
 mod test_images;
+mod timing;
 mod trainer;
 mod validation;
 
+pub use broken::BrokenImage;
+pub use collapse_watch::CollapseWatch;
 pub use config::{
     CheckpointKind, DEFAULTS, DataConfig, DistributedConfig, EvaluationConfig, Fold, LogConfig, LossTerm,
     LossTerms, ReportConfig, RunConfig, TrainConfig, ValidationConfig,
@@ -52,9 +63,11 @@ pub use error::{Error, Result};
 pub use evaluation::{NO_PROTOCOL, measures, protocol, published_protocol};
 pub use gallerist_nn::MAX_PARAMETERS;
 pub use gallerist_util::text::nearest;
+pub use nonfinite::{OnNonfinite, SkippedSteps};
 pub use observer::{Observer, Phase};
 pub use precision::{LossScale, Precision};
 pub use profile::Profile;
 pub use rank_watch::RankWatch;
 pub use test_images::{TestImages, open_test};
-pub use trainer::{RunEnd, Trainer, TrainerBuilder};
+pub use timing::Timing;
+pub use trainer::{ResumeOptions, RunEnd, Trainer, TrainerBuilder};

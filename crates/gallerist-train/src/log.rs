@@ -3,8 +3,8 @@
 //! The log is only ever appended to. A run that was killed and resumed has steps twice, those after its last
 //! checkpoint: a record `resumed` invalidates the earlier records of later steps. [`read`] leaves them out.
 //!
-//! Every line has an `event`. Times differ from run to run; everything else is the same for the
-//! same run file, seed and number of threads.
+//! Every line has an `event`. The times `seconds` and `waited` of steps differ from run to run; everything else is the same
+//! for the same run file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn::tensor::TensorData;
-use gallerist_data::{ClassMeans, ImageStore, Random, Transform};
+use gallerist_data::{Broken, ClassMeans, ImageStore, Random, Transform};
 
 use super::RunConfig;
 use crate::Result;
@@ -13,9 +13,10 @@ use crate::model::Model;
 /// Name of the means in the state of a checkpoint.
 const NAME: &str = "sampler.class_means";
 
-/// The means over at most `images_per_class` images of each class, drawn anew for every `step`.
+/// The means over at most `images_per_class` images of each class, drawn anew for every `step`, and the images that cannot
+/// be read.
 ///
-/// Images that cannot be read are left out; a class without any has a mean of zeros.
+/// These are left out; a class without any has a mean of zeros.
 pub(super) fn compute(
     model: &Model,
     images: &ImageStore,
@@ -23,7 +24,7 @@ pub(super) fn compute(
     images_per_class: usize,
     step: usize,
     progress: &mut dyn FnMut(usize, usize) -> Result<()>,
-) -> Result<ClassMeans> {
+) -> Result<(ClassMeans, Vec<Broken>)> {
     let set = images.set();
     let labels = set.labels().expect("a sampler by classes has labels");
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); set.class_names().len()];
@@ -48,7 +49,9 @@ pub(super) fn compute(
         sum.iter_mut().zip(embedded.embeddings.row(row)).for_each(|(s, &v)| *s += f64::from(v));
     }
     let mean = |(i, sum): (usize, &f64)| (sum / f64::from(counts[i / d].max(1))) as f32;
-    Ok(ClassMeans::new(d, sums.iter().enumerate().map(mean).collect()))
+    let of_set = |one: Broken| Broken { item: drawn[one.item as usize], ..one };
+    let broken = embedded.broken.into_iter().map(of_set).collect();
+    Ok((ClassMeans::new(d, sums.iter().enumerate().map(mean).collect()), broken))
 }
 
 /// The means as a checkpoint holds them.

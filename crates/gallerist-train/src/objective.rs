@@ -45,7 +45,7 @@ pub(super) struct ObjectiveOutput {
 }
 
 /// The cross-batch memories of a run, one for each loss that takes one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Memories(Vec<Option<CrossBatchMemory>>);
 
 impl Memories {

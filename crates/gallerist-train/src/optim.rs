@@ -222,6 +222,7 @@ pub enum Part {
 const LOSS: &str = "loss.";
 
 /// An optimiser with its state, kept by parameter name.
+#[derive(Clone)]
 pub struct Optimizer {
     config: OptimizerConfig,
     /// Blocks of the network, for the decay of the learning rate with the depth.
@@ -230,6 +231,7 @@ pub struct Optimizer {
 }
 
 /// The state of a parameter.
+#[derive(Clone)]
 struct State {
     kept: Kept,
     /// The parameter's.
@@ -238,6 +240,7 @@ struct State {
 
 /// Every tensor is the parameter's, as one row.
 #[allow(clippy::large_enum_variant, reason = "one per parameter; their tensors are far larger")]
+#[derive(Clone)]
 enum Kept {
     /// SGD's velocity.
     Velocity(Tensor<1>),
@@ -506,7 +509,7 @@ pub fn multiply<M: Module>(gradients: &mut GradientsParams, module: &M, factor: 
 
 /// Global norm of all gradients of a module, and the gradients scaled down where it exceeds `limit`.
 ///
-/// Returns the norm before clipping.
+/// Returns the norm before clipping. Gradients whose norm is not finite are unchanged.
 pub fn clip_by_global_norm<M: Module>(
     gradients: &mut GradientsParams,
     module: &M,
@@ -521,6 +524,7 @@ pub fn clip_by_global_norm<M: Module>(
     };
     if let Some(limit) = limit
         && norm > limit
+        && norm.is_finite()
     {
         visitor.scale = Some(limit / norm);
         module.visit(&mut visitor);

@@ -1,10 +1,12 @@
 //! Where the files of a run are: found again from another folder, and after the run was moved.
 //!
-//! The run file in a run directory has absolute paths and the run directory's own (`data.run_directory`). Where a
-//! path is gone, it is looked for at the same place relative to where the run directory is now: a project that was
-//! moved as a whole still works.
+//! The run file in a run directory has absolute paths; the run directory's own is in `place.toml` next to it, and in
+//! runs of earlier versions in the run file (`data.run_directory`). Where a path is gone, it is looked for at the same
+//! place relative to where the run directory is now: a project that was moved as a whole still works.
 
 use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::RunConfig;
 use crate::{Error, Result};
@@ -33,13 +35,6 @@ impl RunConfig {
         files
     }
 
-    /// The run file as the run in `directory` keeps it: with absolute paths.
-    pub(crate) fn located_from(&self, directory: &Path) -> RunConfig {
-        let mut config = self.with_absolute_paths();
-        config.data.run_directory = Some(absolute(directory));
-        config
-    }
-
     /// The same run file with absolute paths, for a place of its own.
     pub fn with_absolute_paths(&self) -> RunConfig {
         let mut config = self.clone();
@@ -56,7 +51,7 @@ impl RunConfig {
     /// An absolute path that does not exist is looked up relative to the new place of the run directory.
     pub(super) fn find_files(&mut self, here: &Path) {
         let now = absolute(here);
-        let was = self.data.run_directory.clone().filter(|was| *was != now);
+        let was = self.data.run_directory.clone().or_else(|| read_place(here)).filter(|was| *was != now);
         for (_, path) in self.files() {
             if path.exists() {
                 continue;
@@ -85,6 +80,27 @@ impl RunConfig {
             None => Ok(()),
         }
     }
+}
+
+/// The file with the place of a run directory.
+pub(crate) const PLACE: &str = "place.toml";
+
+/// The content of [`PLACE`].
+#[derive(Serialize, Deserialize)]
+struct Place {
+    /// Where the run was started; files that its run file names are looked for relative to it.
+    directory: PathBuf,
+}
+
+/// The text of [`PLACE`] for a run that is started in `directory`.
+pub(crate) fn place_of(directory: &Path) -> String {
+    toml::to_string(&Place { directory: absolute(directory) }).expect("a path is plain data")
+}
+
+/// Where the run in the folder `here` was started, as far as its [`PLACE`] says.
+fn read_place(here: &Path) -> Option<PathBuf> {
+    let text = gallerist_retrieval::file::read_regular_to_string(here.join(PLACE)).ok()?;
+    toml::from_str::<Place>(&text).ok().map(|place| place.directory)
 }
 
 /// The path from the root of the file system, with symbolic links and `..` left in where the file is not there.
@@ -139,8 +155,9 @@ mod tests {
         std::fs::create_dir_all(before.join("runs/one")).unwrap();
         let mut config = RunConfig::default();
         config.data.train = vec![before.join("data")];
-        let kept = config.located_from(&before.join("runs/one")).to_toml();
-        std::fs::write(before.join("runs/one/config.toml"), kept).unwrap();
+        let run = before.join("runs/one");
+        std::fs::write(run.join("config.toml"), config.with_absolute_paths().to_toml()).unwrap();
+        std::fs::write(run.join(PLACE), place_of(&run)).unwrap();
         std::fs::rename(&before, &after).unwrap();
 
         let file = after.join("runs/one/config.toml");

@@ -96,7 +96,8 @@ impl Precision {
 /// that small ones do not vanish in f16, and divided by it afterwards.
 ///
 /// The scale doubles after [`GROWTH`](Self::GROWTH) steps whose gradients are finite. Where they are not, the step is
-/// left out and the scale is halved.
+/// left out (`left_out` in the log) and the scale is halved. Only at the scale 1, or where the loss itself or the weights
+/// are not finite, [`OnNonfinite`](crate::OnNonfinite) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossScale {
     /// The exponent of the scale, a power of two: multiplying by it rounds nothing.

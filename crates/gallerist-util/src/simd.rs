@@ -2,17 +2,62 @@
 
 pub use pulp;
 
+use std::sync::OnceLock;
+
 use pulp::{Arch, Simd, WithSimd};
 
-/// Runs `op` compiled for the widest instruction set of this CPU.
+/// Instruction sets that kernels are compiled for, the narrowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Instructions {
+    /// Those of every CPU.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 and its extensions.
+    Avx512,
+}
+
+/// The environment variable that limits the instruction sets of kernels: `portable`, `avx2` or `avx512`.
+///
+/// It is for comparisons: kernels give other roundings on other CPUs. It does not limit code of other crates, such as the
+/// products of small matrices of the tensor engine, nor code whose result does not depend on the instruction set.
+pub const INSTRUCTIONS: &str = "GALLERIST_INSTRUCTIONS";
+
+/// The widest instruction set that kernels may use, by the variable [`INSTRUCTIONS`]; without it, any.
+pub fn permitted() -> Instructions {
+    static PERMITTED: OnceLock<Instructions> = OnceLock::new();
+    *PERMITTED.get_or_init(|| check_permitted().unwrap_or(Instructions::Avx512))
+}
+
+/// [`permitted`], or the value of the variable if it is unknown.
+///
+/// # Errors
+///
+/// The unknown value.
+pub fn check_permitted() -> Result<Instructions, String> {
+    match std::env::var(INSTRUCTIONS).as_deref() {
+        Err(_) | Ok("avx512") => Ok(Instructions::Avx512),
+        Ok("avx2") => Ok(Instructions::Avx2),
+        Ok("portable") => Ok(Instructions::Portable),
+        Ok(other) => Err(other.to_owned()),
+    }
+}
+
+/// Runs `op` compiled for the widest instruction set of this CPU that is [`permitted`].
 #[inline]
 pub fn run<Op: WithSimd>(op: Op) -> Op::Output {
-    if cfg!(miri) {
-        // Miri does not support vector intrinsics; the scalar instance runs the same pointer arithmetic.
-        pulp::Scalar::new().vectorize(op)
-    } else {
-        Arch::new().dispatch(op)
+    // Miri does not support vector intrinsics; the scalar instance runs the same pointer arithmetic.
+    if cfg!(miri) || permitted() == Instructions::Portable {
+        return pulp::Scalar::new().vectorize(op);
     }
+    #[cfg(target_arch = "x86_64")]
+    if permitted() == Instructions::Avx2 {
+        return match pulp::x86::V3::try_new() {
+            Some(simd) => Simd::vectorize(simd, op),
+            None => Simd::vectorize(pulp::Scalar::new(), op),
+        };
+    }
+    Arch::new().dispatch(op)
 }
 
 /// Work without arguments of its own, for [`vectorize`].

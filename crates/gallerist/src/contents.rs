@@ -9,7 +9,7 @@ use gallerist_retrieval::index::{Index, open_index};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::{self, Record};
-use gallerist_train::{CheckpointKind, RunConfig, RunDirectory};
+use gallerist_train::{CheckpointKind, RunConfig, RunDirectory, Timing};
 use gallerist_util::text::address;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -232,6 +232,8 @@ fn run(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {
     if let Some(last) = &last {
         header(last, facts);
     }
+    let timing = Timing::load(&directory.timing())?;
+    facts.add_known("training time", timing.map(|timing| duration(timing.training_seconds)));
     if directory.metrics().exists() {
         measured(&RunMetrics::load(&directory.metrics())?, facts);
     }
@@ -268,7 +270,10 @@ fn header(checkpoint: &Checkpoint, facts: &mut Facts) {
         "best validation",
         header.best.as_ref().map(|best| format!("{} {:.4} at step {}", best.metric, best.value, best.step)),
     );
-    facts.add("training time", duration(header.seconds));
+    // Of earlier versions; now it is in timing.json.
+    facts.add_known("training time", (header.seconds > 0.0).then(|| duration(header.seconds)));
+    facts.add_known("skipped steps", (header.skipped.all > 0).then_some(header.skipped.all));
+    facts.add_known("broken images", (!header.broken.is_empty()).then_some(header.broken.len()));
     facts.add_known("device", Some(header.device.as_str()).filter(|device| !device.is_empty()));
     facts.add("model", header.fingerprint.as_str());
     facts.add("format", header.format.as_str());

@@ -103,7 +103,7 @@ pub use narrow::{Conditions, Narrowed};
 pub use observer::Observer;
 pub use projector::{write_projector, write_projector_files};
 pub use registry::Registry;
-pub use run_metrics::RunMetrics;
+pub use run_metrics::{EarlierTiming, RunMetrics};
 pub use tasks::{
     ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
     Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,

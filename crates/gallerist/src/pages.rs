@@ -20,7 +20,7 @@ use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Evaluation, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
 use gallerist_train::log::{self, Record};
-use gallerist_train::{Error, Result};
+use gallerist_train::{BrokenImage, Error, Result, Timing};
 use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
 
 use crate::narrow::Conditions;
@@ -28,6 +28,7 @@ use crate::pictures::Pictures;
 use crate::plots::{self, Source, name_of};
 use crate::ranking::Ranking;
 use crate::run_metrics::RunMetrics;
+use crate::text::count;
 
 pub use gallerist_train::open_test;
 
@@ -36,7 +37,8 @@ const RANKS: usize = 50;
 
 /// The report of a run, from the files of its directory.
 ///
-/// Parts that need `metrics.json` or `embeddings.safetensors` are omitted if the file is missing.
+/// Parts that need `metrics.json` or `embeddings.safetensors` are omitted if the file is missing. It has no times, which
+/// are in `timing.json`.
 ///
 /// # Errors
 ///
@@ -89,8 +91,15 @@ pub fn comparison_where(runs: &[RunDirectory], conditions: &Conditions) -> Resul
                 let part = source.part();
                 report.notices.push(said(format!("Metrics, figures and lists are those of a part.{part}")));
             }
+            if several {
+                of_run.extend(facts_of_timing(&metrics.timing(run)?));
+            }
             add_metrics(&mut report, &config, &metrics, several.then_some(name), &mut of_run);
         }
+        let broken = BrokenImage::load(&run.broken_images())?.into_iter();
+        report
+            .broken_images
+            .extend(broken.map(|BrokenImage { set, image, reason }| [said(set), image, reason]));
         if let Some(source) = source {
             add_lists_and_map(&mut report, &source, &config.report, config.train.seed, &said)?;
             sources.push(source);
@@ -235,16 +244,16 @@ fn add_metrics(
     ));
     report.summary =
         Some(report.summary.take().map_or(summary.clone(), |before| format!("{before} {summary}")));
-    facts.extend([
-        ("training time".into(), format!("{:.0} s", metrics.training_seconds)),
-        ("images per second".into(), format!("{:.0}", metrics.images_per_second)),
-        ("time waiting for images".into(), format!("{:.1} %", 100.0 * metrics.waited_share)),
-        ("model fingerprint".into(), metrics.model.chars().take(16).collect()),
-    ]);
+    facts.push(("model fingerprint".into(), metrics.model.chars().take(16).collect()));
     if metrics.broken_images > 0 {
-        report
-            .notices
-            .push(said(format!("{} images could not be read and are left out.", metrics.broken_images)));
+        let images = count(metrics.broken_images, "image");
+        report.notices.push(said(format!("{images} could not be read and are left out.")));
+    }
+    if metrics.skipped_steps > 0 {
+        let steps = count(metrics.skipped_steps, "step");
+        report.notices.push(said(format!(
+            "{steps} skipped, because loss, gradient or weights were not finite (nonfinite/ in the run directory)."
+        )));
     }
     if let Some(overlap) = metrics.class_overlap.filter(|overlap| overlap.shared > 0) {
         report.notices.push(said(format!(
@@ -264,6 +273,15 @@ fn add_metrics(
     if let Some(intervals) = intervals {
         report.intervals = Some(intervals_are(intervals));
     }
+}
+
+/// Times of a run, which the report of one run leaves out: the reports of two runs of one run file are equal.
+fn facts_of_timing(timing: &Timing) -> Vec<(String, String)> {
+    let mut facts = vec![("training time".to_owned(), format!("{:.0} s", timing.training_seconds))];
+    facts.extend(timing.images_per_second.map(|pace| ("images per second".into(), format!("{pace:.0}"))));
+    let waited = timing.waited_share.map(|share| format!("{:.1} %", 100.0 * share));
+    facts.extend(waited.map(|waited| ("time waiting for images".into(), waited)));
+    facts
 }
 
 /// Describes the confidence intervals in a sentence.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gallerist_data::ClassOverlap;
 use gallerist_retrieval::eval::{Evaluation, Further};
-use gallerist_train::{Error, Result};
+use gallerist_train::{Error, Result, RunDirectory, Timing};
 use serde::{Deserialize, Serialize};
 
 /// A run's `metrics.json`.
@@ -22,20 +22,49 @@ pub struct RunMetrics {
     pub step: usize,
     /// The model's fingerprint.
     pub model: String,
-    /// Seconds of training, validations left out.
-    pub training_seconds: f64,
-    /// Share of that time spent waiting for images.
-    pub waited_share: f64,
-    /// Trained images per second.
-    pub images_per_second: f64,
+    /// Times, in files of earlier versions. Now they are in `timing.json` ([`gallerist_train::Timing`]), so that equal runs
+    /// have equal metrics; [`RunMetrics::timing`] reads both.
+    #[serde(flatten, skip_serializing)]
+    pub earlier: EarlierTiming,
     /// Images, training and test, that could not be read.
     pub broken_images: usize,
+    /// Steps that were skipped because their loss, gradient or weights were not finite.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped_steps: usize,
     /// Test classes that were trained on; absent where that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_overlap: Option<ClassOverlap>,
 }
 
+/// Times in a `metrics.json` of an earlier version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct EarlierTiming {
+    training_seconds: Option<f64>,
+    waited_share: Option<f64>,
+    images_per_second: Option<f64>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 impl RunMetrics {
+    /// The times of a run, of this version or an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// When `timing.json` is damaged.
+    pub fn timing(&self, run: &RunDirectory) -> Result<Timing> {
+        let EarlierTiming { training_seconds, waited_share, images_per_second } = self.earlier;
+        Ok(match training_seconds {
+            Some(training_seconds) => {
+                Timing { step: self.step, training_seconds, waited_share, images_per_second }
+            }
+            None => Timing::load(&run.timing())?.unwrap_or_default(),
+        })
+    }
+
     /// Reads a run's `metrics.json`.
     ///
     /// # Errors

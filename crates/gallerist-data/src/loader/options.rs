@@ -45,4 +45,11 @@ impl LoaderOptions {
     pub fn evaluation(threads: usize) -> LoaderOptions {
         LoaderOptions { on_broken: OnBroken::Exclude, ..LoaderOptions::training(0, threads) }
     }
+
+    /// With `strict`, the loader ends with the error of the first broken image.
+    #[must_use]
+    pub fn strict(self, strict: bool) -> LoaderOptions {
+        let on_broken = if strict { OnBroken::Fail } else { self.on_broken };
+        LoaderOptions { on_broken, ..self }
+    }
 }

@@ -318,14 +318,6 @@ impl ImageSet {
         self.decode_loaded(i, self.load(i)?, None)
     }
 
-    /// The same for a transform that needs sides of `least` pixels only: a large JPEG may come reduced,
-    /// see [`decode_reduced`].
-    pub(crate) fn decode_for(&self, i: usize, least: Option<usize>) -> Result<Image, Error> {
-        // A box is cut in pixels of the whole image.
-        let least = least.filter(|_| !self.is_cropped(i));
-        self.decode_loaded(i, self.load(i)?, least)
-    }
-
     /// Feeds what tells image `i` from the others of its sources to `to`: its path, the part of it that
     /// is cut out, and how it is turned.
     pub(crate) fn describe(&self, i: usize, to: &mut impl FnMut(&[u8])) {
@@ -342,6 +334,17 @@ impl ImageSet {
         }
     }
 
+    /// The part of image `i` that is cut out and its turn, in words; empty for the whole upright image.
+    pub(crate) fn part(&self, i: usize) -> String {
+        let item = &self.items[i];
+        let window = item.bounding_box.filter(|_| self.cropped);
+        let window = window
+            .map(|BoundingBox { left, top, width, height }| format!("box {left} {top} {width} {height}"));
+        let region = item.region.map(|region| format!("region {region}"));
+        let turn = (item.turn > 0).then(|| format!("turned {}", u32::from(item.turn) * 90));
+        [window, region, turn].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// A digest of image `i` that changes with the file; `None` where there is no file.
     pub(crate) fn digest(&self, i: usize) -> Option<[u8; 8]> {
         let item = &self.items[i];
@@ -352,7 +355,8 @@ impl ImageSet {
         digest.finalize().first_chunk().copied()
     }
 
-    /// Image `i` from what [`ImageSet::load`] returned; `least` as in [`ImageSet::decode_for`].
+    /// Image `i` from what [`ImageSet::load`] returned, for a transform that needs sides of `least` pixels only: a large
+    /// JPEG may come reduced, see [`decode_reduced`].
     pub(crate) fn decode_loaded(
         &self,
         i: usize,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::common::*;
 use gallerist_data::*;
@@ -249,4 +250,63 @@ fn empty_plans_and_empty_batches_end_well() {
     let plan = vec![BatchPlan { epoch: 0, first: 0, items: Vec::new() }; 3];
     let batches = all(&store, plan, LoaderOptions::evaluation(2));
     assert!(batches.len() == 3 && batches.iter().all(Batch::is_empty));
+}
+
+#[test]
+fn an_image_that_disappears_or_changes_is_replaced_and_reported_once() {
+    let folder = folder();
+    let [gone, changed, touched] =
+        [13, 14, 12].map(|item| folder.path().join(format!("class02/0{}.png", item - 10)));
+    for threads in [1, 3] {
+        std::fs::write(&gone, png(picture(12, 10, 13))).unwrap();
+        std::fs::write(&changed, png(picture(12, 10, 14))).unwrap();
+        // Nothing is kept in memory: images are read again.
+        let store = store(folder.path(), false, 0);
+        let batch = |epoch: u64| {
+            let plan = vec![BatchPlan { epoch, first: 0, items: vec![12, 13, 14] }];
+            all(&store, plan, LoaderOptions::training(3, threads)).remove(0)
+        };
+        let before = batch(0);
+        assert_eq!((&before.items[..], before.broken.len()), (&[12, 13, 14][..], 0));
+        std::fs::remove_file(&gone).unwrap();
+        // The same length and a good image; and an image with the same content, written again.
+        let other = png(picture(12, 10, 15));
+        std::fs::write(&changed, &other).unwrap();
+        std::fs::write(&touched, std::fs::read(&touched).unwrap()).unwrap();
+        let after = batch(1);
+        assert_eq!((after.items[0], after.replaced), (12, 2), "{:?}", after.broken);
+        assert!(after.items[1..].iter().all(|item| [10, 11].contains(item)), "{:?}", after.items);
+        let reasons: Vec<String> = after.broken.iter().map(ToString::to_string).collect();
+        let [first, second] = &reasons[..] else { panic!("{reasons:?}") };
+        assert!(first.contains("03.png"), "{first}");
+        assert!(second.ends_with("04.png` has changed since it was read first"), "{second}");
+        // They stay broken, also when they are there again.
+        std::fs::write(&gone, png(picture(12, 10, 13))).unwrap();
+        let again = batch(2);
+        assert_eq!((again.broken.len(), again.replaced), (0, 2));
+    }
+}
+
+#[test]
+fn an_image_from_the_cache_on_disk_that_changes_is_broken_and_one_in_memory_stays() {
+    let folder = folder();
+    let cache = tempfile::tempdir().unwrap();
+    let open = |limit| {
+        let set = Arc::new(ImageSet::open(folder.path()).unwrap());
+        let transform = Transform::evaluation(&ImageConfig::new(8, 3)).unwrap();
+        ImageStore::new(set, transform, limit).with_disk_cache(cache.path()).unwrap()
+    };
+    let first = open(0).get(13).unwrap();
+    let (store, in_memory) = (open(0), open(1 << 20));
+    assert_eq!(store.get(13).unwrap(), first, "from the cache");
+    assert_eq!(in_memory.get(13).unwrap(), first);
+    let file = folder.path().join("class02/03.png");
+    std::fs::write(&file, png(picture(12, 10, 77))).unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(5);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+    let error = store.get(13).unwrap_err().to_string();
+    assert!(error.ends_with("03.png` has changed since it was read first"), "{error}");
+    assert_eq!(in_memory.get(13).unwrap(), first);
+    // A later run takes it as it is now.
+    assert_ne!(open(0).get(13).unwrap(), first);
 }

@@ -60,17 +60,19 @@ impl Winograd {
     /// Transforms a contiguous weight. `None` for a convolution that cannot be computed this way.
     pub(super) fn new(weight: &[f32], sizes: &Geometry) -> Option<Self> {
         let (inputs, outputs) = (sizes.input.channels, sizes.output.channels);
+        let width = panel_width();
         let fits = sizes.kernel == [3, 3]
             && sizes.stride == [1, 1]
             && sizes.dilation == [1, 1]
             && sizes.groups == 1
             && inputs.is_multiple_of(LANES)
             && outputs.is_multiple_of(LANES)
+            // Without vectors, panels are narrower.
+            && width.is_multiple_of(LANES)
             && sizes.output.height.min(sizes.output.width) >= OUT;
         if !fits {
             return None;
         }
-        let width = panel_width();
         let mut panels = Buffer::zeros(outputs.div_ceil(width) * ELEMENTS * inputs * width);
         panels.par_chunks_mut(ELEMENTS * inputs * width).enumerate().for_each(|(panel, values)| {
             for column in 0..width.min(outputs - panel * width) {

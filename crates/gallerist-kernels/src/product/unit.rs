@@ -111,10 +111,13 @@ pub(crate) fn units() -> Vec<Unit> {
 mod detect {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
 
+    use gallerist_util::simd::{Instructions, permitted};
+
     use super::Kind;
 
     pub(super) fn kinds() -> Vec<Kind> {
-        let features = is_x86_feature_detected!("avx512bf16")
+        let features = permitted() == Instructions::Avx512
+            && is_x86_feature_detected!("avx512bf16")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512f");
         match (features, has_matrix_unit()) {

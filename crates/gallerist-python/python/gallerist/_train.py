@@ -38,7 +38,8 @@ def train(
         writes a checkpoint and ends; an exception does the same and is raised.
     :param progress: shows a progress bar if tqdm is installed.
     :returns: ``directory``, ``end`` (``finished`` or ``interrupted``), ``steps``, ``metrics`` (as in ``metrics.json``;
-        None for an interrupted run and without test images), ``report`` (its path), ``broken_images``.
+        None for an interrupted run and without test images), ``report`` (its path), ``broken_images``,
+        ``skipped_steps``, ``timing`` (as in ``timing.json``).
     :raises ValueError: for a run file that is not right, and images that cannot be used.
     """
     if isinstance(config, Mapping):
@@ -57,14 +58,19 @@ def train(
 
 
 def resume(
-    run: str | os.PathLike[str], *, callback: Callback | None = None, progress: bool = True
+    run: str | os.PathLike[str],
+    *,
+    callback: Callback | None = None,
+    progress: bool = True,
+    force_data: bool = False,
 ) -> dict[str, Any]:
     """Continues a run from its last checkpoint; the result has the bits of a run that was never interrupted.
 
-    Parameters and result are those of :func:`train`; ``end`` is ``was finished`` for a run that was complete.
+    Parameters and result are those of :func:`train`; ``end`` is ``was finished`` for a run that was complete. A run whose
+    images or labels have changed is refused; with ``force_data`` it continues with them.
     """
     with Events(progress, callback) as events:
-        return json.loads(_native.resume(os.fspath(run), events))
+        return json.loads(_native.resume(os.fspath(run), events, force_data))
 
 
 def _plain(value: Any) -> Any:

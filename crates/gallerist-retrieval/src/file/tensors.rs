@@ -1,7 +1,7 @@
 //! Embedding sets from `.safetensors` files.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -201,13 +201,24 @@ pub(super) fn with_lists(
             None => sources,
             Some((rows, _)) => sources.and_then(|sources| sources.select(rows).or_none()),
         },
-        run: metadata.get("run").cloned(),
+        run: metadata.get("run").map(|run| located(path, run)),
         metric: metadata.get("metric").map(|name| metric(path, name)).transpose()?,
         protocol: metadata.get("protocol").cloned(),
         threshold: threshold(path, metadata)?,
     };
     set.check_counts().map_err(|error| refuse(path, error.to_string(), None))?;
     Ok(set)
+}
+
+/// The absolute path of a run; a relative one starts at the folder of the file that names it.
+fn located(file: &Path, run: &str) -> String {
+    if Path::new(run).is_absolute() {
+        return run.to_owned();
+    }
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let run: PathBuf = folder.join(run).components().filter(|part| *part != Component::CurDir).collect();
+    let run = if run.as_os_str().is_empty() { Path::new(".") } else { &run };
+    std::path::absolute(run).unwrap_or_else(|_| run.to_path_buf()).to_string_lossy().into_owned()
 }
 
 /// The threshold in the metadata of a file.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::losses::{LossTerm, LossTerms};
 use super::text::TextConfig;
+use crate::nonfinite::OnNonfinite;
 use crate::optim::{OptimizerConfig, ScheduleConfig};
 use crate::precision::Precision;
 use crate::{Error, Result};
@@ -113,6 +114,9 @@ pub struct TrainConfig {
     pub checkpoint_every: usize,
     /// Batches per step; a step uses their mean gradient.
     pub accumulate: usize,
+    /// What is done about a step whose loss, gradient or weights are not finite.
+    #[serde(skip_serializing_if = "OnNonfinite::is_default")]
+    pub on_nonfinite: OnNonfinite,
     /// Decay of a moving average of the weights, which is used for embedding; absent: no average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_decay: Option<f64>,
@@ -131,6 +135,7 @@ impl Default for TrainConfig {
             normalize: None,
             checkpoint_every: 500,
             accumulate: 1,
+            on_nonfinite: OnNonfinite::Stop,
             average_decay: None,
         }
     }
@@ -202,14 +207,18 @@ pub struct DataConfig {
     pub max_test_classes: usize,
     /// Whether every training class, rotated by 90, 180 and 270 degrees, gives three further classes.
     pub rotation_classes: bool,
+    /// Whether the first image that cannot be read ends the run, and embedding with its network, with an error. Otherwise
+    /// such images are reported, and in training another image of their class takes their place.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Memory for decoded images, in MiB; images that do not fit are decoded again when needed.
     pub cache_mib: usize,
     /// Folder for decoded images that later runs, and embedding with this one, find again, at the size at which they
     /// are kept; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_folder: Option<PathBuf>,
-    /// The run directory that this run file was written into; the program writes it. Paths that are gone are looked
-    /// for at the same place relative to where the run file is now.
+    /// The run directory that this run file was written into, in run files of earlier versions; now it is in
+    /// `place.toml`. Paths that are gone are looked for at the same place relative to where the run file is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_directory: Option<PathBuf>,
 }
@@ -235,6 +244,7 @@ impl Default for DataConfig {
             max_train_classes: 0,
             max_test_classes: 0,
             rotation_classes: false,
+            strict: false,
             cache_mib: 1024,
             cache_folder: None,
             run_directory: None,

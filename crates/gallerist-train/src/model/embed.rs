@@ -55,7 +55,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// When no image can be read, or the folder for decoded images cannot be used.
+    /// When no image can be read, an embedding is not finite, or the folder for decoded images cannot be used; of a
+    /// [strict](Self::strict) model, when an image cannot be read.
     pub fn embed(
         &self,
         images: ImageSet,
@@ -205,7 +206,8 @@ impl Model {
             items: plan.items.iter().map(|item| item + start as u32).collect(),
             ..plan
         });
-        for batch in Loader::new(store.clone(), plan, LoaderOptions::evaluation(resolved(threads)))? {
+        let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
+        for batch in Loader::new(store.clone(), plan, options)? {
             let batch = batch?;
             broken.extend(batch.broken.iter().cloned());
             if !batch.items.is_empty() {
@@ -234,6 +236,12 @@ impl Model {
             return Err(Error::NoImages { count: set.len(), origin: set.name().into(), first });
         }
         let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
+        if embeddings.check_finite("embeddings").is_err() {
+            let rows = (0..items.len()).filter(|&row| embeddings.row(row).iter().any(|v| !v.is_finite()));
+            let rows: Vec<usize> = rows.collect();
+            let image = set.location(items[rows[0]] as usize);
+            return Err(Error::NonfiniteEmbeddings { count: rows.len(), total: items.len(), image });
+        }
         Ok(EmbeddedItems { embeddings, items, broken })
     }
 }

@@ -46,7 +46,7 @@ impl Model {
     ///
     /// When the directory holds something already or cannot be written.
     pub fn save_run(&self, directory: &Path) -> Result<RunDirectory> {
-        let config = self.config.located_from(directory);
+        let config = self.config.with_absolute_paths();
         let directory = RunDirectory::create(directory, &config)?;
         let network = params::collect(&self.network);
         let header = Header {

@@ -44,6 +44,8 @@ pub struct Model {
     pub(super) heads: HeadChoice,
     pub(super) places: Vec<usize>,
     pub(super) device: Device,
+    /// Whether an image that cannot be read is an error.
+    pub(super) strict: bool,
     /// Who shares the work.
     pub(super) ranks: Arc<dyn Collective>,
     /// The network prepared for embedding on the CPU, made by the first pass.
@@ -65,6 +67,7 @@ impl Model {
         let places = (0..config.network.heads().len()).collect();
         let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
         Model {
+            strict: config.data.strict,
             config,
             input,
             network,
@@ -222,6 +225,11 @@ impl Model {
     /// Whether rows have length 1.
     pub(super) fn normalizes(&self) -> bool {
         self.normalize.unwrap_or_else(|| self.metric() == Metric::Cosine)
+    }
+
+    /// The model with the first image that cannot be read as an error; `false` as the run file says (`data.strict`).
+    pub fn strict(self, strict: bool) -> Self {
+        Model { strict: strict || self.strict, ..self }
     }
 
     /// Caches decoded images in this folder, which is created if necessary, instead of in the run

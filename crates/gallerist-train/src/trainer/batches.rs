@@ -6,6 +6,7 @@ use std::time::Instant;
 use gallerist_data::{BatchPlan, ClassMeans};
 
 use super::state::Trainer;
+use super::warnings::TRAIN;
 use crate::observer::{Observer, Phase};
 use crate::{Result, means};
 
@@ -32,7 +33,9 @@ impl Trainer {
                     Ok(())
                 },
             )?;
+            let (found, broken) = found;
             self.take_means(found);
+            self.report_broken(TRAIN, &broken, observer)?;
             self.state.seconds += start.elapsed().as_secs_f64();
         }
         Ok((self.state.step / refresh.every + 1).saturating_mul(refresh.every).min(steps))

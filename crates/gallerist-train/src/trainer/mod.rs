@@ -5,11 +5,13 @@
 //! | `start.rs` | from a run file, or a checkpoint, to a trainer |
 //! | `run.rs` | the loop over the steps |
 //! | `step.rs` | one step: forward, backward, optimiser |
+//! | `nonfinite.rs` | steps that are not finite: going back, and what is kept of them |
 //! | `batches.rs` | the sampler and the class means that it needs |
 //! | `warnings.rs` | what the user is warned of, each once |
 //! | `save.rs` | validation and checkpoints |
 
 mod batches;
+mod nonfinite;
 mod run;
 mod save;
 mod start;
@@ -18,5 +20,5 @@ mod step;
 mod warnings;
 
 pub use run::RunEnd;
-pub use start::TrainerBuilder;
+pub use start::{ResumeOptions, TrainerBuilder};
 pub use state::Trainer;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use gallerist_data::{Loader, LoaderOptions};
 
 use super::state::Trainer;
+use super::warnings::TRAIN;
 use crate::config::CheckpointKind;
 use crate::log::Record;
 use crate::observer::Observer;
@@ -26,8 +27,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`Error::Diverged`] when the loss or the gradient stops being finite, the checkpoints
-    /// staying as they were; errors of reading images and writing files.
+    /// [`Error::Nonfinite`](crate::Error::Nonfinite) when the loss, the gradient or the weights stop being finite; the
+    /// checkpoints stay as they were. Errors of reading images and writing files.
     pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
         if !self.config.log.profile {
             return self.steps(observer, stop);
@@ -48,12 +49,7 @@ impl Trainer {
     }
 
     fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
-        let options = LoaderOptions::training(
-            self.config.train.seed,
-            ranks::loader_threads(&*self.ranks, self.config.train.loader_threads)?,
-        );
-        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
-        let options = LoaderOptions { prefetch: self.config.train.prefetch, rank, ranks, ..options };
+        let options = self.loader_options()?;
         while self.state.step < self.config.train.steps {
             let end = self.refresh_sampler(observer)?;
             // The loader works ahead; up to `end` it knows what the batches will be.
@@ -70,6 +66,17 @@ impl Trainer {
             self.save(CheckpointKind::Best)?;
         }
         Ok(RunEnd::Finished)
+    }
+
+    /// How the training images are loaded.
+    pub(super) fn loader_options(&self) -> Result<LoaderOptions> {
+        let options = LoaderOptions::training(
+            self.config.train.seed,
+            ranks::loader_threads(&*self.ranks, self.config.train.loader_threads)?,
+        );
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
+        let options = LoaderOptions { prefetch: self.config.train.prefetch, rank, ranks, ..options };
+        Ok(options.strict(self.config.data.strict))
     }
 
     /// One step with all that follows it: the log, a validation, a checkpoint.
@@ -91,7 +98,7 @@ impl Trainer {
         observer.step(&record);
         self.log.write(&Record::Step(record))?;
         let broken = ranks::gather_broken(&*self.ranks, broken)?;
-        self.report_broken(broken, observer)?;
+        self.report_broken(TRAIN, &broken, observer)?;
 
         let last = self.state.step == self.config.train.steps;
         if self.validation.is_some() && (last || self.state.step.is_multiple_of(self.config.validation.every))

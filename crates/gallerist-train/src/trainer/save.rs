@@ -6,13 +6,17 @@ use burn::module::Module;
 use gallerist_tensor::params;
 
 use super::state::Trainer;
+use super::warnings::VALIDATION;
+use crate::broken::BrokenImage;
 use crate::checkpoint::{self, Best, Checkpoint, Header};
 use crate::config::CheckpointKind;
 use crate::log::Record;
 use crate::model::{Model, description};
+use crate::nonfinite::{OnNonfinite, Place};
 use crate::observer::{Observer, Phase};
+use crate::timing::Timing;
 use crate::validation::Validation;
-use crate::{Result, means, ranks};
+use crate::{Error, Result, means, ranks};
 
 const VALIDATING: &str = "validating";
 
@@ -25,8 +29,20 @@ impl Trainer {
             observer.phase(&Phase { what: VALIDATING, done, total });
             Ok(())
         };
-        let (embedded, items) =
-            model.embed_with_items(store, self.config.train.loader_threads, &mut progress)?;
+        let store = store.clone();
+        let embedded = model.embed_with_items(&store, self.config.train.loader_threads, &mut progress);
+        let (embedded, items) = match embedded {
+            // The weights are finite, and the run goes on; this validation chooses no checkpoint.
+            Err(error @ Error::NonfiniteEmbeddings { .. })
+                if self.config.train.on_nonfinite == OnNonfinite::Skip =>
+            {
+                let message = format!("{error}; this validation is left out");
+                observer.warning(&message);
+                return self.log.write(&Record::Warning { step: self.state.step, message });
+            }
+            other => other?,
+        };
+        self.report_broken(VALIDATION, &embedded.broken, observer)?;
         let metric = &self.config.validation.metric;
         let evaluation = match self.ranks.rank() {
             0 => Some(Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?),
@@ -64,6 +80,9 @@ impl Trainer {
     /// Writes a checkpoint.
     pub(super) fn save(&mut self, which: CheckpointKind) -> Result<()> {
         let mut remembered = BTreeMap::new();
+        if let Some(name) = self.first_nonfinite() {
+            return Err(self.nonfinite_error(self.state.step, &Place::Weights(name), None));
+        }
         let network = params::collect(&self.network);
         let network = match &self.average {
             Some(average) => average.save(network, &mut remembered),
@@ -87,10 +106,13 @@ impl Trainer {
             best: self.state.best.clone(),
             optimizer_counters: state.counters,
             optimizer_ranks: state.ranks,
-            seconds: self.state.seconds,
             device: self.devices.opened.kind().into(),
             loss_scale: self.loss_scale,
             rank_watch: self.warnings.rank_watch.clone(),
+            collapse_watch: self.warnings.collapse_watch.clone(),
+            data: self.data.clone(),
+            broken: self.warnings.broken.clone(),
+            skipped: self.state.skipped,
             ..Header::default()
         };
         if let Some(class_means) = &self.batches.means {
@@ -99,6 +121,9 @@ impl Trainer {
         self.memories.save(&mut remembered);
         self.log.sync()?;
         Checkpoint { header, network, loss, optimizer: state.tensors, state: remembered }
-            .save(&self.directory.checkpoint(which))
+            .save(&self.directory.checkpoint(which))?;
+        let (step, training_seconds) = (self.state.step, self.state.seconds);
+        Timing { step, training_seconds, ..Timing::default() }.save(&self.directory.timing())?;
+        BrokenImage::save(&self.warnings.broken, &self.directory.broken_images())
     }
 }

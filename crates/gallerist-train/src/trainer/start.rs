@@ -7,23 +7,27 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
 use gallerist_collective::Collective;
-use gallerist_data::{BatchSampler, ImageSet, ImageStore, Transform};
+use gallerist_data::{BatchSampler, DataRecord, ImageSet, ImageStore, Transform};
 use gallerist_kernels::SharedStatistics;
 use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
+use gallerist_retrieval::file::{read_regular_to_string, write_atomically};
 use gallerist_tensor::params;
 use gallerist_weights as weights;
 
 use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
+use super::warnings::{TRAIN, VALIDATION};
 use crate::average::Average;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Header};
 use crate::config::{CheckpointKind, RunConfig};
 use crate::directory::{RunDirectory, State};
 use crate::log::{Log, Record};
+use crate::nonfinite::Place;
 use crate::objective::{Memories, Objective};
 use crate::observer::{Observer, Watch};
 use crate::optim::{Optimizer, Part};
 use crate::precision::{LossScale, Precision};
 use crate::test_images::{TestImages, open_test};
+use crate::timing::Timing;
 use crate::{Error, Result, features, head_init, limits, means, notices};
 use gallerist_tensor::device::{DeviceChoice, OpenDevice};
 
@@ -57,6 +61,24 @@ pub struct TrainerBuilder {
     config: RunConfig,
     images: Option<TrainingImages>,
     ranks: Option<Arc<dyn Collective>>,
+    force_data: bool,
+}
+
+/// How a run is resumed. The default is as it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResumeOptions {
+    /// Another device than the run file's. The same steps have other bits there ([`Trainer::moved_from`]).
+    pub device: Option<DeviceChoice>,
+    /// Continues also where images, labels or corrections have changed since, with the images as they are.
+    pub force_data: bool,
+    /// The first image that cannot be read is an error (`data.strict`).
+    pub strict: bool,
+}
+
+impl From<Option<DeviceChoice>> for ResumeOptions {
+    fn from(device: Option<DeviceChoice>) -> Self {
+        ResumeOptions { device, ..Self::default() }
+    }
 }
 
 /// The training set and the validation set, whose classes are disjoint.
@@ -69,7 +91,7 @@ struct TrainingImages {
 impl TrainerBuilder {
     /// A run of this configuration.
     pub fn new(config: &RunConfig) -> Self {
-        TrainerBuilder { config: config.clone(), images: None, ranks: None }
+        TrainerBuilder { config: config.clone(), images: None, ranks: None, force_data: false }
     }
 
     /// Trains on `train`, and chooses the best checkpoint by `validation`, in place of the images of `data.train`.
@@ -82,6 +104,12 @@ impl TrainerBuilder {
     /// configuration, directory and images, and the run is that of one process.
     pub fn ranks(self, ranks: Arc<dyn Collective>) -> Self {
         TrainerBuilder { ranks: Some(ranks), ..self }
+    }
+
+    /// [Resumes](Self::resume) also with other images or labels than those of the checkpoint
+    /// ([`Error::ChangedData`]).
+    pub fn force_data(self, force_data: bool) -> Self {
+        TrainerBuilder { force_data, ..self }
     }
 
     /// Starts the run in a new directory.
@@ -104,7 +132,7 @@ impl TrainerBuilder {
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Trainer> {
-        let TrainerBuilder { config, images, ranks } = self;
+        let TrainerBuilder { config, images, ranks, .. } = self;
         config.validate()?;
         let ranks = ranks.map_or_else(gallerist_collective::world, Ok)?;
         // Everything that can fail for the user's reasons fails before the directory is made.
@@ -136,12 +164,22 @@ impl TrainerBuilder {
         parts.network =
             head_init::begin(parts.network, &config, parts.input, &parts.store, &parts.ranks, &mut watch)?;
         let head_seconds = (begun.elapsed() - opened).as_secs_f64();
-        let mut config = config.located_from(directory);
+        if let Some(name) = params::first_nonfinite(&parts.network) {
+            return Err(Error::Nonfinite {
+                step: 0,
+                found: Place::Weights(name).to_string(),
+                skipped: 0,
+                file: None,
+                hint: "check the file of network.weights, or the network's own initialization".into(),
+            });
+        }
+        let mut config = config.with_absolute_paths();
         config.data.relabel_sha256 = config.data.digest_of_corrections()?;
         let directory = match parts.ranks.rank() {
             0 => {
                 let created = RunDirectory::create(directory, &config)?;
                 parts.keep_features(&config, &created)?;
+                keep_list(&parts.data, &created)?;
                 created
             }
             _ => RunDirectory::of_rank(directory),
@@ -196,18 +234,35 @@ impl TrainerBuilder {
             drop(opened);
             return self.ranks(ranks).start_with(directory, observer, stop);
         }
-        let TrainerBuilder { config, images, .. } = self;
+        let TrainerBuilder { config, images, force_data, .. } = self;
         Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
         let path = opened.checkpoint(CheckpointKind::Last);
         let last = Checkpoint::load(&path)?;
         let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
         let mut parts = Parts::new(&config, images, ranks)?;
+        let changes = changes(&last.header, &parts.data, &opened);
+        if let (Some(changes), false) = (&changes, force_data) {
+            return Err(Error::ChangedData { step: last.header.step, changes: changes.clone() });
+        }
+        let list = parts.data.clone();
         let folder = config.data.cache_folder.clone().unwrap_or_else(|| opened.features());
         parts.compute_features(&config, Some(&folder), &mut Watch::new(observer, stop))?;
         let mut trainer = parts.into_trainer(&config, opened, last.header.step)?;
         trainer.restore(last, &path)?;
         if !trainer.is_finished() {
             trainer.log.write(&Record::Resumed { step: trainer.state.step })?;
+        }
+        if let Some(changes) = changes {
+            if trainer.ranks.rank() == 0 {
+                keep_list(&list, &trainer.directory)?;
+            }
+            trainer.save(CheckpointKind::Last)?;
+            let step = trainer.state.step;
+            let message = format!(
+                "the images of the run have changed since step {step}, and it continues with them: {changes}"
+            );
+            observer.warning(&message);
+            trainer.log.write(&Record::Warning { step, message })?;
         }
         Ok(trainer)
     }
@@ -254,26 +309,36 @@ impl Trainer {
     ///
     /// As [`resume`](Self::resume); when the device is not there.
     pub fn resume_on(directory: &Path, device: Option<DeviceChoice>) -> Result<Self> {
-        Self::resume_with(directory, device, &mut (), &AtomicBool::new(false))
+        Self::resume_with(directory, &device.into(), &mut (), &AtomicBool::new(false))
     }
 
-    /// [`resume_on`](Self::resume_on), watched by `observer`, and given up when `stop` is raised. A run that was
+    /// [`resume`](Self::resume) with options, watched by `observer`, and given up when `stop` is raised. A run that was
     /// stopped before its first checkpoint is started from its run file.
     ///
     /// # Errors
     ///
-    /// As [`resume_on`](Self::resume_on), and [`Error::Interrupted`].
+    /// As [`resume_on`](Self::resume_on), [`Error::Interrupted`], and [`Error::ChangedData`] unless that is forced.
     pub fn resume_with(
         directory: &Path,
-        device: Option<DeviceChoice>,
+        options: &ResumeOptions,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Self> {
-        let run_file = RunDirectory::open_among(directory, &*gallerist_collective::world()?)?.config();
+        let ranks = gallerist_collective::world()?;
+        let opened = RunDirectory::open_among(directory, &*ranks)?;
+        let run_file = opened.config();
         let mut config = RunConfig::load(&run_file, &[])?;
-        config.train.device = device.unwrap_or(config.train.device);
         config.check_files(&run_file, &["data.train", "data.relabel"])?;
-        TrainerBuilder::new(&config).resume_with(directory, observer, stop)
+        if options.force_data && config.data.relabel_sha256 != config.data.digest_of_corrections()? {
+            config.data.relabel_sha256 = config.data.digest_of_corrections()?;
+            if ranks.rank() == 0 {
+                opened.replace_config(&config)?;
+            }
+        }
+        drop(opened);
+        config.train.device = options.device.unwrap_or(config.train.device);
+        config.data.strict |= options.strict;
+        TrainerBuilder::new(&config).force_data(options.force_data).resume_with(directory, observer, stop)
     }
 
     /// Takes everything that a checkpoint holds; `path` names it in errors.
@@ -311,8 +376,15 @@ impl Trainer {
         }
         self.state.step = last.header.step;
         self.state.best = last.header.best;
-        self.state.seconds = last.header.seconds;
+        // Earlier versions have the time in the checkpoint.
+        self.state.seconds = match Timing::load(&self.directory.timing())? {
+            Some(timing) if last.header.seconds == 0.0 => timing.training_seconds,
+            _ => last.header.seconds,
+        };
+        self.state.skipped = last.header.skipped;
         self.warnings.rank_watch = last.header.rank_watch;
+        self.warnings.collapse_watch = last.header.collapse_watch;
+        self.warnings.broken = last.header.broken;
         if let (Some(scale), Some(saved)) = (&mut self.loss_scale, last.header.loss_scale) {
             if !saved.is_valid() {
                 return Err(bad("the scale of the loss is out of its range".into()));
@@ -323,6 +395,30 @@ impl Trainer {
         self.started.moved_from = (before != self.devices.opened.kind()).then(|| before.to_string());
         Ok(())
     }
+}
+
+/// Writes the list of the images of a run.
+fn keep_list(list: &DataRecord, directory: &RunDirectory) -> Result<()> {
+    let text = list.to_csv();
+    write_atomically(directory.images(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
+    Ok(())
+}
+
+/// What differs between the images of a checkpoint and those of now; `None`: nothing, or the checkpoint is of an earlier
+/// version, which did not keep it.
+fn changes(last: &Header, now: &DataRecord, directory: &RunDirectory) -> Option<String> {
+    if last.data.is_empty() || last.data == now.fingerprint() {
+        return None;
+    }
+    let list = read_regular_to_string(directory.images()).ok();
+    let list = list.and_then(|text| DataRecord::parse(&text)).filter(|list| list.fingerprint() == last.data);
+    Some(match list {
+        Some(list) => now.changes_since(&list).to_string(),
+        None => format!(
+            "images, labels, cameras or splits differ; `{}` is not the list of that step, so which is unknown",
+            directory.images().display()
+        ),
+    })
 }
 
 /// What the user should know about the test images.
@@ -343,6 +439,8 @@ struct Parts {
     device: Device,
     host: Device,
     input: InputShape,
+    /// The images of training and validation.
+    data: DataRecord,
     store: Arc<ImageStore>,
     sampler: Arc<dyn BatchSampler>,
     validation: Option<Arc<ImageStore>>,
@@ -367,9 +465,10 @@ impl Parts {
             }
             .into());
         }
+        let held_out = validation.as_ref().map(|set| (VALIDATION, set));
+        let data = DataRecord::of(&[(TRAIN, &train)].into_iter().chain(held_out).collect::<Vec<_>>());
         if ranks.size() > 1 {
-            let images = (train.len(), train.class_names(), validation.as_ref().map(ImageSet::len));
-            let all = format!("{}\n{images:?}", config.to_toml());
+            let all = format!("{}\n{}", config.to_toml(), data.fingerprint());
             ranks.agree(all.as_bytes(), "another run file or other images")?;
         }
         let transform = Transform::training(&config.image, &config.augment)?;
@@ -398,7 +497,7 @@ impl Parts {
             None => None,
         };
         let objective = Objective::new(config, store.set().label_names().len(), &host)?;
-        Ok(Parts { ranks, opened, device, host, input, store, sampler, validation, network, objective })
+        Ok(Parts { ranks, opened, device, host, input, data, store, sampler, validation, network, objective })
     }
 
     /// Computes the features of a frozen model for all images, where images are not changed at random.
@@ -440,6 +539,7 @@ impl Parts {
             shared: (self.ranks.size() > 1 && config.distributed.sync_batch_norm)
                 .then(|| SharedStatistics::new(self.ranks.clone())),
             ranks: self.ranks,
+            data: self.data.fingerprint(),
             loss_scale: (config.train.precision == Precision::F16).then(LossScale::default),
             devices: Devices { opened: self.opened, network: self.device, host: self.host },
             input: self.input,

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::Collective;
-use gallerist_data::{BatchSampler, Broken, ClassMeans, ImageSet, ImageStore};
+use gallerist_data::{BatchSampler, ClassMeans, ImageSet, ImageStore};
 use gallerist_kernels::SharedStatistics;
 use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_weights as weights;
 
 use crate::average::Average;
+use crate::broken::BrokenImage;
 use crate::checkpoint::Best;
+use crate::collapse_watch::CollapseWatch;
 use crate::config::RunConfig;
 use crate::directory::RunDirectory;
 use crate::log::Log;
+use crate::nonfinite::SkippedSteps;
 use crate::objective::{Memories, Objective};
 use crate::optim::Optimizer;
 use crate::precision::LossScale;
@@ -53,6 +56,8 @@ pub struct Trainer {
     pub(super) memories: Memories,
     pub(super) optimizer: Optimizer,
     pub(super) loss_scale: Option<LossScale>,
+    /// The fingerprint of the images and their labels.
+    pub(super) data: String,
     pub(super) log: Log,
     pub(super) state: Counters,
     pub(super) warnings: Warnings,
@@ -88,15 +93,17 @@ pub(super) struct Counters {
     pub(super) seconds: f64,
     /// Of the seconds, those spent waiting for images since the call of [`run`](Trainer::run).
     pub(super) waited: f64,
+    /// Steps that were skipped.
+    pub(super) skipped: SkippedSteps,
 }
 
 /// What has been warned of, and what decides about the next warning.
 #[derive(Default)]
 pub(super) struct Warnings {
     /// Images that could not be read.
-    pub(super) broken: Vec<Broken>,
+    pub(super) broken: Vec<BrokenImage>,
     pub(super) rank_watch: RankWatch,
-    pub(super) collapsed: bool,
+    pub(super) collapse_watch: CollapseWatch,
     pub(super) trivial_steps: usize,
     pub(super) trivial: bool,
     pub(super) note: bool,
@@ -143,8 +150,14 @@ impl Trainer {
         self.state.best.as_ref()
     }
 
-    /// Images that could not be read, each once.
-    pub fn broken(&self) -> &[Broken] {
+    /// Steps that were skipped because their loss, gradient or weights were not finite
+    /// ([`OnNonfinite::Skip`](crate::OnNonfinite)).
+    pub fn skipped_steps(&self) -> usize {
+        self.state.skipped.all
+    }
+
+    /// Images of training and validation that could not be read, each once.
+    pub fn broken(&self) -> &[BrokenImage] {
         &self.warnings.broken
     }
 

@@ -1,21 +1,39 @@
 //! One step: forward and backward of its batches, then the optimiser.
 
-use burn::optim::GradientsAccumulator;
+use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, Tensor, TensorData};
 use gallerist_data::Batch;
 use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
 use gallerist_nn::Draw;
 use gallerist_tensor::pairwise::host;
 
+use super::nonfinite::Trouble;
 use super::state::Trainer;
+use crate::Result;
 use crate::crossing::Crossing;
 use crate::log::Step;
+use crate::nonfinite::{GradientNorms, Place, SeenBatch, norms_of};
 use crate::observer::Observer;
 use crate::optim::{Part, clip_by_global_norm, multiply};
 use crate::precision::LossScale;
 use crate::ranks::{self, Rows};
-use crate::{Error, Result};
 use gallerist_tensor::device::on_device;
+
+/// How a step came out.
+enum Taken {
+    Done(Step),
+    /// A number is not finite. Weights and statistics may have changed.
+    Nonfinite(Trouble),
+}
+
+/// What the objective says of a batch.
+struct Forward {
+    record: Step,
+    value: Tensor<1>,
+    crossing: Crossing,
+    /// Whether the loss is finite on all ranks.
+    is_finite: bool,
+}
 
 impl Trainer {
     /// Forward and backward of every batch of a step, and one optimiser step.
@@ -24,15 +42,44 @@ impl Trainer {
         next: &mut dyn FnMut() -> Result<Batch>,
         observer: &mut dyn Observer,
     ) -> Result<Step> {
+        let before = self.before_step();
+        match self.take_step(next, observer)? {
+            Taken::Done(step) => {
+                self.state.skipped.in_succession = 0;
+                Ok(step)
+            }
+            Taken::Nonfinite(trouble) => self.take_trouble(trouble, before, observer),
+        }
+    }
+
+    fn take_step(
+        &mut self,
+        next: &mut dyn FnMut() -> Result<Batch>,
+        observer: &mut dyn Observer,
+    ) -> Result<Taken> {
         let step = self.state.step + 1;
         let count = self.config.train.accumulate;
         let mut network_gradients = GradientsAccumulator::new();
         let mut objective_gradients = GradientsAccumulator::new();
         let mut records = Vec::with_capacity(count);
+        let mut batches = Vec::with_capacity(count);
         let scale = self.loss_scale.map_or(1.0, LossScale::factor);
+        let learning_rate = self.config.optimizer.learning_rate
+            * self.config.schedule.factor(self.state.step, self.config.train.steps);
         for number in 0..count {
-            let (record, value, crossing) = self.forward(next()?, number, observer)?;
+            let Forward { record, value, crossing, is_finite } =
+                self.forward(next()?, number, &mut batches, observer)?;
+            let loss = record.loss;
             records.push(record);
+            if !is_finite {
+                // The batches of the next step are the ones after all of this.
+                for _ in number + 1..count {
+                    next()?;
+                }
+                let record = Step { learning_rate, ..Step::mean(&records) };
+                let (place, gradients) = (Place::Loss(loss), GradientNorms::new());
+                return Ok(Taken::Nonfinite(Trouble { place, record, batches, gradients }));
+            }
             // The gradient of a single batch is unchanged, bit for bit.
             let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
             let (of_network, of_objective) = self.config.train.precision.run(&self.devices.opened, || {
@@ -42,22 +89,28 @@ impl Trainer {
             network_gradients.accumulate(&self.network, of_network);
             objective_gradients.accumulate(&self.objective, of_objective);
         }
-        let (mut of_network, of_objective) = (network_gradients.grads(), objective_gradients.grads());
+        let (mut of_network, mut of_objective) = (network_gradients.grads(), objective_gradients.grads());
         ranks::sum_gradients(&*self.ranks, &self.network, &mut of_network)?;
         if scale != 1.0 {
             multiply(&mut of_network, &self.network, 1.0 / scale);
         }
-        let gradient_norm =
-            clip_by_global_norm(&mut of_network, &self.network, self.config.optimizer.clip_norm) as f32;
+        let clip_norm = self.config.optimizer.clip_norm;
+        let gradient_norm = clip_by_global_norm(&mut of_network, &self.network, clip_norm) as f32;
+        let loss_norm = clip_by_global_norm(&mut of_objective, &self.objective, None) as f32;
         let finite = gradient_norm.is_finite();
         let scaled = self.loss_scale.as_mut().is_some_and(|scale| scale.update(finite));
-        let rate = self.config.optimizer.learning_rate
-            * self.config.schedule.factor(self.state.step, self.config.train.steps);
-        if !finite {
-            return match scaled {
-                true => Ok(Step { left_out: true, learning_rate: rate, ..Step::mean(&records) }),
-                false => Err(self.diverged(step, gradient_norm)),
+        let record = Step { gradient_norm, learning_rate, ..Step::mean(&records) };
+        if !finite && scaled {
+            return Ok(Taken::Done(Step { gradient_norm: 0.0, left_out: true, ..record }));
+        }
+        if self.ranks.any(!finite || !loss_norm.is_finite())? {
+            let gradients = self.gradient_norms(&of_network, &of_objective);
+            let first = gradients.iter().find(|(_, (_, nonfinite))| *nonfinite > 0);
+            let place = match first {
+                Some((name, _)) => Place::Gradient(name.clone()),
+                None => Place::Norm(if finite { loss_norm } else { gradient_norm }),
             };
+            return Ok(Taken::Nonfinite(Trouble { place, record, batches, gradients }));
         }
         if self.config.loss.change_in(step) {
             // Gradients of two losses differ in size by orders of magnitude: AdamW would divide those of the new loss
@@ -65,25 +118,40 @@ impl Trainer {
             self.optimizer.forget_network();
         }
         self.network = on_device(self.devices.opened.device(), || {
-            self.optimizer.step(rate, Part::Network, self.network.clone(), of_network)
+            self.optimizer.step(learning_rate, Part::Network, self.network.clone(), of_network)
         });
-        self.objective = self.optimizer.step(rate, Part::Loss, self.objective.clone(), of_objective);
+        self.objective = self.optimizer.step(learning_rate, Part::Loss, self.objective.clone(), of_objective);
         if self.shared.is_none() {
             self.network = ranks::average_statistics(&*self.ranks, self.network.clone())?;
+        }
+        let changed = self.first_nonfinite();
+        if self.ranks.any(changed.is_some())? {
+            let place = Place::Update(changed.unwrap_or_default());
+            return Ok(Taken::Nonfinite(Trouble { place, record, batches, gradients: GradientNorms::new() }));
         }
         if let Some(average) = &mut self.average {
             average.update(step, &self.network);
         }
-        Ok(Step { gradient_norm, learning_rate: rate, ..Step::mean(&records) })
+        Ok(Taken::Done(record))
     }
 
-    /// What the objective says of batch `number` of a step, its value, and the way back to the network.
+    /// The norms of all gradients by parameter.
+    fn gradient_norms(&self, of_network: &GradientsParams, of_objective: &GradientsParams) -> GradientNorms {
+        let of_loss = norms_of(&self.objective, of_objective).into_iter();
+        let mut norms = norms_of(&self.network, of_network);
+        norms.extend(of_loss.map(|(name, norm)| (format!("loss.{name}"), norm)));
+        norms
+    }
+
+    /// What the objective says of batch `number` of a step, its value, and the way back to the network. The embeddings are
+    /// added to `seen_batches`. If the loss is not finite, nothing of the batch is kept in memories and statistics.
     fn forward(
         &mut self,
         batch: Batch,
         number: usize,
+        seen_batches: &mut Vec<SeenBatch>,
         observer: &mut dyn Observer,
-    ) -> Result<(Step, Tensor<1>, Crossing)> {
+    ) -> Result<Forward> {
         let step = self.state.step + 1;
         let of_ranks = Rows::gather(&*self.ranks, &batch.items)?;
         let seed = self.config.train.seed;
@@ -104,6 +172,11 @@ impl Trainer {
         let crossing = Crossing::new(outputs, &self.devices.host);
         let outputs = of_ranks.whole(&*self.ranks, crossing.outputs())?;
         let (outputs, items) = (&outputs[..], &of_ranks.items);
+        seen_batches.push(SeenBatch {
+            epoch: batch.epoch,
+            items: items.clone(),
+            outputs: outputs.iter().map(|output| output.clone().without_autodiff()).collect(),
+        });
         let embedding_norm = outputs.iter().map(mean_norm).sum::<f32>() / outputs.len() as f32;
         let sets: Option<Vec<Vec<u32>>> = self
             .store
@@ -118,8 +191,12 @@ impl Trainer {
         let progress = Progress { step: self.state.step, steps: self.config.train.steps };
         let output = self.objective.forward(outputs, labels, &self.memories, progress);
         let loss = output.value.clone().into_scalar::<f32>();
-        if !loss.is_finite() {
-            return Err(self.diverged(step, loss));
+        if self.ranks.any(!loss.is_finite())? {
+            let losses = if output.values.len() > 1 { output.values } else { Vec::new() };
+            let epoch = batch.epoch as usize;
+            let waited = batch.waited.as_secs_f64();
+            let record = Step { step, epoch, loss, losses, embedding_norm, waited, ..Step::default() };
+            return Ok(Forward { record, value: output.value, crossing, is_finite: false });
         }
         self.memories.push(self.state.step, &output.embeddings, labels);
         let seen = BatchStatistics::of(&output.embeddings[0], labels);
@@ -145,21 +222,12 @@ impl Trainer {
             waited: batch.waited.as_secs_f64(),
             ..Step::default()
         };
-        Ok((record, output.value, crossing))
+        Ok(Forward { record, value: output.value, crossing, is_finite: true })
     }
 
     /// Whether all exchanges within the network have worked.
     fn check_shared(&self) -> Result<()> {
         Ok(self.shared.as_ref().map_or(Ok(()), |shared| shared.check())?)
-    }
-
-    fn diverged(&self, step: usize, value: f32) -> Error {
-        let hint = format!(
-            "lower optimizer.learning_rate (it is {}) or set schedule.warmup_steps; the checkpoints are of earlier \
-             steps and still good",
-            self.config.optimizer.learning_rate
-        );
-        Error::Diverged { step, value, hint }
     }
 }
 

@@ -5,8 +5,14 @@ use gallerist_loss::{BatchStatistics, Queries};
 
 use super::state::Trainer;
 use crate::Result;
+use crate::broken::BrokenImage;
 use crate::log::Record;
 use crate::observer::Observer;
+
+/// The set of an image in [`BrokenImage`].
+pub(super) const TRAIN: &str = "train";
+/// The same for validation.
+pub(super) const VALIDATION: &str = "validation";
 
 impl Trainer {
     /// Warns once when the embedding collapses, once when it gives up most of its dimensions, and once when nothing
@@ -19,16 +25,12 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let mut messages = Vec::new();
-        if !self.warnings.collapsed && seen.collapsed() {
-            self.warnings.collapsed = true;
-            messages.push(
-                "all embeddings of a batch are (nearly) the same point; lower optimizer.learning_rate, or use a \
-                 longer warm-up (schedule.warmup_steps)",
-            );
-        }
+        let collapsed = self.warnings.collapse_watch.step(seen, &self.config);
+        messages.extend(collapsed.as_deref());
         let lost = self.warnings.rank_watch.step(seen.rank, seen.possible_rank);
         // A collapse has its own warning.
-        let lost = lost.filter(|_| !self.warnings.collapsed).map(|lost| lost.message(&self.config));
+        let lost =
+            lost.filter(|_| !self.warnings.collapse_watch.warned()).map(|lost| lost.message(&self.config));
         messages.extend(lost.as_deref());
         // A loss of another crate may count nothing.
         let mined = queries.iter().flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives));
@@ -63,15 +65,34 @@ impl Trainer {
         Ok(())
     }
 
-    pub(super) fn report_broken(&mut self, broken: Vec<Broken>, observer: &mut dyn Observer) -> Result<()> {
-        // Several ranks may find the same.
-        let known = |one: &Broken| self.warnings.broken.iter().any(|known| known.item == one.item);
-        let broken: Vec<Broken> = broken.into_iter().filter(|one| !known(one)).collect();
+    /// Reports images of `set` that cannot be read, each once in a run.
+    pub(super) fn report_broken(
+        &mut self,
+        set: &str,
+        broken: &[Broken],
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
         for one in broken {
-            let message = format!("{one}; another image of its class takes its place");
-            observer.warning(&message);
-            self.log.write(&Record::Warning { step: self.state.step, message })?;
-            self.warnings.broken.push(one);
+            let images = match set {
+                TRAIN => self.store.set(),
+                _ => self.validation.as_ref().map_or(self.store.set(), |store| store.set()),
+            };
+            let image = images.path(one.item as usize).to_owned();
+            let image = BrokenImage { set: set.into(), image, reason: one.to_string() };
+            // Several ranks may find the same; so may the steps, the class means, and a run before it was resumed.
+            let known = &self.warnings.broken;
+            if known.iter().any(|known| {
+                (&known.set, &known.image, &known.reason) == (&image.set, &image.image, &image.reason)
+            }) {
+                continue;
+            }
+            let fate = match set {
+                TRAIN => "another image of its class takes its place",
+                _ => "validation leaves it out",
+            };
+            observer.warning(&format!("{one}; {fate}"));
+            self.log.write(&Record::BrokenImage { step: self.state.step, image: image.clone() })?;
+            self.warnings.broken.push(image);
         }
         Ok(())
     }

@@ -38,6 +38,14 @@ pub fn run(registry: &Registry) -> ExitCode {
         return ExitCode::from(2);
     }
     let cli = args::Cli::of_process();
+    if let Err(unknown) = gallerist_util::simd::check_permitted() {
+        let variable = gallerist_util::simd::INSTRUCTIONS;
+        printer::error(
+            &format!("{variable} is `portable`, `avx2` or `avx512`, not `{unknown}`"),
+            None::<String>,
+        );
+        return ExitCode::from(2);
+    }
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(failure) => {

@@ -204,7 +204,7 @@ impl Numbers {
                         self.best_validation.clone_from(metrics);
                     }
                 }
-                Record::Warning { .. } | Record::Resumed { .. } => {}
+                Record::BrokenImage { .. } | Record::Warning { .. } | Record::Resumed { .. } => {}
             }
         }
         seconds.sort_by(f64::total_cmp);

@@ -22,7 +22,8 @@ impl Job {
 
     /// 16 hexadecimal digits: a hash of every key of the run file that decides the result, and of the program's version.
     ///
-    /// Threads, caches, logs, the report and the steps between checkpoints are left out. Paths are absolute.
+    /// Threads, caches, logs, the report, the steps between checkpoints, and what is done about broken images and steps
+    /// that are not finite are left out. Paths are absolute.
     ///
     /// ```
     /// use gallerist::{jobs::Job, train::RunConfig};
@@ -46,6 +47,7 @@ pub(super) fn key(config: &RunConfig) -> String {
     let train = &mut config.train;
     (train.threads, train.loader_threads) = (0, 0);
     train.prefetch = defaults.train.prefetch;
+    train.on_nonfinite = defaults.train.on_nonfinite;
     train.checkpoint_every = defaults.train.checkpoint_every;
     let evaluation = &mut config.evaluation;
     (evaluation.batch_size, evaluation.memory_mib) = (0, 0);
@@ -54,6 +56,7 @@ pub(super) fn key(config: &RunConfig) -> String {
     let data = &mut config.data;
     (data.run_directory, data.cache_folder) = (None, None);
     data.cache_mib = defaults.data.cache_mib;
+    data.strict = false;
     let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
     let of_network = [&mut config.network.weights, &mut config.network.file];
     // Texts are no part of training.

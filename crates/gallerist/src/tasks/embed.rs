@@ -30,6 +30,9 @@ pub struct EmbedOptions {
     pub source: Option<String>,
     /// A folder that caches decoded images; by default `data.cache_folder` of the run file, if it exists.
     pub cache: Option<PathBuf>,
+    /// Whether the first image that cannot be read is an error; it is also one where the run file says so
+    /// (`data.strict`).
+    pub strict: bool,
     /// Whether rows are scaled to length 1; by default as the metric of the run requires.
     pub normalize: Option<bool>,
     /// The heads of the network that form the embedding; by default those of the run file.
@@ -74,7 +77,7 @@ pub fn open_model(run: &Path, options: &EmbedOptions, observer: &mut dyn Observe
     set_threads(model.config().train.threads);
     let model = on_device(model, options.device, observer)?;
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
-    with_cache(model, options.cache.as_deref())
+    with_cache(model.strict(options.strict), options.cache.as_deref())
 }
 
 /// [`embed`] with the model of a run that is open. Of the options, those of the images and their source count.

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use gallerist_collective::Collective;
 use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
-use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
 use gallerist_train::{
-    self as training, CheckpointKind, Phase, RunConfig, RunDirectory, RunEnd, Trainer, open_test,
+    self as training, BrokenImage, CheckpointKind, Phase, ResumeOptions, RunConfig, RunDirectory, RunEnd,
+    Timing, Trainer, open_test,
 };
 
 use super::model::set_threads;
@@ -19,7 +19,7 @@ use super::test_images::embed_test;
 use super::threshold::save_threshold;
 use crate::file::write_text;
 use crate::observer::working;
-use crate::run_metrics::RunMetrics;
+use crate::run_metrics::{EarlierTiming, RunMetrics};
 use crate::{Observer, Result, pages, write_projector};
 
 /// How a call of [`train`] or [`resume`] ended.
@@ -46,8 +46,10 @@ pub struct Trained {
     pub metrics: Option<RunMetrics>,
     /// The page with the report; `None` for an interrupted run.
     pub report: Option<PathBuf>,
-    /// Images, training and test, that could not be read.
+    /// Images, training, validation and test, that could not be read. `broken_images.json` in the directory lists them.
     pub broken_images: usize,
+    /// Steps that were skipped because their loss, gradient or weights were not finite (`train.on_nonfinite`).
+    pub skipped_steps: usize,
 }
 
 /// Trains a network in a new directory, measures the test images, and writes the report.
@@ -100,14 +102,14 @@ pub(crate) fn train_keeping(
     finish(trainer, false, observer, stop)
 }
 
-/// Continues a run from its last checkpoint, on `device` instead of the run file's if one is given.
+/// Continues a run from its last checkpoint.
 ///
 /// # Errors
 ///
 /// As [`Trainer::resume_with`] and [`Trainer::run`]; when a file cannot be written.
 pub fn resume(
     directory: &Path,
-    device: Option<DeviceChoice>,
+    options: &ResumeOptions,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Trained> {
@@ -122,11 +124,19 @@ pub fn resume(
         let report = Some(opened.report());
         let end = TrainingEnd::WasFinished;
         ranks.finish();
-        return Ok(Trained { directory: opened, end, steps, metrics, report, broken_images: 0 });
+        return Ok(Trained {
+            directory: opened,
+            end,
+            steps,
+            metrics,
+            report,
+            broken_images: 0,
+            skipped_steps: 0,
+        });
     }
     drop(opened);
     set_threads_of_rank(config.train.threads)?;
-    let trainer = Trainer::resume_with(directory, device, observer, stop);
+    let trainer = Trainer::resume_with(directory, options, observer, stop);
     observer.phase_done();
     finish(trainer?, true, observer, stop)
 }
@@ -203,18 +213,30 @@ fn finish(
     };
     observer.trained(&trainer, outcome);
     let (directory, steps) = (trainer.directory().clone(), trainer.step());
-    let broken_images = trainer.broken().len();
+    let (broken_images, skipped_steps) = (trainer.broken().len(), trainer.skipped_steps());
     let ranks = trainer.ranks().clone();
     if outcome == RunEnd::Interrupted {
         ranks.finish();
         let end = TrainingEnd::Interrupted;
-        return Ok(Trained { directory, end, steps, metrics: None, report: None, broken_images });
+        let (metrics, report) = (None, None);
+        return Ok(Trained { directory, end, steps, metrics, report, broken_images, skipped_steps });
     }
-    let metrics = measure(&trainer, &pace, observer)?;
+    let metrics = measure(&trainer, observer)?;
+    if ranks.rank() == 0 {
+        let (step, training_seconds) = (trainer.step(), trainer.seconds());
+        Timing {
+            step,
+            training_seconds,
+            waited_share: Some(pace.waited_share),
+            images_per_second: Some(pace.images_per_second),
+        }
+        .save(&directory.timing())?;
+    }
     ranks.finish();
     if ranks.rank() != 0 {
         let end = TrainingEnd::Finished;
-        return Ok(Trained { directory, end, steps, metrics: None, report: None, broken_images: 0 });
+        let (metrics, report) = (None, None);
+        return Ok(Trained { directory, end, steps, metrics, report, broken_images: 0, skipped_steps });
     }
     let page = working(observer, "drawing the report", || report(&directory))?;
     if trainer.config().log.tensorboard && metrics.is_some() {
@@ -225,6 +247,7 @@ fn finish(
         end: TrainingEnd::Finished,
         steps,
         broken_images: metrics.as_ref().map_or(broken_images, |metrics| metrics.broken_images),
+        skipped_steps,
         metrics,
         report: Some(page),
     })
@@ -237,7 +260,7 @@ struct Pace {
 }
 
 /// Embeds and measures the test images, and writes embeddings and metrics into the run directory.
-fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Result<Option<RunMetrics>> {
+fn measure(trainer: &Trainer, observer: &mut dyn Observer) -> Result<Option<RunMetrics>> {
     let (config, directory) = (trainer.config(), trainer.directory());
     let Some(test) = open_test(config)? else {
         if !config.data.without_test {
@@ -251,10 +274,13 @@ fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Resul
     // Rank 0 has written the checkpoint.
     ranks.barrier().map_err(training::Error::from)?;
     let model = Model::open(directory.path(), which)?.on(trainer.device().device()).among(ranks.clone());
-    let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(directory.path()), observer)?;
+    // The place of the directory is no part of the files in it.
+    let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(Path::new(".")), observer)?;
     if ranks.rank() != 0 {
         return Ok(None);
     }
+    let broken = [trainer.broken(), &broken].concat();
+    BrokenImage::save(&broken, &directory.broken_images())?;
     measured.save(directory)?;
     let EvaluationReport { evaluation, mut further } = working(observer, "measuring", || measured.report())?;
     if let Some(found) = &mut further.threshold {
@@ -270,10 +296,9 @@ fn measure(trainer: &Trainer, pace: &Pace, observer: &mut dyn Observer) -> Resul
         checkpoint: if which == CheckpointKind::Best { "best" } else { "last" }.into(),
         step: model.step(),
         model: model.fingerprint().into(),
-        training_seconds: trainer.seconds(),
-        waited_share: pace.waited_share,
-        images_per_second: pace.images_per_second,
-        broken_images: broken + trainer.broken().len(),
+        earlier: EarlierTiming::default(),
+        broken_images: broken.len(),
+        skipped_steps: trainer.skipped_steps(),
         class_overlap,
     };
     metrics.save(&directory.metrics())?;

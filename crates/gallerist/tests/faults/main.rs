@@ -515,11 +515,10 @@ fn a_run() {
     });
 }
 
-/// Times are in the logs, the checkpoints' metadata, the metrics and the report.
+/// Times are in the log and in a file of their own.
 fn same_of_run(name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     match name.rsplit('/').next().unwrap() {
-        "last.safetensors" | "best.safetensors" => Some(tensors_of(bytes)),
-        "log.jsonl" | "metrics.json" | "report.html" => None,
+        "log.jsonl" | "timing.json" => None,
         _ => Some(bytes.to_vec()),
     }
 }
@@ -537,10 +536,4 @@ fn log_has_the_steps_of_the_checkpoint(tree: &Tree) -> bool {
     let done = Checkpoint::load(&path).unwrap().header.step;
     let logged = tree.get("run/log.jsonl").map(|log| steps(log)).unwrap_or_default();
     (1..=done).all(|step| logged.contains(&step))
-}
-
-/// The tensors' part of a checkpoint.
-fn tensors_of(bytes: &[u8]) -> Vec<u8> {
-    let Some(Ok(length)) = bytes.get(..8).map(<[u8; 8]>::try_from) else { return Vec::new() };
-    bytes.get(8 + u64::from_le_bytes(length) as usize..).unwrap_or_default().to_vec()
 }

@@ -38,6 +38,10 @@ pub(crate) struct Embed {
     /// file, if it exists]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
+    /// Stop at the first image that cannot be read, with exit code 2. Without it, such images are left out and reported,
+    /// and the exit code is 1
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) rows: RowArgs,
     /// Heads of the network that form the embedding, e.g. L,M [default: from the run file, else all]

@@ -41,6 +41,9 @@ pub(crate) struct Evaluate {
     /// file, if it exists]
     #[arg(long, value_name = "DIR", requires = "run", help_heading = INPUT)]
     pub(crate) cache: Option<PathBuf>,
+    /// Stop at the first image that cannot be read, with exit code 2 (key data.strict)
+    #[arg(long, requires = "run", help_heading = INPUT)]
+    pub(crate) strict: bool,
     /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", requires = "run", help_heading = INPUT)]
     pub(crate) device: Option<DeviceChoice>,

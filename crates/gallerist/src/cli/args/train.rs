@@ -16,6 +16,9 @@ use crate::device::DeviceChoice;
 /// test images (embeddings.safetensors; or query.safetensors and gallery.safetensors where the test set has
 /// queries and a gallery), the metrics (metrics.json) and the report (report.html).
 ///
+/// images.csv lists the images of training and validation, broken_images.json those that could not be read, and
+/// timing.json has the times.
+///
 /// Ctrl-C writes a checkpoint and stops. `--resume DIR` continues the run; on the CPU the result is bit-identical
 /// to that of an uninterrupted run.
 ///
@@ -49,6 +52,14 @@ pub(crate) struct Train {
     /// Continue an interrupted run from its last checkpoint
     #[arg(long, value_name = "DIR", conflicts_with_all = ["test", "weights", "preset", "minutes"])]
     pub(crate) resume: Option<PathBuf>,
+    /// Continue also if images, labels, cameras or splits have changed since the run was stopped, with the images as they
+    /// are now
+    #[arg(long, requires = "resume")]
+    pub(crate) force_data: bool,
+    /// Stop at the first image that cannot be read, with exit code 2 (key data.strict). Without it, another image of its
+    /// class takes its place, and the exit code is 1
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N [default: from the run
     /// file, else auto]
     #[arg(long, value_name = "DEVICE")]

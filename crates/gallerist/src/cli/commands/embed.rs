@@ -33,6 +33,7 @@ pub(super) fn run(args: Embed) -> CommandResult {
         device: args.device.device,
         source: args.source,
         cache: args.cache,
+        strict: args.strict,
         normalize: args.rows.normalize(),
         heads: args.head,
         combine: args.combine,

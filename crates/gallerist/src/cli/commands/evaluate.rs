@@ -14,6 +14,7 @@ use crate::retrieval::eval::{
     Bootstrap, EvaluationReport, FewShotOptions, OneShot, OpenSetOptions, VerificationOptions,
 };
 use crate::retrieval::rerank::{KReciprocal, QueryExpansion};
+use crate::train::BrokenImage;
 use crate::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, ImagePart, Narrowed};
 
 /// What `--json` prints.
@@ -23,6 +24,9 @@ struct Printed<'a> {
     report: &'a EvaluationReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     one_shot: Option<&'a OneShot>,
+    /// Images that could not be read.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    broken_images: &'a [BrokenImage],
     /// The sets of which only a part took part.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     narrowed: &'a [Narrowed],
@@ -33,7 +37,8 @@ pub(super) fn run(args: Evaluate) -> CommandResult {
     let measured = crate::evaluate(&input, &options(&args), &mut Terminal::default())?;
     let (report, one_shot) = (&measured.report, measured.one_shot.as_ref());
     if args.json {
-        printer::json(&Printed { report, one_shot, narrowed: &measured.narrowed })?;
+        let (broken_images, narrowed) = (&measured.broken_images, &measured.narrowed);
+        printer::json(&Printed { report, one_shot, broken_images, narrowed })?;
     } else {
         printer::out(&table(&report.evaluation, &report.further))?;
         if let Some(one_shot) = one_shot {
@@ -45,7 +50,7 @@ pub(super) fn run(args: Evaluate) -> CommandResult {
         show_next(&input);
     }
     // Images that cannot be read are a finding.
-    Ok(ExitCode::from(u8::from(measured.broken_images > 0)))
+    Ok(ExitCode::from(u8::from(!measured.broken_images.is_empty())))
 }
 
 fn show_next(input: &EvaluateInput) {
@@ -85,6 +90,7 @@ fn input(args: &Evaluate) -> Result<EvaluateInput, Failure> {
                 images: queries.zip(part(&args.gallery, &args.gallery_split)),
                 device: args.device.unwrap_or_default(),
                 cache: args.cache.clone(),
+                strict: args.strict,
                 one_shot: args.one_shot.clone(),
             }))
         }

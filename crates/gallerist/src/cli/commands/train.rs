@@ -17,7 +17,7 @@ use crate::cli::metrics_table::{table, warn_of_notes};
 use crate::cli::next::Done;
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::terminal::Terminal;
-use crate::train::{RunConfig, RunDirectory};
+use crate::train::{ResumeOptions, RunConfig, RunDirectory, Timing};
 use crate::{Error, InitOptions, Observer, Result, RunMetrics, Trained, TrainingEnd, name_of_images};
 
 /// What `--json` prints.
@@ -30,6 +30,10 @@ struct Summary<'a> {
     report: Option<&'a Path>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<&'a RunMetrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timing: Option<Timing>,
+    broken_images: usize,
+    skipped_steps: usize,
 }
 
 pub(super) fn run(args: Train) -> CommandResult {
@@ -81,10 +85,14 @@ fn run_rank(args: &Train, ranks: &dyn Collective) -> CommandResult {
 
 fn train(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
     match (&args.resume, &args.config) {
-        (Some(directory), _) => crate::resume(directory, args.device, observer, stop),
+        (Some(directory), _) => {
+            let (device, force_data, strict) = (args.device, args.force_data, args.strict);
+            crate::resume(directory, &ResumeOptions { device, force_data, strict }, observer, stop)
+        }
         (None, Some(path)) => {
             let mut config = RunConfig::load(path, &args.set)?;
             config.log.profile |= args.profile;
+            config.data.strict |= args.strict;
             config.train.device = args.device.unwrap_or(config.train.device);
             let name = path.file_stem().map_or("run".into(), |stem| stem.to_string_lossy());
             let out = out_of_all(args.out.clone().unwrap_or_else(|| free_directory(&name)))?;
@@ -120,6 +128,7 @@ fn train_on_images(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool)
     init::show(&made);
     made.config = RunConfig::parse(&made.toml, "the run file for the images", &args.set)?;
     made.config.log.profile |= args.profile;
+    made.config.data.strict |= args.strict;
     made.config.train.device = args.device.unwrap_or(made.config.train.device);
     made.train(&out, observer, stop)
 }
@@ -144,13 +153,39 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
                 printer::out(&format!("\n{}\n", table(&metrics.evaluation, &metrics.further)))?;
                 warn_of_notes(&metrics.evaluation);
             }
+            if trained.broken_images > 0 {
+                printer::note(&format!(
+                    "{} could not be read: {}",
+                    count(trained.broken_images, "image"),
+                    directory.broken_images().display()
+                ));
+            }
+            if trained.skipped_steps > 0 {
+                printer::warning(&format!(
+                    "{} skipped, because loss, gradient or weights were not finite: {}",
+                    count(trained.skipped_steps, "step"),
+                    directory.nonfinite().display()
+                ));
+            }
             printer::note(&format!("report: {}", report.display()));
         }
         _ => printer::note(&format!("stopped at step {}", grouped(steps))),
     }
     if json {
         let finished = trained.end != TrainingEnd::Interrupted;
-        printer::json(&Summary { run, finished, steps, report, metrics: trained.metrics.as_ref() })?;
+        let metrics = trained.metrics.as_ref();
+        let timing = Timing::load(&directory.timing())?;
+        let (broken_images, skipped_steps) = (trained.broken_images, trained.skipped_steps);
+        printer::json(&Summary {
+            run,
+            finished,
+            steps,
+            report,
+            metrics,
+            timing,
+            broken_images,
+            skipped_steps,
+        })?;
     } else {
         match trained.end {
             TrainingEnd::Interrupted => Done::Stopped(run).show(),

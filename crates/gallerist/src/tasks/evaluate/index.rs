@@ -66,7 +66,7 @@ pub(super) fn measure(
         Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
     let evaluation = eval::evaluate_index(index.as_ref(), &listed, &measures)?.evaluation;
     let report = EvaluationReport { evaluation, further: Further::default() };
-    Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed: Vec::new() })
+    Ok(Evaluated { report, one_shot: None, broken_images: Vec::new(), narrowed: Vec::new() })
 }
 
 /// The ids under which the rows of `set` were added: by their sources and paths, by their paths alone if the index

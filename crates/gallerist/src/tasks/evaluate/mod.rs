@@ -79,13 +79,13 @@ pub fn evaluate(
             let mut measured = files::one(file, options, observer)?;
             let narrowed = narrow(&mut measured, options, observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
-            Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
+            Ok(Evaluated { report, one_shot: None, broken_images: Vec::new(), narrowed })
         }
         EvaluateInput::Pair { queries, gallery } => {
             let mut measured = files::pair(queries, gallery, options, observer)?;
             let narrowed = narrow(&mut measured, options, observer)?;
             let (report, _) = finish(input, measured, "their file", options, observer)?;
-            Ok(Evaluated { report, one_shot: None, broken_images: 0, narrowed })
+            Ok(Evaluated { report, one_shot: None, broken_images: Vec::new(), narrowed })
         }
     }
 }

@@ -11,7 +11,7 @@ use gallerist_retrieval::eval::{
 use gallerist_retrieval::rerank::{KReciprocal, QueryExpansion};
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
-use gallerist_train::{self as train, CheckpointKind, EvaluationConfig};
+use gallerist_train::{self as train, BrokenImage, CheckpointKind, EvaluationConfig};
 
 use crate::Result;
 use crate::narrow::{Conditions, Narrowed};
@@ -53,6 +53,9 @@ pub struct EvaluateRun {
     pub device: DeviceChoice,
     /// A folder that caches decoded images; by default `data.cache_folder` of the run file, if it exists.
     pub cache: Option<PathBuf>,
+    /// Whether the first image that cannot be read is an error; it is also one where the run file says so
+    /// (`data.strict`).
+    pub strict: bool,
     /// Runs of one-shot classification, such as Omniglot's `all_runs.zip`, that are measured as well.
     pub one_shot: Option<PathBuf>,
 }
@@ -91,7 +94,7 @@ pub struct Evaluated {
     /// One-shot classification.
     pub one_shot: Option<OneShot>,
     /// Images that could not be read.
-    pub broken_images: usize,
+    pub broken_images: Vec<BrokenImage>,
     /// The sets of which only a part took part.
     pub narrowed: Vec<Narrowed>,
 }

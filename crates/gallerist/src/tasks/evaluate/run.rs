@@ -6,7 +6,7 @@ use gallerist_data::OneShotRuns;
 use gallerist_retrieval::eval::{self, OneShot, Trial};
 use gallerist_retrieval::search::Metric;
 use gallerist_train::model::Model;
-use gallerist_train::{DataConfig, RunConfig, RunDirectory, TestImages, open_test};
+use gallerist_train::{BrokenImage, DataConfig, RunConfig, RunDirectory, TestImages, open_test};
 
 use super::super::embed::{embed_set, with_cache};
 use super::super::model::{on_device, set_threads};
@@ -15,13 +15,13 @@ use super::options::{EvaluateOptions, EvaluateRun, ImagePart};
 use crate::measured::Measured;
 use crate::{Error, Observer, Result};
 
-/// Embeds the images. Also returns the network, and the number of images that cannot be read.
+/// Embeds the images. Also returns the network, and the images that cannot be read.
 pub(super) fn measure(
     of: &EvaluateRun,
     options: &EvaluateOptions,
     observer: &mut dyn Observer,
-) -> Result<(Model, Measured, usize)> {
-    let model = Model::open(&of.run, of.checkpoint)?;
+) -> Result<(Model, Measured, Vec<BrokenImage>)> {
+    let model = Model::open(&of.run, of.checkpoint)?.strict(of.strict);
     set_threads(model.config().train.threads);
     let model = with_cache(model, of.cache.as_deref())?;
     let model = on_device(model, of.device, observer)?;

@@ -1,0 +1,298 @@
+//! Images that are damaged, and images and labels that change between a run and its resumption.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{gallerist, refused, text};
+use gallerist::checkpoint::Checkpoint;
+use gallerist::train::log::{self, Record, Step};
+use gallerist::train::{BrokenImage, CheckpointKind, Observer, RunConfig, RunDirectory, RunEnd, Trainer};
+use serde_json::Value;
+
+/// A grey bitmap of 8 x 8 pixels.
+fn picture(class: usize, number: usize) -> Vec<u8> {
+    let mut file = b"BM".to_vec();
+    let bytes = 8 * 8 * 3;
+    for word in [54 + bytes, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
+        file.extend(word.to_le_bytes());
+    }
+    (0..64usize).for_each(|at| file.extend([((at * (class + 2) + 7 * number) % 251) as u8; 3]));
+    file
+}
+
+fn pictures(folder: &Path, classes: usize, images: usize) {
+    for class in 0..classes {
+        let folder = folder.join(format!("class-{class:02}"));
+        fs::create_dir_all(&folder).unwrap();
+        for number in 0..images {
+            fs::write(folder.join(format!("{number:02}.bmp")), picture(class, number)).unwrap();
+        }
+    }
+}
+
+const RUN_FILE: &str = "[train]\nsteps = 60\ncheckpoint_every = 20\ndevice = \"cpu\"\n\
+    [data]\ntrain = [\"train\"]\ntest = [\"test\"]\n[image]\nsize = 8\nchannels = 1\n\
+    [sampler]\nclasses_per_batch = 8\nimages_per_class = 4\n[validation]\nfraction = 0.2\nevery = 30\n\
+    [network]\nkind = \"conv_blocks\"\nchannels = [4]\ndimensions = 4\n[report]\nmap = false\nqueries = 2\nfailures = 2\n";
+
+/// 400 training images and 100 test images; of each, 1 % are damaged: cut, empty, and no image at all.
+fn damaged(dir: &Path) -> Vec<(&'static str, String)> {
+    pictures(&dir.join("train"), 20, 20);
+    pictures(&dir.join("test"), 5, 20);
+    fs::write(dir.join("run.toml"), RUN_FILE).unwrap();
+    let mut all = Vec::new();
+    for (set, image, content) in [
+        ("train", "class-01/03.bmp", &picture(1, 3)[..40]),
+        ("train", "class-07/19.bmp", b""),
+        ("train", "class-11/00.bmp", b"<html>not found</html>"),
+        ("train", "class-18/10.bmp", &picture(1, 3)[..100]),
+        ("test", "class-02/07.bmp", b""),
+    ] {
+        fs::write(dir.join(set).join(image), content).unwrap();
+        all.push((set, image.to_owned()));
+    }
+    all
+}
+
+fn listed(run: &Path) -> Vec<BrokenImage> {
+    BrokenImage::load(&RunDirectory::open(run).unwrap().broken_images()).unwrap()
+}
+
+#[test]
+fn damaged_images_are_listed_once_with_their_reasons_and_replaced_alike_by_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let images = damaged(dir);
+    let mut wanted = None;
+    for threads in [1, 3] {
+        let name = format!("run{threads}");
+        let line = format!("train run.toml --out {name} --json --set train.loader_threads={threads}");
+        let out = gallerist(dir, &line);
+        let printed = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{printed}");
+        let run = dir.join(&name);
+        let broken = listed(&run);
+        let mut names: Vec<&str> = broken.iter().map(|one| one.image.as_str()).collect();
+        names.sort_unstable();
+        let mut of_all: Vec<&str> = images.iter().map(|(_, image)| image.as_str()).collect();
+        of_all.sort_unstable();
+        assert_eq!(names, of_all, "each once");
+        let html = fs::read_to_string(run.join("report.html")).unwrap();
+        for one in &broken {
+            assert!(one.reason.contains(&one.image) && one.reason.len() > one.image.len() + 20, "{one:?}");
+            assert_eq!(printed.matches(&one.image).count(), 1, "{printed}");
+            assert!(html.contains(&one.image), "{} in the report", one.image);
+        }
+        let summary: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!((&summary["broken_images"], &summary["metrics"]["broken_images"]), (&5.into(), &5.into()));
+        let records = log::read(&run.join("log.jsonl")).unwrap();
+        let logged: Vec<&BrokenImage> = records
+            .iter()
+            .filter_map(|record| match record {
+                Record::BrokenImage { image, .. } => Some(image),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(logged, broken.iter().filter(|one| one.set != "test").collect::<Vec<_>>());
+        let last = Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap();
+        assert_eq!(last.header.broken.len(), 4);
+        let result = (last.header.fingerprint, broken);
+        assert_eq!(&result, wanted.get_or_insert_with(|| result.clone()), "{threads} threads");
+    }
+
+    // Embedding and evaluation leave them out, report them, and end with exit code 1.
+    let out = gallerist(dir, "embed --run run1 --images train --out train.safetensors --json");
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    let summary: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&summary["images"], summary["broken"].as_array().unwrap().len()), (&396.into(), 4));
+    let out = gallerist(dir, "evaluate --run run1 --json");
+    assert_eq!(out.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(found["broken_images"][0]["image"], "class-02/07.bmp");
+}
+
+#[test]
+fn strict_commands_stop_at_the_first_damaged_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    damaged(dir);
+    let first = |message: &str| {
+        assert!(message.contains(".bmp`") && message.contains("hint: "), "{message}");
+        assert_eq!(message.matches(".bmp").count(), 1, "{message}");
+        message.split('`').nth(1).unwrap().to_owned()
+    };
+    // The same image for any number of threads, by the option or by the key.
+    let by_option = refused(dir, "train run.toml --out a --strict --set train.loader_threads=1");
+    let by_key = refused(dir, "train run.toml --out b --set data.strict=true --set train.loader_threads=3");
+    assert_eq!(first(&by_option), first(&by_key));
+    // The run begins; when the images are repaired, it goes on.
+    let mut train = dir.join("train");
+    for image in ["class-01/03", "class-07/19", "class-11/00", "class-18/10"] {
+        fs::write(train.join(format!("{image}.bmp")), picture(1, 3)).unwrap();
+    }
+    let test = refused(dir, "train --resume b");
+    assert!(test.contains("class-02/07.bmp"), "{test}");
+    train.pop();
+    fs::write(dir.join("test/class-02/07.bmp"), picture(2, 7)).unwrap();
+    let out = gallerist(dir, "train --resume b");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    fs::write(dir.join("test/class-02/07.bmp"), b"").unwrap();
+    assert!(first(&refused(dir, "evaluate --run b")).contains("class-02/07.bmp"), "the run is strict");
+    assert!(first(&refused(dir, "embed --run b --images test --out x.npy --strict")).contains("07.bmp"));
+    assert!(!dir.join("x.npy").exists());
+}
+
+/// Damages images after a step.
+struct Damage<'a>(&'a Path, Vec<String>);
+
+impl Observer for Damage<'_> {
+    fn step(&mut self, record: &Step) {
+        if record.step != 10 {
+            return;
+        }
+        for class in 0..4 {
+            fs::remove_file(self.0.join(format!("class-{class:02}/05.bmp"))).unwrap();
+            // Another picture of the same length.
+            fs::write(self.0.join(format!("class-{class:02}/06.bmp")), picture(99, 1)).unwrap();
+            fs::write(self.0.join(format!("class-{class:02}/07.bmp")), b"cut").unwrap();
+        }
+    }
+
+    fn warning(&mut self, message: &str) {
+        self.1.push(message.into());
+    }
+}
+
+#[test]
+fn images_that_disappear_or_change_during_training_are_replaced_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    pictures(&dir.join("train"), 10, 10);
+    let text = RUN_FILE.replace("test = [\"test\"]\n", "cache_mib = 0\n");
+    fs::write(dir.join("run.toml"), text).unwrap();
+    let settings = ["validation.fraction=0.0", "train.steps=40"].map(str::to_owned);
+    let config = RunConfig::load(&dir.join("run.toml"), &settings).unwrap();
+    let mut trainer = Trainer::start(&config, &dir.join("run")).unwrap();
+    let train = dir.join("train");
+    let mut damage = Damage(&train, Vec::new());
+    assert_eq!(trainer.run(&mut damage, &AtomicBool::new(false)).unwrap(), RunEnd::Finished);
+    let mut names: Vec<&str> = trainer.broken().iter().map(|one| one.image.as_str()).collect();
+    names.sort_unstable();
+    let wanted: Vec<String> =
+        (0..4).flat_map(|class| [5, 6, 7].map(|image| format!("class-{class:02}/0{image}.bmp"))).collect();
+    assert_eq!(names, wanted);
+    for one in trainer.broken() {
+        let reason = &one.reason;
+        match &one.image[9..] {
+            "05.bmp" => assert!(reason.starts_with("cannot read"), "{reason}"),
+            _ => assert!(reason.ends_with("has changed since it was read first"), "{reason}"),
+        }
+        assert_eq!(damage.1.iter().filter(|warning| warning.contains(reason.as_str())).count(), 1);
+    }
+}
+
+/// A run that was stopped after 20 of 60 steps.
+fn stopped(dir: &Path, settings: &[&str]) -> PathBuf {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Observer for Stop<'_> {
+        fn step(&mut self, record: &Step) {
+            self.0.store(record.step == 20, Ordering::Relaxed);
+        }
+    }
+    pictures(&dir.join("train"), 20, 6);
+    pictures(&dir.join("test"), 5, 4);
+    fs::write(dir.join("run.toml"), RUN_FILE).unwrap();
+    let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let config = RunConfig::load(&dir.join("run.toml"), &settings).unwrap();
+    let stop = AtomicBool::new(false);
+    let run = dir.join("run");
+    let end = Trainer::start(&config, &run).unwrap().run(&mut Stop(&stop), &stop).unwrap();
+    assert_eq!(end, RunEnd::Interrupted);
+    run
+}
+
+#[test]
+fn a_run_whose_images_or_labels_changed_is_not_resumed_unless_that_is_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let run = stopped(dir, &[]);
+    let before = fs::read(run.join("checkpoints/last.safetensors")).unwrap();
+    let train = dir.join("train");
+    let resume = "train --resume run";
+
+    fs::rename(train.join("class-03/02.bmp"), dir.join("aside.bmp")).unwrap();
+    let message = refused(dir, resume);
+    assert!(message.contains("changed since step 20"), "{message}");
+    assert!(message.contains("1 image is gone, `class-03/02.bmp` (`class-03`)"), "{message}");
+    assert!(message.contains("--force-data"), "{message}");
+    fs::write(train.join("class-05/99.bmp"), picture(5, 99)).unwrap();
+    let message = refused(dir, resume);
+    assert!(message.contains("1 image was added, `class-05/99.bmp` (`class-05`)"), "{message}");
+    assert_eq!(fs::read(run.join("checkpoints/last.safetensors")).unwrap(), before);
+
+    let out = gallerist(dir, "train --resume run --force-data");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("the images of the run have changed"), "{}", text(&out.stderr));
+    assert!(fs::read_to_string(run.join("images.csv")).unwrap().contains("class-05/99.bmp"));
+    // From now on these are its images.
+    let found = fs::read_to_string(run.join("config.toml")).unwrap();
+    fs::write(run.join("config.toml"), found.replace("steps = 60", "steps = 65")).unwrap();
+    assert_eq!(gallerist(dir, resume).status.code(), Some(0));
+}
+
+#[test]
+fn another_label_in_a_manifest_is_named_and_other_pixels_and_places_are_not_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    fs::create_dir(dir.join("here")).unwrap();
+    let here = dir.join("here");
+    pictures(&here.join("train"), 20, 6);
+    let rows: String = (0..20)
+        .flat_map(|class| (0..6).map(move |n| format!("class-{class:02}/{n:02}.bmp,kind {class}\n")))
+        .collect();
+    let manifest = |rows: &str| {
+        fs::write(here.join("train/manifest.csv"), format!("path,label\n{rows}")).unwrap();
+    };
+    manifest(&rows);
+    let run = stopped(&here, &["validation.fraction=0.0"]);
+    manifest(&rows.replace("class-04/01.bmp,kind 4", "class-04/01.bmp,kind 5"));
+    let message = refused(&here, "train --resume run");
+    assert!(
+        message.contains("1 image has another label, `class-04/01.bmp` (`kind 4`, now `kind 5`)"),
+        "{message}"
+    );
+    // Without the list of its images, the run still knows that they are others.
+    fs::rename(run.join("images.csv"), dir.join("images.csv")).unwrap();
+    assert!(refused(&here, "train --resume run").contains("images, labels, cameras or splits differ"));
+    fs::rename(dir.join("images.csv"), run.join("images.csv")).unwrap();
+
+    manifest(&rows);
+    fs::write(here.join("train/class-04/01.bmp"), picture(4, 55)).unwrap();
+    let there = dir.join("there");
+    fs::rename(&here, &there).unwrap();
+    let out = gallerist(&there, "train --resume run");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let directory = RunDirectory::open(&there.join("run")).unwrap();
+    assert_eq!(Checkpoint::load(&directory.checkpoint(CheckpointKind::Last)).unwrap().header.step, 60);
+}
+
+#[test]
+fn corrections_that_changed_are_refused_unless_that_is_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    fs::write(dir.join("fix.csv"), "image,action,new_label\nclass-04/01.bmp,relabel,class-05\n").unwrap();
+    let relabel = format!("data.relabel=[{:?}]", dir.join("fix.csv").to_str().unwrap());
+    let run = stopped(dir, &[&relabel]);
+    fs::write(dir.join("fix.csv"), "image,action,new_label\nclass-04/02.bmp,relabel,class-05\n").unwrap();
+    let message = refused(dir, "train --resume run");
+    assert!(message.contains("corrections") && message.contains("--force-data"), "{message}");
+    let out = gallerist(dir, "train --resume run --force-data");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("2 images have other labels"), "{}", text(&out.stderr));
+    let config = RunConfig::load(&run.join("config.toml"), &[]).unwrap();
+    config.data.open_train().expect("the run file names the corrections as they are");
+}
