@@ -59,6 +59,7 @@ fn an_experiment() {
         same: &same,
         is_whole: &is_whole,
         has_children: true,
+        loses_power: false,
         ..Work::new(&start, line, &again)
     });
 }

@@ -84,6 +84,8 @@ struct Work<'a> {
     log: Option<&'a str>,
     /// What holds in every folder after a loss of power.
     holds: &'a dyn Fn(&Tree) -> bool,
+    /// A loss of power is tried, even without `GALLERIST_FAULTS=all`.
+    loses_power: bool,
     /// It starts processes: it goes on when one of them is killed, and ends with code 1.
     has_children: bool,
 }
@@ -99,6 +101,7 @@ impl<'a> Work<'a> {
             log: None,
             holds: &|_| true,
             has_children: false,
+            loses_power: true,
         }
     }
 
@@ -205,7 +208,9 @@ impl Harness {
         let whole = tree(&self.dir);
         self.operations_fail(work, &whole, operations);
         self.killed_by_chance(work, &whole);
-        self.power_is_lost(work, &whole);
+        if work.loses_power || all() {
+            self.power_is_lost(work, &whole);
+        }
     }
 
     fn operations_fail(&self, work: &Work<'_>, whole: &Tree, operations: usize) {
