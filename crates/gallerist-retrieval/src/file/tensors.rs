@@ -1,7 +1,7 @@
 //! Embedding sets from `.safetensors` files.
 
 use std::collections::HashMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -210,15 +210,13 @@ pub(super) fn with_lists(
     Ok(set)
 }
 
-/// The absolute path of a run; a relative one starts at the folder of the file that names it.
+/// The place of a run; `.` is the folder of the file that names it.
 fn located(file: &Path, run: &str) -> String {
-    if Path::new(run).is_absolute() {
+    if run != "." {
         return run.to_owned();
     }
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let run: PathBuf = folder.join(run).components().filter(|part| *part != Component::CurDir).collect();
-    let run = if run.as_os_str().is_empty() { Path::new(".") } else { &run };
-    std::path::absolute(run).unwrap_or_else(|_| run.to_path_buf()).to_string_lossy().into_owned()
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()).to_string_lossy().into_owned()
 }
 
 /// The threshold in the metadata of a file.

@@ -12,7 +12,7 @@ use crate::measured::Measured;
 use crate::{Observer, Result};
 
 /// Embeds queries and gallery, or the one set, and lists the images that cannot be read. `run` is written into the
-/// embeddings; a relative path starts at the folder of their file.
+/// embeddings; `.` is the folder of their file.
 pub(super) fn embed_test(
     model: &Model,
     test: TestImages,
