@@ -11,12 +11,12 @@ fn anonymous() -> usize {
 }
 
 /// Freed buffers with small ones between them, so that the allocator has to keep their place. Returns the small ones.
-fn scattered() -> Vec<Box<[u8; 64]>> {
+fn scattered() -> Vec<Vec<u8>> {
     // Smaller than what the allocator asks the system for directly (128 KiB).
     let mut large = Vec::new();
     let small = (0..1000).map(|_| {
         large.push(vec![1u8; 100 << 10]);
-        Box::new([1; 64])
+        vec![1; 64]
     });
     small.collect()
 }
