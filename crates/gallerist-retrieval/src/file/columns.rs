@@ -200,7 +200,7 @@ mod tests {
     fn a_file_of_another_program_has_columns_if_it_has_their_tensors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("set.safetensors");
-        let mut write = |metadata: &str, with_tensor: bool| {
+        let write = |metadata: &str, with_tensor: bool| {
             let mut header = json!({
                 "__metadata__": { "columns": metadata },
                 "embeddings": { "dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8] },
