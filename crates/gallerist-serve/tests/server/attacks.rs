@@ -249,7 +249,9 @@ fn ten_thousand_connections_of_one_client_leave_room_for_another() {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
         line.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
     };
-    assert!(value("gallerist_connections") <= 257, "{}", value("gallerist_connections"));
+    // The server may not have noticed yet that the other client has closed its 20 connections.
+    let others = 20 + 1;
+    assert!(value("gallerist_connections") <= 256 + others, "{}", value("gallerist_connections"));
     assert!(value("gallerist_connections_refused_total") >= 9000);
 }
 
