@@ -218,7 +218,7 @@ mod tests {
             std::fs::write(&path, file).unwrap();
             EmbeddingSet::load(&path).map(|set| set.columns)
         };
-        let price = Column::numbers("price".to_owned(), [Some(5.0), None].into_iter()).unwrap();
+        let price = Column::numbers("price".to_owned(), [Some(5.0), None]).unwrap();
         let list = r#"[{"name":"price","kind":"number"}]"#;
         assert_eq!(write(list, true).unwrap(), Columns::new(vec![price]).unwrap());
         assert!(write("[", true).unwrap_err().to_string().contains("its list of columns cannot be read"));
