@@ -35,17 +35,22 @@ def main():
         "bn_inception": lambda: networks.BnInception(128, bias=False),
         "vit_s16": lambda: networks.VisionTransformer(side=shape[-1]),
     }[name]
+
+    def fresh():
+        torch.manual_seed(1)
+        return make()
+
     layouts = ["NCHW"] if name == "vit_s16" else ["NCHW", "channels last"]
     version = torch.__version__.split("+")[0]
     medians = {}
     for layout in layouts:
-        seconds, losses = train(torch, make(), shape, precision, int(steps), device, layout, compiled=False)
+        seconds, losses = train(torch, fresh(), shape, precision, int(steps), device, layout, compiled=False)
         medians[layout] = statistics.median(seconds[len(seconds) // 2 :])
         print(json.dumps({"program": f"PyTorch {version}, {layout}", "seconds": seconds, "losses": losses}), flush=True)
     layout = min(medians, key=medians.get)
     program = f"PyTorch {version}, {layout}, compiled"
     try:
-        seconds, losses = train(torch, make(), shape, precision, int(steps), device, layout, compiled=True)
+        seconds, losses = train(torch, fresh(), shape, precision, int(steps), device, layout, compiled=True)
     except Exception as error:  # no compiler, no Triton
         print(json.dumps({"program": program, "skipped": str(error).strip().split("\n")[0]}))
         return
@@ -55,7 +60,6 @@ def main():
 def train(torch, network, shape, precision, steps, device, layout, compiled):
     """The seconds and losses of all steps."""
     network = network.to(device).train()
-    torch.manual_seed(1)
     images = torch.rand(shape) * 2 - 1
     if layout == "channels last":
         network, images = network.to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
