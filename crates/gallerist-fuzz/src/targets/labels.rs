@@ -8,7 +8,8 @@ use crate::scratch;
 pub(super) fn run(bytes: &[u8]) {
     let path = scratch::file("labels.txt", bytes);
     if let Ok(labels) = within(Limit::TEXT, bytes, || load_labels(&path)) {
-        let again = scratch::file("again.txt", labels.join("\n").as_bytes());
+        // A byte order mark of the file, because the first label may begin with one.
+        let again = scratch::file("again.txt", format!("\u{feff}{}", labels.join("\n")).as_bytes());
         assert_eq!(load_labels(&again).expect("the same labels"), labels);
     }
 }
