@@ -14,7 +14,7 @@ mod modelled {
     use gallerist_util::sync::thread;
     use tokio::sync::oneshot;
 
-    /// As that of tokio: the work begins at once, and goes on if nobody waits for it.
+    /// Like tokio's: the work starts at once, and continues if the future is dropped.
     pub(crate) fn spawn_blocking<T: Send + 'static>(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, ()>> + Send {

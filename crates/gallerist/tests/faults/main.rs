@@ -86,7 +86,7 @@ struct Work<'a> {
     holds: &'a dyn Fn(&Tree) -> bool,
     /// A loss of power is tried, even without `GALLERIST_FAULTS=all`.
     loses_power: bool,
-    /// It starts processes: it goes on when one of them is killed, and ends with code 1.
+    /// The command starts processes. If one of them is killed, it continues, and ends with exit code 1.
     has_children: bool,
 }
 
