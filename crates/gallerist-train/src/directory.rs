@@ -159,13 +159,12 @@ impl RunDirectory {
         directory.sweep()?;
         let place = places::place_of(path);
         write_atomically(path.join(PLACE), |file| std::io::Write::write_all(file, place.as_bytes()))?;
-        let text = config.to_toml();
-        write_atomically(directory.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
+        directory.write_config(config)?;
         Ok(directory)
     }
 
-    /// Replaces the run file of a run that is locked.
-    pub(super) fn replace_config(&self, config: &RunConfig) -> Result<()> {
+    /// Writes the run file of a run that is locked.
+    pub(super) fn write_config(&self, config: &RunConfig) -> Result<()> {
         let text = config.to_toml();
         write_atomically(self.config(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
         Ok(())

@@ -332,7 +332,7 @@ impl Trainer {
         if options.force_data && config.data.relabel_sha256 != config.data.digest_of_corrections()? {
             config.data.relabel_sha256 = config.data.digest_of_corrections()?;
             if ranks.rank() == 0 {
-                opened.replace_config(&config)?;
+                opened.write_config(&config)?;
             }
         }
         drop(opened);
