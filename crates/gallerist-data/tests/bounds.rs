@@ -1,16 +1,14 @@
 //! What a hostile file may cost: memory is counted on the thread that decodes, never time.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use gallerist_data::{DecodeLimits, Error, Image, decode, decode_with};
-
-/// Counts the bytes that each thread holds, and the most it has held.
-struct Counting;
+use gallerist_testkit::allocator::Counting;
 
 thread_local! {
+    // The bytes that each thread holds, and the most it has held.
     static HELD: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
@@ -21,35 +19,8 @@ fn count(bytes: i64) {
     PEAK.set(PEAK.get().max(held));
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: as the caller's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: as the caller's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: as the caller's.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: as the caller's.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: Counting = Counting(count);
 
 const MIB: u64 = 1 << 20;
 

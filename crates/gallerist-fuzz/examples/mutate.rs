@@ -13,7 +13,7 @@ use gallerist_fuzz::{cost, target};
 use gallerist_util::random::Random;
 
 #[global_allocator]
-static ALLOCATOR: cost::Counting = cost::Counting;
+static ALLOCATOR: cost::Counting = cost::COUNTING;
 
 /// The longest input.
 const LONGEST: usize = 1 << 14;

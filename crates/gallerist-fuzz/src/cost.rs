@@ -1,15 +1,16 @@
 //! What a reader may cost: CPU time and memory, by the bytes of the input and the units that it declares.
 //!
-//! Memory is counted by [`Counting`], which a program sets as its global allocator. CPU time is that of the process, since
+//! Memory is counted by [`COUNTING`], which a program sets as its global allocator. CPU time is that of the process, since
 //! some readers use a pool of threads; nothing else may run in the process meanwhile. Neither depends on how busy the
 //! machine is.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
+pub use gallerist_testkit::allocator::Counting;
+
 /// Counts the bytes that the process holds, and the most it has held.
-pub struct Counting;
+pub const COUNTING: Counting = Counting(count);
 
 static HELD: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
@@ -17,33 +18,6 @@ static PEAK: AtomicI64 = AtomicI64::new(0);
 fn count(bytes: i64) {
     let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
     PEAK.fetch_max(held, Ordering::Relaxed);
-}
-
-// SAFETY: every call is passed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: as the caller's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: as the caller's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: as the caller's.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: as the caller's.
-        unsafe { System.dealloc(old, layout) }
-    }
 }
 
 /// How many times as much CPU time instrumented code may take.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use gallerist_fuzz::{cost, targets};
 
 #[global_allocator]
-static ALLOCATOR: cost::Counting = cost::Counting;
+static ALLOCATOR: cost::Counting = cost::COUNTING;
 
 fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(kind).join(target);

@@ -1,5 +1,6 @@
 //! Shared parts of the tests of several crates. Not published.
 
+pub mod allocator;
 pub mod conditions;
 pub mod conformance;
 #[cfg(unix)]
