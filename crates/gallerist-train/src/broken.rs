@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use gallerist_retrieval::file::{read_regular_to_string, write_atomically};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Result, json};
 
 /// An image that could not be read, as `broken_images.json` lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,9 +27,7 @@ impl BrokenImage {
         if !path.exists() {
             return Ok(Vec::new());
         }
-        let io = |source| Error::Io { action: "read", path: path.into(), source };
-        let text = read_regular_to_string(path).map_err(io)?;
-        serde_json::from_str(&text).map_err(|e| io(std::io::Error::new(std::io::ErrorKind::InvalidData, e)))
+        json::read(path)
     }
 
     /// Writes the list of a run; no file where there are none.
@@ -42,10 +39,6 @@ impl BrokenImage {
         if images.is_empty() && !path.exists() {
             return Ok(());
         }
-        write_atomically(path, |file| {
-            serde_json::to_writer_pretty(&mut *file, images)?;
-            std::io::Write::write_all(file, b"\n")
-        })?;
-        Ok(())
+        json::write(path, images)
     }
 }

@@ -32,6 +32,7 @@ mod evaluation;
 mod events;
 mod features;
 mod head_init;
+pub mod json;
 pub mod limits;
 pub mod log;
 mod means;

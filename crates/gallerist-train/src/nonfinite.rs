@@ -19,11 +19,10 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Tensor, TensorData};
 use gallerist_data::Batch;
-use gallerist_retrieval::file::write_atomically;
 use gallerist_tensor::params;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 
 /// `train.on_nonfinite`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,7 +206,7 @@ impl Study {
     /// latest before this one is removed.
     pub(super) fn save(&self, folder: &Path, tensors: &BTreeMap<String, TensorData>) -> Result<PathBuf> {
         let io = |action, source| Error::Io { action, path: folder.into(), source };
-        std::fs::create_dir_all(folder).map_err(|e| io("create", e))?;
+        gallerist_util::files::create_dir_all(folder).map_err(|e| io("create", e))?;
         let name = format!("step-{:06}", self.step);
         let mut others = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(|e| io("read", e))? {
@@ -227,10 +226,7 @@ impl Study {
         }
         params::write(&folder.join(format!("{name}.safetensors")), tensors)?;
         let path = folder.join(format!("{name}.json"));
-        write_atomically(&path, |file| {
-            serde_json::to_writer_pretty(&mut *file, self)?;
-            std::io::Write::write_all(file, b"\n")
-        })?;
+        json::write(&path, self)?;
         Ok(path)
     }
 }

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use gallerist_retrieval::file::{read_regular_to_string, write_atomically};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Result, json};
 
 /// A run's `timing.json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,13 +29,7 @@ impl Timing {
     ///
     /// When the file cannot be read.
     pub fn load(path: &Path) -> Result<Option<Self>> {
-        if !path.exists() {
-            return Ok(None);
-        }
-        let io = |source| Error::Io { action: "read", path: path.into(), source };
-        let text = read_regular_to_string(path).map_err(io)?;
-        let timing = serde_json::from_str(&text);
-        timing.map(Some).map_err(|e| io(std::io::Error::new(std::io::ErrorKind::InvalidData, e)))
+        path.exists().then(|| json::read(path)).transpose()
     }
 
     /// Writes it.
@@ -45,10 +38,6 @@ impl Timing {
     ///
     /// When the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        write_atomically(path, |file| {
-            serde_json::to_writer_pretty(&mut *file, self)?;
-            std::io::Write::write_all(file, b"\n")
-        })?;
-        Ok(())
+        json::write(path, self)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gallerist_data::ClassOverlap;
 use gallerist_retrieval::eval::{Evaluation, Further};
-use gallerist_train::{Error, Result, RunDirectory, Timing};
+use gallerist_train::{Result, RunDirectory, Timing, json};
 use serde::{Deserialize, Serialize};
 
 /// A run's `metrics.json`.
@@ -71,9 +71,7 @@ impl RunMetrics {
     ///
     /// When the file is missing or damaged.
     pub fn load(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { action: "read", path: path.into(), source };
-        let text = gallerist_retrieval::file::read_regular_to_string(path).map_err(io)?;
-        serde_json::from_str(&text).map_err(|e| io(std::io::Error::new(std::io::ErrorKind::InvalidData, e)))
+        json::read(path)
     }
 
     /// Writes `metrics.json`.
@@ -82,10 +80,6 @@ impl RunMetrics {
     ///
     /// When the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        gallerist_retrieval::file::write_atomically(path, |file| {
-            serde_json::to_writer_pretty(&mut *file, self)?;
-            std::io::Write::write_all(file, b"\n")
-        })?;
-        Ok(())
+        json::write(path, self)
     }
 }
