@@ -18,19 +18,16 @@ import threading
 import time
 from pathlib import Path
 
+from shared import FORM, form
+
 GOOD = 10
 LIMIT = 2 * GOOD
-
-
-def form(image):
-    head = b'--limit\r\nContent-Disposition: form-data; name="image"; filename="q"\r\n\r\n'
-    return head + image + b"\r\n--limit--\r\n"
 
 
 class Client:
     def __init__(self, port, address, body):
         self.port, self.body = port, body
-        self.headers = {"Content-Type": "multipart/form-data; boundary=limit", "X-Forwarded-For": address}
+        self.headers = {**FORM, "X-Forwarded-For": address}
         self.connection = None
 
     def upload(self):

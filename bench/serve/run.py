@@ -11,19 +11,14 @@ Client and server share the machine. Nothing but the standard library is needed.
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 
+from shared import free_port
+
 CONNECTIONS = [1, 16, 128]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def ask(address, path):

@@ -3,15 +3,18 @@
 import http.client
 import os
 import signal
-import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
-import pictures
-
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench" / "serve"))
+
+import pictures
+from shared import FORM, form, free_port  # noqa: F401
+
 TOKEN = "soak"
 MIB = 1 << 20
 
@@ -36,12 +39,6 @@ def prepare(program, folder, classes=12, images=25):
     run(program, "embed", "--run", folder / "run", "--images", folder / "photos", "--out", folder / "photos.safetensors")
     for kind in ("hnsw", "exact"):
         run(program, "index", "build", folder / "photos.safetensors", "--out", folder / f"{kind}.index", "--kind", kind)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def memory(pid):
@@ -100,17 +97,6 @@ class Server:
             return self.lives if self.is_up else None
 
 
-def form(image=None, **fields):
-    """The body of a form; an image, then texts."""
-    body = b""
-    if image is not None:
-        body += b'--limit\r\nContent-Disposition: form-data; name="image"; filename="q"\r\n\r\n' + image + b"\r\n"
-    for name, text in fields.items():
-        body += f'--limit\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n'.encode()
-    return body + b"--limit--\r\n"
-
-
-FORM = {"Content-Type": "multipart/form-data; boundary=limit"}
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 
 
