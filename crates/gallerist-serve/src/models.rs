@@ -80,7 +80,7 @@ fn a_gate_keeps_its_limits_and_cancelled_requests_give_their_places_back() {
             let (gate, work) = (gate.clone(), task(&running));
             Box::new(move || {
                 match is_cancelled {
-                    // Its work goes on, in its place.
+                    // Its work continues and keeps its place.
                     true => block_on(cancelled(gate.run(work))),
                     false => drop(block_on(gate.run(work))),
                 }

@@ -302,7 +302,7 @@ fn a_skipped_step_changes_no_tensor_and_is_counted() {
         assert_eq!(end, RunEnd::Interrupted);
         let before = last(&out);
         assert!(before.optimizer.len() > 4 && before.state.keys().any(|name| name.starts_with("memory")));
-        // Each skipped step in a run of its own: the count goes on.
+        // Each skipped step in a run of its own: the count continues.
         for step in [3, 4] {
             let stop = AtomicBool::new(false);
             parts().resume(&out).unwrap().run(&mut StopAfter(step, &stop), &stop).unwrap();

@@ -27,7 +27,7 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn similar_path(path: &Path) -> Option<String> {
-    // More names are not what a person confuses.
+    // A folder of millions of files would take long.
     const LOOKED_AT: usize = 10_000;
     let name = path.file_name()?.to_str()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

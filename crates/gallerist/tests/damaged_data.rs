@@ -129,7 +129,7 @@ fn strict_commands_stop_at_the_first_damaged_image() {
     let by_option = refused(dir, "train run.toml --out a --strict --set train.loader_threads=1");
     let by_key = refused(dir, "train run.toml --out b --set data.strict=true --set train.loader_threads=3");
     assert_eq!(first(&by_option), first(&by_key));
-    // The run begins; when the images are repaired, it goes on.
+    // The run starts, and continues when the images are repaired.
     let mut train = dir.join("train");
     for image in ["class-01/03", "class-07/19", "class-11/00", "class-18/10"] {
         fs::write(train.join(format!("{image}.bmp")), picture(1, 3)).unwrap();

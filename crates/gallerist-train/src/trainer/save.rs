@@ -32,7 +32,7 @@ impl Trainer {
         let store = store.clone();
         let embedded = model.embed_with_items(&store, self.config.train.loader_threads, &mut progress);
         let (embedded, items) = match embedded {
-            // The weights are finite, and the run goes on; this validation chooses no checkpoint.
+            // The weights are finite, and the run continues; this validation chooses no checkpoint.
             Err(error @ Error::NonfiniteEmbeddings { .. })
                 if self.config.train.on_nonfinite == OnNonfinite::Skip =>
             {

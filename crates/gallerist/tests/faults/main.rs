@@ -3,7 +3,7 @@
 //!
 //! A library for `LD_PRELOAD` (`shim.rs`, compiled here) counts the operations that change a file or a folder below `FAULT_DIR`.
 //! Operation number `FAULT_AT` fails, or the process is killed there, as `FAULT_KIND` says ([`FAULTS`]). Commands are
-//! also killed at moments by chance. `power.rs` makes the folders that a loss of power may leave.
+//! also killed at random moments. `power.rs` makes the folders that a loss of power may leave.
 //!
 //! `GALLERIST_FAULTS=all` tries all operations, [`KILLS`] moments and all folders of each command instead of a few.
 

@@ -42,7 +42,7 @@ enum Names {
     Some,
 }
 
-/// Choices of every moment that are tried, before those by chance.
+/// Fixed choices that are tried at every moment, before the random ones.
 const CHOICES: [(Names, Bytes); 6] = [
     (Names::Lost, Bytes::Lost),
     (Names::Kept, Bytes::Lost),
@@ -52,7 +52,7 @@ const CHOICES: [(Names, Bytes); 6] = [
     (Names::Kept, Bytes::Kept),
 ];
 
-/// Choices by chance of every moment.
+/// Random choices that are tried at every moment.
 const RANDOM: usize = 4;
 
 enum Event {
@@ -339,7 +339,7 @@ impl Record {
     }
 }
 
-/// Numbers by chance, the same of the same seed.
+/// Random numbers; a seed always gives the same ones.
 pub(super) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed;
     iter::from_fn(move || {
