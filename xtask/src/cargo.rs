@@ -12,3 +12,12 @@ pub(crate) fn cargo(root: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<
         Err(e) => Err(format!("`cargo {}`: {e}", args.join(" "))),
     }
 }
+
+/// Refuses a missing subcommand of cargo; `hint` is the command that installs it.
+pub(crate) fn require(subcommand: &[&str], name: &str, hint: &str) -> Result<(), String> {
+    let output = Command::new("cargo").args(subcommand).arg("--version").output();
+    match output.is_ok_and(|output| output.status.success()) {
+        true => Ok(()),
+        false => Err(format!("{name} is not installed; run `{hint}`")),
+    }
+}

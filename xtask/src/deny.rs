@@ -1,9 +1,8 @@
 //! `cargo xtask check deny`.
 
 use std::path::Path;
-use std::process::Command;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, require};
 
 /// A clone of the advisory database, for machines that cannot reach it.
 const DATABASE: &str = "GALLERIST_ADVISORY_DB";
@@ -14,11 +13,7 @@ const ORIGIN: &str = "https://github.com/RustSec/advisory-db";
 /// Licences, bans and sources are checked offline. Advisories need their database; where it cannot be fetched,
 /// that is said and the rest still counts.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
-    let installed =
-        Command::new("cargo").args(["deny", "--version"]).output().is_ok_and(|out| out.status.success());
-    if !installed {
-        return Err("cargo-deny is not installed; run `cargo install --locked cargo-deny`".into());
-    }
+    require(&["deny"], "cargo-deny", "cargo install --locked cargo-deny")?;
     cargo(root, &["deny", "--workspace", "check", "licenses", "bans", "sources"], &[])?;
     let local = std::env::var(DATABASE).ok();
     let git = local.as_deref().map(instead_of);

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cargo::require;
+
 /// The modules of a crate whose tests run, because all its tests would take hours. Every file with unsafe code is in one
 /// of them or in [`EXEMPT_FILES`]. A crate without an entry runs all its unit tests.
 const MODULES: [(&str, &[&str]); 3] = [
@@ -27,11 +29,7 @@ const FLAGS: &str =
 
 /// Runs Miri over every crate under `root` that has unsafe code.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
-    let installed = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
-    if !installed.is_ok_and(|output| output.status.success()) {
-        let hint = "rustup toolchain install nightly --component miri,rust-src";
-        return Err(format!("Miri is not installed; run `{hint}`"));
-    }
+    require(&["+nightly", "miri"], "Miri", "rustup toolchain install nightly --component miri,rust-src")?;
     for name in crates_with_unsafe(root)? {
         if let Some((_, reason)) = EXEMPT.iter().find(|(exempt, _)| *exempt == name) {
             eprintln!("   {name}: left out, {reason}");

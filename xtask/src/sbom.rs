@@ -1,21 +1,16 @@
 //! `cargo xtask sbom`: what the program consists of, as a file of CycloneDX.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, require};
 
 const FILE: &str = "gallerist.cdx.json";
 
 /// Writes `gallerist.cdx.json` into the target directory.
 pub(crate) fn write(root: &Path) -> Result<(), String> {
-    let installed =
-        Command::new("cargo").args(["cyclonedx", "--version"]).output().is_ok_and(|out| out.status.success());
-    if !installed {
-        return Err("cargo-cyclonedx is not installed; run `cargo install --locked cargo-cyclonedx`".into());
-    }
+    require(&["cyclonedx"], "cargo-cyclonedx", "cargo install --locked cargo-cyclonedx")?;
     let manifest = "crates/gallerist/Cargo.toml";
     let written = cargo(
         root,
