@@ -88,6 +88,9 @@ struct Work<'a> {
     loses_power: bool,
     /// The command starts processes. If one of them is killed, it continues, and ends with exit code 1.
     has_children: bool,
+    /// The number of operations differs between runs, because the network delivers bytes in pieces of any size. An operation
+    /// that a run does not reach does not fail.
+    varies: bool,
 }
 
 impl<'a> Work<'a> {
@@ -101,6 +104,7 @@ impl<'a> Work<'a> {
             log: None,
             holds: &|_| true,
             has_children: false,
+            varies: false,
             loses_power: true,
         }
     }
@@ -216,7 +220,7 @@ impl Harness {
     fn operations_fail(&self, work: &Work<'_>, whole: &Tree, operations: usize) {
         let line = work.line;
         let places: Vec<usize> = few(operations, work.few(TRIED)).into_iter().map(|at| at + 1).collect();
-        let (mut killed, mut refused) = (0, 0);
+        let (mut killed, mut refused, mut unreached) = (0, 0, 0);
         // Of commands that take long, every second fault.
         let faults = FAULTS.iter().step_by(if work.has_children && !all() { 2 } else { 1 });
         for &fault in faults.clone() {
@@ -237,7 +241,11 @@ impl Harness {
                         refused += 1;
                     }
                     // What failed is only a help, such as a cache.
-                    Some(0) => assert_eq!(work.compared(&tree(&self.dir)), work.compared(whole), "{when}"),
+                    Some(0) => {
+                        assert_eq!(work.compared(&tree(&self.dir)), work.compared(whole), "{when}");
+                        let is_reached = !work.varies || self.operations() >= at;
+                        unreached += usize::from(fault.contains("killed") && !is_reached);
+                    }
                     Some(code) => panic!("{when}: exit code {code}: {message}"),
                 }
                 if at == 1
@@ -254,7 +262,7 @@ impl Harness {
         }
         let tried = faults.len() * places.len();
         println!("`{line}`: {operations} operations, {tried} faults, {killed} kills, {refused} errors");
-        assert!(work.has_children || killed == 3 * places.len(), "every kill takes place");
+        assert!(work.has_children || killed + unreached == 3 * places.len(), "every kill takes place");
         assert!(killed > 0 && (refused > 0 || work.has_children), "no failure is an error");
     }
 
