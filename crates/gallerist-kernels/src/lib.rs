@@ -43,7 +43,7 @@ mod update;
 mod worker;
 
 pub use buffer::release_memory;
-pub use norm::{Activation, SharedStatistics};
+pub use norm::Activation;
 pub use ops::{
     ChainOutput, ConvNorm, Shortcut, Statistics, avg_pool2d, batch_norm, batch_norm_fixed,
     batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,

@@ -8,12 +8,13 @@ use burn::tensor::activation;
 use burn::tensor::module::BatchNormTrainOutput;
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{DType, Tensor, module};
+use gallerist_collective::Shared;
 
 use crate::chain::{self, LayerOptions};
 use crate::extension::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
-use crate::norm::{self, Activation};
+use crate::norm::Activation;
 use crate::pool::{Means, Windows};
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
@@ -125,7 +126,7 @@ fn normalise(
         && beta.dims() == [channels]
         && (tail != Tail::ReluMaxPool2 || x.dims()[2..].iter().all(|size| *size >= 2));
     if !fits {
-        if let Some(ranks) = norm::current_ranks() {
+        if let Some(ranks) = Shared::current() {
             ranks.refuse("batch norm of tensors that are not f32 on the CPU");
         }
         let mut result = module::batch_norm_train(x, gamma, beta, epsilon);
@@ -157,6 +158,10 @@ fn normalise(
 ///
 /// The gradient passes through mean and variance. The returned mean and variance, for running averages, carry no gradient.
 /// The variance is biased.
+///
+/// Within [`Shared::within`], each rank of a distributed run normalises its part of a batch by mean and variance of the whole
+/// batch ("synchronised batch norm"), with one exchange in the forward pass and one in the backward pass. Gradients with
+/// respect to gamma and beta are those of the rank's images: their sums over the ranks are the gradients of the whole batch.
 ///
 /// # Shapes
 ///

@@ -1,6 +1,7 @@
 //! The thread that starts the operations of a pass.
 
-use crate::norm;
+use gallerist_collective::Shared;
+
 use crate::product::Precision;
 
 /// Runs `work`, such as a forward pass, on a thread of rayon's pool, and waits for it.
@@ -8,7 +9,7 @@ use crate::product::Precision;
 /// Every operation divides its work among these threads. An operation that another thread starts wakes one of them at
 /// its start and is woken at its end; a network runs hundreds of operations in a step. The precision of
 /// [`with_bf16_products`](crate::with_bf16_products) and the ranks of
-/// [`SharedStatistics`](crate::SharedStatistics) apply to `work`.
+/// [`Shared::within`] apply to `work`.
 ///
 /// Use it for passes that run one after the other, as in training. Do not use it for concurrent passes, as in a server: a
 /// thread that waits for a part of one pass may start another one, which delays the first.
@@ -26,8 +27,8 @@ use crate::product::Precision;
 /// assert_eq!(y.dims(), [1, 8, 4, 4]);
 /// ```
 pub fn on_worker<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    let (precision, ranks) = (Precision::current(), norm::current_ranks());
-    rayon::scope(|_| precision.scope(|| norm::with_ranks(ranks, work)))
+    let (precision, ranks) = (Precision::current(), Shared::current());
+    rayon::scope(|_| precision.scope(|| Shared::scope(ranks, work)))
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_collective::part;
+use gallerist_collective::{Shared, part};
 use gallerist_kernels::{
-    Activation, ConvNorm, SharedStatistics, Shortcut, Statistics, batch_norm, batch_norm_relu_max_pool2,
-    conv_norm_chain,
+    Activation, ConvNorm, Shortcut, Statistics, batch_norm, batch_norm_relu_max_pool2, conv_norm_chain,
 };
 use gallerist_testkit::ranks::with_ranks;
 
@@ -92,7 +91,7 @@ fn results_and_gradients_of_ranks_are_those_of_the_whole_batch() {
     for size in [1, 2, 3] {
         let found = with_ranks(size, |ranks| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-            let shared = SharedStatistics::new(ranks.clone());
+            let shared = Shared::new(ranks.clone());
             let of = part(IMAGES, ranks.rank(), size);
             let found = pool.install(|| shared.within(|| pass(of)));
             shared.check().unwrap();

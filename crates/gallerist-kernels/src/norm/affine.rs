@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::ranks::SharedStatistics;
+use gallerist_collective::Shared;
 
 /// `gamma * (x - mean) * inverse + beta`, one value per channel of each.
 #[derive(Clone, Debug)]
@@ -17,12 +17,12 @@ pub(crate) struct Affine {
     pub(crate) scale: Vec<f32>,
     pub(crate) beta: Vec<f32>,
     /// The ranks whose batches mean and variance are of; `None`: this process alone, or fixed values.
-    pub(crate) ranks: Option<Arc<SharedStatistics>>,
+    pub(crate) ranks: Option<Arc<Shared>>,
 }
 
 impl Affine {
     /// With the ranks whose batches mean and variance are of.
-    pub(crate) fn over(self, ranks: Option<Arc<SharedStatistics>>) -> Self {
+    pub(crate) fn over(self, ranks: Option<Arc<Shared>>) -> Self {
         Self { ranks, ..self }
     }
 

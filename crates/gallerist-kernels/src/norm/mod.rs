@@ -9,7 +9,6 @@ mod blocks;
 mod forward;
 mod gradient;
 mod pool;
-mod ranks;
 mod statistics;
 
 pub use activation::Activation;
@@ -22,6 +21,4 @@ pub(crate) use gradient::{
     mask_by_result, mask_rows, scale_rows, sum_rows,
 };
 pub(crate) use pool::{Winners, pool_forward, pool_gradient_sums, pool_input_gradient, pooled};
-pub use ranks::SharedStatistics;
-pub(crate) use ranks::{current as current_ranks, scope as with_ranks};
 pub(crate) use statistics::{Deviations, Moments, deviations, moments};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use gallerist_collective::Shared;
 use rayon::prelude::*;
 
 use super::blocks::{BLOCK, TASK, add_rows, split};
-use super::ranks::{SharedStatistics, current};
 use crate::profile;
 use gallerist_util::vectorized;
 
@@ -14,7 +14,7 @@ pub(crate) struct Moments {
     pub(crate) mean: Vec<f32>,
     pub(crate) variance: Vec<f32>,
     /// The ranks whose batches these are the moments of; `None`: this process alone.
-    pub(crate) ranks: Option<Arc<SharedStatistics>>,
+    pub(crate) ranks: Option<Arc<Shared>>,
 }
 
 /// Count, mean and sum of squared deviations of every channel (Chan, Golub, LeVeque 1983).
@@ -31,7 +31,7 @@ impl Deviations {
     }
 
     /// Those of the positions of all ranks, joined in the order of the ranks.
-    fn of_ranks(self, ranks: &SharedStatistics) -> Self {
+    fn of_ranks(self, ranks: &Shared) -> Self {
         let channels = self.mean.len();
         let own = [vec![self.count], self.mean, self.squares].concat();
         let mut all = Self::none(channels);
@@ -72,7 +72,7 @@ impl Moments {
         for part in parts {
             all.join(part.count, &part.mean, &part.squares);
         }
-        let ranks = current();
+        let ranks = Shared::current();
         if let Some(ranks) = &ranks {
             all = all.of_ranks(ranks);
         }

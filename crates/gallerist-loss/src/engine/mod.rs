@@ -20,6 +20,9 @@
 //! that gets a gradient. Where few pairs have a derivative, as for the batch-hard triplet loss, the gradient costs
 //! next to nothing.
 //!
+//! Within [`Shared::within`](gallerist_collective::Shared::within), the ranks of a distributed run divide the lists of a
+//! batch that is larger than a block.
+//!
 //! Embeddings in f64 are computed in f64, all others in f32. Where a squared norm overflows f32, f64 is used. A batch
 //! with a value that is not finite has the value NaN and a gradient of NaN.
 
@@ -27,6 +30,7 @@ mod attach;
 mod batch;
 mod compute;
 mod differentiate;
+mod division;
 mod gradients;
 pub mod lanes;
 mod list;

@@ -7,6 +7,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Element};
+use gallerist_collective::{Collective, bytes_of, numbers_of};
 use gallerist_kernels::RowValue;
 use gallerist_util::simd::{Work, vectorize};
 
@@ -74,6 +75,10 @@ pub trait Real:
     #[doc(hidden)]
     fn run<W: Work>(work: W) -> W::Output;
 
+    /// Replaces the values by their sums over the ranks.
+    #[doc(hidden)]
+    fn add_over(ranks: &dyn Collective, values: &mut [Self]) -> gallerist_collective::Result<()>;
+
     /// Memory that the thread kept from an earlier step.
     #[doc(hidden)]
     fn take_block() -> Vec<Self>;
@@ -135,6 +140,10 @@ impl Real for f32 {
         tensor.as_slice::<f32>()
     }
 
+    fn add_over(ranks: &dyn Collective, values: &mut [f32]) -> gallerist_collective::Result<()> {
+        ranks.all_reduce(values)
+    }
+
     fn take_block() -> Vec<f32> {
         BLOCKS.with_borrow_mut(|blocks| blocks.pop().unwrap_or_default())
     }
@@ -188,6 +197,15 @@ impl Real for f64 {
 
     fn slice(tensor: &FlexTensor) -> Option<&[f64]> {
         tensor.as_slice::<f64>()
+    }
+
+    fn add_over(ranks: &dyn Collective, values: &mut [f64]) -> gallerist_collective::Result<()> {
+        let all = ranks.all_gather_any(bytes_of(values))?;
+        values.fill(0.0);
+        for of_rank in all {
+            values.iter_mut().zip(numbers_of::<f64>(&of_rank)).for_each(|(sum, value)| *sum += value);
+        }
+        Ok(())
     }
 
     fn take_block() -> Vec<f64> {

@@ -1,11 +1,13 @@
 //! Walks the blocks of lists: products, derivatives, gradients.
 
+use gallerist_collective::Shared;
 use gallerist_kernels::project_row;
 use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::differentiate::{Job, RowSums, differentiate};
+use super::division::Division;
 use super::gradients::{self, Gradient, Gradients, Part, Weights};
 use super::lanes;
 use super::list::{Counts, ListFunction, ListValue, Sides};
@@ -49,7 +51,7 @@ impl<F: Real> Targets<'_, F> {
     }
 }
 
-/// Value, diagnostics and gradient, in blocks of about `block_values` values.
+/// Value, diagnostics and gradient, in blocks of about `block_values` values; by the ranks of the calling thread.
 pub(super) fn run<F: Real>(
     loss: &dyn ListFunction<F>,
     batch: &Batch<'_, F>,
@@ -59,8 +61,11 @@ pub(super) fn run<F: Real>(
 ) -> Outcome {
     // Taken, not borrowed: while this thread waits for others it may start on another batch.
     let mut memory = F::take_block();
+    let ranks = Shared::current();
     // Handed to the pool once, not once for each of the steps below.
-    let outcome = rayon::scope(|_| in_blocks(loss, batch, progress, targets, block_values, &mut memory));
+    let outcome = rayon::scope(|_| {
+        in_blocks(loss, batch, progress, targets, block_values, ranks.as_deref(), &mut memory)
+    });
     F::keep_block(memory);
     outcome
 }
@@ -71,6 +76,7 @@ fn in_blocks<F: Real>(
     progress: Progress,
     targets: Targets<'_, F>,
     block_values: usize,
+    ranks: Option<&Shared>,
     memory: &mut Vec<F>,
 ) -> Outcome {
     let (n, g, d) = (batch.n, batch.g, batch.d);
@@ -97,13 +103,15 @@ fn in_blocks<F: Real>(
             .then(|| if miner.is_some() { F::ONE } else { F::of(factor) }),
     };
     let block = (block_values / step).max(FEWEST_ROWS).min(n);
-    let mut seen = Vec::with_capacity(n);
+    let division = ranks.and_then(|ranks| Division::of(ranks, n, block));
+    let queries = division.as_ref().map_or(0..n, Division::queries);
+    let mut seen = Vec::with_capacity(queries.len());
     let mut kept = Counts::default();
     if memory.len() < block * step {
         memory.resize(block * step, F::ZERO);
     }
-    for first in (0..n).step_by(block) {
-        let count = block.min(n - first);
+    for first in queries.clone().step_by(block) {
+        let count = block.min(queries.end - first);
         let values = &mut memory[..count * step];
         multiply(batch, first, count, values);
         let sums = differentiate(&job, first, values);
@@ -135,16 +143,25 @@ fn in_blocks<F: Real>(
             }
         }
     }
+    if let Some(division) = &division {
+        (seen, kept) = division.join(&seen, kept);
+        if form.proxy_queries {
+            division.add_parts(&mut parts);
+        }
+    }
     let factor = if miner.is_some() { loss.factor(&kept) } else { factor };
     let shares = loss.shares(&seen);
     debug_assert!(shares.is_none() || form.sides == Sides::Query, "shares scale the query's gradient alone");
     let last = miner.map(|_| F::of(factor));
-    if let Some(gradient) = to.queries {
+    if let Some(gradient) = &mut to.queries {
         let share = |i: usize| shares.as_ref().map(|shares| F::of(shares[i])).or(last);
         finish(gradient, d, |i| batch.query(i), share, targets.scaled_by);
     }
-    if let Some(gradient) = to.gallery {
+    if let Some(gradient) = &mut to.gallery {
         finish(gradient, d, |j| batch.vector(j), |_| last, None);
+    }
+    if let Some(division) = &division {
+        division.add_gradients(&mut to);
     }
     let value = match &shares {
         Some(shares) => {
@@ -173,7 +190,7 @@ fn multiply<F: Real>(batch: &Batch<'_, F>, first: usize, count: usize, values: &
 /// Completes the rows of a gradient: adds what multiplies the rows themselves, scales, and undoes the scaling of the rows
 /// to length 1.
 fn finish<'a, F: Real>(
-    gradient: Gradient<'_, F>,
+    gradient: &mut Gradient<'_, F>,
     d: usize,
     row: impl Fn(usize) -> &'a [F] + Sync,
     share: impl Fn(usize) -> Option<F> + Sync,
@@ -226,11 +243,15 @@ fn all_pairs(positives: &[u32], candidates: usize) -> Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gallerist_testkit::ranks::with_ranks;
+
     use crate::contrastive::ContrastiveConfig;
     use crate::engine::relatives::Relatives;
     use crate::ice::{IceConfig, IceGradient};
     use crate::labels::Labels;
+    use crate::miner::{DistanceWeightedConfig, SemiHardConfig};
     use crate::nra::NraConfig;
+    use crate::proxy_anchor::ProxyAnchorConfig;
     use crate::rll::{QueryWeighting, RllConfig};
     use crate::triplet_all::TripletAllConfig;
     use crate::triplet_batch_hard::TripletBatchHardConfig;
@@ -249,10 +270,12 @@ mod tests {
         rows
     }
 
-    /// What is compared: value and gradients.
+    /// What is compared.
     struct Found {
         value: f64,
         gradients: Vec<f32>,
+        /// The loss of every query, or of every sample of the gallery.
+        losses: Vec<f64>,
     }
 
     /// A batch of `n` and a memory of `m`, or, if `apart`, queries in a gallery of `m` others.
@@ -282,7 +305,11 @@ mod tests {
         };
         let outcome = run(loss, &batch, Progress::default(), targets, block_rows * batch.step());
         gradient.extend(gallery);
-        Found { value: outcome.value, gradients: gradient }
+        let losses = match outcome.parts.is_empty() {
+            true => outcome.seen.iter().map(|seen| seen.loss).collect(),
+            false => outcome.parts.iter().map(|part| part.loss).collect(),
+        };
+        Found { value: outcome.value, gradients: gradient, losses }
     }
 
     /// The engine's ways: dense and sparse, one side and both, in one block and in many, with a memory and
@@ -304,6 +331,29 @@ mod tests {
                 run_in_blocks(&TripletBatchHardConfig { margin: 0.3, soft: false }, n, m, block)
             });
             check(&|n, block| run_in_blocks(&TripletAllConfig { margin: 0.3, miner: None }, n, m, block));
+            let miner = Some(SemiHardConfig::default().into());
+            check(&|n, block| {
+                run_in_blocks(&TripletAllConfig { margin: 0.3, miner: miner.clone() }, n, m, block)
+            });
+            let miner = Some(DistanceWeightedConfig::default().into());
+            check(&|n, block| {
+                run_in_blocks(&ContrastiveConfig { margin: 1.0, miner: miner.clone() }, n, m, block)
+            });
+            if m.1 {
+                check(&|n, block| run_in_blocks(&ProxyAnchorConfig::default(), n, m, block));
+            }
+        }
+    }
+
+    fn within_rounding(found: &Found, wanted: &Found, what: &str) {
+        let largest = wanted.gradients.iter().fold(0f32, |a, g| a.max(g.abs()));
+        assert!((found.value - wanted.value).abs() <= 1e-5 * wanted.value.abs(), "{what}");
+        for (a, b) in found.gradients.iter().zip(&wanted.gradients) {
+            assert!((a - b).abs() <= 1e-5 * largest, "{what}: {a} {b}");
+        }
+        assert_eq!(found.losses.len(), wanted.losses.len(), "{what}");
+        for (a, b) in found.losses.iter().zip(&wanted.losses) {
+            assert!((a - b).abs() <= 1e-5 * b.abs().max(0.1), "{what}: {a} {b}");
         }
     }
 
@@ -312,17 +362,31 @@ mod tests {
         with_every_kind_of_loss(|run| {
             for n in [1, 7, 8, 9, 65, 130] {
                 let whole = run(n, n);
-                let gradient = &whole.gradients;
-                let largest = gradient.iter().fold(0f32, |a, g| a.max(g.abs()));
                 for rows in [8, 9, 64, 129] {
-                    let other = run(n, rows);
-                    assert!(
-                        (other.value - whole.value).abs() <= 1e-5 * whole.value.abs(),
-                        "{n} in blocks of {rows}"
-                    );
-                    for (a, b) in other.gradients.iter().zip(gradient) {
-                        assert!((a - b).abs() <= 1e-5 * largest, "{n} in blocks of {rows}: {a} {b}");
-                    }
+                    within_rounding(&run(n, rows), &whole, &format!("{n} in blocks of {rows}"));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn ranks_that_divide_the_lists_find_what_one_finds() {
+        with_every_kind_of_loss(|run| {
+            for (n, size) in [(9, 2), (65, 4), (130, 3)] {
+                let whole = run(n, n);
+                let all = with_ranks(size, |ranks| {
+                    // The operations of a rank wait for those of the others: they must not share threads.
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+                    let shared = Shared::new(ranks);
+                    let found = pool.install(|| shared.within(|| run(n, 8)));
+                    shared.check().unwrap();
+                    found
+                });
+                for found in &all {
+                    within_rounding(found, &whole, &format!("{n} by {size} ranks"));
+                    assert_eq!(found.value.to_bits(), all[0].value.to_bits(), "{n} by {size} ranks");
+                    assert_eq!(found.gradients, all[0].gradients, "{n} by {size} ranks");
+                    assert_eq!(found.losses, all[0].losses, "{n} by {size} ranks");
                 }
             }
         });

@@ -6,9 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
-use gallerist_collective::Collective;
+use gallerist_collective::{Collective, Shared};
 use gallerist_data::{BatchSampler, DataRecord, ImageSet, ImageStore, Transform};
-use gallerist_kernels::SharedStatistics;
 use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
 use gallerist_retrieval::file::{read_regular_to_string, write_atomically};
 use gallerist_tensor::params;
@@ -536,8 +535,7 @@ impl Parts {
             optimizer: Optimizer::new(&config.optimizer).with_blocks(self.network.blocks().unwrap_or(0)),
             config: config.clone(),
             directory,
-            shared: (self.ranks.size() > 1 && config.distributed.sync_batch_norm)
-                .then(|| SharedStatistics::new(self.ranks.clone())),
+            shared: (self.ranks.size() > 1).then(|| Shared::new(self.ranks.clone())),
             ranks: self.ranks,
             data: self.data.fingerprint(),
             loss_scale: (config.train.precision == Precision::F16).then(LossScale::default),

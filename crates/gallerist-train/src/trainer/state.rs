@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use gallerist_collective::Collective;
+use gallerist_collective::{Collective, Shared};
 use gallerist_data::{BatchSampler, ClassMeans, ImageSet, ImageStore};
-use gallerist_kernels::SharedStatistics;
 use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_weights as weights;
 
@@ -43,8 +42,9 @@ pub struct Trainer {
     pub(super) directory: RunDirectory,
     /// The processes that train together.
     pub(super) ranks: Arc<dyn Collective>,
-    /// Batch norm by the statistics of all ranks.
-    pub(super) shared: Option<Arc<SharedStatistics>>,
+    /// The ranks, if there are several, that share the loss of a batch, and the statistics of batch norm where the run file
+    /// says so.
+    pub(super) shared: Option<Arc<Shared>>,
     pub(super) devices: Devices,
     pub(super) input: InputShape,
     pub(super) store: Arc<ImageStore>,

@@ -2,6 +2,7 @@
 
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, Tensor, TensorData};
+use gallerist_collective::Shared;
 use gallerist_data::Batch;
 use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
 use gallerist_nn::Draw;
@@ -121,7 +122,7 @@ impl Trainer {
             self.optimizer.step(learning_rate, Part::Network, self.network.clone(), of_network)
         });
         self.objective = self.optimizer.step(learning_rate, Part::Loss, self.objective.clone(), of_objective);
-        if self.shared.is_none() {
+        if !self.config.distributed.sync_batch_norm {
             self.network = ranks::average_statistics(&*self.ranks, self.network.clone())?;
         }
         let changed = self.first_nonfinite();
@@ -164,10 +165,8 @@ impl Trainer {
             smaller => images.cast(smaller),
         };
         let forward = || self.network.forward_training(images, draw);
-        let outputs = precision.run(&self.devices.opened, || match &self.shared {
-            Some(shared) => shared.within(forward),
-            None => forward(),
-        });
+        let of_statistics = self.shared.clone().filter(|_| self.config.distributed.sync_batch_norm);
+        let outputs = precision.run(&self.devices.opened, || Shared::scope(of_statistics, forward));
         self.check_shared()?;
         let crossing = Crossing::new(outputs, &self.devices.host);
         let outputs = of_ranks.whole(&*self.ranks, crossing.outputs())?;
@@ -189,7 +188,10 @@ impl Trainer {
         };
         let labels = sets.as_deref().map_or(Labels::Classes(&classes), Labels::Sets);
         let progress = Progress { step: self.state.step, steps: self.config.train.steps };
-        let output = self.objective.forward(outputs, labels, &self.memories, progress);
+        let output = Shared::scope(self.shared.clone(), || {
+            self.objective.forward(outputs, labels, &self.memories, progress)
+        });
+        self.check_shared()?;
         let loss = output.value.clone().into_scalar::<f32>();
         if self.ranks.any(!loss.is_finite())? {
             let losses = if output.values.len() > 1 { output.values } else { Vec::new() };
