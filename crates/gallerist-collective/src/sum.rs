@@ -4,7 +4,7 @@
 pub(crate) const FEW: usize = 4096;
 
 /// Values that are exchanged at once.
-pub(crate) const BUCKET: usize = 1 << 23;
+pub(crate) const BUCKET: usize = 1 << 20;
 
 /// The sums of the ranks' values, which follow each other in `all`.
 pub(crate) fn add(all: &[f32], sums: &mut [f32]) {
