@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -87,11 +88,11 @@ class Failed(Exception):
     pass
 
 
-def run(command, environment=None, limit=None):
+def run(command, environment=None, limit=None, cwd=ROOT):
     """The lines of JSON that a program prints, its peak of memory on the host in MiB, its seconds."""
     start = time.monotonic()
     process = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
         env={**os.environ, **(environment or {})},
     )
     watch = threading.Timer(limit, process.kill) if limit else None
@@ -186,6 +187,48 @@ def time_steps(report, check, device, cases, steps, small):
                     continue
                 ms = median_step(line["seconds"])
                 report.row(batch, precision, line["program"], ms, 1000 * shape[0] / ms, line["seconds"][0], memory.mib(), line["losses"][-1])
+
+
+# A line of the engine's log for each kernel that ran: its time and its name.
+KERNEL = re.compile(r"\| +([0-9.]+)(ns|µs|ms|s) *\| ([^|\n]+)$", re.MULTILINE)
+SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def kernels(log):
+    """Seconds and number of runs of every kernel in a log."""
+    found = {}
+    for value, unit, name in KERNEL.findall(log):
+        seconds, runs = found.get(name.strip(), (0.0, 0))
+        found[name.strip()] = (seconds + float(value) * SECONDS[unit], runs + 1)
+    return found
+
+
+def profile(report, check, device, cases):
+    """What a step consists of: kernels of six steps without those of two, so that neither start nor tuning counts."""
+    if device == "cpu":
+        report.say("\nThe CPU has a profile of its own: `gallerist train --profile`.")
+        return
+    for name, (config, _, shape) in cases.items():
+        for precision in ["f32", smaller(device)]:
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                logs = []
+                # The first run fills the engine's store of tuned kernels.
+                for steps in (1, 2, 6):
+                    log = folder / f"{steps}.log"
+                    text = f'[profiling.logger]\nlevel = "basic"\nfile = {json.dumps(str(log))}\n'
+                    (folder / "cubecl.toml").write_text(text)
+                    run([*check, "step", json.dumps(config), ",".join(map(str, shape)), precision, steps], cwd=folder)
+                    logs.append(kernels(log.read_text() if log.exists() else ""))
+            of_step = {
+                kernel: ((seconds - logs[1].get(kernel, (0.0, 0))[0]) / 4, (runs - logs[1].get(kernel, (0.0, 0))[1]) / 4)
+                for kernel, (seconds, runs) in logs[2].items()
+            }
+            total = sum(seconds for seconds, _ in of_step.values())
+            report.say(f"\n{name}, {' x '.join(map(str, shape))}, {precision}: {1000 * total:.1f} ms of kernels a step, one after the other.")
+            report.table("kernel", "ms a step", "runs a step", "%")
+            for kernel, (seconds, runs) in sorted(of_step.items(), key=lambda item: -item[1][0])[:15]:
+                report.row(f"`{kernel}`", 1000 * seconds, runs, 100 * seconds / total if total else None)
 
 
 def loss_steps(report, check, rows, dimensions):
@@ -301,6 +344,7 @@ def main():
     if args.small:
         cases = {name: (config, peer, [2, *shape[1:]]) for name, (config, peer, shape) in cases.items()}
     section(report, "Training steps", lambda: time_steps(report, check, args.device, cases, steps, args.small))
+    section(report, "Steps by kernel", lambda: profile(report, check, args.device, cases))
     rows = 512 if args.small else 32768
     section(report, "Losses of a large batch", lambda: loss_steps(report, check, rows, 128))
     section(report, "A whole run", lambda: whole_run(report, gallerist, args.device, args.small))
