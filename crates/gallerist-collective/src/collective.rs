@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::numbers::{bytes_of, numbers_of};
@@ -37,6 +38,12 @@ pub trait Collective: Debug + Send + Sync {
     ///
     /// As [`all_gather`](Self::all_gather).
     fn all_to_all(&self, parts: &[&[u8]], lengths: &[usize]) -> Result<Vec<u8>>;
+
+    /// A second connection of the same ranks. Another thread may use it while this one is used, and the two need not be
+    /// in step. Nothing if there is only one.
+    fn second(&self) -> Option<Arc<dyn Collective>> {
+        None
+    }
 
     /// Limits the time that an operation waits for the other ranks.
     fn set_timeout(&self, _timeout: Duration) {}

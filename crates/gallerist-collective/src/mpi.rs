@@ -6,8 +6,8 @@
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
@@ -21,23 +21,44 @@ const BUSY: Duration = Duration::from_millis(200);
 /// The pause between two tests of a longer wait.
 const PAUSE: Duration = Duration::from_micros(200);
 
+/// The pause between two tests on the second communicator.
+const SHORT_PAUSE: Duration = Duration::from_micros(50);
+
 /// How often a wait looks whether the other processes are there.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether the end of this process must end all ranks.
 static NEEDED: AtomicBool = AtomicBool::new(true);
 
-/// `MPI_COMM_WORLD`.
+/// A communicator of all ranks.
 #[derive(Debug)]
 pub(crate) struct Mpi {
+    communicator: Communicator,
+    process: Arc<Process>,
+    /// A copy of the communicator: operations on the two need not be in step.
+    second: Option<Arc<Mpi>>,
+}
+
+/// This process among the ranks.
+#[derive(Debug)]
+struct Process {
     rank: usize,
     size: usize,
     /// The processes of the ranks of this machine, this one left out.
     neighbours: Vec<(usize, u32)>,
     timeout: AtomicU64,
-    /// Held during an operation, as `MPI_THREAD_SERIALIZED` requires. The error of an operation that was given up.
+    /// Held during every call of MPI, as `MPI_THREAD_SERIALIZED` requires. The error of an operation that was given up.
     given_up: Mutex<Option<Error>>,
 }
+
+/// MPI's name of a communicator.
+#[derive(Clone, Copy, Debug)]
+struct Communicator(ffi::MPI_Comm);
+
+// SAFETY: it is a name that MPI looks up; it is used only while `Process::given_up` is held.
+unsafe impl Send for Communicator {}
+// SAFETY: as above.
+unsafe impl Sync for Communicator {}
 
 impl Mpi {
     pub(crate) fn init() -> Result<Self> {
@@ -57,17 +78,48 @@ impl Mpi {
             let reason = "the MPI library allows calls from one thread only (MPI_THREAD_SERIALIZED)".into();
             return Err(Error::Unavailable { size, reason });
         }
-        let given_up = Mutex::new(None);
-        let mut mpi = Mpi { rank, size, neighbours: Vec::new(), timeout: AtomicU64::new(u64::MAX), given_up };
+        let process = |neighbours| {
+            let (timeout, given_up) = (AtomicU64::new(u64::MAX), Mutex::new(None));
+            Arc::new(Process { rank, size, neighbours, timeout, given_up })
+        };
+        let communicator = |process: &Arc<Process>, communicator| Mpi {
+            communicator: Communicator(communicator),
+            process: process.clone(),
+            second: None,
+        };
+        // SAFETY: a constant of the library.
+        let of_all = unsafe { ffi::RSMPI_COMM_WORLD };
         let place = format!("{} {}", host(), namespace());
-        let all = mpi.all_gather_any(format!("{}\n{place}", std::process::id()).as_bytes())?;
-        let neighbour = |(rank, text): (usize, Vec<u8>)| {
+        let own = format!("{}\n{place}", std::process::id());
+        let all = communicator(&process(Vec::new()), of_all).all_gather_any(own.as_bytes())?;
+        let neighbour = |(other, text): (usize, Vec<u8>)| {
             let text = String::from_utf8(text).ok()?;
             let (process, its_place) = text.split_once('\n')?;
-            (its_place == place && rank != mpi.rank).then(|| Some((rank, process.parse().ok()?)))?
+            (its_place == place && other != rank).then(|| Some((other, process.parse().ok()?)))?
         };
-        mpi.neighbours = all.into_iter().enumerate().filter_map(neighbour).collect();
-        Ok(mpi)
+        let process = process(all.into_iter().enumerate().filter_map(neighbour).collect());
+        let mut copy = MaybeUninit::<ffi::MPI_Comm>::uninit();
+        // SAFETY: no other thread calls MPI yet, and all ranks come here; `copy` is written where the call succeeds, and MPI
+        // ends the process where it does not.
+        let copy = unsafe {
+            ffi::MPI_Comm_dup(of_all, copy.as_mut_ptr());
+            copy.assume_init()
+        };
+        let second = Some(Arc::new(communicator(&process, copy)));
+        Ok(Mpi { second, ..communicator(&process, of_all) })
+    }
+
+    /// The right to call MPI.
+    ///
+    /// # Errors
+    ///
+    /// If an operation of any communicator was given up.
+    fn turn(&self) -> Result<MutexGuard<'_, Option<Error>>> {
+        let given_up = self.process.given_up.lock().unwrap_or_else(|e| e.into_inner());
+        match &*given_up {
+            Some(error) => Err(error.clone()),
+            None => Ok(given_up),
+        }
     }
 
     /// Starts an operation and waits for its end. The memory of `exchange` stays where it is until then, and is not freed
@@ -79,47 +131,54 @@ impl Mpi {
         start: impl FnOnce(&mut Exchange, *mut ffi::MPI_Request),
     ) -> Result<Vec<u8>> {
         NEEDED.store(true, Ordering::Relaxed);
-        let mut given_up = self.given_up.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(error) = &*given_up {
-            return Err(error.clone());
-        }
+        let Process { rank: own, size, neighbours, timeout, .. } = &*self.process;
+        let (own, size) = (*own, *size);
         let mut request = MaybeUninit::<ffi::MPI_Request>::uninit();
+        let turn = self.turn()?;
         start(&mut exchange, request.as_mut_ptr());
+        drop(turn);
         let (begun, mut looked) = (Instant::now(), Instant::now());
         loop {
             let mut done: c_int = 0;
-            // SAFETY: `start` has written the request; the lock makes this the only call of MPI now; the status may be
-            // ignored.
-            unsafe { ffi::MPI_Test(request.as_mut_ptr(), &mut done, ffi::RSMPI_STATUS_IGNORE) };
+            match self.turn() {
+                // SAFETY: `start` has written the request; the turn makes this the only call of MPI now; the status may be
+                // ignored.
+                Ok(_turn) => unsafe {
+                    ffi::MPI_Test(request.as_mut_ptr(), &mut done, ffi::RSMPI_STATUS_IGNORE);
+                },
+                Err(error) => {
+                    // MPI may still read and write them.
+                    std::mem::forget(exchange);
+                    return Err(error);
+                }
+            }
             if done != 0 {
                 return Ok(exchange.received);
             }
-            if begun.elapsed() < BUSY {
-                std::thread::yield_now()
-            } else {
-                std::thread::sleep(PAUSE)
+            match self.second {
+                Some(_) if begun.elapsed() < BUSY => std::thread::yield_now(),
+                Some(_) => std::thread::sleep(PAUSE),
+                // It exchanges while the process computes.
+                None => std::thread::sleep(SHORT_PAUSE),
             }
             if looked.elapsed() < LOOK {
                 continue;
             }
             looked = Instant::now();
             let seconds = begun.elapsed().as_secs();
-            let error = match self.neighbours.iter().find(|(_, process)| !is_alive(*process)) {
-                Some(&(rank, process)) => {
-                    Some(Error::Lost { rank, size: self.size, process, own: self.rank })
-                }
-                None => (seconds >= self.timeout.load(Ordering::Relaxed)).then_some(Error::Timeout {
-                    own: self.rank,
-                    size: self.size,
+            let error = match neighbours.iter().find(|(_, process)| !is_alive(*process)) {
+                Some(&(rank, process)) => Some(Error::Lost { rank, size, process, own }),
+                None => (seconds >= timeout.load(Ordering::Relaxed)).then_some(Error::Timeout {
+                    own,
+                    size,
                     seconds,
                     operation,
                 }),
             };
-            if let Some(error) = error {
-                // MPI may still read and write them.
-                std::mem::forget(exchange);
-                *given_up = Some(error.clone());
-                return Err(error);
+            if let Some(error) = error
+                && let Ok(mut given_up) = self.turn()
+            {
+                *given_up = Some(error);
             }
         }
     }
@@ -162,16 +221,21 @@ fn layout(lengths: &[usize]) -> (Vec<c_int>, Vec<c_int>) {
 
 impl Collective for Mpi {
     fn rank(&self) -> usize {
-        self.rank
+        self.process.rank
     }
 
     fn size(&self) -> usize {
-        self.size
+        self.process.size
+    }
+
+    fn second(&self) -> Option<Arc<dyn Collective>> {
+        self.second.clone().map(|second| second as Arc<dyn Collective>)
     }
 
     fn all_gather(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<u8>> {
-        assert_eq!(lengths.len(), self.size, "lengths of {} ranks of {}", lengths.len(), self.size);
-        assert_eq!(lengths[self.rank], own.len(), "the length of rank {}", self.rank);
+        assert_eq!(lengths.len(), self.size(), "lengths of {} ranks of {}", lengths.len(), self.size());
+        assert_eq!(lengths[self.rank()], own.len(), "the length of rank {}", self.rank());
+        let Communicator(communicator) = self.communicator;
         self.run("a gathering", Exchange::new(&[own], lengths), |exchange, request| {
             // SAFETY: the buffers are as long as their counts and places say, they are not moved (their `Vec`s own
             // them) and live until the operation has ended (`run`); the communicator has `size` ranks.
@@ -184,7 +248,7 @@ impl Collective for Mpi {
                     exchange.counts.as_ptr(),
                     exchange.places.as_ptr(),
                     ffi::RSMPI_UINT8_T,
-                    ffi::RSMPI_COMM_WORLD,
+                    communicator,
                     request,
                 );
             }
@@ -193,12 +257,13 @@ impl Collective for Mpi {
 
     fn all_to_all(&self, parts: &[&[u8]], lengths: &[usize]) -> Result<Vec<u8>> {
         assert!(
-            parts.len() == self.size && lengths.len() == self.size,
+            parts.len() == self.size() && lengths.len() == self.size(),
             "{} parts and {} lengths for {} ranks",
             parts.len(),
             lengths.len(),
-            self.size
+            self.size()
         );
+        let Communicator(communicator) = self.communicator;
         self.run("an exchange", Exchange::new(parts, lengths), |exchange, request| {
             // SAFETY: as in `all_gather`.
             unsafe {
@@ -211,7 +276,7 @@ impl Collective for Mpi {
                     exchange.counts.as_ptr(),
                     exchange.places.as_ptr(),
                     ffi::RSMPI_UINT8_T,
-                    ffi::RSMPI_COMM_WORLD,
+                    communicator,
                     request,
                 );
             }
@@ -219,7 +284,7 @@ impl Collective for Mpi {
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        self.timeout.store(timeout.as_secs().max(1), Ordering::Relaxed);
+        self.process.timeout.store(timeout.as_secs().max(1), Ordering::Relaxed);
     }
 
     fn finish(&self) {

@@ -13,6 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct ThreadRank {
     rank: usize,
     shared: Arc<Shared>,
+    second: Option<Arc<ThreadRank>>,
 }
 
 #[derive(Debug)]
@@ -36,12 +37,17 @@ struct State {
 ///
 /// If a rank panics.
 pub fn with_ranks<R: Send>(size: usize, work: impl Fn(Arc<dyn Collective>) -> R + Sync) -> Vec<R> {
-    let state = Mutex::new(State { sent: vec![None; size], readers: 0 });
-    let shared = Arc::new(Shared { size, state, changed: Condvar::new() });
+    let connection = || {
+        let state = Mutex::new(State { sent: vec![None; size], readers: 0 });
+        Arc::new(Shared { size, state, changed: Condvar::new() })
+    };
+    let (first, second) = (connection(), connection());
     std::thread::scope(|scope| {
         let start = |rank| {
-            let (shared, work) = (shared.clone(), &work);
-            scope.spawn(move || work(Arc::new(ThreadRank { rank, shared })))
+            let work = &work;
+            let second = Arc::new(ThreadRank { rank, shared: second.clone(), second: None });
+            let rank = Arc::new(ThreadRank { rank, shared: first.clone(), second: Some(second) });
+            scope.spawn(move || work(rank))
         };
         let threads: Vec<_> = (0..size).map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("a rank has panicked")).collect()
@@ -71,6 +77,10 @@ impl Collective for ThreadRank {
 
     fn size(&self) -> usize {
         self.shared.size
+    }
+
+    fn second(&self) -> Option<Arc<dyn Collective>> {
+        self.second.clone().map(|second| second as Arc<dyn Collective>)
     }
 
     fn all_gather(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<u8>> {

@@ -5,9 +5,10 @@
 //! the ranks is then the gradient of the whole batch, without a factor. Losses, miners, cross-batch memories and learned
 //! proxies see the whole batch in the order of the plan, as on one process.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use gallerist_collective::{Collective, bytes_of, numbers_of};
@@ -73,41 +74,58 @@ pub(super) fn sum_gradients<M: Module>(
     if ranks.size() == 1 {
         return Ok(());
     }
-    let mut collect = Collect { gradients, values: Vec::new() };
+    let mut collect = Collect { gradients, values: Vec::new(), parts: Vec::new() };
     module.visit(&mut collect);
-    let mut values = collect.values;
+    let Collect { mut values, parts, .. } = collect;
     ranks.all_reduce(&mut values)?;
-    module.visit(&mut Replace { gradients, values: &values });
+    let mut rest = &values[..];
+    let part = |(id, length)| {
+        let (values, others) = rest.split_at(length);
+        rest = others;
+        (id, values.to_vec())
+    };
+    replace_gradients(module, gradients, parts.into_iter().map(part).collect());
     Ok(())
+}
+
+/// Replaces the gradients of these parameters.
+pub(super) fn replace_gradients<M: Module>(
+    module: &M,
+    gradients: &mut GradientsParams,
+    values: HashMap<ParamId, Vec<f32>>,
+) {
+    module.visit(&mut Replace { gradients, values });
 }
 
 /// All gradients of a module, in the order of its parameters.
 struct Collect<'a> {
     gradients: &'a GradientsParams,
     values: Vec<f32>,
+    /// Parameters and their numbers of values.
+    parts: Vec<(ParamId, usize)>,
 }
 
 impl ModuleVisitor for Collect<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
-            self.values.extend(gradient.into_data().try_into_vec::<f32>().expect("gradients are f32"));
+            let values = gradient.into_data().try_into_vec::<f32>().expect("gradients are f32");
+            self.parts.push((param.id, values.len()));
+            self.values.extend(values);
         }
     }
 }
 
-/// Takes the gradients from values in the order of the parameters.
+/// Takes gradients from values.
 struct Replace<'a> {
     gradients: &'a mut GradientsParams,
-    values: &'a [f32],
+    values: HashMap<ParamId, Vec<f32>>,
 }
 
 impl ModuleVisitor for Replace<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(old) = self.gradients.remove::<D>(param.id) else { return };
-        let shape = old.dims();
-        let (own, rest) = self.values.split_at(shape.iter().product());
-        self.values = rest;
-        let sum = Tensor::<D>::from_data(TensorData::new(own.to_vec(), shape), &old.device());
+        let Some(values) = self.values.remove(&param.id) else { return };
+        let old = self.gradients.remove::<D>(param.id).expect("a sum replaces a gradient");
+        let sum = Tensor::<D>::from_data(TensorData::new(values, old.dims()), &old.device());
         self.gradients.register(param.id, sum);
     }
 }

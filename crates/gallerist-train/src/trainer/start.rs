@@ -19,6 +19,7 @@ use crate::average::Average;
 use crate::checkpoint::{Checkpoint, Header};
 use crate::config::{CheckpointKind, RunConfig};
 use crate::directory::{RunDirectory, State};
+use crate::gradient_sums::Order;
 use crate::log::{Log, Record};
 use crate::nonfinite::Place;
 use crate::objective::{Memories, Objective};
@@ -535,6 +536,7 @@ impl Parts {
             optimizer: Optimizer::new(&config.optimizer).with_blocks(self.network.blocks().unwrap_or(0)),
             config: config.clone(),
             directory,
+            gradient_order: Order::default(),
             shared: (self.ranks.size() > 1).then(|| Shared::new(self.ranks.clone())),
             ranks: self.ranks,
             data: self.data.fingerprint(),

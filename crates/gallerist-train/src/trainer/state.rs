@@ -15,6 +15,7 @@ use crate::checkpoint::Best;
 use crate::collapse_watch::CollapseWatch;
 use crate::config::RunConfig;
 use crate::directory::RunDirectory;
+use crate::gradient_sums::Order;
 use crate::log::Log;
 use crate::nonfinite::SkippedSteps;
 use crate::objective::{Memories, Objective};
@@ -45,6 +46,7 @@ pub struct Trainer {
     /// The ranks, if there are several, that share the loss of a batch, and the statistics of batch norm where the run file
     /// says so.
     pub(super) shared: Option<Arc<Shared>>,
+    pub(super) gradient_order: Order,
     pub(super) devices: Devices,
     pub(super) input: InputShape,
     pub(super) store: Arc<ImageStore>,

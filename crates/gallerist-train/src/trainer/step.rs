@@ -12,6 +12,7 @@ use super::nonfinite::Trouble;
 use super::state::Trainer;
 use crate::Result;
 use crate::crossing::Crossing;
+use crate::gradient_sums::GradientSums;
 use crate::log::Step;
 use crate::nonfinite::{GradientNorms, Place, SeenBatch, norms_of};
 use crate::observer::Observer;
@@ -32,6 +33,8 @@ struct Forward {
     record: Step,
     value: Tensor<1>,
     crossing: Crossing,
+    /// The sums of the gradients that the backward pass will have, where they are exchanged while it goes on.
+    sums: Option<GradientSums>,
     /// Whether the loss is finite on all ranks.
     is_finite: bool,
 }
@@ -64,11 +67,12 @@ impl Trainer {
         let mut objective_gradients = GradientsAccumulator::new();
         let mut records = Vec::with_capacity(count);
         let mut batches = Vec::with_capacity(count);
+        let mut summed = false;
         let scale = self.loss_scale.map_or(1.0, LossScale::factor);
         let learning_rate = self.config.optimizer.learning_rate
             * self.config.schedule.factor(self.state.step, self.config.train.steps);
         for number in 0..count {
-            let Forward { record, value, crossing, is_finite } =
+            let Forward { record, value, crossing, sums, is_finite } =
                 self.forward(next()?, number, &mut batches, observer)?;
             let loss = record.loss;
             records.push(record);
@@ -83,15 +87,23 @@ impl Trainer {
             }
             // The gradient of a single batch is unchanged, bit for bit.
             let value = if count == 1 { value } else { value.mul_scalar(1.0 / count as f64) };
-            let (of_network, of_objective) = self.config.train.precision.run(&self.devices.opened, || {
-                crossing.backward(value, &self.network, &self.objective, scale)
-            });
+            let (mut of_network, of_objective) =
+                self.config.train.precision.run(&self.devices.opened, || {
+                    crossing.backward(value, &self.network, &self.objective, scale)
+                });
             self.check_shared()?;
+            if let Some(sums) = sums {
+                let order = &mut self.gradient_order;
+                sums.finish(&*self.ranks, &self.network, &mut of_network, order)?;
+                summed = true;
+            }
             network_gradients.accumulate(&self.network, of_network);
             objective_gradients.accumulate(&self.objective, of_objective);
         }
         let (mut of_network, mut of_objective) = (network_gradients.grads(), objective_gradients.grads());
-        ranks::sum_gradients(&*self.ranks, &self.network, &mut of_network)?;
+        if !summed {
+            ranks::sum_gradients(&*self.ranks, &self.network, &mut of_network)?;
+        }
         if scale != 1.0 {
             multiply(&mut of_network, &self.network, 1.0 / scale);
         }
@@ -164,7 +176,13 @@ impl Trainer {
             DType::F32 => images,
             smaller => images.cast(smaller),
         };
-        let forward = || self.network.forward_training(images, draw);
+        // Of several batches, the sum is exchanged.
+        let mut sums = match self.config.train.accumulate {
+            1 => GradientSums::start(&*self.ranks, &self.devices.network, &self.gradient_order),
+            _ => None,
+        };
+        let network = sums.as_mut().map(|sums| sums.tapped(self.network.clone()));
+        let forward = || network.as_ref().unwrap_or(&self.network).forward_training(images, draw);
         let of_statistics = self.shared.clone().filter(|_| self.config.distributed.sync_batch_norm);
         let outputs = precision.run(&self.devices.opened, || Shared::scope(of_statistics, forward));
         self.check_shared()?;
@@ -198,7 +216,7 @@ impl Trainer {
             let epoch = batch.epoch as usize;
             let waited = batch.waited.as_secs_f64();
             let record = Step { step, epoch, loss, losses, embedding_norm, waited, ..Step::default() };
-            return Ok(Forward { record, value: output.value, crossing, is_finite: false });
+            return Ok(Forward { record, value: output.value, crossing, sums: None, is_finite: false });
         }
         self.memories.push(self.state.step, &output.embeddings, labels);
         let seen = BatchStatistics::of(&output.embeddings[0], labels);
@@ -224,7 +242,7 @@ impl Trainer {
             waited: batch.waited.as_secs_f64(),
             ..Step::default()
         };
-        Ok(Forward { record, value: output.value, crossing, is_finite: true })
+        Ok(Forward { record, value: output.value, crossing, sums, is_finite: true })
     }
 
     /// Whether all exchanges within the network have worked.
