@@ -1,4 +1,4 @@
-//! Features of training images by a frozen model, computed once.
+//! Features of images by a frozen model, computed once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,6 @@ use gallerist_nn::{Embedder, Extractor};
 
 use super::RunConfig;
 use crate::Result;
-use crate::config::threads as resolved;
-use crate::observer::Watch;
-
-const COMPUTING: &str = "computing features";
 
 /// Images that the frozen model computes at once.
 const AT_ONCE: usize = 32;
@@ -24,17 +20,19 @@ pub(super) fn frozen<'a>(config: &RunConfig, network: &'a dyn Embedder) -> Optio
 }
 
 /// A store that gives loaders the features of its images, which are read from a file in `folder`, where they are, and
-/// computed else. Without a folder they are only in memory.
+/// computed else. Without a folder they are only in memory. Images are decoded as `options` say; `progress` is called with the
+/// images done and all images.
 ///
 /// # Errors
 ///
-/// [`Error::Interrupted`](crate::Error::Interrupted) when the run is to stop; errors of the file and of the model.
+/// Those of `progress`, of the file and of the model.
 pub(super) fn with_features(
     store: &ImageStore,
     extractor: &Extractor,
     config: &RunConfig,
     folder: Option<&Path>,
-    watch: &mut Watch<'_>,
+    options: LoaderOptions,
+    progress: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<Arc<ImageStore>> {
     let set = store.set().clone();
     let transform = Transform::evaluation(&config.image)?;
@@ -52,9 +50,8 @@ pub(super) fn with_features(
     let plan = unknown.chunks(AT_ONCE).map(|items| BatchPlan { epoch: 0, first: 0, items: items.to_vec() });
     let plan: Vec<BatchPlan> = plan.collect();
     let images = Arc::new(ImageStore::new(set.clone(), transform, 0));
-    let options = LoaderOptions::evaluation(resolved(config.train.loader_threads));
-    for batch in Loader::new(images, plan, options.strict(config.data.strict))? {
-        watch.phase(COMPUTING, done, set.len())?;
+    for batch in Loader::new(images, plan, options)? {
+        progress(done, set.len())?;
         let batch = batch?;
         done += batch.len() + batch.broken.len();
         let rows = extractor.model.extract(&batch.images, batch.shape()).map_err(|error| {

@@ -127,10 +127,21 @@ fn runs_share_features_in_a_cache_folder_and_notice_changed_images() {
     };
     done(dir, "train run.toml --out first --json");
     let before = files();
-    assert_eq!(before.len(), 2);
+    assert_eq!(before.len(), 3, "of images to train with, held out, and to test");
     assert!(!dir.join("first/features").exists());
     done(dir, "train run.toml --set loss.margin=0.3 --out second --json");
     assert_eq!(files(), before);
+    // The embeddings are those of a run without the folder.
+    done(dir, "embed --run second --images data --out again.safetensors");
+    assert_eq!(files(), before);
+    let rows = |file: &str| EmbeddingSet::load(dir.join(file)).unwrap().embeddings.as_slice().to_vec();
+    let again = rows("again.safetensors");
+    std::fs::rename(dir.join("cache"), dir.join("elsewhere")).unwrap();
+    done(dir, "embed --run second --images data --out alone.safetensors");
+    for (a, b) in again.iter().zip(rows("alone.safetensors")) {
+        assert!((a - b).abs() < 1e-5, "{a} from features, {b} from images");
+    }
+    std::fs::rename(dir.join("elsewhere"), dir.join("cache")).unwrap();
     // Another image under the same name.
     let image = dir.join("data/0/0.bmp");
     std::fs::write(&image, bitmap(5, 9)).unwrap();

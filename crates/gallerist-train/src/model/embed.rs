@@ -15,7 +15,7 @@ use gallerist_tensor::device::on_device;
 use super::trained::Model;
 use crate::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
 use crate::evaluation::published_protocol;
-use crate::{Error, Result, ranks};
+use crate::{Error, Result, features, ranks};
 
 /// The column with the split of each image, in embeddings of images of several splits.
 pub const SPLIT: &str = "split";
@@ -51,7 +51,8 @@ impl Model {
     ///
     /// Decoded images are kept in the run file's `data.cache_folder`, where that folder is there, or in the one of
     /// [`with_cache`](Self::with_cache); the embeddings are the same, to the bit. See
-    /// [`ImageStore::with_disk_cache`].
+    /// [`ImageStore::with_disk_cache`]. Of a frozen ONNX model, its features are kept there instead, for models with other
+    /// heads; the embeddings then differ by rounding.
     ///
     /// # Errors
     ///
@@ -66,13 +67,32 @@ impl Model {
         let transform = Transform::evaluation(&self.config.image)?;
         let mut store = ImageStore::new(Arc::new(images), transform, 0);
         // The run may have been copied to a machine without this folder.
-        if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
-            store = store.with_disk_cache(folder)?;
-        }
-        self.embed_store(&Arc::new(store), threads, &mut |done, all| {
+        let folder = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir());
+        let progress = &mut |done, all| {
             progress(done, all);
             Ok(())
-        })
+        };
+        match (folder, self.network.extractor()) {
+            // Several ranks would each compute the features of all images.
+            (Some(folder), Some(extractor)) if self.ranks.size() == 1 => {
+                let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
+                let store = features::with_features(
+                    &store,
+                    extractor,
+                    &self.config,
+                    Some(folder),
+                    options,
+                    progress,
+                )?;
+                // The rest takes a moment.
+                self.embed_store(&store, threads, &mut |_, _| Ok(()))
+            }
+            (Some(folder), _) => {
+                store = store.with_disk_cache(folder)?;
+                self.embed_store(&Arc::new(store), threads, progress)
+            }
+            (None, _) => self.embed_store(&Arc::new(store), threads, progress),
+        }
     }
 
     /// The embedding of one decoded image.

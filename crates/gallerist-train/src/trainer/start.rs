@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Shared};
-use gallerist_data::{BatchSampler, DataRecord, ImageSet, ImageStore, Transform};
+use gallerist_data::{BatchSampler, DataRecord, ImageSet, ImageStore, LoaderOptions, Transform};
 use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
 use gallerist_retrieval::file::{read_regular_to_string, write_atomically};
 use gallerist_tensor::params;
@@ -17,7 +17,7 @@ use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use super::warnings::{TRAIN, VALIDATION};
 use crate::average::Average;
 use crate::checkpoint::{Checkpoint, Header};
-use crate::config::{CheckpointKind, RunConfig};
+use crate::config::{CheckpointKind, RunConfig, threads as resolved};
 use crate::directory::{RunDirectory, State};
 use crate::gradient_sums::Order;
 use crate::log::{Log, Record};
@@ -508,7 +508,12 @@ impl Parts {
         watch: &mut Watch<'_>,
     ) -> Result<()> {
         let Some(extractor) = features::frozen(config, &*self.network) else { return Ok(()) };
-        let mut of = |store: &ImageStore| features::with_features(store, extractor, config, folder, watch);
+        let options = LoaderOptions::evaluation(resolved(config.train.loader_threads));
+        let options = options.strict(config.data.strict);
+        let mut of = |store: &ImageStore| {
+            let progress = &mut |done, all| watch.phase("computing features", done, all);
+            features::with_features(store, extractor, config, folder, options, progress)
+        };
         self.store = of(&self.store)?;
         self.validation = self.validation.as_deref().map(of).transpose()?;
         Ok(())
