@@ -83,7 +83,7 @@ pub use crate::sampler::{
 pub use crate::size::Size;
 pub use crate::source::{
     AddressedSource, BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord,
-    ImageSet, ImageSource, LabelFrom, ListedColumn, OneShotRun, OneShotRuns, OpenOptions,
+    ImageSet, ImageSource, LabelFrom, ListedColumn, ManifestPart, OneShotRun, OneShotRuns, OpenOptions,
     digest_of_corrections, register_source,
 };
 pub use crate::store::ImageStore;
@@ -95,3 +95,4 @@ pub use crate::transform::{
 };
 pub use gallerist_util::random::Random;
 pub use gallerist_util::registry::{Named, Part};
+pub use gallerist_util::shard::Shard;

@@ -45,6 +45,7 @@ pub mod search;
 
 pub use compact::{Code, CompactMatrix};
 pub use error::{Error, Result};
+pub use file::shards;
 pub use file::{EmbeddingSet, load_labels, prepare_to_write, sweep_stray_files, write_atomically};
 pub use gallery::GalleryFile;
 pub use matrix::{Matrix, MatrixView};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::file::read_regular_to_string;
 use gallerist_retrieval::index::{Index, open_index};
+use gallerist_retrieval::shards::{JoinedShards, Shard, ShardRecord};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::{self, Record};
@@ -30,6 +31,10 @@ pub enum ContentsKind {
     Checkpoint,
     /// Embeddings, of this program or another one.
     Embeddings,
+    /// A list of the shards of a gallery.
+    Shards,
+    /// The record of a shard.
+    Shard,
     /// The places of a gallery's items on the map of `serve`.
     Map,
     /// An index.
@@ -55,6 +60,8 @@ impl ContentsKind {
             Self::Run => "a run directory",
             Self::Checkpoint => "a checkpoint",
             Self::Embeddings => "embeddings",
+            Self::Shards => "a list of shards of embeddings",
+            Self::Shard => "the record of a shard of embeddings",
             Self::Map => "a map of a gallery",
             Self::Index => "an index",
             Self::Tags => "tags and selections of a gallery",
@@ -190,8 +197,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
         tags(path, facts)?;
         ContentsKind::Tags
     } else if ends(".json") {
-        measured(&RunMetrics::load(path)?, facts);
-        ContentsKind::Metrics
+        return json_file(path, facts);
     } else if [".npy", ".safetensors", ".parquet", ".arrow", ".feather"].iter().any(|ending| ends(ending)) {
         embeddings(path, facts)?;
         ContentsKind::Embeddings
@@ -205,6 +211,49 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
         ));
     };
     Ok((kind, false))
+}
+
+/// A list of shards, the record of a shard, or the metrics of a run.
+fn json_file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
+    let text = read_regular_to_string(path).map_err(|source| io("read", path, source))?;
+    let format = serde_json::from_str::<Value>(&text)
+        .ok()
+        .and_then(|value| Some(value["format"].as_str()?.to_owned()));
+    match format.as_deref() {
+        Some("gallerist-shards") => {
+            let list = JoinedShards::read(path)?;
+            list.verify(path)?;
+            facts.add("embeddings", list.rows);
+            facts.add("dimensions", list.dimensions);
+            facts.add("shards", list.shards.len());
+            facts.add("bytes of the shards", list.shards.iter().map(|shard| shard.bytes).sum::<u64>());
+            facts.add("metric", list.metric.name());
+            facts.add_known("threshold", list.threshold.map(|rule| rule.threshold));
+            facts.add("model", list.model);
+            Ok((ContentsKind::Shards, true))
+        }
+        Some("gallerist-shard") => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let record = Shard::of_name(&name).ok_or_else(|| "its name is not of a shard".to_owned());
+            let record = record.and_then(|shard| ShardRecord::parse(text.as_bytes(), shard));
+            let record =
+                record.map_err(|problem| Error::new(format!("`{}`: {problem}", path.display()), None))?;
+            facts.add("shard", format!("{} of {}", record.index, record.count));
+            facts.add("embeddings", record.rows);
+            facts.add("dimensions", record.dimensions);
+            facts.add("broken images", record.broken.len());
+            facts.add_known("file", record.file.map(|file| file.name));
+            facts.add("metric", record.origin.metric.name());
+            facts.add("model", record.origin.model);
+            facts.add("run", record.run);
+            facts.add("images from", record.manifest);
+            Ok((ContentsKind::Shard, false))
+        }
+        _ => {
+            measured(&RunMetrics::load(path)?, facts);
+            Ok((ContentsKind::Metrics, false))
+        }
+    }
 }
 
 fn run(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {

@@ -9,6 +9,7 @@
 //! | write a run file for your images | [`init`](init()) |
 //! | train from a run file, measure, write the report | [`train`](train()), [`resume`] |
 //! | embed images with a trained network | [`embed`], [`model::Model`] |
+//! | embed a large list of images in shards, on many machines | [`embed_shard`], [`retrieval::shards`] |
 //! | search a gallery with images | [`search`] |
 //! | train many runs in parallel | [`jobs`] |
 //! | search for the best values of a run file | [`tune`](tune()), [`mod@tune`] |
@@ -105,11 +106,12 @@ pub use projector::{write_projector, write_projector_files};
 pub use registry::Registry;
 pub use run_metrics::{EarlierTiming, RunMetrics};
 pub use tasks::{
-    ComputedLoss, EmbedOptions, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
-    Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
-    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
-    ThresholdInput, ThresholdSettings, Trained, TrainingEnd, complete, compute_loss, embed, embed_images,
-    evaluate, issues, open_model, report, resume, save_threshold, search, serve, serve_all, set_threads,
-    threshold, train, world,
+    ComputedLoss, DEFAULT_PART_IMAGES, EmbedOptions, EmbeddedShard, EmbeddingsFile, EvaluateInput,
+    EvaluateOptions, EvaluateRun, Evaluated, Found, FoundIssues, FoundItem, FoundList, ImagePart,
+    ImageSearchOptions, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier, IssuesOptions,
+    LossOptions, NamedGallery, ServeOptions, ShardFormat, ShardOptions, ThresholdInput, ThresholdSettings,
+    Trained, TrainingEnd, complete, compute_loss, embed, embed_images, embed_shard, evaluate, issues,
+    open_model, report, resume, save_threshold, search, serve, serve_all, set_threads, threshold, train,
+    world,
 };
 pub use tune::tune;

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use super::content::ImageContent;
 use super::image_source::ImageSource;
 use super::layout::DatasetLayout;
-use super::names::{extension, is_image};
+use super::names::{extension, is_image, is_manifest};
+use super::part::{check_is_manifest, of_shard};
 use super::record::{ImageListing, ImageRecord};
 use super::tree::{Root, Tree};
 use crate::error::Error;
+use gallerist_util::shard::Shard;
 
 /// A folder, a zip archive, a CSV manifest or a single image.
 pub(super) struct FileSource {
@@ -29,8 +31,15 @@ enum List {
 }
 
 impl FileSource {
-    /// Opens what is at `path`, in the layout that is named, or else in the first that fits.
-    pub(super) fn open(path: &Path, layout: Option<DatasetLayout>) -> Result<FileSource, Error> {
+    /// Opens what is at `path`, in the layout that is named, or else in the first that fits; of a manifest, a shard or all.
+    pub(super) fn open(
+        path: &Path,
+        layout: Option<DatasetLayout>,
+        shard: Option<Shard>,
+    ) -> Result<FileSource, Error> {
+        if shard.is_some() {
+            check_is_manifest(&path.display().to_string())?;
+        }
         let failed = |e| Error::io("open", path.display().to_string(), e);
         let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
         if !is_folder {
@@ -49,8 +58,8 @@ impl FileSource {
                 hint: "rename the file",
             });
         };
-        let tree = Tree::unlisted(folder, path);
-        let is_manifest = matches!(extension(file).as_str(), "csv" | "tsv");
+        let tree = Tree::unlisted(folder, path, shard);
+        let is_manifest = is_manifest(file);
         if let Some(other) = layout.filter(|l| !(is_manifest && *l == DatasetLayout::MANIFEST)) {
             return Err(Error::Layout {
                 path: tree.name.clone(),
@@ -91,7 +100,7 @@ impl ImageSource for FileSource {
 
     fn list(&mut self) -> Result<ImageListing, Error> {
         let mut listing = match &self.list {
-            List::Layout(at) => self.layout.read(&self.tree, at)?,
+            List::Layout(at) => self.layout.read(&self.tree, at).map_err(|e| of_shard(e, self.tree.shard))?,
             List::Single(file) => vec![ImageRecord::new(file)].into(),
         };
         if let Some(pictures) = listing.pictures.take() {
@@ -101,7 +110,7 @@ impl ImageSource for FileSource {
     }
 
     fn check(&mut self, listing: &mut ImageListing, split: Option<&str>) -> Result<(), Error> {
-        self.layout.check_files(&self.tree, listing)?;
+        self.layout.check_files(&self.tree, listing).map_err(|e| of_shard(e, self.tree.shard))?;
         self.layout.compare_with_published(listing, split);
         self.tree.forget_files();
         Ok(())

@@ -14,6 +14,11 @@ pub(super) fn is_image(name: &str) -> bool {
     IMAGES.contains(&extension(name).as_str())
 }
 
+/// Whether a name has the extension of a manifest.
+pub(super) fn is_manifest(name: &str) -> bool {
+    matches!(extension(name).as_str(), "csv" | "tsv")
+}
+
 /// Hidden files, and the folder that one operating system adds to its archives.
 pub(super) fn is_ignored(name: &str) -> bool {
     name.starts_with('.') || name == "__MACOSX"

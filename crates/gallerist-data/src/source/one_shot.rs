@@ -82,7 +82,7 @@ impl OneShotRuns {
         }
         let root = images.source_root(0);
         let tree = match root.is_dir() {
-            true => Tree::unlisted(root.to_owned(), root),
+            true => Tree::unlisted(root.to_owned(), root, None),
             false => Tree::zip(root)?,
         };
         let runs = folders.into_iter().map(|(folder, [training, tests])| {

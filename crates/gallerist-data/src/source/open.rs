@@ -14,6 +14,7 @@ use super::record::{ImageListing, ImageRecord, ListedColumn};
 use super::relabel::Corrections;
 use super::set::{ImageSet, Item};
 use crate::error::Error;
+use gallerist_util::shard::Shard;
 
 /// What to take from a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub struct OpenOptions {
     /// `new_label`, or `drop`; a row with a label in place of an image is for all images of that class. Labels are
     /// those of the set, after [`label_from`](Self::label_from).
     pub relabel: Vec<PathBuf>,
+    /// Only the images of this shard of a manifest: see [`ManifestPart`](crate::ManifestPart). Where the manifest has a column
+    /// `split`, it is also one of the [further columns](ImageSet::columns).
+    pub shard: Option<Shard>,
     /// Only the first so many classes, in the order of their names.
     pub max_classes: Option<usize>,
     /// Only the first so many images (after `max_classes`).
@@ -84,7 +88,7 @@ impl ImageSet {
         let open = |path: &Path| -> Result<Box<dyn ImageSource>, Error> {
             match address::open(path) {
                 Some(source) => source,
-                None => Ok(Box::new(FileSource::open(path, options.layout)?)),
+                None => Ok(Box::new(FileSource::open(path, options.layout, options.shard)?)),
             }
         };
         Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?.into_set(options)
@@ -296,10 +300,15 @@ fn list_split(
     let split = options.split.as_deref().or(by_default);
     if let Some(split) = split {
         let members = members(split);
-        if !has_split(&listing.records, &members) {
+        // A shard may have no image of the split.
+        if !has_split(&listing.records, &members) && options.shard.is_none() {
             return Err(no_such_split(source.name(), &listing.records, split));
         }
         listing.records.retain(|record| is_of(record, &members));
+        if options.shard.is_some() {
+            // The column of a manifest's splits, which is now of one value.
+            listing.columns.retain(|column| column.name != "split");
+        }
     }
     source.check(&mut listing, split)?;
     if listing.records.is_empty() {

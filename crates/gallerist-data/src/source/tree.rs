@@ -9,8 +9,10 @@ use super::content::ImageContent;
 use super::folder;
 use super::idx::Pictures;
 use super::names::is_image;
+use super::part::Lines;
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
+use gallerist_util::shard::Shard;
 
 /// Where the bytes of images are.
 pub(super) enum Root {
@@ -68,6 +70,8 @@ pub(super) struct Tree {
     pub(super) name: String,
     /// Sorted; `/` between the parts. Empty for a folder that was not listed.
     files: Vec<String>,
+    /// The shard of its manifest that is read; `None`: all of it.
+    pub(super) shard: Option<Shard>,
 }
 
 impl Tree {
@@ -87,13 +91,13 @@ impl Tree {
     }
 
     /// A folder whose files are read by name, never listed; `name` is what the user wrote.
-    pub(super) fn unlisted(folder: PathBuf, name: &Path) -> Tree {
-        Tree::new(Root::Folder(folder), name, Vec::new())
+    pub(super) fn unlisted(folder: PathBuf, name: &Path, shard: Option<Shard>) -> Tree {
+        Tree { shard, ..Tree::new(Root::Folder(folder), name, Vec::new()) }
     }
 
     fn new(root: Root, name: &Path, mut files: Vec<String>) -> Tree {
         files.sort_unstable();
-        Tree { root, name: name.display().to_string(), files }
+        Tree { root, name: name.display().to_string(), files, shard: None }
     }
 
     /// Forgets the list of files, which only opening needs.
@@ -126,6 +130,14 @@ impl Tree {
 
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         self.root.read(path).map(ImageContent::into_bytes)
+    }
+
+    /// The manifest at `path`: its first line and the lines of the shard, or all of it.
+    pub(super) fn read_manifest(&self, path: &str) -> Result<Vec<u8>, Error> {
+        match (&self.root, self.shard) {
+            (Root::Folder(folder), Some(shard)) => Ok(Lines::of_file(&folder.join(path), shard)?.bytes),
+            _ => self.read(path),
+        }
     }
 
     pub(super) fn location(&self, path: &str) -> String {

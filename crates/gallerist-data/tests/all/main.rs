@@ -10,6 +10,7 @@ mod loader;
 mod one_shot;
 mod own;
 mod random;
+mod shards;
 mod source;
 mod splits;
 mod store;

@@ -9,6 +9,8 @@ pub(super) enum Format {
     Npy,
     Safetensors,
     Table(TableFormat),
+    /// The list of the shards of a gallery.
+    Shards,
 }
 
 pub(super) fn format_of(path: &Path) -> Result<Format> {
@@ -34,6 +36,7 @@ pub(super) fn format_of_existing(path: &Path) -> Result<Format> {
         Ok(_) => match path.extension().and_then(|extension| extension.to_str()) {
             Some("zip" | "tar") => images("an archive of images"),
             Some("csv" | "tsv") => images("a table"),
+            Some("json") => Ok(Format::Shards),
             _ => format_of(path),
         },
         // Where the name is known, opening the file reports the error.

@@ -20,7 +20,7 @@ fn numbers_in<'a, T: AnyBitPattern>(file: &'a FileMap, span: &Range<usize>) -> O
 
 fn verify(file: &FileMap) -> Result<bool> {
     let verified = match format_of(file.path())? {
-        Format::Npy | Format::Table(_) => Ok(false),
+        Format::Npy | Format::Table(_) | Format::Shards => Ok(false),
         Format::Safetensors => tensors::verify(file.path(), file),
     };
     file.check()?;
@@ -57,7 +57,7 @@ impl MappedMatrix {
         let format = format_of_existing(path)?;
         let file = FileMap::open(path)?;
         let (rows, cols, values) = match format {
-            Format::Table(_) => {
+            Format::Table(_) | Format::Shards => {
                 return Err(Error::Extension {
                     path: path.to_owned(),
                     wanted: "`.npy` or `.safetensors`, which are mapped",

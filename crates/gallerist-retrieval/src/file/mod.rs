@@ -4,6 +4,7 @@
 mod atomic;
 pub(crate) mod columns;
 mod format;
+mod join;
 mod label_list;
 pub(crate) mod map;
 mod mapped;
@@ -11,6 +12,8 @@ pub mod npy;
 pub(crate) mod sealed;
 mod set;
 mod shape;
+pub mod shards;
+mod single;
 mod sources;
 mod table;
 pub(crate) mod tensors;
@@ -20,9 +23,9 @@ mod threshold;
 use std::path::Path;
 
 use format::{Format, format_of, format_of_existing};
+use join::Join;
 
-use crate::columns::Columns;
-use crate::{Code, Error, Matrix, Result};
+use crate::{Code, Error, Result};
 
 pub use atomic::{is_stray, prepare_to_write, sweep_stray_files, write_atomically};
 pub use gallerist_util::files::{open_regular, read_regular, read_regular_to_string};
@@ -35,8 +38,9 @@ pub use table::TableColumns;
 pub use threshold::{read_threshold, write_threshold};
 
 impl EmbeddingSet {
-    /// Reads a `.npy` or `.safetensors` file, or with the feature `arrow` a `.parquet`, `.arrow` or `.feather` file. Values are not looked at: a NaN is found by
-    /// [`Matrix::check_finite`], which search and evaluation call.
+    /// Reads a `.npy` or `.safetensors` file, with the feature `arrow` a `.parquet`, `.arrow` or `.feather` file, or the
+    /// [joined shards](shards::JoinedShards) of a `.json` file: all their rows. Values are not looked at: a NaN is found by
+    /// [`Matrix::check_finite`](crate::Matrix::check_finite), which search and evaluation call.
     ///
     /// # Errors
     /// [`Error::Extension`], [`Error::Io`], and [`Error::Format`] for a file that is cut short,
@@ -44,9 +48,8 @@ impl EmbeddingSet {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         match format_of_existing(path)? {
-            Format::Npy => Ok(npy::read_matrix(path)?.into()),
-            Format::Safetensors => tensors::load(path),
-            Format::Table(format) => table::load(path, format, &TableColumns::default()),
+            Format::Shards => shards::JoinedShards::read(path)?.load(path),
+            format => single::load(path, &format),
         }
     }
 
@@ -68,7 +71,7 @@ impl EmbeddingSet {
         let path = path.as_ref();
         match format_of_existing(path)? {
             Format::Table(format) => table::load(path, format, columns),
-            Format::Npy | Format::Safetensors => {
+            Format::Npy | Format::Safetensors | Format::Shards => {
                 Err(Error::Extension { path: path.to_owned(), wanted: "`.parquet`, `.arrow` or `.feather`" })
             }
         }
@@ -88,6 +91,7 @@ impl EmbeddingSet {
             Format::Npy => npy::write_f32(path, &self.embeddings),
             Format::Safetensors => tensors_out::save(path, self, None),
             Format::Table(format) => table::save(path, format, self),
+            Format::Shards => unreachable!("only files that exist are joined shards"),
         }
     }
 
@@ -102,7 +106,7 @@ impl EmbeddingSet {
         let path = path.as_ref();
         self.check_counts()?;
         match format_of(path)? {
-            Format::Npy | Format::Table(_) => Err(Error::Extension {
+            Format::Npy | Format::Table(_) | Format::Shards => Err(Error::Extension {
                 path: path.to_owned(),
                 wanted: "`.safetensors`, the format that holds bf16 and int8",
             }),
@@ -133,53 +137,12 @@ impl EmbeddingSet {
     /// [`Error::Empty`] without sets, [`Error::Dimensions`], [`Error::Models`], [`Error::Metrics`],
     /// [`Error::Count`].
     pub fn concat(sets: Vec<Self>, mix_models: bool) -> Result<Self> {
+        let values = sets.iter().map(|set| set.embeddings.as_slice().len()).sum();
         let mut sets = sets.into_iter();
-        let mut all = sets.next().ok_or(Error::Empty { what: "the list of sets" })?;
-        all.check_counts()?;
-        let (mut rows, cols) = (all.embeddings.rows(), all.embeddings.cols());
-        let mut values = all.embeddings.into_vec();
-        let mut sources = vec![(all.sources, rows)];
-        let mut columns = vec![(all.columns, rows)];
-        for set in sets {
-            set.check_counts()?;
-            if set.embeddings.cols() != cols {
-                return Err(Error::Dimensions { queries: set.embeddings.cols(), gallery: cols });
-            }
-            if set.model != all.model {
-                if !mix_models {
-                    return Err(Error::Models { first: all.model, other: set.model });
-                }
-                all.model = None;
-            }
-            let join = |all: &mut Option<Vec<String>>, more: Option<Vec<String>>| match (&mut *all, more) {
-                (Some(all), Some(more)) => all.extend(more),
-                _ => *all = None,
-            };
-            join(&mut all.labels, set.labels);
-            join(&mut all.paths, set.paths);
-            join(&mut all.cameras, set.cameras);
-            all.source = all.source.filter(|source| set.source.as_ref() == Some(source));
-            all.run = all.run.filter(|run| set.run.as_ref() == Some(run));
-            let [first, other] = [all.metric, set.metric].map(Option::unwrap_or_default);
-            if first != other && !mix_models {
-                return Err(Error::Metrics { first, other });
-            }
-            all.metric = all.metric.filter(|&metric| set.metric == Some(metric));
-            all.protocol = all.protocol.filter(|protocol| set.protocol.as_ref() == Some(protocol));
-            all.threshold = all.threshold.filter(|rule| set.threshold.as_ref() == Some(rule));
-            sources.push((set.sources, set.embeddings.rows()));
-            columns.push((set.columns, set.embeddings.rows()));
-            rows += set.embeddings.rows();
-            values.extend(set.embeddings.into_vec());
-        }
-        let sources = Sources::concat(sources.iter().map(|(sources, rows)| (sources.as_ref(), *rows)));
-        let columns = match columns.len() {
-            // Joining copies every value.
-            1 => columns.remove(0).0,
-            _ => Columns::concat(columns.iter().map(|(columns, rows)| (columns, *rows))),
-        };
-        columns.check_joined(&Columns::default())?;
-        Ok(Self { embeddings: Matrix::new(rows, cols, values)?, sources, columns, ..all })
+        let first = sets.next().ok_or(Error::Empty { what: "the list of sets" })?;
+        let mut join = Join::new(first, mix_models, values)?;
+        sets.try_for_each(|set| join.push(set))?;
+        join.finish()
     }
 
     /// These rows with all their information, in the given order.
@@ -250,6 +213,7 @@ impl EmbeddingSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Matrix;
 
     fn set(values: Vec<f32>, model: Option<&str>, labels: Option<&[&str]>) -> EmbeddingSet {
         EmbeddingSet {

@@ -128,13 +128,29 @@ pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(
 pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
     let bytes =
         gallerist_util::files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
+    parse_verified(path, &bytes)
+}
+
+/// The file with this SHA-256, 64 hexadecimal digits. Its own checksum, which is then right, too, is not compared.
+pub(super) fn load_known(path: &Path, sha256: &str) -> Result<EmbeddingSet> {
+    let bytes =
+        gallerist_util::files::read_regular(path).map_err(|source| Error::io("read", path, source))?;
+    if gallerist_util::hex::sha256(&bytes) != sha256 {
+        return Err(refuse(path, "it is not the file that was listed: its SHA-256 differs", Some(AGAIN)));
+    }
     parse(path, &bytes)
 }
 
-/// The set in the bytes of the file `path`.
+/// The set in the bytes of the file `path`, whose checksum is compared.
+fn parse_verified(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
+    // First, that what is cut short is called that.
+    open(path, bytes)?;
+    verify(path, bytes)?;
+    parse(path, bytes)
+}
+
 fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
     let (tensors, metadata) = open(path, bytes)?;
-    verify(path, bytes)?;
     let (rows, cols, stored) = embeddings(path, &tensors)?;
     let f32s = |bytes: &[u8]| -> Vec<f32> {
         bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
@@ -379,7 +395,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<EmbeddingSet> {
-        parse(Path::new("set.safetensors"), bytes)
+        parse_verified(Path::new("set.safetensors"), bytes)
     }
 
     fn foreign(dtype: &str, shape: &str, values: &[u8]) -> Vec<u8> {

@@ -7,17 +7,24 @@ use serde_json::{Map, Value};
 
 use super::map::FileMap;
 use super::sealed::{CHECKSUM_DIGITS, write_sealed};
+use super::shards::JoinedShards;
 use super::tensors::{self, match_rule_text, verify};
 use crate::eval::MatchRule;
 use crate::{Error, Result};
 
-/// Writes a threshold into an embeddings file in f32, bf16 or int8, or into an index: only the metadata change. False for
+/// Writes a threshold into an embeddings file in f32, bf16 or int8, a list of shards, or an index: only the metadata change. False for
 /// a file of another program, without a checksum; it stays as it is.
 ///
 /// # Errors
 /// [`Error::Io`], and [`Error::Format`] for a file that is damaged.
 pub fn write_threshold(path: impl AsRef<Path>, rule: &MatchRule) -> Result<bool> {
     let path = path.as_ref();
+    if is_list(path) {
+        let mut list = JoinedShards::read(path)?;
+        list.threshold = Some(rule.clone());
+        list.write(path)?;
+        return Ok(true);
+    }
     let map = FileMap::open(path)?;
     let bytes: &[u8] = &map;
     if !verify(path, bytes)? {
@@ -41,13 +48,21 @@ pub fn write_threshold(path: impl AsRef<Path>, rule: &MatchRule) -> Result<bool>
     Ok(true)
 }
 
-/// The threshold of a `.safetensors` file of embeddings, if it has one. Only the header is read: the checksum of the file
+/// Whether a file is a list of shards, by its name.
+fn is_list(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+/// The threshold of a `.safetensors` file of embeddings or a list of shards, if it has one. Only the header is read: the checksum of the file
 /// is not compared.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Format`] for a file that is cut short or whose header is damaged, and [`Error::Changed`].
 pub fn read_threshold(path: impl AsRef<Path>) -> Result<Option<MatchRule>> {
     let path = path.as_ref();
+    if is_list(path) {
+        return Ok(JoinedShards::read(path)?.threshold);
+    }
     let map = FileMap::open(path)?;
     let found = tensors::open(path, &map).and_then(|(_, metadata)| tensors::threshold(path, &metadata));
     map.check()?;

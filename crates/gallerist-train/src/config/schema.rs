@@ -391,6 +391,7 @@ impl DataConfig {
             // 0 means no limit.
             max_classes: (max_classes > 0).then_some(max_classes),
             max_images: None,
+            shard: None,
         }
     }
 }

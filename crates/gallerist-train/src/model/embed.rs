@@ -1,5 +1,6 @@
 //! Embedding images with a model.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -9,7 +10,7 @@ use gallerist_data::{
 };
 use gallerist_retrieval::columns::{Column, Columns, MAX_COLUMNS};
 use gallerist_retrieval::file::{Source, Sources};
-use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_retrieval::{EmbeddingSet, Matrix, MatrixView};
 use gallerist_tensor::device::on_device;
 
 use super::trained::Model;
@@ -29,6 +30,17 @@ pub struct Embedded {
     pub broken: Vec<Broken>,
     /// The reason why no more decoded images were cached in their folder, such as a full disk.
     pub cache_problem: Option<String>,
+}
+
+/// Embeddings of the images of one batch.
+#[derive(Clone, Debug)]
+pub struct EmbeddedBatch {
+    /// Per row the index of its image in the set.
+    pub items: Vec<u32>,
+    /// The rows, one after the other.
+    pub rows: Vec<f32>,
+    /// The images of the batch that could not be read.
+    pub broken: Vec<Broken>,
 }
 
 /// The embedding of one image, and the feature maps that it was pooled from.
@@ -93,6 +105,57 @@ impl Model {
             }
             (None, _) => self.embed_store(&Arc::new(store), threads, progress),
         }
+    }
+
+    /// Embeds the images of a set from image `start` on, and gives `each` batch to the caller, in order: for sets of which
+    /// parts are kept. [`set_of_rows`](Self::set_of_rows) makes embeddings of the rows. Images, threads and errors are as for
+    /// [`embed`](Self::embed), except that no error says that there is no image.
+    ///
+    /// A batch has at most `at_most` images, and no more than there is [memory](Self::images_at_once) for. On the CPU, a row
+    /// of a built-in network has the same bits for any start and any size of the batches.
+    ///
+    /// # Errors
+    ///
+    /// As [`embed`](Self::embed), and those of `each`.
+    pub fn embed_batches(
+        &self,
+        images: &Arc<ImageSet>,
+        start: usize,
+        at_most: usize,
+        threads: usize,
+        each: &mut dyn FnMut(EmbeddedBatch) -> Result<()>,
+    ) -> Result<()> {
+        let store = self.store(Arc::clone(images))?;
+        let at_once = self.images_at_once(store.transform().views()).min(at_most.max(1));
+        self.embed_range(&store, start..images.len(), at_once, threads, &mut |batch| {
+            self.check_finite(images, &batch.items, &batch.rows)?;
+            each(batch)
+        })
+    }
+
+    /// Embeddings with labels, paths and columns of the images `items` of a set, of which there is one row each.
+    ///
+    /// # Errors
+    ///
+    /// When an embeddings file cannot have the set's columns.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one row per item.
+    pub fn set_of_rows(&self, set: &ImageSet, items: &[u32], embeddings: Matrix) -> Result<EmbeddingSet> {
+        assert_eq!(items.len(), embeddings.rows(), "items with rows");
+        let columns = with_splits(columns_of(set)?, set)?;
+        Ok(self.described(set, items, embeddings, &columns))
+    }
+
+    /// The images with the folder of decoded images.
+    fn store(&self, images: Arc<ImageSet>) -> Result<Arc<ImageStore>> {
+        let mut store = ImageStore::new(images, Transform::evaluation(&self.config.image)?, 0);
+        // The run may have been copied to a machine without this folder.
+        if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
+            store = store.with_disk_cache(folder)?;
+        }
+        Ok(Arc::new(store))
     }
 
     /// The embedding of one decoded image.
@@ -167,8 +230,21 @@ impl Model {
         // Before the images are embedded, because columns may be refused.
         let columns = with_splits(columns_of(set)?, set)?;
         let EmbeddedItems { embeddings, items, broken } = self.embed_items(store, threads, progress)?;
+        let set = self.described(set, &items, embeddings, &columns);
+        let cache_problem = store.disk_problem().map(ToString::to_string);
+        Ok((Embedded { set, broken, cache_problem }, items))
+    }
+
+    /// Embeddings with what is known of their images.
+    fn described(
+        &self,
+        set: &ImageSet,
+        items: &[u32],
+        embeddings: Matrix,
+        columns: &Columns,
+    ) -> EmbeddingSet {
         let pick = |of: &dyn Fn(usize) -> String| items.iter().map(|&i| of(i as usize)).collect::<Vec<_>>();
-        let set = EmbeddingSet {
+        EmbeddingSet {
             embeddings,
             labels: set.labels().map(|ids| pick(&|i| set.class_names()[ids[i] as usize].clone())),
             paths: Some(pick(&|i| set.path(i).to_string())),
@@ -176,14 +252,12 @@ impl Model {
             columns: columns.select(&items.iter().map(|&i| i as usize).collect::<Vec<_>>()),
             model: Some(self.fingerprint.clone()),
             source: Some(set.name().to_string()),
-            sources: Some(sources(set, &items)),
+            sources: Some(sources(set, items)),
             run: None,
             metric: Some(self.metric()),
             protocol: set.layout().and_then(published_protocol).map(str::to_owned),
             threshold: None,
-        };
-        let cache_problem = store.disk_problem().map(ToString::to_string);
-        Ok((Embedded { set, broken, cache_problem }, items))
+        }
     }
 
     /// Images that are embedded at once, each of them `views` tensors: as many as the run file's `[evaluation]` says or
@@ -215,13 +289,56 @@ impl Model {
         progress: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<EmbeddedItems> {
         let set = store.set();
-        let device = self.device.clone();
         let mut rows: Vec<f32> = Vec::new();
         let mut items: Vec<u32> = Vec::with_capacity(set.len());
         let mut broken = Vec::new();
         let own = part(set.len(), self.ranks.rank(), self.ranks.size());
-        let plan = BatchPlan::in_order(own.len(), self.images_at_once(store.transform().views()));
-        let start = own.start;
+        let all = own.len();
+        let at_once = self.images_at_once(store.transform().views());
+        self.embed_range(store, own, at_once, threads, &mut |batch| {
+            broken.extend(batch.broken);
+            rows.extend(batch.rows);
+            items.extend(batch.items);
+            progress(items.len() + broken.len(), all)
+        })?;
+        if self.ranks.size() > 1 {
+            rows = ranks::gather_rows(&*self.ranks, &rows)?;
+            items = ranks::gather_items(&*self.ranks, &items)?;
+            broken = ranks::gather_broken(&*self.ranks, broken)?;
+        }
+        if items.is_empty() {
+            let first = broken.first().map_or("there is none".into(), ToString::to_string);
+            return Err(Error::NoImages { count: set.len(), origin: set.name().into(), first });
+        }
+        self.check_finite(set, &items, &rows)?;
+        let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
+        Ok(EmbeddedItems { embeddings, items, broken })
+    }
+
+    /// Refuses rows that are not finite.
+    fn check_finite(&self, set: &ImageSet, items: &[u32], rows: &[f32]) -> Result<()> {
+        let view = MatrixView::new(items.len(), rows.len() / items.len().max(1), rows)?;
+        if view.check_finite("embeddings").is_ok() {
+            return Ok(());
+        }
+        let rows = (0..items.len()).filter(|&row| view.row(row).iter().any(|v| !v.is_finite()));
+        let rows: Vec<usize> = rows.collect();
+        let image = set.location(items[rows[0]] as usize);
+        Err(Error::NonfiniteEmbeddings { count: rows.len(), total: items.len(), image })
+    }
+
+    /// Embeds the images of a range, in batches of `at_once` images.
+    fn embed_range(
+        &self,
+        store: &Arc<ImageStore>,
+        range: Range<usize>,
+        at_once: usize,
+        threads: usize,
+        each: &mut dyn FnMut(EmbeddedBatch) -> Result<()>,
+    ) -> Result<()> {
+        let device = self.device.clone();
+        let plan = BatchPlan::in_order(range.len(), at_once);
+        let start = range.start;
         let plan = plan.map(move |plan| BatchPlan {
             items: plan.items.iter().map(|item| item + start as u32).collect(),
             ..plan
@@ -229,7 +346,8 @@ impl Model {
         let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
         for batch in Loader::new(store.clone(), plan, options)? {
             let batch = batch?;
-            broken.extend(batch.broken.iter().cloned());
+            let (items, broken) = (batch.items.clone(), batch.broken.clone());
+            let mut rows = Vec::new();
             if !batch.items.is_empty() {
                 let shape = batch.shape();
                 let outputs = on_device(&device, || match self.prepared(shape) {
@@ -241,28 +359,11 @@ impl Model {
                 });
                 let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
                 let embeddings = self.heads.embed(outputs, &self.places, self.normalizes());
-                rows.extend(embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32"));
-                items.extend(&batch.items);
+                rows = embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32");
             }
-            progress(items.len() + broken.len(), own.len())?;
+            each(EmbeddedBatch { items, rows, broken })?;
         }
-        if self.ranks.size() > 1 {
-            rows = ranks::gather_rows(&*self.ranks, &rows)?;
-            items = ranks::gather_items(&*self.ranks, &items)?;
-            broken = ranks::gather_broken(&*self.ranks, broken)?;
-        }
-        if items.is_empty() {
-            let first = broken.first().map_or("there is none".into(), ToString::to_string);
-            return Err(Error::NoImages { count: set.len(), origin: set.name().into(), first });
-        }
-        let embeddings = Matrix::new(items.len(), rows.len() / items.len(), rows)?;
-        if embeddings.check_finite("embeddings").is_err() {
-            let rows = (0..items.len()).filter(|&row| embeddings.row(row).iter().any(|v| !v.is_finite()));
-            let rows: Vec<usize> = rows.collect();
-            let image = set.location(items[rows[0]] as usize);
-            return Err(Error::NonfiniteEmbeddings { count: rows.len(), total: items.len(), image });
-        }
-        Ok(EmbeddedItems { embeddings, items, broken })
+        Ok(())
     }
 }
 

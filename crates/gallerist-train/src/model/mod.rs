@@ -5,7 +5,7 @@ mod exchange;
 mod text;
 mod trained;
 
-pub use embed::{Embedded, ImageMaps, SPLIT, columns_of};
+pub use embed::{Embedded, EmbeddedBatch, ImageMaps, SPLIT, columns_of};
 pub use text::EmbeddedText;
 pub use trained::Model;
 pub(crate) use trained::description;

@@ -146,7 +146,7 @@ impl Line {
 }
 
 /// A word of a shell. A name that begins with `-` becomes a path, because it would be an option.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let word = if word.starts_with('-') { format!("./{word}") } else { word.to_owned() };
     let plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,".contains(c) || (cfg!(windows) && c == '\\');
     match word.chars().all(plain) && !word.is_empty() {

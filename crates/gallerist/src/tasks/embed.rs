@@ -109,7 +109,7 @@ pub fn embed_images(
 }
 
 /// The threshold that a run keeps with its embeddings, if it is one for rows such as these.
-fn threshold_of_run(run: &Path, set: &EmbeddingSet) -> Result<Option<MatchRule>> {
+pub(super) fn threshold_of_run(run: &Path, set: &EmbeddingSet) -> Result<Option<MatchRule>> {
     let directory = RunDirectory::open(run)?;
     let files = [directory.embeddings(), directory.gallery()];
     let Some(file) = files.iter().find(|file| file.exists()) else { return Ok(None) };
@@ -137,7 +137,7 @@ pub(super) fn embed_set(
 }
 
 /// Names the first images that cannot be read.
-fn report_broken(broken: &[Broken], observer: &mut dyn Observer) {
+pub(super) fn report_broken(broken: &[Broken], observer: &mut dyn Observer) {
     const SHOWN: usize = 5;
     for one in broken.iter().take(SHOWN) {
         observer.warning(&format!("{one}; it is left out"));

@@ -483,6 +483,34 @@ fn an_embedded_folder() {
     });
 }
 
+#[test]
+fn a_shard() {
+    let harness = Harness::new();
+    let mut start = photos();
+    let rows = (0..9).map(|image| format!("photos/{0}/{image}.bmp,{0}\n", image / 3));
+    start.insert("list.csv".into(), format!("path,label\n{}", rows.collect::<String>()).into_bytes());
+    // One image cannot be read.
+    start.insert("photos/1/4.bmp".into(), b"no image".to_vec());
+    let line = "embed --run run --checkpoint last --shards list.csv --shard 0/1 --out shards --part 2 --precision bf16";
+    harness.check(&Work { is_whole: &is_part, ..Work::new(&start, line, &|_| line.to_owned()) });
+    start.insert("photos/1/4.bmp".into(), bitmap(80));
+    harness.begin(&start);
+    harness.succeeds(line, "the start");
+    let start = tree(&harness.dir);
+    harness.check(&Work::new(&start, "merge shards --out all.json", &|_| {
+        "merge shards --out all.json".to_owned()
+    }));
+}
+
+/// A part of a shard.
+fn is_part(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.extension().is_some_and(|extension| extension == "parts"))
+        && match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).is_ok(),
+            _ => EmbeddingSet::load(path).is_ok(),
+        }
+}
+
 fn is_cache(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.ends_with("cache"))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::spec::Spec;
 use crate::error::Error;
 use crate::source::manifest;
-use crate::source::record::{ImageListing, ImageRecord};
+use crate::source::record::{ImageListing, ImageRecord, ListedColumn};
 use crate::source::tree::{Root, Tree};
 
 /// A file of one of these names is used as the manifest of its folder or archive.
@@ -49,7 +49,11 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
         _ => None,
     };
     let mut records = Vec::new();
-    let manifest = manifest::parse(&tree.read(at)?, &name)?;
+    let mut manifest = manifest::parse(&tree.read_manifest(at)?, &name)?;
+    if tree.shard.is_some() {
+        // The images of a shard may be of one split, and those of another shard of several.
+        manifest.columns.splice(0..0, split_column(&manifest.rows));
+    }
     for row in manifest.rows {
         let path = match top {
             None => manifest::tidy(&row.path, |path| tree.contains(path)),
@@ -71,6 +75,12 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
         });
     }
     Ok(ImageListing { records, columns: manifest.columns, ..ImageListing::default() })
+}
+
+/// The splits as a further column, if the manifest has them.
+fn split_column(rows: &[manifest::Row]) -> Option<ListedColumn> {
+    let values: Option<Vec<String>> = rows.iter().map(|row| row.split.clone()).collect();
+    values.filter(|values| !values.is_empty()).map(|values| ListedColumn { name: "split".to_owned(), values })
 }
 
 /// Refuses a manifest that names a file twice, or files that are not there.

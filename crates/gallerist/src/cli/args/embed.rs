@@ -1,5 +1,6 @@
 //! `gallerist embed`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,19 +8,39 @@ use clap::Args;
 use super::named::{Precision, named, precisions};
 use super::shared::{DeviceArgs, ModelArgs, PartArgs, RowArgs};
 use crate::network::Combine;
+use crate::retrieval::shards::Shard;
+use crate::{DEFAULT_PART_IMAGES, ShardFormat};
+
+const DEFAULT_PART: NonZeroUsize = NonZeroUsize::new(DEFAULT_PART_IMAGES).expect("not 0");
 
 /// Embed images with a trained network.
 ///
 /// Writes one row per image. A `.safetensors` file stores the embeddings with their labels, paths, cameras and
 /// the model's fingerprint; a `.npy` file stores the embeddings only (f32, n x d).
+///
+/// With --shards and --shard, one of many processes embeds its part of a long manifest (docs/shards.md).
 #[derive(Debug, Args)]
 pub(crate) struct Embed {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV or TSV manifest
     /// (path,label[,camera][,split]), a zip archive of any of these, or one image (repeatable)
-    #[arg(long, value_name = "PATH", required = true)]
+    #[arg(long, value_name = "PATH", required_unless_present = "shards", conflicts_with = "shards")]
     pub(crate) images: Vec<PathBuf>,
+    /// CSV or TSV manifest (path[,label][,camera][,split] and further columns) that is divided into shards: equal parts of
+    /// its bytes. --out is then a folder
+    #[arg(long, value_name = "MANIFEST", requires = "shard")]
+    pub(crate) shards: Option<PathBuf>,
+    /// The shard to embed: its number, from 0, and the number of shards, such as 7/1000. A shard that is whole is left as it
+    /// is; one that was interrupted is continued. Images that cannot be read are listed by `gallerist merge`
+    #[arg(long, value_name = "I/N", requires = "shards")]
+    pub(crate) shard: Option<Shard>,
+    /// Format of the file of a shard
+    #[arg(long, default_value = "safetensors", requires = "shards", value_parser = named::<ShardFormat>())]
+    pub(crate) format: ShardFormat,
+    /// Images of a shard after which its rows are kept on disk, so that an interrupted process continues there
+    #[arg(long = "part", value_name = "IMAGES", default_value_t = DEFAULT_PART, requires = "shards")]
+    pub(crate) part_images: NonZeroUsize,
     #[command(flatten)]
     pub(crate) part: PartArgs,
     #[command(flatten)]
@@ -28,8 +49,8 @@ pub(crate) struct Embed {
     /// images [default: the absolute path of the images]
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Output file (.safetensors or .npy)
-    #[arg(long, value_name = "FILE")]
+    /// Output file (.safetensors or .npy); with --shards, the folder of all shards
+    #[arg(long, value_name = "PATH")]
     pub(crate) out: PathBuf,
     /// Number format of the stored embeddings
     #[arg(long, default_value = "f32", value_parser = precisions())]

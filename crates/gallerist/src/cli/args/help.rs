@@ -34,8 +34,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "gallerist embed --run runs/photos --images photos --out photos.safetensors",
             "gallerist embed --run runs/photos --images photos --out photos.safetensors --precision int8",
+            "gallerist embed --run runs/photos --shards images.csv --shard 7/1000 --out shards --precision bf16",
         ],
     ),
+    ("merge", &["gallerist merge shards --out gallery.json"]),
     (
         "convert",
         &["gallerist convert photos.safetensors more.safetensors --out all.safetensors --precision int8"],
@@ -123,7 +125,18 @@ const ADVANCED: &[(&str, &[&str])] = &[
     ("tune", &["folds", "metric", "seed", "threads"]),
     (
         "embed",
-        &["layout", "crop_boxes", "label_from", "device", "source", "cache", "normalize", "head", "combine"],
+        &[
+            "layout",
+            "crop_boxes",
+            "label_from",
+            "device",
+            "source",
+            "cache",
+            "normalize",
+            "head",
+            "combine",
+            "part_images",
+        ],
     ),
     ("convert", &["mix_models"]),
     ("index build", &["kind", "metric", "m", "ef_construction", "ef", "seed", "ids", "force", "threads"]),

@@ -13,6 +13,7 @@ mod info;
 mod init;
 mod limits;
 mod loss;
+mod merge;
 mod model;
 mod named;
 pub(crate) mod plot;
@@ -35,6 +36,7 @@ pub(crate) use evaluate::{Evaluate, Rerank};
 pub(crate) use info::Info;
 pub(crate) use init::Init;
 pub(crate) use loss::Loss;
+pub(crate) use merge::Merge;
 pub(crate) use model::{Model, ModelCommand, ModelImport, ModelInspect};
 pub(crate) use named::Precision;
 pub(crate) use search::Search;
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Tune(Tune),
     Experiment(experiment::ExperimentArgs),
     Embed(Embed),
+    Merge(Merge),
     Convert(Convert),
     Evaluate(Box<Evaluate>),
     Threshold(Threshold),

@@ -1,10 +1,10 @@
 //! `gallerist embed`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::EmbedOptions;
 use crate::cli::args::Embed;
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
@@ -12,6 +12,8 @@ use crate::cli::output::{check_embeddings_file, save_embeddings};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
 use crate::retrieval::search::Metric;
+use crate::retrieval::shards::Shard;
+use crate::{EmbedOptions, ShardOptions};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -25,20 +27,26 @@ struct Summary {
     metric: Metric,
 }
 
+/// What `--json` prints of a shard.
+#[derive(Serialize)]
+struct ShardSummary {
+    shard: String,
+    file: Option<String>,
+    images: u64,
+    dimensions: usize,
+    broken: usize,
+    was_whole: bool,
+    resumed: usize,
+    model: String,
+    metric: Metric,
+}
+
 pub(super) fn run(args: Embed) -> CommandResult {
+    if let (Some(manifest), Some(shard)) = (&args.shards, args.shard) {
+        return run_shard(&args, manifest, shard);
+    }
     check_embeddings_file(&args.out, args.precision)?;
-    let options = EmbedOptions {
-        checkpoint: args.model.checkpoint,
-        images: args.part.options(),
-        device: args.device.device,
-        source: args.source,
-        cache: args.cache,
-        strict: args.strict,
-        normalize: args.rows.normalize(),
-        heads: args.head,
-        combine: args.combine,
-    };
-    let embedded = crate::embed(&args.model.run, &args.images, &options, &mut Terminal::default())?;
+    let embedded = crate::embed(&args.model.run, &args.images, &options(&args), &mut Terminal::default())?;
     save_embeddings(&embedded.set, &args.out, args.precision)?;
     let metric = embedded.set.metric.unwrap_or_default();
     let summary = Summary {
@@ -69,4 +77,56 @@ pub(super) fn run(args: Embed) -> CommandResult {
         Done::Embeddings(&args.out).show();
     }
     Ok(ExitCode::from(u8::from(!summary.broken.is_empty())))
+}
+
+fn options(args: &Embed) -> EmbedOptions {
+    EmbedOptions {
+        checkpoint: args.model.checkpoint,
+        images: args.part.options(),
+        device: args.device.device,
+        source: args.source.clone(),
+        cache: args.cache.clone(),
+        strict: args.strict,
+        normalize: args.rows.normalize(),
+        heads: args.head.clone(),
+        combine: args.combine,
+    }
+}
+
+/// Embeds a shard. Images that cannot be read do not change the exit code: a scheduler would start the shard again.
+fn run_shard(args: &Embed, manifest: &Path, shard: Shard) -> CommandResult {
+    let options = ShardOptions {
+        embed: options(args),
+        format: args.format,
+        precision: args.precision.0,
+        part_images: args.part_images.get(),
+    };
+    let embedded =
+        crate::embed_shard(&args.model.run, manifest, shard, &args.out, &options, &mut Terminal::default())?;
+    let record = embedded.record;
+    let file = record.file.as_ref().map(|file| args.out.join(&file.name).display().to_string());
+    if args.json {
+        printer::json(&ShardSummary {
+            shard: shard.to_string(),
+            file,
+            images: record.rows,
+            dimensions: record.dimensions,
+            broken: record.broken.len(),
+            was_whole: embedded.was_whole,
+            resumed: embedded.resumed,
+            model: record.origin.model,
+            metric: record.origin.metric,
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let state = if embedded.was_whole { "is whole already" } else { "is written" };
+    printer::note(&match file {
+        Some(file) => format!(
+            "shard {shard} {state}: {} x {} embeddings in {file}",
+            printer::grouped(record.rows as usize),
+            record.dimensions
+        ),
+        None => format!("shard {shard} {state}: it has no embeddings"),
+    });
+    Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ mod index;
 mod info;
 mod init;
 mod loss;
+mod merge;
 mod model;
 mod plot;
 mod search;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Tune(args) => tune::run(args),
         Command::Experiment(args) => experiment::run(args),
         Command::Embed(args) => embed::run(args),
+        Command::Merge(args) => merge::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Evaluate(args) => evaluate::run(*args),
         Command::Threshold(args) => threshold::run(args),

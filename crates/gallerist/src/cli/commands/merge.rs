@@ -1,0 +1,142 @@
+//! `gallerist merge`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::cli::args::Merge;
+use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::{Done, quoted};
+use crate::cli::output::check_output;
+use crate::cli::printer;
+use crate::retrieval::search::Metric;
+use crate::retrieval::shards::{CheckedShards, Shard, ShardFolder, ShardRecord};
+
+/// Commands and images that are shown.
+const SHOWN: usize = 20;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Summary {
+    file: String,
+    shards: u32,
+    embeddings: u64,
+    dimensions: usize,
+    broken: Vec<String>,
+    model: String,
+    metric: Metric,
+}
+
+pub(super) fn run(args: Merge) -> CommandResult {
+    check_output(&args.out)?;
+    let checked = ShardFolder::new(&args.folder).check()?;
+    if !checked.unusable.is_empty() {
+        return Err(unusable(&args.folder, &checked));
+    }
+    let joined = checked.join(&args.out)?;
+    let broken = checked.whole.iter().flat_map(|record| &record.broken);
+    let broken: Vec<String> = broken.map(|one| one.reason.clone()).collect();
+    for one in broken.iter().take(SHOWN) {
+        printer::warning(&format!("{one}; it was left out"));
+    }
+    if broken.len() > SHOWN {
+        let all = printer::count(broken.len(), "image");
+        printer::warning(&format!("{all} in all could not be read and were left out"));
+    }
+    if args.json {
+        printer::json(&Summary {
+            file: args.out.display().to_string(),
+            shards: checked.count,
+            embeddings: joined.rows,
+            dimensions: joined.dimensions,
+            broken: broken.clone(),
+            model: joined.model,
+            metric: joined.metric,
+        })?;
+    } else {
+        printer::note(&format!(
+            "{} x {} embeddings of {} listed in {}",
+            printer::grouped(joined.rows as usize),
+            joined.dimensions,
+            printer::count(checked.count as usize, "shard"),
+            args.out.display()
+        ));
+        Done::Embeddings(&args.out).show();
+    }
+    Ok(ExitCode::from(u8::from(!broken.is_empty())))
+}
+
+/// Names the shards that cannot be used, and the commands that embed them.
+fn unusable(folder: &Path, checked: &CheckedShards) -> Failure {
+    let mut message = format!(
+        "{} of {} shards in `{}` cannot be used",
+        checked.unusable.len(),
+        checked.count,
+        folder.display()
+    );
+    for one in checked.unusable.iter().take(SHOWN) {
+        message.push_str(&format!("\n  shard {}: {}", one.shard, one.problem));
+    }
+    if checked.unusable.len() > SHOWN {
+        message.push_str(&format!("\n  and {} more", checked.unusable.len() - SHOWN));
+    }
+    let numbers = ranges(checked.unusable.iter().map(|one| one.shard.index()));
+    let Some(like) = checked.whole.first() else {
+        let hint = format!("embed the shards {numbers} of {} again with one network", checked.count);
+        return Failure::new(message, Some(&hint));
+    };
+    let commands = checked.unusable.iter().take(SHOWN).map(|one| command(folder, like, one.shard));
+    let commands = commands.collect::<Vec<_>>().join("\n  ");
+    Failure::new(
+        message,
+        Some(&format!(
+            "embed the shards {numbers} (remove their files first if they are of another network):\n  {commands}"
+        )),
+    )
+}
+
+/// The command that embeds a shard like another.
+fn command(folder: &Path, like: &ShardRecord, shard: Shard) -> String {
+    let mut line = format!(
+        "gallerist embed --run {} --shards {} --shard {shard} --out {}",
+        quoted(&like.run),
+        quoted(&like.manifest),
+        quoted(&folder.to_string_lossy())
+    );
+    for (name, value) in &like.origin.options {
+        let is_default =
+            matches!((name.as_str(), value.as_str()), ("format", "safetensors") | ("precision", "f32"));
+        if !is_default {
+            line.push_str(&format!(" --{name} {}", quoted(value)));
+        }
+    }
+    line
+}
+
+/// Ascending numbers as `3,7-9`, the form of Slurm arrays.
+fn ranges(numbers: impl Iterator<Item = u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == number => *end = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let text = |(start, end): &(u32, u32)| match start == end {
+        true => start.to_string(),
+        false => format!("{start}-{end}"),
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn numbers_that_follow_each_other_are_a_range() {
+        assert_eq!(ranges([3, 7, 8, 9, 11].into_iter()), "3,7-9,11");
+        assert_eq!(ranges([0].into_iter()), "0");
+    }
+}
