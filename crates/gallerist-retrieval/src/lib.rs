@@ -42,6 +42,7 @@ mod random;
 pub mod rerank;
 mod score_rows;
 pub mod search;
+mod shard_rows;
 
 pub use compact::{Code, CompactMatrix};
 pub use error::{Error, Result};
@@ -49,3 +50,4 @@ pub use file::shards;
 pub use file::{EmbeddingSet, load_labels, prepare_to_write, sweep_stray_files, write_atomically};
 pub use gallery::GalleryFile;
 pub use matrix::{Matrix, MatrixView};
+pub use shard_rows::ShardRows;

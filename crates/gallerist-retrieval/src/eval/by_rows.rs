@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use super::ranks::{Counts, PerQuery, Query};
+use super::counts::Counts;
+use super::ranks::{PerQuery, Query};
 use super::relevance::Relevance;
 use super::relevant_ranks::RelevantRanks;
 use super::ties::Extremes;
@@ -51,8 +52,7 @@ pub(super) fn measure_rows(
                 rescore.rescore(query, scores);
             }
             let (counts, grades) = count(problem, query, scores);
-            let mut ranks = Vec::new();
-            counts.ranks(&mut ranks);
+            let ranks = counts.ranks();
             let mut values = vec![0.0; width];
             measure(&RelevantRanks::graded(&ranks, &grades), &mut values);
             let extremes = extremes(query, &counts, &grades, &values, &measure);

@@ -3,7 +3,7 @@
 //! [`evaluate`] and [`evaluate_split`] cover the usual cases; a [`Task`] adds cameras,
 //! label sets, re-ranking and the value of each query, of which [`Bootstrap`] makes intervals. Other
 //! evaluations are [`verify`] (pairs), [`calibrate`] (the threshold of a match), [`open_set`] (searches for unknown classes), [`few_shot`] and [`one_shot`] (episodes). A [`Protocol`] has the rules of a
-//! benchmark, and a [`Plan`] runs everything.
+//! benchmark, and a [`Plan`] runs everything; a [`ShardedEvaluation`] joins the counts of a gallery that is stored in shards.
 //!
 //! Everything follows from the ranks of a query's relevant items. Those are found by counting,
 //! for each relevant item, the gallery items that come before it; nothing is sorted and no list is
@@ -27,6 +27,7 @@ mod bootstrap;
 mod by_rows;
 mod classes;
 mod cmc;
+mod counts;
 mod few_shot;
 mod input;
 mod listed;
@@ -53,6 +54,7 @@ mod relevance;
 mod relevant_ranks;
 mod report;
 mod row_labels;
+mod shards;
 mod task;
 mod threshold;
 mod ties;
@@ -93,6 +95,7 @@ pub use relevance::{Relevance, SharedLabels};
 pub use relevant_ranks::RelevantRanks;
 pub use report::Evaluation;
 pub use row_labels::RowLabels;
+pub use shards::{LabelledShard, PlaceCount, QueryCounts, ShardedEvaluation, Totals};
 pub use task::{Measured, Side, Task, evaluate_graded};
 pub use threshold::{
     Calibration, Decision, FalseRate, HeldOut, Identification, MatchRule, OpenSet, OpenSetOptions,

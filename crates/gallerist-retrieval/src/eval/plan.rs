@@ -269,11 +269,8 @@ impl Plan {
             intervals: None,
         };
         let EvaluationRow { mut evaluation, intervals } = row(measured, classes)?;
-        if let Some(protocol) = self.protocol {
-            evaluation.notes.extend(protocol.size_note(evaluation.queries, evaluation.gallery));
-        }
-        evaluation.notes.extend(unmatched);
-        evaluation.notes.extend(super::one_label::note(&queries.labels, gallery.map(|set| &*set.labels)));
+        let one_label = super::one_label::note(&queries.labels, gallery.map(|set| &*set.labels));
+        self.add_notes(&mut evaluation, unmatched, one_label);
         Ok(EvaluationReport { evaluation, further: Further { intervals, ..further } })
     }
 
@@ -353,7 +350,7 @@ impl Plan {
         Ok(self.encode(queries.named(), gallery.map(Labelled::named)))
     }
 
-    fn encode(&self, queries: Named, gallery: Option<Named>) -> Rules {
+    pub(super) fn encode(&self, queries: Named, gallery: Option<Named>) -> Rules {
         let mut rules = Rules::new(queries, gallery, self.uses_cameras());
         rules.junk = self.protocol.and_then(|protocol| rules.class_named(protocol.junk?));
         rules
@@ -449,7 +446,7 @@ impl Plan {
     }
 
     /// With the protocol's name, and how rows were compared unless it is the cosine.
-    fn named(&self, mut evaluation: Evaluation) -> Evaluation {
+    pub(super) fn named(&self, mut evaluation: Evaluation) -> Evaluation {
         if evaluation.metric != Metric::Cosine {
             evaluation.protocol += &format!(", rows compared by {}", evaluation.metric);
         }
@@ -459,6 +456,18 @@ impl Plan {
                 Evaluation { protocol: format!("{}: {}", protocol.name, evaluation.protocol), ..evaluation }
             }
         }
+    }
+
+    /// The notes of a report, in their order.
+    pub(super) fn add_notes(
+        &self,
+        evaluation: &mut Evaluation,
+        unmatched: Option<String>,
+        one_label: Option<String>,
+    ) {
+        let size =
+            self.protocol.and_then(|protocol| protocol.size_note(evaluation.queries, evaluation.gallery));
+        evaluation.notes.extend(size.into_iter().chain(unmatched).chain(one_label));
     }
 
     /// RowLabels and cameras of each side, with its number of rows.
@@ -559,7 +568,7 @@ impl Rules {
         self.names.iter().position(|known| known == name).map(|at| at as u32)
     }
 
-    fn judge(&self) -> Judge<'_> {
+    pub(super) fn judge(&self) -> Judge<'_> {
         let queries = self.queries();
         let gallery = if self.same { queries } else { self.gallery() };
         Judge { queries, gallery, same: self.same, junk: self.junk }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use gallerist_util::interrupt;
 use rayon::prelude::*;
 
+use super::counts::Counts;
 use super::relevant_ranks::RelevantRanks;
 use super::ties::Extremes;
 use crate::product::{GROUPS, Kernel, LANES, Panels, ROWS, Tile, ones};
@@ -31,6 +32,8 @@ pub(super) struct Problem<'a> {
     pub(super) symmetric: bool,
     /// Gallery items of this label are skipped for every query.
     pub(super) junk: Option<u32>,
+    /// The number of the first query, and of the first item, in sets of which these are a part.
+    pub(super) first: (usize, usize),
 }
 
 impl Problem<'_> {
@@ -40,8 +43,31 @@ impl Problem<'_> {
             (Some(queries), Some(gallery)) => queries[query] == gallery[item],
             _ => false,
         };
-        self.same && query == item || same_camera()
+        self.same && self.first.0 + query == self.first.1 + item || same_camera()
     }
+
+    /// The number of a gallery item in the whole gallery.
+    fn number(&self, item: usize) -> u32 {
+        (self.first.1 + item) as u32
+    }
+
+    /// The queries by label: rows of one label are adjacent, so that the rows that need other treatment are a range.
+    fn query_order(&self) -> Vec<usize> {
+        by_label(self.queries.labels)
+    }
+
+    /// The gallery items by label, without junk.
+    fn item_order(&self) -> Vec<usize> {
+        let mut order = by_label(self.gallery.labels);
+        order.retain(|&item| Some(self.gallery.labels[item]) != self.junk);
+        order
+    }
+}
+
+fn by_label(labels: &[u32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&row| labels[row]);
+    order
 }
 
 /// What is known about each query, in the order of the queries.
@@ -53,6 +79,36 @@ pub(super) struct PerQuery {
     pub(super) extremes: Vec<Extremes>,
     /// Gallery items that are not junk.
     pub(super) gallery: usize,
+}
+
+impl PerQuery {
+    /// Nothing measured yet of `queries` queries, `width` values each, against `gallery` items.
+    pub(super) fn new(queries: usize, width: usize, gallery: usize) -> Self {
+        Self {
+            queries: vec![Query { has_match: false, tied: false }; queries],
+            values: vec![0.0; queries * width],
+            extremes: Vec::new(),
+            gallery,
+        }
+    }
+
+    /// Lets `measure` turn the counts of query `row` into its `width` values.
+    pub(super) fn take(
+        &mut self,
+        row: usize,
+        counts: &Counts,
+        width: usize,
+        measure: impl Fn(&RelevantRanks, &mut [f64]),
+    ) {
+        self.queries[row] = Query { has_match: !counts.relevant.is_empty(), tied: counts.tied() };
+        let values = &mut self.values[row * width..][..width];
+        measure(&RelevantRanks::new(&counts.ranks()), values);
+        if counts.tied() {
+            let (best, worst) = counts.extreme_ranks();
+            let extreme = (RelevantRanks::new(&best), RelevantRanks::new(&worst));
+            self.extremes.extend(Extremes::of(row, values, extreme, &measure));
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -70,39 +126,14 @@ pub(super) fn measure_queries(
     width: usize,
     measure: impl Fn(&RelevantRanks, &mut [f64]) + Sync,
 ) -> Result<PerQuery> {
-    // Rows of one label are adjacent: the rows that need other treatment are a range.
-    let by_label = |labels: &[u32]| {
-        let mut order: Vec<usize> = (0..labels.len()).collect();
-        order.sort_by_key(|&row| labels[row]);
-        order
-    };
-    let query_order = by_label(problem.queries.labels);
-    let mut item_order = by_label(problem.gallery.labels);
-    item_order.retain(|&item| Some(problem.gallery.labels[item]) != problem.junk);
+    let (query_order, item_order) = (problem.query_order(), problem.item_order());
     let items = pack_rows(problem.gallery.embeddings, &item_order, "gallery", metric)?;
 
-    let mut per_query = PerQuery {
-        queries: vec![Query { has_match: false, tied: false }; query_order.len()],
-        values: vec![0.0; query_order.len() * width],
-        extremes: Vec::new(),
-        gallery: item_order.len(),
-    };
-    let mut ranks = Vec::new();
+    let mut per_query = PerQuery::new(query_order.len(), width, item_order.len());
     let mut take = |order: &[usize], counts: &[Counts]| {
-        for (&row, counts) in order.iter().zip(counts) {
-            // It is counted again, and taken then.
-            if counts.undecided {
-                continue;
-            }
-            counts.ranks(&mut ranks);
-            per_query.queries[row] = Query { has_match: !counts.relevant.is_empty(), tied: counts.tied() };
-            let values = &mut per_query.values[row * width..][..width];
-            measure(&RelevantRanks::new(&ranks), values);
-            if counts.tied() {
-                let (best, worst) = counts.extreme_ranks();
-                let extreme = (RelevantRanks::new(&best), RelevantRanks::new(&worst));
-                per_query.extremes.extend(Extremes::of(row, values, extreme, &measure));
-            }
+        // An undecided query is counted again, and taken then.
+        for (&row, counts) in order.iter().zip(counts).filter(|(_, counts)| !counts.undecided) {
+            per_query.take(row, counts, width, &measure);
         }
     };
     let undecided = if problem.symmetric && query_order == item_order {
@@ -122,9 +153,8 @@ pub(super) fn measure_queries(
     for rows in undecided.chunks(1 << 14) {
         let queries = pack_rows(problem.queries.embeddings, rows, "queries", metric)?;
         let counting = Counting::new(problem, metric, (&queries, rows), (&items, &item_order));
-        let blocks = queries.panels().div_ceil(QUERY_PANELS);
         let counts: Vec<Vec<Counts>> =
-            (0..blocks).into_par_iter().map(|block| counting.count(block * QUERY_PANELS)).collect();
+            counting.blocks().into_par_iter().map(|rows| counting.count(rows)).collect();
         take(rows, &counts.into_iter().flatten().collect::<Vec<_>>());
     }
     Ok(per_query)
@@ -137,101 +167,41 @@ const QUERY_PANELS: usize = 5;
 /// time; beyond it a search for the place of each score among them is faster.
 const LARGEST_CLASS_TO_COUNT: usize = 32;
 
-/// For one query, its relevant items and how many irrelevant ones come before each.
-#[derive(Default)]
-pub(super) struct Counts {
-    /// The rank keys of the relevant items, the best first.
-    relevant: Vec<u64>,
-    /// Irrelevant items before relevant item i and after item i - 1.
-    between: Vec<u32>,
-    /// At the first relevant item of each score, the irrelevant items of that score. Empty while there are none.
-    ties: Vec<Tie>,
-    /// Some item's place was not decided by counting.
-    undecided: bool,
+/// The rank keys of the relevant items of each query, the best first, in the order of the queries.
+pub(super) fn relevant_keys(problem: &Problem, metric: Metric) -> Result<Vec<Vec<u64>>> {
+    let query_order = problem.query_order();
+    let wanted = |label: u32| {
+        let at = query_order.partition_point(|&query| problem.queries.labels[query] < label);
+        query_order.get(at).is_some_and(|&query| problem.queries.labels[query] == label)
+    };
+    let mut item_order = problem.item_order();
+    item_order.retain(|&item| wanted(problem.gallery.labels[item]));
+    let queries = pack_rows(problem.queries.embeddings, &query_order, "queries", metric)?;
+    let items = pack_rows(problem.gallery.embeddings, &item_order, "gallery", metric)?;
+    let counting = Counting::new(problem, metric, (&queries, &query_order), (&items, &item_order));
+    let found: Vec<Vec<Counts>> =
+        counting.blocks().into_par_iter().map(|rows| counting.relevant(rows)).collect();
+    let mut keys = vec![Vec::new(); query_order.len()];
+    for (&query, counts) in query_order.iter().zip(found.into_iter().flatten()) {
+        keys[query] = counts.relevant;
+    }
+    Ok(keys)
 }
 
-/// Irrelevant items that have exactly the score of a relevant one.
-#[derive(Clone, Copy, Default)]
-struct Tie {
-    items: u32,
-    /// Those before the first relevant item of that score.
-    ahead: u32,
-}
-
-/// Whether two keys are of one score.
-fn same_score(a: u64, b: u64) -> bool {
-    a >> 32 == b >> 32
-}
-
-impl Counts {
-    /// No item counted yet; the keys of the relevant items fall.
-    pub(super) fn new(relevant: Vec<u64>) -> Self {
-        let between = vec![0; relevant.len()];
-        Self { relevant, between, ..Self::default() }
+/// Adds the irrelevant items of the gallery to `counts`, one for each query.
+pub(super) fn count_irrelevant(problem: &Problem, metric: Metric, counts: &mut [Counts]) -> Result<()> {
+    let (query_order, item_order) = (problem.query_order(), problem.item_order());
+    let queries = pack_rows(problem.queries.embeddings, &query_order, "queries", metric)?;
+    let items = pack_rows(problem.gallery.embeddings, &item_order, "gallery", metric)?;
+    let counting = Counting::new(problem, metric, (&queries, &query_order), (&items, &item_order));
+    let mut ordered: Vec<Counts> =
+        query_order.iter().map(|&query| std::mem::take(&mut counts[query])).collect();
+    let blocks = ordered.par_chunks_mut(QUERY_PANELS * LANES).enumerate();
+    blocks.for_each(|(block, counts)| counting.count_in(block * QUERY_PANELS, counts));
+    for (&query, found) in query_order.iter().zip(ordered) {
+        counts[query] = found;
     }
-
-    /// Counts an irrelevant item.
-    pub(super) fn add(&mut self, score: f32, item: u32) {
-        let key = rank_key(score, item);
-        let before = self.relevant.partition_point(|&relevant| relevant > key);
-        if let Some(count) = self.between.get_mut(before) {
-            *count += 1;
-        }
-        let ties = |at: usize| self.relevant.get(at).is_some_and(|&relevant| same_score(relevant, key));
-        if ties(before) || before > 0 && ties(before - 1) {
-            self.add_tie(key, before);
-        }
-    }
-
-    /// Counts an irrelevant item once more: it has the score of a relevant one.
-    #[cold]
-    fn add_tie(&mut self, key: u64, before: usize) {
-        let first = self.relevant.partition_point(|&relevant| relevant >> 32 > key >> 32);
-        self.ties.resize(self.relevant.len(), Tie::default());
-        self.ties[first].items += 1;
-        self.ties[first].ahead += u32::from(before == first);
-    }
-
-    /// Whether an irrelevant item has exactly the score of a relevant one.
-    pub(super) fn tied(&self) -> bool {
-        !self.ties.is_empty()
-    }
-
-    /// The places of the relevant items of one score, one range after the other.
-    pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
-        let mut start = 0;
-        self.relevant.chunk_by(|&a, &b| same_score(a, b)).map(move |group| {
-            start += group.len();
-            start - group.len()..start
-        })
-    }
-
-    /// The ranks where of items exactly as close the relevant ones come first, and where they come last.
-    pub(super) fn extreme_ranks(&self) -> (Vec<u32>, Vec<u32>) {
-        let (mut best, mut worst) = (Vec::new(), Vec::new());
-        let mut before = 0;
-        for group in self.groups() {
-            let Tie { items, ahead } = self.ties.get(group.start).copied().unwrap_or_default();
-            // Irrelevant items of a better score; those of a score that come after its last relevant item
-            // are counted between it and the next.
-            let better = before + self.between[group.start] - ahead;
-            let first = better + group.start as u32 + 1;
-            let size = group.len() as u32;
-            best.extend(first..first + size);
-            worst.extend(first + items..first + items + size);
-            before += self.between[group].iter().sum::<u32>();
-        }
-        (best, worst)
-    }
-
-    pub(super) fn ranks(&self, into: &mut Vec<u32>) {
-        into.clear();
-        let mut rank = 0;
-        into.extend(self.between.iter().map(|between| {
-            rank += between + 1;
-            rank
-        }));
-    }
+    Ok(())
 }
 
 struct Counting<'a> {
@@ -329,7 +299,7 @@ impl<'a> Counting<'a> {
             let index = self.item_order[item];
             if !self.problem.skips(self.query_order[row], index) {
                 let score = self.scorer.score(key, row, item);
-                counts[row - rows.start].relevant.push(rank_key(score, index as u32));
+                counts[row - rows.start].relevant.push(rank_key(score, self.problem.number(index)));
             }
         });
         for counts in &mut counts {
@@ -339,15 +309,27 @@ impl<'a> Counting<'a> {
         counts
     }
 
-    /// Counts for the queries of [`QUERY_PANELS`] panels from `first_panel` on: every irrelevant
-    /// item finds its place among the relevant ones.
-    fn count(&self, first_panel: usize) -> Vec<Counts> {
-        let (queries, gallery) = (self.scorer.queries, self.scorer.gallery);
-        let first = first_panel * LANES;
-        let rows = first..queries.rows().min(first + QUERY_PANELS * LANES);
+    /// The packed queries of [`QUERY_PANELS`] panels each.
+    fn blocks(&self) -> Vec<Range<usize>> {
+        let rows = self.scorer.queries.rows();
+        let size = QUERY_PANELS * LANES;
+        (0..rows).step_by(size).map(|start| start..rows.min(start + size)).collect()
+    }
+
+    /// Counts for the packed queries `rows`, which start a panel: every irrelevant item finds its place among the
+    /// relevant ones.
+    fn count(&self, rows: Range<usize>) -> Vec<Counts> {
         let mut counts = self.relevant(rows.clone());
-        let floors: Vec<f32> = rows
-            .zip(&counts)
+        self.count_in(rows.start / LANES, &mut counts);
+        counts
+    }
+
+    /// Adds the irrelevant items to the counts of the packed queries from `first_panel` on.
+    fn count_in(&self, first_panel: usize, counts: &mut [Counts]) {
+        let gallery = self.scorer.gallery;
+        let first = first_panel * LANES;
+        let floors: Vec<f32> = (first..)
+            .zip(&*counts)
             .map(|(row, counts)| match counts.relevant.last() {
                 Some(&last) => self.scorer.key_floor(row, score_of(last)),
                 None => f32::INFINITY,
@@ -370,7 +352,7 @@ impl<'a> Counting<'a> {
                                 let index = self.item_order[item];
                                 if self.problem.gallery.labels[index] != label {
                                     let score = self.scorer.score(tile.0[row][lane], first + slot, item);
-                                    counts[slot].add(score, index as u32);
+                                    counts[slot].add(score, self.problem.number(index));
                                 }
                             }
                         }
@@ -378,7 +360,6 @@ impl<'a> Counting<'a> {
                 }
             }
         }
-        counts
     }
 
     /// Counts for all rows as queries against all rows, each tile for its rows and its columns.

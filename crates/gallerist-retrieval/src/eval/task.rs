@@ -64,6 +64,16 @@ pub struct Task<'a> {
     junk: Option<u32>,
 }
 
+/// What is compared with what, in a sentence.
+pub(super) fn setting(one_set: bool, cameras: bool) -> &'static str {
+    match (one_set, cameras) {
+        (true, false) => "every image against the rest",
+        (true, true) => "every image against the other cameras' images",
+        (false, false) => "queries against a gallery",
+        (false, true) => "queries against the other cameras' images",
+    }
+}
+
 /// An evaluation, with the values it is the mean of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
@@ -108,12 +118,7 @@ impl<'a> Task<'a> {
     }
 
     fn name(&self) -> &'static str {
-        match (self.gallery, self.cameras()) {
-            (None, None) => "every image against the rest",
-            (None, Some(_)) => "every image against the other cameras' images",
-            (Some(_), None) => "queries against a gallery",
-            (Some(_), Some(_)) => "queries against the other cameras' images",
-        }
+        setting(self.is_one_set(), self.cameras().is_some())
     }
 
     pub(crate) fn cameras(&self) -> Option<(&'a [u32], &'a [u32])> {
@@ -240,6 +245,7 @@ impl<'a> Task<'a> {
             same: self.is_one_set(),
             symmetric,
             junk: self.junk,
+            first: (0, 0),
         }))
     }
 

@@ -3,7 +3,8 @@
 //!
 //! All comparisons are exact and leave the row itself out. Distances are Euclidean; rows that are compared by the
 //! cosine are scaled to length 1 first. Memory: the lists of the nearest neighbours, and at most 256 class distances
-//! for each row; time: two exact searches of the rows against themselves.
+//! for each row; time: two exact searches of the rows against themselves. Near-duplicates of a set that is stored in
+//! shards are found from pairs of shards: [`duplicate_pairs`].
 //!
 //! | part | method | source |
 //! | --- | --- | --- |
@@ -33,6 +34,7 @@ mod neighbours;
 mod noise;
 mod options;
 mod outliers;
+mod shards;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +48,11 @@ pub use labels::WrongLabel;
 pub use neighbours::Neighbour;
 pub use options::IssueOptions;
 pub use outliers::Outlier;
+pub use shards::{
+    DuplicatePair, duplicate_pairs, join_duplicates, largest_duplicate_distance, row_distance, scaled_shard,
+};
 
-use neighbours::{distance, median};
+use neighbours::distance;
 
 /// The issues of a set of rows. Each list is ranked, the clearest issue first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -95,7 +100,7 @@ pub fn find_issues(embeddings: &Matrix, labels: Option<&[u32]>, options: &IssueO
         SearchOptions { metric: Metric::Euclidean, ..SearchOptions::new(options.k.max(options.per_class)) };
     let lists = self_search(matrix, &search)?;
     let mut nearest: Vec<f64> = (0..rows).map(|row| f64::from(lists.scores(row)[0])).collect();
-    let radius = options.duplicates * median(&mut nearest);
+    let radius = largest_duplicate_distance(&mut nearest, options);
 
     let classes = labels::Classes::new(labels, rows);
     let packed = pack_rows(matrix.view(), classes.order(), "embeddings", Metric::Euclidean)?;
@@ -119,7 +124,7 @@ pub fn find_issues(embeddings: &Matrix, labels: Option<&[u32]>, options: &IssueO
     Ok(issues)
 }
 
-/// The rows scaled to length 1 where they are compared by the cosine.
+/// The rows scaled to length 1 where they are compared by the cosine; `None` where they stay as they are.
 fn scaled(embeddings: &Matrix, metric: Metric) -> Result<Option<Matrix>> {
     if metric != Metric::Cosine {
         return Ok(None);

@@ -5,7 +5,8 @@
 //! 128 MiB of the gallery at a time and of `queries * k` candidates, never of
 //! `queries * gallery` scores. The gallery may be a [mapped file](crate::file::MappedMatrix) larger
 //! than memory. [`Gallery`] packs once for many searches; [`CompactGallery`] takes half or a quarter
-//! of the memory and gives the same lists. [`search_groups`] returns groups of rows.
+//! of the memory and gives the same lists. [`search_groups`] returns groups of rows, [`search_shard`] searches a part of a
+//! gallery.
 
 mod best;
 mod candidates;
@@ -13,12 +14,14 @@ mod compact;
 mod forecast;
 mod gallery;
 mod groups;
+mod key;
 mod lists;
 mod metric;
 mod options;
 mod pairs;
 mod prepare;
 mod scorer;
+mod shards;
 mod split;
 mod symmetric;
 
@@ -30,6 +33,7 @@ pub(crate) use best::{rank_key, score_of, unrank_key};
 pub use compact::{CompactGallery, Measures};
 pub use gallery::Gallery;
 pub use groups::{GroupScore, search_groups};
+pub use key::RankKey;
 pub use lists::RankedLists;
 pub use metric::Metric;
 pub use options::{Filter, SearchOptions};
@@ -37,6 +41,7 @@ pub(crate) use pairs::pair_scores;
 pub(crate) use prepare::{check_count, check_query, pack_rows, panels_per_block};
 use prepare::{pack, pack_unchecked};
 pub(crate) use scorer::Scorer;
+pub use shards::{merge_lists, search_shard};
 pub(crate) use symmetric::rounds;
 
 /// Ranks `gallery` for each of `queries`, on the threads of the current rayon pool.
