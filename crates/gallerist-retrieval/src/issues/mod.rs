@@ -34,11 +34,11 @@ mod neighbours;
 mod noise;
 mod options;
 mod outliers;
+mod scaled;
 mod shards;
 
 use serde::{Deserialize, Serialize};
 
-use crate::eval::check_rows;
 use crate::search::{Metric, SearchOptions, pack_rows, self_search};
 use crate::{Error, Matrix, Result};
 
@@ -53,6 +53,7 @@ pub use shards::{
 };
 
 use neighbours::distance;
+use scaled::scaled;
 
 /// The issues of a set of rows. Each list is ranked, the clearest issue first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -122,14 +123,4 @@ pub fn find_issues(embeddings: &Matrix, labels: Option<&[u32]>, options: &IssueO
         issues.same_class = coincidence::find(matrix, labels, &lists, options)?;
     }
     Ok(issues)
-}
-
-/// The rows scaled to length 1 where they are compared by the cosine; `None` where they stay as they are.
-fn scaled(embeddings: &Matrix, metric: Metric) -> Result<Option<Matrix>> {
-    if metric != Metric::Cosine {
-        return Ok(None);
-    }
-    embeddings.check_finite("embeddings")?;
-    check_rows(embeddings.view(), metric, "embeddings")?;
-    Ok(Some(embeddings.l2_normalized().0))
 }

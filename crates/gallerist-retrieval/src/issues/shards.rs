@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use super::duplicates::{DuplicateGroup, groups};
 use super::neighbours::{distance, median};
 use super::options::IssueOptions;
+use super::scaled::scaled;
 use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, pack_rows};
 use crate::shard_rows::ShardRows;
@@ -26,7 +27,7 @@ pub fn scaled_shard<'a>(embeddings: &'a Matrix, options: &IssueOptions) -> Resul
     options.check()?;
     let scaled = match embeddings.rows() {
         0 => None,
-        _ => super::scaled(embeddings, options.metric)?,
+        _ => scaled(embeddings, options.metric)?,
     };
     Ok(scaled.map_or(Cow::Borrowed(embeddings), Cow::Owned))
 }
