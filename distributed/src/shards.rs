@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{LabelledShard, Named};
+use gallerist_retrieval::shards::{JoinedShard, JoinedShards, Shard, ShardFolder, ShardRecord};
 use gallerist_retrieval::{Matrix, ShardRows};
 use serde::{Deserialize, Serialize};
 
@@ -23,15 +24,19 @@ pub struct ShardFile {
     pub rows: usize,
 }
 
-/// The files of a set in the order of their names: those of a folder, or one file. Their rows are not counted yet.
+/// The files of a set: those of a folder in the order of their names, those of a list that `gallerist merge` wrote, or
+/// one file. Their rows are not counted yet.
 ///
 /// # Errors
 /// [`Error::Input`] for a folder without embeddings, with files of several formats, or with files
-/// `shard-I-of-N` that are not all N; and for a path that does not exist.
+/// `shard-I-of-N` that are not all N; for a list with files of other lengths; and for a path that does not exist.
 pub fn list(path: &Path) -> Result<Vec<ShardFile>> {
     let failed =
         |error: std::io::Error| Error::input(format!("cannot read `{}`: {error}", path.display()), None);
     let path = path.canonicalize().map_err(failed)?;
+    if extension(&path) == Some("json") && path.is_file() {
+        return joined(&path);
+    }
     if path.is_file() {
         return Ok(vec![ShardFile { path, first: 0, rows: 0 }]);
     }
@@ -71,34 +76,51 @@ pub fn name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Files that are named as shards must be all of them.
+/// Files that are named as shards must be all of them, except those whose record says that they have no rows.
 fn check_numbers(folder: &Path, files: &[PathBuf]) -> Result<()> {
-    let numbers: Vec<Option<(u64, u64)>> = files.iter().map(|file| number(&name(file))).collect();
-    let Some((_, count)) = numbers.iter().flatten().next().copied() else { return Ok(()) };
+    let shards: Vec<Option<Shard>> = files.iter().map(|file| Shard::of_name(&name(file))).collect();
+    let Some(count) = shards.iter().flatten().next().map(|shard| shard.count()) else { return Ok(()) };
     let refuse = |problem: String| {
         let problem = format!("`{}` {problem}", folder.display());
         Err(Error::input(problem, Some("write the missing shards, or give a folder with one set of shards")))
     };
-    for (number, file) in numbers.iter().zip(files) {
-        if number.is_none_or(|(_, other)| other != count) {
+    for (shard, file) in shards.iter().zip(files) {
+        if shard.is_none_or(|shard| shard.count() != count) {
             return refuse(format!("has shards `…-of-{count:05}` and the file `{}`", name(file)));
         }
     }
-    // The files are sorted, and numbers have leading zeros.
-    match (0..count)
-        .zip(numbers.iter().flatten().map(Some).chain(std::iter::repeat(None)))
-        .find(|(wanted, found)| found.is_none_or(|(found, _)| found != wanted))
-    {
-        Some((missing, _)) => refuse(format!("lacks shard {missing} of {count}, counted from 0")),
-        None => Ok(()),
+    for shard in (0..count).filter_map(|index| Shard::new(index, count)) {
+        if !shards.contains(&Some(shard)) && !is_without_rows(folder, shard)? {
+            return refuse(format!("lacks shard {shard}, counted from 0"));
+        }
     }
+    Ok(())
 }
 
-/// I and N of `shard-I-of-N.EXTENSION`.
-fn number(name: &str) -> Option<(u64, u64)> {
-    let stem = name.split('.').next()?;
-    let (index, count) = stem.strip_prefix("shard-")?.split_once("-of-")?;
-    Some((index.parse().ok()?, count.parse().ok()?))
+/// Whether the record of a shard says that it has no file.
+fn is_without_rows(folder: &Path, shard: Shard) -> Result<bool> {
+    let record = ShardFolder::new(folder).read(&ShardRecord::file_name(shard))?;
+    Ok(record
+        .is_some_and(|bytes| ShardRecord::parse(&bytes, shard).is_ok_and(|record| record.file.is_none())))
+}
+
+/// The files of a list that `gallerist merge` wrote.
+fn joined(list: &Path) -> Result<Vec<ShardFile>> {
+    let folder = list.parent().unwrap_or(Path::new(""));
+    let again = Some("verify the shards and write the list again with `gallerist merge`");
+    let file = |shard: &JoinedShard| {
+        let path = folder.join(&shard.file);
+        let failed =
+            |error: std::io::Error| Error::input(format!("cannot read `{}`: {error}", path.display()), again);
+        let path = path.canonicalize().map_err(failed)?;
+        let bytes = path.metadata().map_err(failed)?.len();
+        if bytes != shard.bytes {
+            let problem = format!("`{}` has {bytes} bytes, not {} as listed", path.display(), shard.bytes);
+            return Err(Error::input(problem, again));
+        }
+        Ok(ShardFile { path, first: 0, rows: 0 })
+    };
+    JoinedShards::read(list)?.shards.iter().map(file).collect()
 }
 
 /// Numbers the rows of the files one after the other.
@@ -230,8 +252,8 @@ mod tests {
         let two = ["shard-00001-of-00002.parquet", "shard-00000-of-00002.parquet"];
         assert_eq!(listed(&[two[0], "manifest.json", two[1], ".a.parquet"]).unwrap(), [two[1], two[0]]);
         assert_eq!(listed(&["b.npy", "a.npy"]).unwrap(), ["a.npy", "b.npy"]);
-        assert_eq!(listed(&two[..1]).unwrap_err(), "`DIR` lacks shard 0 of 2, counted from 0");
-        assert_eq!(listed(&two[1..]).unwrap_err(), "`DIR` lacks shard 1 of 2, counted from 0");
+        assert_eq!(listed(&two[..1]).unwrap_err(), "`DIR` lacks shard 0/2, counted from 0");
+        assert_eq!(listed(&two[1..]).unwrap_err(), "`DIR` lacks shard 1/2, counted from 0");
         assert_eq!(
             listed(&[two[0], two[1], "x.parquet"]).unwrap_err(),
             "`DIR` has shards `…-of-00002` and the file `x.parquet`"

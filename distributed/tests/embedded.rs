@@ -8,6 +8,7 @@ use gallerist_cluster::{
 use gallerist_retrieval::eval::{Labelled, Measure, Plan, Protocol};
 use gallerist_retrieval::issues::{IssueOptions, find_issues};
 use gallerist_retrieval::search::{Metric, SearchOptions, self_search};
+use gallerist_retrieval::shards::{JoinedShard, JoinedShards, ShardFolder};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 /// Rows on a coarse grid, so that many scores are equal; labels of very different sizes, junk among them.
@@ -130,6 +131,28 @@ async fn lists_and_duplicates_are_those_of_one_machine() {
     assert_eq!(found.duplicate_distance, wanted.duplicate_distance);
     let first = found.duplicates[0].rows[0];
     assert_eq!(found.paths[&(first as u32)], format!("4/{first}.jpg"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_of_a_merge_is_read_as_its_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = set(60, 7, 0.5);
+    let shards = shards(&folder.path().join("shards"), &set, &[40], "safetensors");
+    let listed = |name: &str, rows| {
+        let file = ShardFolder::new(&shards).save(name, |_| Ok(())).unwrap();
+        JoinedShard { file: format!("shards/{name}"), rows, bytes: file.bytes, sha256: file.sha256 }
+    };
+    let files =
+        vec![listed("shard-00000-of-00002.safetensors", 40), listed("shard-00001-of-00002.safetensors", 20)];
+    let list = folder.path().join("gallery.json");
+    JoinedShards::new("network".to_owned(), Metric::Cosine, 4, files).write(&list).unwrap();
+    let found = evaluate(&Engine::embedded(), &options(list.clone(), None), &mut ()).await.unwrap();
+    let plan = Plan { ignore_cameras: true, ..Plan::default() };
+    assert_eq!(found.report, plan.run(&labelled(&set), None).unwrap());
+
+    set.select(&[1, 2]).save(shards.join("shard-00001-of-00002.safetensors")).unwrap();
+    let error = evaluate(&Engine::embedded(), &options(list, None), &mut ()).await.unwrap_err();
+    assert!(error.to_string().ends_with("as listed"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
