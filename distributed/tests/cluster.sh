@@ -16,6 +16,7 @@ stop() {
     pids=()
 }
 trap 'stop; rm -rf "$work"' EXIT
+trap "exit 1" INT TERM
 
 "$target/examples/make_shards" "$work" "$rows" "$dimensions" "$shards" "$queries"
 files=(--gallery "$work/gallery" --query "$work/queries")
