@@ -134,7 +134,7 @@ fn usage() -> String {
 
 fn clippy(root: &Path) -> Result<(), String> {
     cargo(root, &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
-    let with = ["--features", "milvus", "--all-targets", "--", "-D", "warnings"];
+    let with = ["--features", "milvus,qdrant", "--all-targets", "--", "-D", "warnings"];
     cargo(root, &[&["clippy", "--release", "-p", "gallerist"], &with[..]].concat(), &[])
 }
 

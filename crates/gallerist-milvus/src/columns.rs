@@ -5,9 +5,9 @@
 //! all items that were ever sent, with their kinds: `[{"name": "price", "kind": "number", "uniform": true}]`. A column is
 //! uniform if all its values were sent as values of this kind. Entries of older programs do not say it.
 
-use gallerist_retrieval::columns::{Column, ColumnKind, Columns, Value};
+use gallerist_retrieval::columns::{Column, ColumnKind, Columns};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
 /// Bytes that Milvus allows in a value of JSON.
 pub(crate) const LIMIT: usize = 65_536;
@@ -21,23 +21,6 @@ struct Entry {
     kind: ColumnKind,
     #[serde(default)]
     uniform: bool,
-}
-
-/// The values of a row as JSON; `None` if it has none.
-pub(crate) fn of_row(columns: &Columns, row: usize) -> Option<Vec<u8>> {
-    let of_value = |value: Value| match value {
-        Value::Number(number) => json!(number),
-        Value::Date(text) => json!({ "date": text }),
-        Value::Text(text) => json!(text),
-        Value::Tags(_) => json!(value.tags().collect::<Vec<_>>()),
-    };
-    // In the order of the names, so that the digest does not depend on the order of columns.
-    let columns = columns.of_row(row);
-    let values: Map<String, Json> = match columns.is_empty() {
-        true => Map::new(),
-        false => columns.row(0).into_iter().map(|(name, value)| (name.to_owned(), of_value(value))).collect(),
-    };
-    (!values.is_empty()).then(|| serde_json::to_vec(&values).expect("names and values are valid JSON"))
 }
 
 /// The columns of an item, each of one row; `None` for JSON that this program does not write.
@@ -96,6 +79,8 @@ pub(crate) fn joined(property: Option<&str>, columns: &Columns) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use gallerist_database::row::columns_as_json as of_row;
+
     use super::*;
 
     fn columns(list: &[(&str, &str)]) -> Columns {

@@ -1,6 +1,5 @@
 //! Filters as expressions of Milvus.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 
 use gallerist_retrieval::index::{Among, ItemFilter};
@@ -20,23 +19,14 @@ pub(crate) fn expression(filter: &ItemFilter) -> String {
     terms.join(" and ")
 }
 
-/// The expression that admits what both admit; an empty one admits every item.
+/// The expression that admits what both admit; an empty `expr` admits every item.
 pub(crate) fn both(expr: &str, condition: &str) -> String {
     if expr.is_empty() { condition.to_owned() } else { format!("{condition} and {expr}") }
 }
 
-/// The expression that admits these ids and what `expr` admits, where there is one. `all` are the ids of all items.
-pub(crate) fn among(expr: &str, wanted: &[u64], all: &[u64]) -> String {
-    // The shorter list of the two; items that are added meanwhile are in none.
-    let among = match wanted.len() <= all.len() / 2 {
-        true => ids(wanted),
-        false => {
-            let wanted: HashSet<&u64> = wanted.iter().collect();
-            let others: Vec<u64> = all.iter().filter(|id| !wanted.contains(id)).copied().collect();
-            list(ID, "not in", &others, key)
-        }
-    };
-    both(expr, &among)
+/// The expression that admits these ids, or all others.
+pub(crate) fn among(among: &Among<u64>) -> String {
+    term(ID, among, key)
 }
 
 /// The expression that admits these ids.

@@ -3,7 +3,7 @@
 //! | field | type | holds |
 //! | --- | --- | --- |
 //! | `id` | Int64, primary key | the item's id |
-//! | `label`, `path`, `camera` | VarChar | [`ABSENT`] for an item without |
+//! | `label`, `path`, `camera` | VarChar | [`ABSENT`] for an item without: Milvus 2.3 has no null. A filter never names it |
 //! | `source` | VarChar | the name of the item's source; collections of version 1 have no such field |
 //! | `columns` | JSON | the item's values of [further columns](crate::columns); collections of versions 1 and 2 have none |
 //! | `digest` | Int64 | of all the others: tells an item that is there from one that has changed |
@@ -12,29 +12,27 @@
 //! Metric and kind are those of the index over `embedding`. The collection's properties
 //! `gallerist.version`, `.model`, `.run` and `.source` say that it is a gallery, and of what.
 
+use gallerist_database::row::{ABSENT, Text, columns_as_json};
+use gallerist_database::{CollectionLayout, Error, Result, Search};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::columns::Columns;
-use gallerist_retrieval::index::{ExactIndex, HnswIndex, IndexKind, Item, Items, MAX_ID, Origin};
+use gallerist_retrieval::index::{Item, Items, MAX_ID, Origin};
 use gallerist_retrieval::search::Metric;
-use sha2::{Digest, Sha256};
 
+use crate::columns;
 use crate::wire::messages::{DescribeCollectionResponse, IndexDescription};
 use crate::wire::schema::{
     CollectionSchema, FLOAT_VECTOR, FieldData, FieldSchema, INT64, JSON, KeyValuePair, VARCHAR,
 };
-use crate::{Error, Result, columns};
 
 pub(crate) const ID: &str = "id";
-pub(crate) const LABEL: &str = "label";
-pub(crate) const PATH: &str = "path";
-pub(crate) const CAMERA: &str = "camera";
-pub(crate) const SOURCE: &str = "source";
+pub(crate) const LABEL: &str = Text::Label.name();
+pub(crate) const PATH: &str = Text::Path.name();
+pub(crate) const CAMERA: &str = Text::Camera.name();
+pub(crate) const SOURCE: &str = Text::Source.name();
 pub(crate) const COLUMNS: &str = "columns";
 pub(crate) const DIGEST: &str = "digest";
 pub(crate) const EMBEDDING: &str = "embedding";
-
-/// The texts of an item.
-const TEXTS: [&str; 4] = [LABEL, PATH, CAMERA, SOURCE];
 
 /// What a collection keeps of an item, which depends on its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +60,6 @@ impl Kept {
     }
 }
 
-/// The value for "none": Milvus 2.3 has no null. A filter never names it, so that an item without a
-/// label is in no list of labels.
-pub(crate) const ABSENT: &str = "\0";
-
 /// The value of the field `id`: the id, except for the largest, which Milvus 2.3 accepts and then
 /// leaves out of its answers.
 pub(crate) fn key(id: u64) -> i64 {
@@ -82,7 +76,7 @@ const KEY_OF_MAX_ID: i64 = -2;
 pub(crate) const BELOW_ALL_KEYS: i64 = -3;
 
 /// Bytes that Milvus allows in a VarChar.
-const TEXT_LIMIT: usize = 65_535;
+pub(crate) const TEXT_LIMIT: usize = 65_535;
 /// Dimensions that Milvus allows.
 pub(crate) const MAX_DIMENSIONS: usize = 32_768;
 
@@ -97,53 +91,6 @@ const WITHOUT_COLUMNS: &str = "2";
 /// A collection without the field `source`.
 pub(crate) const WITHOUT_SOURCES: &str = "1";
 
-/// How a collection finds the nearest items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Search {
-    /// By comparing the query with every item (Milvus' `FLAT`).
-    Flat,
-    /// By a graph of neighbours (Milvus' `HNSW`).
-    Hnsw {
-        /// Neighbours of a node, 2 to 2048. 16 is a usual value.
-        m: usize,
-        /// Candidates looked at when a node is put in, at least 1. 200 is a usual value.
-        ef_construction: usize,
-    },
-}
-
-impl Search {
-    /// The kind of index this is.
-    pub fn kind(self) -> IndexKind {
-        match self {
-            Self::Flat => ExactIndex::KIND,
-            Self::Hnsw { .. } => HnswIndex::KIND,
-        }
-    }
-}
-
-/// What a gallery is made as.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CollectionLayout {
-    /// Values per embedding, 1 to 32,768.
-    pub dimensions: usize,
-    /// How rows are compared.
-    pub metric: Metric,
-    /// How the nearest are found.
-    pub search: Search,
-}
-
-impl std::fmt::Display for CollectionLayout {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} dimensions, {}, ", self.dimensions, metric_name(self.metric))?;
-        match self.search {
-            Search::Flat => write!(f, "FLAT"),
-            Search::Hnsw { m, ef_construction } => {
-                write!(f, "HNSW (M {m}, efConstruction {ef_construction})")
-            }
-        }
-    }
-}
-
 /// Milvus' name of a metric.
 pub(crate) fn metric_name(metric: Metric) -> &'static str {
     match metric {
@@ -153,90 +100,83 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
     }
 }
 
-impl CollectionLayout {
-    /// The fields of a collection for this.
-    pub(crate) fn schema(&self, collection: &str) -> CollectionSchema {
-        let field = |name: &str, data_type, param: Option<(&str, usize)>| FieldSchema {
-            name: name.to_owned(),
-            is_primary_key: name == ID,
-            data_type,
-            type_params: param.map(|(key, value)| KeyValuePair::new(key, value)).into_iter().collect(),
-        };
-        let texts = TEXTS.map(|name| field(name, VARCHAR, Some(("max_length", TEXT_LIMIT))));
-        let mut fields = vec![field(ID, INT64, None)];
-        fields.extend(texts);
-        fields.push(field(COLUMNS, JSON, None));
-        fields.push(field(DIGEST, INT64, None));
-        fields.push(field(EMBEDDING, FLOAT_VECTOR, Some(("dim", self.dimensions))));
-        CollectionSchema {
-            name: collection.to_owned(),
-            description: "gallery of embeddings".to_owned(),
-            fields,
-        }
-    }
+/// The fields of a collection for this.
+pub(crate) fn schema(layout: &CollectionLayout, collection: &str) -> CollectionSchema {
+    let field = |name: &str, data_type, param: Option<(&str, usize)>| FieldSchema {
+        name: name.to_owned(),
+        is_primary_key: name == ID,
+        data_type,
+        type_params: param.map(|(key, value)| KeyValuePair::new(key, value)).into_iter().collect(),
+    };
+    let texts = Text::ALL.map(|text| field(text.name(), VARCHAR, Some(("max_length", TEXT_LIMIT))));
+    let mut fields = vec![field(ID, INT64, None)];
+    fields.extend(texts);
+    fields.push(field(COLUMNS, JSON, None));
+    fields.push(field(DIGEST, INT64, None));
+    fields.push(field(EMBEDDING, FLOAT_VECTOR, Some(("dim", layout.dimensions))));
+    CollectionSchema { name: collection.to_owned(), description: "gallery of embeddings".to_owned(), fields }
+}
 
-    /// What the index over the embeddings is made with.
-    pub(crate) fn index_params(&self) -> Vec<KeyValuePair> {
-        let (kind, params) = match self.search {
-            Search::Flat => ("FLAT", "{}".to_owned()),
-            Search::Hnsw { m, ef_construction } => {
-                ("HNSW", serde_json::json!({ "M": m, "efConstruction": ef_construction }).to_string())
-            }
-        };
-        vec![
-            KeyValuePair::new("index_type", kind),
-            KeyValuePair::new("metric_type", metric_name(self.metric)),
-            KeyValuePair::new("params", params),
-        ]
-    }
+/// What the index over the embeddings is made with.
+pub(crate) fn index_params(layout: &CollectionLayout) -> Vec<KeyValuePair> {
+    let (kind, params) = match layout.search {
+        Search::Flat => ("FLAT", "{}".to_owned()),
+        Search::Hnsw { m, ef_construction } => {
+            ("HNSW", serde_json::json!({ "M": m, "efConstruction": ef_construction }).to_string())
+        }
+    };
+    vec![
+        KeyValuePair::new("index_type", kind),
+        KeyValuePair::new("metric_type", metric_name(layout.metric)),
+        KeyValuePair::new("params", params),
+    ]
+}
 
-    /// Reads the layout of a collection; the error says what is not as a gallery has it.
-    pub(crate) fn read(
-        collection: &DescribeCollectionResponse,
-        indices: &[IndexDescription],
-    ) -> std::result::Result<Self, String> {
-        match get(&collection.properties, VERSION_KEY) {
-            Some(VERSION | WITHOUT_COLUMNS | WITHOUT_SOURCES) => {}
-            Some(other) => {
-                return Err(format!("wanted {VERSION_KEY} = {WITHOUT_SOURCES} or {VERSION}, found {other}"));
-            }
-            None => return Err(format!("wanted the property {VERSION_KEY}, found none")),
+/// Reads the layout of a collection; the error says what is not as a gallery has it.
+pub(crate) fn read(
+    collection: &DescribeCollectionResponse,
+    indices: &[IndexDescription],
+) -> std::result::Result<CollectionLayout, String> {
+    match get(&collection.properties, VERSION_KEY) {
+        Some(VERSION | WITHOUT_COLUMNS | WITHOUT_SOURCES) => {}
+        Some(other) => {
+            return Err(format!("wanted {VERSION_KEY} = {WITHOUT_SOURCES} or {VERSION}, found {other}"));
         }
-        let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
-        let embedding =
-            fields.iter().find(|field| field.name == EMBEDDING && field.data_type == FLOAT_VECTOR);
-        let dimensions = embedding.and_then(|field| get(&field.type_params, "dim")?.parse().ok());
-        let dimensions = dimensions.ok_or("wanted a field `embedding` of float vectors, found none")?;
-        if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
-            return Err(format!("wanted embeddings of 1 to {MAX_DIMENSIONS} dimensions, found {dimensions}"));
-        }
-        let index = indices.iter().find(|index| index.field_name == EMBEDDING);
-        let index = index.ok_or("wanted an index over `embedding`, found none")?;
-        let metric = match get(&index.params, "metric_type") {
-            Some("IP") => Metric::InnerProduct,
-            Some("COSINE") => Metric::Cosine,
-            Some("L2") => Metric::Euclidean,
-            other => {
-                return Err(format!("wanted the metric IP, COSINE or L2, found {}", other.unwrap_or("none")));
-            }
-        };
-        let search = match get(&index.params, "index_type") {
-            Some("FLAT") => Search::Flat,
-            Some("HNSW") => {
-                let params: serde_json::Value = get(&index.params, "params")
-                    .and_then(|text| serde_json::from_str(text).ok())
-                    .unwrap_or_default();
-                // Some versions give numbers, some give texts, some leave the object out.
-                let number = |key: &str| {
-                    let given = params[key].as_u64().or_else(|| params[key].as_str()?.parse().ok());
-                    given.or_else(|| get(&index.params, key)?.parse().ok()).unwrap_or(0) as usize
-                };
-                Search::Hnsw { m: number("M"), ef_construction: number("efConstruction") }
-            }
-            other => return Err(format!("wanted an index FLAT or HNSW, found {}", other.unwrap_or("none"))),
-        };
-        Ok(Self { dimensions, metric, search })
+        None => return Err(format!("wanted the property {VERSION_KEY}, found none")),
     }
+    let fields = collection.schema.as_ref().map_or(&[][..], |schema| &schema.fields);
+    let embedding = fields.iter().find(|field| field.name == EMBEDDING && field.data_type == FLOAT_VECTOR);
+    let dimensions = embedding.and_then(|field| get(&field.type_params, "dim")?.parse().ok());
+    let dimensions = dimensions.ok_or("wanted a field `embedding` of float vectors, found none")?;
+    if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
+        return Err(format!("wanted embeddings of 1 to {MAX_DIMENSIONS} dimensions, found {dimensions}"));
+    }
+    let index = indices.iter().find(|index| index.field_name == EMBEDDING);
+    let index = index.ok_or("wanted an index over `embedding`, found none")?;
+    let metric = match get(&index.params, "metric_type") {
+        Some("IP") => Metric::InnerProduct,
+        Some("COSINE") => Metric::Cosine,
+        Some("L2") => Metric::Euclidean,
+        other => {
+            return Err(format!("wanted the metric IP, COSINE or L2, found {}", other.unwrap_or("none")));
+        }
+    };
+    let search = match get(&index.params, "index_type") {
+        Some("FLAT") => Search::Flat,
+        Some("HNSW") => {
+            let params: serde_json::Value = get(&index.params, "params")
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or_default();
+            // Some versions give numbers, some give texts, some leave the object out.
+            let number = |key: &str| {
+                let given = params[key].as_u64().or_else(|| params[key].as_str()?.parse().ok());
+                given.or_else(|| get(&index.params, key)?.parse().ok()).unwrap_or(0) as usize
+            };
+            Search::Hnsw { m: number("M"), ef_construction: number("efConstruction") }
+        }
+        other => return Err(format!("wanted an index FLAT or HNSW, found {}", other.unwrap_or("none"))),
+    };
+    Ok(CollectionLayout { dimensions, metric, search })
 }
 
 pub(crate) fn get<'a>(pairs: &'a [KeyValuePair], key: &str) -> Option<&'a str> {
@@ -268,27 +208,6 @@ pub(crate) fn origin(collection: &DescribeCollectionResponse) -> Origin {
     }
 }
 
-/// Refuses texts that a collection cannot keep.
-pub(crate) fn check_texts(items: &Items) -> Result<()> {
-    let set = items.set();
-    for field in TEXTS {
-        for (row, text) in (0..items.len()).filter_map(|row| Some((row, text_of(set, field, row)?))) {
-            if text.len() > TEXT_LIMIT {
-                let problem = format!("has {} bytes; a collection keeps at most {TEXT_LIMIT}", text.len());
-                return Err(Error::Text { field, row, problem });
-            }
-            if text == ABSENT {
-                return Err(Error::Text {
-                    field,
-                    row,
-                    problem: "is a lone NUL, which stands for none".to_owned(),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Refuses further columns that the collection cannot keep.
 pub(crate) fn check_columns(items: &Items, kept: Kept) -> Result<()> {
     let set = items.set();
@@ -296,7 +215,7 @@ pub(crate) fn check_columns(items: &Items, kept: Kept) -> Result<()> {
         return Ok(());
     }
     for row in 0..items.len() {
-        let Some(json) = columns::of_row(&set.columns, row) else { continue };
+        let Some(json) = columns_as_json(&set.columns, row) else { continue };
         let problem = if !kept.columns {
             "cannot be kept: the collection was made by an older program".to_owned()
         } else if json.len() > columns::LIMIT {
@@ -309,52 +228,17 @@ pub(crate) fn check_columns(items: &Items, kept: Kept) -> Result<()> {
     Ok(())
 }
 
-/// A text of a row, where it has one.
-fn text_of<'a>(set: &'a EmbeddingSet, field: &str, row: usize) -> Option<&'a str> {
-    let list = match field {
-        LABEL => &set.labels,
-        PATH => &set.paths,
-        CAMERA => &set.cameras,
-        _ => return set.source_of(row),
-    };
-    list.as_ref().map(|list| list[row].as_str())
-}
-
-/// The first 63 bits of a SHA-256 over everything that is kept of row `row`.
-pub(crate) fn digest(set: &EmbeddingSet, row: usize) -> i64 {
-    let mut hash = Sha256::new();
-    for field in TEXTS {
-        let text = text_of(set, field, row);
-        // Without a source the digest is that of version 1.
-        if text.is_some() || field != SOURCE {
-            let text = text.unwrap_or(ABSENT);
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
-        }
-    }
-    for value in set.embeddings.row(row) {
-        hash.update(value.to_le_bytes());
-    }
-    // Without columns the digest is that of version 2.
-    if let Some(json) = columns::of_row(&set.columns, row) {
-        hash.update(b"columns");
-        hash.update(json);
-    }
-    let hash = hash.finalize();
-    i64::from_be_bytes(*hash.first_chunk().expect("a SHA-256 has 32 bytes")) & i64::MAX
-}
-
 /// Rows of `items` as the fields that the collection keeps.
 pub(crate) fn fields(items: &Items, rows: &[usize], digests: &[i64], kept: Kept) -> Vec<FieldData> {
     let set = items.set();
     let ids = rows.iter().map(|&row| key(items.ids()[row])).collect();
     let mut fields = vec![FieldData::longs(ID, ids)];
-    for name in TEXTS.into_iter().filter(|name| kept.sources || *name != SOURCE) {
-        let text = |&row: &usize| text_of(set, name, row).unwrap_or(ABSENT).to_owned();
-        fields.push(FieldData::strings(name, rows.iter().map(text).collect()));
+    for of in Text::ALL.into_iter().filter(|of| kept.sources || *of != Text::Source) {
+        let text = |&row: &usize| of.of(set, row).unwrap_or(ABSENT).to_owned();
+        fields.push(FieldData::strings(of.name(), rows.iter().map(text).collect()));
     }
     if kept.columns {
-        let json = |&row: &usize| columns::of_row(&set.columns, row).unwrap_or_else(|| b"{}".to_vec());
+        let json = |&row: &usize| columns_as_json(&set.columns, row).unwrap_or_else(|| b"{}".to_vec());
         fields.push(FieldData::jsons(COLUMNS, rows.iter().map(json).collect()));
     }
     fields.push(FieldData::longs(DIGEST, digests.to_vec()));
@@ -414,8 +298,9 @@ impl<'a> Rows<'a> {
 
     /// Every row as an item; `None` when a field is missing.
     pub(crate) fn items(&self, dimensions: usize) -> Option<Vec<Item>> {
-        let [labels, paths, cameras, sources] =
-            TEXTS.map(|name| self.column(name)?.as_strings().filter(|column| column.len() == self.ids.len()));
+        let [labels, paths, cameras, sources] = Text::ALL.map(|text| {
+            self.column(text.name())?.as_strings().filter(|column| column.len() == self.ids.len())
+        });
         let (labels, paths, cameras) = (labels?, paths?, cameras?);
         let embeddings = self.embeddings(dimensions)?;
         let mut of_rows = match self.column(COLUMNS) {

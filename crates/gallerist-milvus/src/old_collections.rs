@@ -1,20 +1,20 @@
 //! Collections of version 1, which have no field for the source of an item, on a real server.
 
+use gallerist_database::Client;
 use gallerist_retrieval::columns::{Column, Columns};
 use gallerist_retrieval::index::{Index, ItemFilter, Items, stable_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use prost::Message;
 
-use crate::client::Client;
-use crate::layout::{self, CollectionLayout, Search};
+use crate::layout;
 use crate::wire::messages as wire;
-use crate::{Address, ConnectOptions, MilvusIndex};
+use crate::{Address, CollectionLayout, ConnectOptions, MilvusIndex, Search};
 
 /// Makes a collection as the programs of version 1 made it.
 fn make(address: &Address, layout: &CollectionLayout) {
-    let client = Client::connect(address, ConnectOptions::default()).unwrap();
-    let mut schema = layout.schema(address.collection());
+    let client = Client::new(address, ConnectOptions::default());
+    let mut schema = layout::schema(layout, address.collection());
     schema.fields.retain(|field| field.name != layout::SOURCE && field.name != layout::COLUMNS);
     let mut properties = layout::properties();
     for property in properties.iter_mut().filter(|property| property.key == layout::VERSION_KEY) {
@@ -31,7 +31,7 @@ fn make(address: &Address, layout: &CollectionLayout) {
     let request = wire::CreateIndexRequest {
         collection_name: address.collection().to_owned(),
         field_name: layout::EMBEDDING.to_owned(),
-        extra_params: layout.index_params(),
+        extra_params: layout::index_params(layout),
         index_name: layout::EMBEDDING.to_owned(),
     };
     let _: wire::Status = client.call("CreateIndex", &request, "make the index").unwrap();
@@ -44,7 +44,7 @@ fn a_collection_of_version_1_keeps_ids_of_paths_and_no_sources() {
     let layout = CollectionLayout { dimensions: 2, metric: Metric::Euclidean, search: Search::Flat };
     make(&address, &layout);
     let mut index = MilvusIndex::open(&address, ConnectOptions::default()).unwrap();
-    assert_eq!(index.kept, layout::Kept { sources: false, columns: false });
+    assert_eq!(index.collection().kept, layout::Kept { sources: false, columns: false });
     assert_eq!(index.layout(), &layout);
 
     let paths = Some((0..20).map(|i| format!("{i}.jpg")).collect());

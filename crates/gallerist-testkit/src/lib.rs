@@ -8,4 +8,6 @@ pub mod milvus;
 pub mod naive;
 #[cfg(unix)]
 pub mod pipe;
+#[cfg(unix)]
+pub mod qdrant;
 pub mod ranks;

@@ -42,10 +42,10 @@ pub enum Error {
     /// A name of a [`Registry`](crate::Registry) that belongs to another part.
     #[error(transparent)]
     Taken(#[from] Taken),
-    /// The vector database Milvus.
-    #[cfg(feature = "milvus")]
+    /// A vector database.
+    #[cfg(feature = "database")]
     #[error(transparent)]
-    Milvus(#[from] gallerist_milvus::Error),
+    Database(#[from] gallerist_database::Error),
 }
 
 impl Error {
@@ -65,8 +65,8 @@ impl Error {
             Error::Report(error) => error.hint(),
             Error::Serve(error) => error.hint(),
             Error::Taken(_) => None,
-            #[cfg(feature = "milvus")]
-            Error::Milvus(error) => error.hint(),
+            #[cfg(feature = "database")]
+            Error::Database(error) => error.hint(),
         }
     }
 }

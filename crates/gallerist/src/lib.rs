@@ -83,6 +83,8 @@ pub use contents::{Contents, ContentsKind, Facts, contents};
 pub use error::{Error, Result};
 pub use gallerist_collective as collective;
 pub use gallerist_data as data;
+#[cfg(feature = "database")]
+pub use gallerist_database as database;
 pub use gallerist_loss as loss;
 pub use gallerist_loss::{cross_batch, miner};
 pub use gallerist_map as map;
@@ -90,6 +92,8 @@ pub use gallerist_map as map;
 pub use gallerist_milvus as milvus;
 pub use gallerist_nn as network;
 pub use gallerist_onnx as onnx;
+#[cfg(feature = "qdrant")]
+pub use gallerist_qdrant as qdrant;
 pub use gallerist_report as report;
 pub use gallerist_retrieval as retrieval;
 pub use gallerist_serve as serve;

@@ -171,7 +171,11 @@ fn shell(dir: &Path, code: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-euc", code]).current_dir(dir);
     command.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
-    command.env("COLUMNS", "100").env_remove("CLICOLOR_FORCE").env_remove("MILVUS_TOKEN");
+    command
+        .env("COLUMNS", "100")
+        .env_remove("CLICOLOR_FORCE")
+        .env_remove("MILVUS_TOKEN")
+        .env_remove("QDRANT_API_KEY");
     command
 }
 

@@ -13,11 +13,12 @@ use std::path::Path;
 use graph::Graph;
 
 /// The crates of the workspace, lowest layer first. A crate depends on crates of lower layers only.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["gallerist-collective", "gallerist-util", "workspace-hack"],
     &["gallerist-jpeg"],
     &["gallerist-data", "gallerist-kernels", "gallerist-onnx", "gallerist-report", "gallerist-retrieval"],
-    &["gallerist-map", "gallerist-milvus", "gallerist-tensor", "gallerist-testkit"],
+    &["gallerist-database"],
+    &["gallerist-map", "gallerist-milvus", "gallerist-qdrant", "gallerist-tensor", "gallerist-testkit"],
     &["gallerist-loss", "gallerist-nn", "gallerist-serve"],
     &["gallerist-weights"],
     &["gallerist-train"],
@@ -26,7 +27,7 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.
-const WITHOUT_ENGINE: [&str; 11] = [
+const WITHOUT_ENGINE: [&str; 13] = [
     "gallerist-collective",
     "gallerist-util",
     "gallerist-jpeg",
@@ -35,7 +36,9 @@ const WITHOUT_ENGINE: [&str; 11] = [
     "gallerist-report",
     "gallerist-retrieval",
     "gallerist-map",
+    "gallerist-database",
     "gallerist-milvus",
+    "gallerist-qdrant",
     "gallerist-testkit",
     "gallerist-serve",
 ];

@@ -8,6 +8,7 @@
 mod milvus;
 mod models;
 mod pictures;
+mod qdrant;
 mod retrieval;
 mod server;
 mod sources;
@@ -41,6 +42,7 @@ fn main() {
     milvus::write(&seeds);
     models::write(&seeds);
     pictures::write(&seeds);
+    qdrant::write(&seeds);
     retrieval::write(&seeds);
     sources::write(&seeds);
     server::write(&seeds);

@@ -1,12 +1,12 @@
 //! One file a reader, and the list of all.
 
 mod condition;
+#[cfg(any(feature = "milvus", feature = "qdrant"))]
+mod databases;
 mod embeddings;
 mod index;
 mod jpeg;
 mod labels;
-#[cfg(feature = "milvus")]
-mod milvus;
 mod npy;
 #[cfg(feature = "onnx")]
 mod onnx;
@@ -59,7 +59,7 @@ static TARGETS: &[Target] = &[
     of("manifest", sources::manifest),
     of("mat", sources::mat),
     #[cfg(feature = "milvus")]
-    of("milvus", milvus::run),
+    of("milvus", databases::milvus),
     #[cfg(feature = "server")]
     of("multipart", server::multipart),
     of("npy", npy::run),
@@ -72,6 +72,8 @@ static TARGETS: &[Target] = &[
     of("png", pictures::png),
     #[cfg(feature = "engine")]
     of("preprocessor", weights::preprocessor),
+    #[cfg(feature = "qdrant")]
+    of("qdrant", databases::qdrant),
     of("relabel", sources::relabel),
     #[cfg(feature = "engine")]
     of("run_file", runs::run_file),

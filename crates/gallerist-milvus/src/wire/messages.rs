@@ -1,8 +1,10 @@
 //! `milvus.proto.common` and `milvus.proto.milvus`: requests and responses.
 
+use gallerist_database::{Answer, Refusal};
 use prost::Message;
 
 use super::schema::{CollectionSchema, FieldData, KeyValuePair, LongArray, SearchResultData};
+use crate::status::refusal;
 
 /// `ConsistencyLevel`: what was written up to a time that the request names is seen.
 pub(crate) const SESSION: i32 = 1;
@@ -301,22 +303,17 @@ pub(crate) struct GetFlushStateRequest {
     pub(crate) collection_name: String,
 }
 
-/// A response that carries its status; `None` in it means success.
-pub(crate) trait Response: Message + Default {
-    fn status(&self) -> Option<&Status>;
-}
-
-impl Response for Status {
-    fn status(&self) -> Option<&Status> {
-        Some(self)
+impl Answer for Status {
+    fn refusal(&self) -> Option<Refusal> {
+        refusal(self)
     }
 }
 
 macro_rules! responses {
     ($($name:ident),*) => {
-        $(impl Response for $name {
-            fn status(&self) -> Option<&Status> {
-                self.status.as_ref()
+        $(impl Answer for $name {
+            fn refusal(&self) -> Option<Refusal> {
+                self.status.as_ref().and_then(refusal)
             }
         })*
     };

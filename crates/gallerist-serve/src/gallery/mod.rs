@@ -166,7 +166,11 @@ impl Gallery {
             }
         }
         let catalog = catalog.with_columns(Columns::of_rows(&index.columns()?, &columns));
-        let kind = if info.place == "embedded" { info.kind.name } else { "milvus" };
+        let kind = match info.place {
+            "embedded" => info.kind.name,
+            "Qdrant" => "qdrant",
+            _ => "milvus",
+        };
         let sources = index.sources()?;
         let inside = Inside::new(catalog, Searcher::Index(index, info.metric));
         let (metric, dimensions) = (info.metric, info.dimensions);
@@ -210,7 +214,7 @@ impl Gallery {
         self.dimensions
     }
 
-    /// How it is searched: `exact`, `compact`, `hnsw` or `milvus`.
+    /// How it is searched: `exact`, `compact`, `hnsw`, `milvus` or `qdrant`.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
@@ -323,7 +327,7 @@ impl Gallery {
         let all = inside.catalog.len().max(1);
         let fits = match inside.searcher {
             Searcher::Rows { .. } => true,
-            _ if self.kind == "milvus" && all > MOST_OF_A_DATABASE => false,
+            _ if ["milvus", "qdrant"].contains(&self.kind) && all > MOST_OF_A_DATABASE => false,
             _ => all.saturating_mul(self.dimensions) <= DECODED_VALUES,
         };
         fits.then_some(all)

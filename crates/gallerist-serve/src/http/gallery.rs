@@ -27,7 +27,7 @@ pub(crate) struct GalleryBody {
     /// How images are compared: `cosine` or `euclidean`.
     #[schema(example = "cosine")]
     metric: &'static str,
-    /// `exact`, `compact`, `hnsw` or `milvus`.
+    /// `exact`, `compact`, `hnsw`, `milvus` or `qdrant`.
     kind: &'static str,
     /// The fingerprint of the network.
     model: Option<String>,

@@ -38,8 +38,8 @@ failure_from!(
     crate::weights::Error,
 );
 
-#[cfg(feature = "milvus")]
-failure_from!(crate::milvus::Error);
+#[cfg(feature = "database")]
+failure_from!(crate::database::Error);
 
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {

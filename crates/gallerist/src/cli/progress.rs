@@ -37,7 +37,7 @@ pub(crate) const SUMMARY: &str = "{bar:12} {wide_msg}";
 pub(crate) const EMBEDDING: &str = "{msg} {wide_bar} {pos}/{len} images, {eta} left";
 pub(crate) const DECODING: &str = "decoding {wide_bar} {pos}/{len} images, {eta} left";
 pub(crate) const LINKING: &str = "linking {wide_bar} {pos}/{len} items, {eta} left";
-#[cfg(feature = "milvus")]
+#[cfg(feature = "database")]
 pub(crate) const SENDING: &str = "sending {wide_bar} {pos}/{len} items, {eta} left";
 pub(crate) const MAPPING: &str = "mapping {wide_bar} {pos}/{len} steps, {eta} left";
 pub(crate) const FETCHING: &str = "fetching {wide_bar} {bytes}/{total_bytes}, {eta} left";
@@ -152,7 +152,7 @@ mod tests {
         EMBEDDING,
         DECODING,
         LINKING,
-        #[cfg(feature = "milvus")]
+        #[cfg(feature = "database")]
         SENDING,
         MAPPING,
         FETCHING,

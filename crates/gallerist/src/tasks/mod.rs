@@ -33,7 +33,7 @@ pub use train::{Trained, TrainingEnd, complete, report, resume, train, world};
 
 #[cfg(feature = "cli")]
 pub(crate) use database::{Remote, is_remote, open as open_database};
-#[cfg(all(feature = "cli", feature = "milvus"))]
-pub(crate) use database::{address, options as database_options};
+#[cfg(all(feature = "cli", feature = "database"))]
+pub(crate) use database::{WithCollection, with_collection};
 #[cfg(feature = "cli")]
 pub(crate) use embed::with_heads;

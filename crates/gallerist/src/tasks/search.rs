@@ -78,7 +78,7 @@ pub struct Found {
 }
 
 /// Finds the items of a gallery that are nearest to each query image and each text. The gallery is a file of embeddings,
-/// an index or `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`).
+/// an index, or `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`) or `qdrant://HOST[:PORT]/COLLECTION` (feature `qdrant`).
 ///
 /// # Example
 ///

@@ -49,7 +49,7 @@ pub struct ServeOptions {
 /// Opens a gallery with its images and its network, and binds a server; [`Server::run`] then answers requests.
 ///
 /// The gallery is a file of embeddings, an index, a run directory (its test images, and its queries if there are any)
-/// or `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`).
+/// or `milvus://HOST[:PORT]/COLLECTION` (feature `milvus`) or `qdrant://HOST[:PORT]/COLLECTION` (feature `qdrant`).
 ///
 /// # Example
 ///

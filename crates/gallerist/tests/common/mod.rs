@@ -20,6 +20,7 @@ pub(crate) fn program(dir: &Path, args: &[&str]) -> Output {
         .env("COLUMNS", "100")
         .env_remove("CLICOLOR_FORCE")
         .env_remove("MILVUS_TOKEN")
+        .env_remove("QDRANT_API_KEY")
         .output()
         .unwrap()
 }

@@ -66,8 +66,8 @@ pub(crate) struct Evaluate {
     /// Cameras of the queries: .npy of integers, or a text file with one camera per line [default: those in their file]
     #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
     pub(crate) query_cameras: Option<PathBuf>,
-    /// Embeddings of the gallery (with --run: its images); or an index or milvus://HOST[:PORT]/COLLECTION, whose
-    /// ranked lists are measured for --query, or for the --embeddings it was built from
+    /// Embeddings of the gallery (with --run: its images); or an index, milvus://HOST[:PORT]/COLLECTION or
+    /// qdrant://HOST[:PORT]/COLLECTION, whose ranked lists are measured for --query, or for the --embeddings it was built from
     #[arg(long, value_name = "PATH", help_heading = INPUT)]
     pub(crate) gallery: Option<PathBuf>,
     /// Use only this split of the images of --gallery [default: gallery, if it exists]

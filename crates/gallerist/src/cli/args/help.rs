@@ -62,7 +62,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("index bench", &["gallerist index bench photos.index --queries new.safetensors -k 10"]),
     ("index add", &["gallerist index add photos.index new.safetensors"]),
     ("index remove", &["gallerist index remove photos.index --label heron"]),
-    ("index push", &["gallerist index push photos.safetensors --gallery milvus://db:19530/photos"]),
+    (
+        "index push",
+        &[
+            "gallerist index push photos.safetensors --gallery milvus://db:19530/photos",
+            "gallerist index push photos.safetensors --gallery qdrant://db:6334/photos --kind exact",
+        ],
+    ),
     ("plot curves", &["gallerist plot curves runs/a runs/b --out curves.svg"]),
     ("plot ranked", &["gallerist plot ranked runs/photos --out ranked.svg"]),
     (

@@ -78,7 +78,7 @@ pub(crate) struct GraphArgs {
 /// Show a summary of an index.
 #[derive(Debug, Args)]
 pub(crate) struct Info {
-    /// Index, or a collection milvus://HOST[:PORT]/COLLECTION
+    /// Index, or a collection milvus://HOST[:PORT]/COLLECTION or qdrant://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     /// Print JSON on stdout
@@ -92,7 +92,7 @@ pub(crate) struct Info {
 /// are ordered by id.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// Index, or a collection milvus://HOST[:PORT]/COLLECTION
+    /// Index, or a collection milvus://HOST[:PORT]/COLLECTION or qdrant://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     /// Embeddings of the queries (.safetensors or .npy, n x d)
@@ -169,6 +169,7 @@ pub(crate) struct Add {
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
     /// Index (the file is replaced when the new one is complete), or a collection milvus://HOST[:PORT]/COLLECTION
+    /// or qdrant://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     #[command(flatten)]
@@ -180,26 +181,28 @@ pub(crate) struct Remove {
     pub(crate) common: Common,
 }
 
-/// Upload embeddings to a collection of the vector database Milvus.
+/// Upload embeddings to a collection of a vector database (Milvus, Qdrant).
 ///
 /// Creates the collection if it does not exist. To resume an interrupted upload, run the same command again:
 /// unchanged items are not sent twice. Items of the collection that are not in the files are kept. An item that
 /// would replace another is an error, unless --replace is given. While the server is unavailable the command
-/// waits, see --patience.
+/// waits, see --patience. Several commands may upload different files to one collection at the same time.
 ///
 /// `index info`, `index search`, `index remove`, `search` and `evaluate` accept the address of the
-/// collection instead of a file. Credentials: MILVUS_TOKEN=USER:PASSWORD in the environment.
+/// collection instead of a file. Credentials: MILVUS_TOKEN=USER:PASSWORD or
+/// QDRANT_API_KEY=KEY in the environment.
 #[derive(Debug, Args)]
 pub(crate) struct Push {
     /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
     #[arg(value_name = "EMBEDDINGS", required = true)]
     pub(crate) embeddings: Vec<PathBuf>,
-    /// Collection, milvus://HOST[:PORT]/COLLECTION; the default port is 19530
+    /// Collection, milvus://HOST[:PORT]/COLLECTION (default port: 19530) or qdrant://HOST[:PORT]/COLLECTION
+    /// (its gRPC port, 6334 by default); milvus+tls:// and qdrant+tls:// are encrypted
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) gallery: PathBuf,
     #[command(flatten)]
     pub(crate) items: ItemArgs,
-    /// New collections: kind of index (FLAT or HNSW of Milvus)
+    /// New collections: kind of index
     #[arg(long, value_name = "KIND", default_value = HnswIndex::KIND.name, value_parser = kinds())]
     pub(crate) kind: IndexKind,
     /// New collections: distance or similarity of two rows [default: from the file, else cosine]

@@ -21,7 +21,7 @@ use crate::train::CheckpointKind;
     gallerist search --gallery photos.safetensors --query new.jpg --where 'price < 20' --html found.html")]
 pub(crate) struct Search {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index, or
-    /// milvus://HOST[:PORT]/COLLECTION
+    /// milvus://HOST[:PORT]/COLLECTION or qdrant://HOST[:PORT]/COLLECTION
     #[arg(long, value_name = "FILE")]
     pub(crate) gallery: PathBuf,
     /// Query images

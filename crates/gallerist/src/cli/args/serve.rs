@@ -20,8 +20,8 @@ use super::shared::DeviceArgs;
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Embeddings of the gallery, as written by `embed` or `train` (.safetensors), an index,
-    /// milvus://HOST[:PORT]/COLLECTION, or a run directory: its test images, and its queries if there are any. Repeat it
-    /// to serve several galleries, each under NAME [default: the name of the file or of the run directory]; the
+    /// milvus://HOST[:PORT]/COLLECTION, qdrant://HOST[:PORT]/COLLECTION, or a run directory: its test images, and its
+    /// queries if there are any. Repeat it to serve several galleries, each under NAME [default: the name of the file or of the run directory]; the
     /// options below then apply to all of them, or with NAME= before their value to one
     #[arg(long, value_name = "[NAME=]FILE", required = true)]
     pub(crate) gallery: Vec<String>,

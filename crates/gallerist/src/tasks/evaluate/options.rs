@@ -23,8 +23,8 @@ pub enum EvaluateInput {
     Run(EvaluateRun),
     /// A file of embeddings: each row is a query against all others.
     Embeddings(EmbeddingsFile),
-    /// Queries against a gallery: a file of embeddings, an index or `milvus://HOST[:PORT]/COLLECTION`. Of an index, the
-    /// ranked lists are measured.
+    /// Queries against a gallery: a file of embeddings, an index, or a collection `milvus://HOST[:PORT]/COLLECTION` or
+    /// `qdrant://HOST[:PORT]/COLLECTION`. Of an index, the ranked lists are measured.
     Pair {
         /// The queries.
         queries: EmbeddingsFile,

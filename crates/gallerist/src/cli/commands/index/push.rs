@@ -1,18 +1,20 @@
 //! `gallerist index push`: items into a vector database.
 
-#[cfg(not(feature = "milvus"))]
+#[cfg(not(feature = "database"))]
 mod imp {
     use crate::cli::args::index::Push;
     use crate::cli::commands::index::open::open_remote;
     use crate::cli::failure::CommandResult;
 
     pub(crate) fn run(args: &Push) -> CommandResult {
-        let Err(not_built) = open_remote(&args.gallery, None) else { unreachable!("built without Milvus") };
+        let Err(not_built) = open_remote(&args.gallery, None) else {
+            unreachable!("built without databases")
+        };
         Err(not_built)
     }
 }
 
-#[cfg(feature = "milvus")]
+#[cfg(feature = "database")]
 mod imp {
     use std::process::ExitCode;
     use std::time::Duration;
@@ -23,13 +25,26 @@ mod imp {
     use crate::cli::next::Done;
     use crate::cli::printer::{self, count};
     use crate::cli::progress::{SENDING, bar};
-    use crate::milvus::{CollectionLayout, ConnectOptions, MilvusIndex, Pushed, Search};
+    use crate::database::{
+        Address, Collection, CollectionLayout, ConnectOptions, DatabaseIndex, Pushed, Search,
+    };
     use crate::retrieval::index::{ExactIndex, HnswIndex, Index};
-    use crate::tasks::{address, database_options};
+    use crate::tasks::{WithCollection, with_collection};
 
     pub(crate) fn run(args: &Push) -> CommandResult {
-        let address = address(&args.gallery)?;
-        let connection = database_options(|message| printer::warning(&message));
+        with_collection(&args.gallery, |message| printer::warning(&message), args)
+    }
+
+    impl WithCollection for &Push {
+        type Output = ExitCode;
+        type Error = Failure;
+
+        fn run<C: Collection + 'static>(self, address: &Address, options: ConnectOptions) -> CommandResult {
+            push::<C>(self, address, options)
+        }
+    }
+
+    fn push<C: Collection>(args: &Push, address: &Address, connection: ConnectOptions) -> CommandResult {
         let sets = build::load(&args.embeddings, &args.items)?;
         let layout = CollectionLayout {
             dimensions: sets[0].embeddings.cols(),
@@ -41,14 +56,14 @@ mod imp {
                 }
                 kind => {
                     return Err(Failure::new(
-                        format!("Milvus has no index of kind {}", kind.name),
+                        format!("{} has no index of kind {}", C::SYSTEM.name, kind.name),
                         Some("give --kind exact or --kind hnsw"),
                     ));
                 }
             },
         };
         let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..connection };
-        let mut index = MilvusIndex::create(&address, &layout, options)?;
+        let mut index = DatabaseIndex::<C>::create(address, &layout, options)?;
         let mut all = Pushed::default();
         let parts = build::items(sets, &args.items, &args.embeddings, 0)?;
         let rows = parts.iter().map(|(_, items)| items.len()).sum();

@@ -51,7 +51,7 @@ pub(super) fn run(mut args: Remove) -> CommandResult {
 
 fn remove_from_collection(args: &Remove, filter: &ItemFilter) -> CommandResult {
     if args.compact {
-        return Err(Failure::new("Milvus compacts its collections itself", Some("leave --compact out")));
+        return Err(Failure::new("a database compacts its collections itself", Some("leave --compact out")));
     }
     let mut index = open_remote(&args.index, None)?.index;
     let ids = index.ids(filter)?;

@@ -1,11 +1,13 @@
 //! Pushes, and what a collection remembers.
 
-use gallerist_milvus::{ConnectOptions, Error, MilvusIndex, Pushed};
+use gallerist_database::{ConnectOptions, Pushed};
+use gallerist_retrieval::columns::{Column, ColumnKind, Columns};
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::index::{ExactIndex, Index, ItemFilter, Items};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
-use crate::{empty, flat, hnsw, server};
+use crate::{DatabaseIndex, empty, flat, hnsw, server};
 
 /// Rows with the statistics of embeddings: classes around centres, drawn from a fixed seed.
 fn clustered(rows: usize, cols: usize) -> EmbeddingSet {
@@ -50,7 +52,7 @@ fn a_second_push_sends_only_what_has_changed() {
     changed.embeddings = Matrix::new(500, 8, rows).unwrap();
     let items = Items::from_set(changed).unwrap();
     // A new connection: nothing is remembered on this side.
-    let mut index = MilvusIndex::open(index.address(), ConnectOptions::default()).unwrap();
+    let mut index = DatabaseIndex::open(index.address(), ConnectOptions::default()).unwrap();
     let before = index.get(&items.ids()[6..10]).unwrap();
     let refused = index.push(&items, false, &mut |_| panic!("nothing is sent")).unwrap_err().to_string();
     assert!(refused.contains("`7.jpg` of an unknown source would replace"), "{refused}");
@@ -106,6 +108,54 @@ fn images_of_one_path_in_two_sources_are_two_items_and_unknown_sources_are_repla
 }
 
 #[test]
+fn shards_that_are_pushed_at_the_same_time_make_one_gallery() {
+    let Some(server) = server() else { return };
+    let address = server.address("shards").parse().unwrap();
+    let set = clustered(2400, 8);
+    let shard = |number: usize| {
+        let rows: Vec<usize> = (0..set.embeddings.rows()).filter(|row| row % 4 == number).collect();
+        let mut shard = set.select(&rows);
+        // One shard has numbers where another has text, and each has a column of its own.
+        let size = rows.iter().map(|row| if number == 1 { "XL".to_owned() } else { row.to_string() });
+        let columns =
+            [Column::infer("size", size), Column::infer(format!("only {number}"), vec!["x"; rows.len()])];
+        shard.columns = Columns::new(columns.into_iter().collect::<Result<_, _>>().unwrap()).unwrap();
+        Items::from_set(shard).unwrap()
+    };
+    let shards: Vec<Items> = (0..4).map(shard).collect();
+    let push = |items: &Items| {
+        let mut index =
+            DatabaseIndex::create(&address, &flat(8, Metric::Euclidean), ConnectOptions::default()).unwrap();
+        index.push(items, false, &mut |_| {}).unwrap()
+    };
+    for sent in [600, 0] {
+        std::thread::scope(|scope| {
+            let pushes: Vec<_> = shards.iter().map(|items| scope.spawn(|| push(items))).collect();
+            for pushed in pushes {
+                let wanted = Pushed { items: 600, sent, unchanged: 600 - sent };
+                assert_eq!(pushed.join().unwrap(), wanted);
+            }
+        });
+    }
+    let index = DatabaseIndex::open(&address, ConnectOptions::default()).unwrap();
+    assert_eq!(index.info().unwrap().count, 2400);
+    for items in &shards {
+        let there: Vec<_> = (0..items.len()).map(|row| Some(items.item(row))).collect();
+        assert_eq!(index.get(items.ids()).unwrap(), there);
+    }
+    let mut columns = index.columns().unwrap();
+    columns.sort_by(|a, b| a.0.cmp(&b.0));
+    let text = ColumnKind::Text;
+    let wanted = ["only 0", "only 1", "only 2", "only 3", "size"].map(|name| (name.to_owned(), text));
+    assert_eq!(columns, wanted);
+    let meets = |text: &str| {
+        let filter = ItemFilter::default().meets(Condition::parse(text).unwrap());
+        index.ids(&filter).unwrap().len()
+    };
+    assert_eq!((meets("size = 'XL'"), meets("`only 2` = 'x'")), (600, 600));
+}
+
+#[test]
 fn a_flat_collection_gives_the_lists_of_embedded_search_to_the_last_bit() {
     let Some(server) = server() else { return };
     for metric in [Metric::Cosine, Metric::Euclidean, Metric::InnerProduct] {
@@ -137,7 +187,7 @@ fn items_with_equal_scores_come_in_the_order_of_ids_however_many_there_are() {
 }
 
 #[test]
-fn a_graph_that_milvus_has_built_finds_nearly_all_of_the_nearest() {
+fn a_graph_that_the_server_has_built_finds_nearly_all_of_the_nearest() {
     let Some(server) = server() else { return };
     let items = Items::from_set(clustered(20_000, 32)).unwrap();
     let mut index = empty(&server, &hnsw(32, Metric::Cosine));
@@ -185,13 +235,4 @@ fn texts_of_every_kind_are_kept_and_filtered() {
     }
     let lists = index.search(query.view(), rows, &ItemFilter::default().label_not_in(&texts[1..])).unwrap();
     assert_eq!(lists.ids(0), [0]);
-
-    let long = |length| EmbeddingSet {
-        labels: Some(vec!["x".repeat(length)]),
-        ..Matrix::new(1, 2, vec![0.0, 1.0]).unwrap().into()
-    };
-    index.upsert(&Items::numbered(long(65_535), 5000).unwrap()).unwrap();
-    assert_eq!(index.get(&[5000]).unwrap()[0].as_ref().unwrap().label.as_ref().unwrap().len(), 65_535);
-    let refused = index.push(&Items::numbered(long(65_536), 5000).unwrap(), true, &mut |_| {});
-    assert!(matches!(refused, Err(Error::Text { field: "label", row: 0, .. })), "{refused:?}");
 }

@@ -60,6 +60,10 @@ pub(crate) enum Fault {
 pub(crate) const UNIMPLEMENTED: u32 = Code::Unimplemented as u32;
 /// gRPC's code for wrong or missing credentials.
 pub(crate) const UNAUTHENTICATED: u32 = Code::Unauthenticated as u32;
+/// gRPC's code for credentials that do not allow the call.
+pub(crate) const PERMISSION_DENIED: u32 = Code::PermissionDenied as u32;
+/// gRPC's code for something that does not exist.
+pub(crate) const NOT_FOUND: u32 = Code::NotFound as u32;
 const DEADLINE_EXCEEDED: u32 = Code::DeadlineExceeded as u32;
 const RESOURCE_EXHAUSTED: u32 = Code::ResourceExhausted as u32;
 const UNAVAILABLE: u32 = Code::Unavailable as u32;
@@ -92,8 +96,10 @@ pub(crate) struct Target {
     pub(crate) authority: String,
     /// Whether the connection is encrypted. The system's certificates decide whom to trust.
     pub(crate) tls: bool,
-    /// The header `authorization`.
-    pub(crate) authorization: Option<String>,
+    /// The header with the credentials, and its value.
+    pub(crate) credentials: Option<(&'static str, String)>,
+    /// The name of the thread that has the connection.
+    pub(crate) thread: &'static str,
     pub(crate) connect_timeout: Duration,
 }
 
@@ -114,7 +120,7 @@ impl Connection {
     pub(crate) fn new(target: Target) -> Self {
         let (calls, received) = unbounded_channel();
         // It ends when the connection is dropped, and with it the sender.
-        let thread = std::thread::Builder::new().name("milvus".to_owned());
+        let thread = std::thread::Builder::new().name(target.thread.to_owned());
         thread.spawn(move || serve(&target, received)).expect("a thread can be started");
         Self { calls }
     }
@@ -123,7 +129,7 @@ impl Connection {
     /// to all further calls up to `most`, which then fail.
     pub(crate) fn scripted(answers: Vec<Vec<u8>>, most: usize) -> Self {
         let (calls, mut received) = unbounded_channel::<Call>();
-        let thread = std::thread::Builder::new().name("milvus".to_owned());
+        let thread = std::thread::Builder::new().name("scripted".to_owned());
         let answer = move || {
             for number in 0.. {
                 let Some(call) = received.blocking_recv() else { return };
@@ -268,9 +274,13 @@ async fn made(target: &Target, channel: Channel, seen: &Mutex<Seen>, call: &Call
         (seen.fault, seen.other) = (None, false);
     }
     let mut request = Request::new(call.message.clone());
-    if let Some(authorization) = &target.authorization {
-        let value = MetadataValue::<Ascii>::try_from(authorization.as_str()).expect("base64 is ASCII");
-        request.metadata_mut().insert("authorization", value);
+    if let Some((header, value)) = &target.credentials {
+        let value = MetadataValue::<Ascii>::try_from(value.as_str());
+        let refused = |_| Fault::Status {
+            code: UNAUTHENTICATED,
+            reason: "the credentials have characters that a header cannot have".to_owned(),
+        };
+        request.metadata_mut().insert(*header, value.map_err(refused)?);
     }
     let mut client = tonic::client::Grpc::new(channel).max_decoding_message_size(RESPONSE_LIMIT);
     let answer = async {

@@ -1,29 +1,28 @@
-//! `milvus://HOST:PORT/COLLECTION`, or `milvus+tls://` for an encrypted connection.
+//! `milvus://HOST:PORT/COLLECTION`, or `milvus+tls://` for an encrypted connection; the same with `qdrant`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::scheme::{SCHEME, TLS_SCHEME};
+use crate::system::{SYSTEMS, System};
 use crate::{Error, Result};
 
-/// Where Milvus listens unless told otherwise.
-pub const DEFAULT_PORT: u16 = 19530;
-
-/// A collection of a Milvus server: `milvus://HOST[:PORT]/COLLECTION`, or `milvus+tls://…` for a server
-/// with TLS. The certificates that the system trusts decide which servers are trusted; the environment variable
+/// A collection of a server: `milvus://HOST[:PORT]/COLLECTION`, or `milvus+tls://…` for a server
+/// with TLS; `qdrant://…` and `qdrant+tls://…`. The certificates that the system trusts decide which servers are trusted; the environment variable
 /// `SSL_CERT_FILE` names others.
 ///
 /// ```
-/// use gallerist_milvus::Address;
+/// use gallerist_database::Address;
 ///
 /// let address: Address = "milvus://db.example:19530/birds".parse()?;
 /// assert_eq!((address.host(), address.port(), address.collection()), ("db.example", 19530, "birds"));
 /// assert!("milvus+tls://db.example/birds".parse::<Address>()?.is_encrypted());
+/// assert_eq!("qdrant://db.example/birds".parse::<Address>()?.port(), 6334);
 /// assert_eq!("milvus://[::1]/birds".parse::<Address>()?.to_string(), "milvus://[::1]:19530/birds");
-/// # Ok::<(), gallerist_milvus::Error>(())
+/// # Ok::<(), gallerist_database::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
+    system: &'static System,
     host: String,
     port: u16,
     collection: String,
@@ -31,6 +30,11 @@ pub struct Address {
 }
 
 impl Address {
+    /// The database.
+    pub fn system(&self) -> &'static System {
+        self.system
+    }
+
     /// Host name or IP address; an IPv6 address without its brackets.
     pub fn host(&self) -> &str {
         &self.host
@@ -63,7 +67,7 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { TLS_SCHEME } else { SCHEME };
+        let scheme = if self.tls { self.system.tls_scheme } else { self.system.scheme };
         write!(f, "{scheme}{}/{}", self.server(), self.collection)
     }
 }
@@ -72,15 +76,20 @@ impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse(text).map_err(|problem| Error::Address { given: text.to_owned(), problem })
+        let of = |system: &'static System| {
+            let encrypted = text.strip_prefix(system.tls_scheme).map(|rest| (system, rest, true));
+            encrypted.or_else(|| text.strip_prefix(system.scheme).map(|rest| (system, rest, false)))
+        };
+        let fault = |system, problem| Error::Address { system, given: text.to_owned(), problem };
+        let Some((system, rest, tls)) = SYSTEMS.into_iter().find_map(of) else {
+            return Err(fault(None, "it does not begin with `milvus://` or `qdrant://`"));
+        };
+        parse(system, rest, tls).map_err(|problem| fault(Some(system), problem))
     }
 }
 
-fn parse(text: &str) -> std::result::Result<Address, &'static str> {
-    let (rest, tls) = match text.strip_prefix(TLS_SCHEME) {
-        Some(rest) => (rest, true),
-        None => (text.strip_prefix(SCHEME).ok_or("it does not begin with `milvus://`")?, false),
-    };
+/// Reads what follows the scheme.
+fn parse(system: &'static System, rest: &str, tls: bool) -> std::result::Result<Address, &'static str> {
     let (server, collection) = rest.split_once('/').ok_or("it names no collection")?;
     let (host, port) = match server.strip_prefix('[') {
         Some(bracketed) => {
@@ -103,19 +112,16 @@ fn parse(text: &str) -> std::result::Result<Address, &'static str> {
         return Err("it names no host");
     }
     let port = match port {
-        None => DEFAULT_PORT,
+        None => system.default_port,
         Some(digits) => match digits.parse() {
             Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => port,
             _ => return Err("its port is not a number from 1 to 65535"),
         },
     };
-    // Milvus' own rule for names.
-    let mut letters = collection.chars();
-    let begins = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    if !begins || collection.len() > 255 || !letters.all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err("a collection's name has letters, digits and `_`, at most 255, and begins with no digit");
+    if !(system.is_name)(collection) {
+        return Err(system.names);
     }
-    Ok(Address { host: host.to_owned(), port, collection: collection.to_owned(), tls })
+    Ok(Address { system, host: host.to_owned(), port, collection: collection.to_owned(), tls })
 }
 
 #[cfg(test)]
@@ -143,6 +149,10 @@ mod tests {
             ("milvus://host/1st", "a collection's name"),
             ("milvus://host/a/b", "a collection's name"),
             ("milvus://host/ä", "a collection's name"),
+            ("milvus://host/a-b", "a collection's name"),
+            ("qdrant://host/..", "a collection's name"),
+            ("qdrant://host/a b", "a collection's name"),
+            ("qdrant+tls://host", "names no collection"),
         ] {
             let error = text.parse::<Address>().unwrap_err();
             assert!(error.to_string().contains(problem), "{text}: {error}");
@@ -154,13 +164,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_is_read_back_from_what_it_prints(text in "milvus(\\+tls)?://([a-z0-9.-]{1,9}|\\[::[0-9a-f]{1,4}\\])(:[1-9][0-9]{0,3})?/[a-zA-Z_][a-zA-Z0-9_]{0,9}") {
+        fn an_address_is_read_back_from_what_it_prints(text in "(milvus|qdrant)(\\+tls)?://([a-z0-9.-]{1,9}|\\[::[0-9a-f]{1,4}\\])(:[1-9][0-9]{0,3})?/[a-zA-Z_][a-zA-Z0-9_]{0,9}") {
             let address: Address = text.parse().unwrap();
             prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(milvus://)?.{0,20}") {
+        fn no_text_makes_the_parser_panic(text in "((milvus|qdrant)://)?.{0,20}") {
             let _ = text.parse::<Address>();
         }
     }

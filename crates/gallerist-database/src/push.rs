@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::index::{Addition, Index, Items, Replaced, stable_id};
 
-use crate::index::MilvusIndex;
-use crate::{Result, layout};
+use crate::Result;
+use crate::collection::Collection;
+use crate::index::DatabaseIndex;
+use crate::row::digest;
 
 /// What a push has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +21,10 @@ pub struct Pushed {
     pub unchanged: usize,
 }
 
-impl MilvusIndex {
+impl<C: Collection> DatabaseIndex<C> {
     /// Brings `items` into the gallery; those that are there unchanged are not sent again.
+    ///
+    /// Several programs may push different items into one collection at the same time.
     ///
     /// A push that was interrupted is resumed by doing it again, from any machine: what was
     /// acknowledged is recognised by a digest that the collection keeps of every item. Sending an
@@ -45,7 +49,7 @@ impl MilvusIndex {
         let items = &*self.without_lost_sources(items)?;
         // Rows that do not belong together are more important than one that would replace another.
         self.check(items)?;
-        let there = if self.claimed_count()? == 0 { HashMap::new() } else { self.there(items)? };
+        let there = if self.collection.is_empty()? { HashMap::new() } else { self.there(items)? };
         let differ: Vec<usize> = there.iter().filter(|(_, one)| !one.same).map(|(&row, _)| row).collect();
         if !replace && !differ.is_empty() {
             self.refuse(items, &differ, &there)?;
@@ -53,12 +57,11 @@ impl MilvusIndex {
         self.admit(items)?;
         let mut pushed = Pushed::default();
         let rows: Vec<usize> = (0..items.len()).collect();
-        for rows in rows.chunks(self.rows_per_call()) {
+        for rows in rows.chunks(self.layout().rows_per_call()) {
             let sent: Vec<usize> =
                 rows.iter().copied().filter(|row| there.get(row).is_none_or(|one| !one.same)).collect();
             if !sent.is_empty() {
-                let digests: Vec<i64> = sent.iter().map(|&row| layout::digest(items.set(), row)).collect();
-                self.send(items, &sent, &digests)?;
+                self.send(items, &sent)?;
             }
             pushed.items += rows.len();
             pushed.sent += sent.len();
@@ -72,6 +75,8 @@ impl MilvusIndex {
             self.remove(&moved)?;
         }
         self.flush()?;
+        // A push of other items at the same time may have replaced the list of columns by its own.
+        self.collection.note(items, false)?;
         Ok(pushed)
     }
 
@@ -80,14 +85,11 @@ impl MilvusIndex {
     fn there(&self, items: &Items) -> Result<HashMap<usize, There>> {
         let set = items.set();
         let mut there = HashMap::new();
-        let mut digests = HashMap::new();
-        self.look_up(items.ids(), &[layout::DIGEST], |rows| {
-            digests.extend(rows.ids().zip(rows.longs(layout::DIGEST)?.iter().copied()));
-            Some(())
-        })?;
+        let stored = self.collection.stored(items.ids(), false)?;
+        let digests: HashMap<u64, i64> = stored.into_iter().map(|one| (one.id, one.digest)).collect();
         for (row, &id) in items.ids().iter().enumerate() {
-            if let Some(&digest) = digests.get(&id) {
-                there.insert(row, There { id, same: digest == layout::digest(set, row) });
+            if let Some(&known) = digests.get(&id) {
+                there.insert(row, There { id, same: known == digest(set, row) });
             }
         }
         let Some(paths) = set.paths.as_ref().filter(|_| set.sources.is_some()) else { return Ok(there) };
@@ -95,23 +97,14 @@ impl MilvusIndex {
             (0..items.len()).filter(|row| !there.contains_key(row) && set.source_of(*row).is_some());
         let missing: Vec<(usize, u64)> = missing.map(|row| (row, stable_id(&paths[row]))).collect();
         let ids: Vec<u64> = missing.iter().map(|&(_, id)| id).collect();
-        let mut by_path = HashMap::new();
-        self.look_up(&ids, &[layout::DIGEST, layout::PATH, layout::SOURCE], |rows| {
-            let digests = rows.longs(layout::DIGEST)?;
-            let (paths, sources) = (rows.texts(layout::PATH)?, rows.texts(layout::SOURCE)?);
-            for (((id, &digest), path), source) in rows.ids().zip(digests).zip(paths).zip(sources) {
-                if source.is_none() {
-                    by_path.insert(id, (digest, path));
-                }
-            }
-            Some(())
-        })?;
+        let stored = self.collection.stored(&ids, true)?.into_iter().filter(|one| one.source.is_none());
+        let by_path: HashMap<u64, _> = stored.map(|one| (one.id, (one.digest, one.path))).collect();
         let sourceless = EmbeddingSet { sources: None, ..set.clone() };
         for (row, id) in missing {
-            if let Some((digest, path)) = by_path.get(&id)
+            if let Some((known, path)) = by_path.get(&id)
                 && path.as_ref() == Some(&paths[row])
             {
-                there.insert(row, There { id, same: *digest == layout::digest(&sourceless, row) });
+                there.insert(row, There { id, same: *known == digest(&sourceless, row) });
             }
         }
         Ok(there)

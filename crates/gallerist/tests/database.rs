@@ -1,4 +1,4 @@
-//! Galleries in Milvus as a user meets them.
+//! Galleries in Milvus and Qdrant as a user meets them.
 
 mod common;
 
@@ -19,9 +19,9 @@ fn help_of_a_push_says_what_there_is() {
     insta::assert_snapshot!("help_index_push", text(&gallerist(Path::new("."), "index push --help").stdout));
 }
 
-#[cfg(not(feature = "milvus"))]
+#[cfg(not(feature = "database"))]
 #[test]
-fn a_program_without_milvus_says_how_to_build_one_with_it() {
+fn a_program_without_a_database_says_how_to_build_one_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let set = gallerist::retrieval::Matrix::new(1, 1, vec![1.0]).unwrap();
     gallerist::retrieval::EmbeddingSet { labels: Some(vec!["a".to_owned()]), ..set.into() }
@@ -35,22 +35,31 @@ fn a_program_without_milvus_says_how_to_build_one_with_it() {
         "search --gallery milvus://h/c --query a.png",
         "evaluate --query a.safetensors --gallery milvus://h/c",
     ] {
-        let message = error(dir.path(), line);
-        assert_eq!(
-            message,
-            "error: cannot open `milvus://h/c`: this program was built without Milvus\n\n\
-             hint: build it with `cargo build --release --features milvus`\n",
-            "{line}"
-        );
+        for (scheme, name, feature) in [
+            ("milvus", "Milvus", "milvus"),
+            ("qdrant", "Qdrant", "qdrant"),
+            ("milvus+tls", "Milvus", "milvus"),
+            ("qdrant+tls", "Qdrant", "qdrant"),
+        ] {
+            let line = line.replace("milvus", scheme);
+            let message = error(dir.path(), &line);
+            assert_eq!(
+                message,
+                format!(
+                    "error: cannot open `{scheme}://h/c`: this program was built without {name}\n\n\
+                     hint: build it with `cargo build --release --features {feature}`\n"
+                ),
+                "{line}"
+            );
+        }
     }
 }
 
-#[cfg(all(unix, feature = "milvus"))]
+#[cfg(all(unix, feature = "database"))]
 mod with_a_server {
     use std::net::TcpListener;
 
     use gallerist::retrieval::{EmbeddingSet, Matrix};
-    use gallerist_testkit::milvus;
     use serde_json::Value;
 
     use super::*;
@@ -78,16 +87,31 @@ mod with_a_server {
         }
     }
 
+    /// Runs a test for each database whose feature is on and whose server is there: its name, and the address of a collection.
+    fn on_each_server(test: fn(&str, &dyn Fn(&str) -> String)) {
+        #[cfg(feature = "milvus")]
+        if let Some(server) = gallerist_testkit::milvus::shared() {
+            test("Milvus", &|collection| server.address(collection));
+        }
+        #[cfg(feature = "qdrant")]
+        if let Some(server) = gallerist_testkit::qdrant::shared() {
+            test("Qdrant", &|collection| server.address(collection));
+        }
+    }
+
     #[test]
     fn a_gallery_is_pushed_measured_searched_and_changed() {
-        let Some(server) = milvus::shared() else { return };
+        on_each_server(pushed_measured_searched_and_changed);
+    }
+
+    fn pushed_measured_searched_and_changed(place: &str, address: &dyn Fn(&str) -> String) {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         // Without paths ids are row numbers, so that equal scores have one order in file and collection.
         EmbeddingSet { paths: None, ..set(3000, 1, "sha256:one") }.save(dir.join("a.safetensors")).unwrap();
         set(200, 2, "sha256:one").save(dir.join("b.safetensors")).unwrap();
         set(50, 3, "sha256:two").save(dir.join("other.safetensors")).unwrap();
-        let gallery = server.address("birds");
+        let gallery = address("birds");
         let push = format!("index push a.safetensors --gallery {gallery} --kind exact --json");
 
         let missing = error(dir, &format!("index info {gallery}"));
@@ -98,7 +122,7 @@ mod with_a_server {
         let again = json(dir, &push);
         assert_eq!((&again["sent"], &again["unchanged"]), (&0.into(), &3000.into()));
         let info = json(dir, &format!("index info {gallery} --json"));
-        assert_eq!((&info["kind"], &info["place"]), (&"exact".into(), &"Milvus".into()));
+        assert_eq!((&info["kind"], &info["place"]), (&"exact".into(), &place.into()));
         assert_eq!((&info["count"], &info["model"]), (&3000.into(), &"sha256:one".into()));
 
         // The lists of an exact collection give the metrics of the file.
@@ -130,14 +154,17 @@ mod with_a_server {
         let absent = error(dir, &format!("evaluate --embeddings b.safetensors --gallery {gallery}"));
         assert!(absent.contains("of `b.safetensors` are not in the gallery"), "{absent}");
         let other = error(dir, &format!("index push b.safetensors --gallery {gallery} --kind hnsw"));
-        assert!(other.contains("12 dimensions, COSINE, FLAT, not 12 dimensions, COSINE, HNSW"), "{other}");
+        assert!(other.contains("12 dimensions, cosine, exact, not 12 dimensions, cosine, HNSW"), "{other}");
         let lists = error(dir, &format!("evaluate --query b.safetensors --gallery {gallery} --cluster"));
         assert!(lists.contains("--cluster is not for an index"), "{lists}");
     }
 
     #[test]
     fn images_are_searched_in_a_collection_as_in_a_file() {
-        let Some(server) = milvus::shared() else { return };
+        on_each_server(images_are_searched);
+    }
+
+    fn images_are_searched(_: &str, address: &dyn Fn(&str) -> String) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
@@ -145,7 +172,7 @@ mod with_a_server {
                      --set validation.every=4 --set data.max_test_classes=12 --out";
         json(&root, &format!("{small} {}", run.display()));
         let file = run.join("embeddings.safetensors");
-        let gallery = server.address("of_a_run");
+        let gallery = address("of_a_run");
         json(&root, &format!("index push {} --gallery {gallery} --kind exact --json", file.display()));
 
         let image = folder.path().join("query.bmp");
@@ -184,17 +211,28 @@ mod with_a_server {
     fn a_server_that_is_not_there_is_said_plainly() {
         let dir = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert_eq!(
-            error(dir.path(), &format!("index info milvus://{free}/birds")),
-            format!(
-                "error: cannot reach Milvus at {free}: the connection was refused\n\n\
-                 hint: is the server running, and is this its port? wanted milvus://HOST:PORT/COLLECTION\n"
-            )
-        );
-        assert_eq!(
-            error(dir.path(), "index info milvus://localhost"),
-            "error: `milvus://localhost` is not an address of a Milvus collection: it names no collection\n\n\
-             hint: write milvus://HOST:PORT/COLLECTION\n"
-        );
+        for (feature, scheme, name) in
+            [(cfg!(feature = "milvus"), "milvus", "Milvus"), (cfg!(feature = "qdrant"), "qdrant", "Qdrant")]
+        {
+            if !feature {
+                let other = error(dir.path(), &format!("index info {scheme}://{free}/birds"));
+                assert!(other.contains(&format!("this program was built without {name}")), "{other}");
+                continue;
+            }
+            assert_eq!(
+                error(dir.path(), &format!("index info {scheme}://{free}/birds")),
+                format!(
+                    "error: cannot reach {name} at {free}: the connection was refused\n\n\
+                     hint: is the server running, and is this its port? wanted {scheme}://HOST:PORT/COLLECTION\n"
+                )
+            );
+            assert_eq!(
+                error(dir.path(), &format!("index info {scheme}://localhost")),
+                format!(
+                    "error: `{scheme}://localhost` is not an address of a {name} collection: it names no collection\n\n\
+                     hint: write {scheme}://HOST:PORT/COLLECTION\n"
+                )
+            );
+        }
     }
 }

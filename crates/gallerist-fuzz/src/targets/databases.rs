@@ -1,6 +1,7 @@
-//! Answers of a Milvus server: each begins with its length in two bytes. The first ones are those to opening a collection.
+//! Answers of the server of a database: each begins with its length in two bytes. The first ones are those to opening a
+//! collection.
 
-use gallerist_milvus::scripted;
+use gallerist_database::{Collection, DatabaseIndex, scripted};
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::index::{Index, ItemFilter};
@@ -10,7 +11,17 @@ use crate::cost::{Limit, within};
 /// Calls that are answered.
 const CALLS: usize = 40;
 
-pub(super) fn run(bytes: &[u8]) {
+#[cfg(feature = "milvus")]
+pub(super) fn milvus(bytes: &[u8]) {
+    run::<gallerist_milvus::MilvusCollection>(bytes);
+}
+
+#[cfg(feature = "qdrant")]
+pub(super) fn qdrant(bytes: &[u8]) {
+    run::<gallerist_qdrant::QdrantCollection>(bytes);
+}
+
+fn run<C: Collection>(bytes: &[u8]) {
     let mut answers = Vec::new();
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
@@ -22,14 +33,14 @@ pub(super) fn run(bytes: &[u8]) {
     // Every call may be answered with everything.
     let limit =
         Limit { memory_of_byte: 200 * CALLS as u64, ns_of_byte: 20_000 * CALLS as u64, ..Limit::TEXT };
-    let open = || scripted::open(answers.clone(), CALLS);
+    let open = || scripted::open::<C>(answers.clone(), CALLS);
     let Ok(index) = within(limit, bytes, open) else { return };
     let _ = index.origin();
     let dimensions = index.layout().dimensions;
     let query = Matrix::new(1, dimensions, vec![0.5; dimensions]).expect("a row");
     let all = ItemFilter::default();
     // Each on a new connection, whose answers begin again.
-    let call = |use_index: &dyn Fn(&mut gallerist_milvus::MilvusIndex)| {
+    let call = |use_index: &dyn Fn(&mut DatabaseIndex<C>)| {
         if let Ok(mut index) = open() {
             within(limit, bytes, || use_index(&mut index));
         }
