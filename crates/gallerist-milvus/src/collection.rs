@@ -15,6 +15,7 @@ use prost::Message;
 use crate::layout::{self, Kept, Rows};
 use crate::wire::messages as wire;
 use crate::wire::schema::KeyValuePair;
+use crate::wire::status::Status;
 use crate::{columns, condition, filter};
 
 /// A collection of a Milvus server that keeps a gallery.
@@ -43,7 +44,7 @@ impl MilvusCollection {
 
     fn alter(&self, properties: Vec<KeyValuePair>, action: &'static str) -> Result<()> {
         let request = wire::AlterCollectionRequest { collection_name: self.client.collection(), properties };
-        let _: wire::Status = self.client.call("AlterCollection", &request, action)?;
+        let _: Status = self.client.call("AlterCollection", &request, action)?;
         Ok(())
     }
 
@@ -188,7 +189,7 @@ impl Collection for MilvusCollection {
                 consistency_level: wire::SESSION,
                 properties: layout::properties(),
             };
-            let _: wire::Status = client.call("CreateCollection", &request, "make the collection")?;
+            let _: Status = client.call("CreateCollection", &request, "make the collection")?;
         }
         // A crash may have come between the collection and its index.
         if !exists.value || indices(client)?.is_empty() {
@@ -198,7 +199,7 @@ impl Collection for MilvusCollection {
                 extra_params: layout::index_params(layout),
                 index_name: layout::EMBEDDING.to_owned(),
             };
-            let _: wire::Status = client.call("CreateIndex", &request, "make the index")?;
+            let _: Status = client.call("CreateIndex", &request, "make the index")?;
         }
         Ok(())
     }
@@ -208,7 +209,7 @@ impl Collection for MilvusCollection {
         let layout =
             layout::read(&description, &indices(&client)?).map_err(|problem| client.foreign(problem))?;
         let request = wire::LoadCollectionRequest { collection_name: client.collection(), replica_number: 1 };
-        let _: wire::Status = client.call("LoadCollection", &request, "load the collection")?;
+        let _: Status = client.call("LoadCollection", &request, "load the collection")?;
         let request = wire::GetLoadStateRequest { collection_name: client.collection() };
         client.wait_until(
             || {
@@ -225,7 +226,7 @@ impl Collection for MilvusCollection {
 
     fn drop_collection(&self) -> Result<()> {
         let here = wire::CollectionRequest { collection_name: self.client.collection() };
-        let _: wire::Status = self.client.call("DropCollection", &here, "remove the collection")?;
+        let _: Status = self.client.call("DropCollection", &here, "remove the collection")?;
         Ok(())
     }
 

@@ -33,7 +33,6 @@ mod layout;
 mod old_collections;
 #[cfg(test)]
 mod scripted;
-mod status;
 mod wire;
 
 pub use collection::MilvusCollection;

@@ -9,6 +9,7 @@ use prost::Message;
 
 use crate::layout;
 use crate::wire::messages as wire;
+use crate::wire::status::Status;
 use crate::{Address, CollectionLayout, ConnectOptions, MilvusIndex, Search};
 
 /// Makes a collection as the programs of version 1 made it.
@@ -27,14 +28,14 @@ fn make(address: &Address, layout: &CollectionLayout) {
         consistency_level: wire::SESSION,
         properties,
     };
-    let _: wire::Status = client.call("CreateCollection", &request, "make the collection").unwrap();
+    let _: Status = client.call("CreateCollection", &request, "make the collection").unwrap();
     let request = wire::CreateIndexRequest {
         collection_name: address.collection().to_owned(),
         field_name: layout::EMBEDDING.to_owned(),
         extra_params: layout::index_params(layout),
         index_name: layout::EMBEDDING.to_owned(),
     };
-    let _: wire::Status = client.call("CreateIndex", &request, "make the index").unwrap();
+    let _: Status = client.call("CreateIndex", &request, "make the index").unwrap();
 }
 
 #[test]

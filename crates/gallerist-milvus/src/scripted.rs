@@ -8,6 +8,7 @@ use prost::Message;
 use crate::layout;
 use crate::wire::messages as wire;
 use crate::wire::schema::FieldData;
+use crate::wire::status::Status;
 use crate::{CollectionLayout, Error, MilvusIndex, Result, Search};
 
 fn open(answers: Vec<Vec<u8>>, most: usize) -> Result<MilvusIndex> {
@@ -31,7 +32,7 @@ fn opening(dimensions: usize) -> Vec<Vec<u8>> {
         wire::GetVersionResponse { version: "v2.3.5".to_owned(), ..Default::default() }.encode_to_vec(),
         description.encode_to_vec(),
         wire::DescribeIndexResponse { index_descriptions: vec![index], ..Default::default() }.encode_to_vec(),
-        wire::Status::default().encode_to_vec(),
+        Status::default().encode_to_vec(),
         wire::GetLoadStateResponse { state: wire::LOADED, ..Default::default() }.encode_to_vec(),
         wire::AllocTimestampResponse { timestamp: 7, ..Default::default() }.encode_to_vec(),
     ]

@@ -4,7 +4,7 @@ use gallerist_database::{Answer, Refusal};
 use prost::Message;
 
 use super::schema::{CollectionSchema, FieldData, KeyValuePair, LongArray, SearchResultData};
-use crate::status::refusal;
+use super::status::{Status, refusal};
 
 /// `ConsistencyLevel`: what was written up to a time that the request names is seen.
 pub(crate) const SESSION: i32 = 1;
@@ -14,19 +14,6 @@ pub(crate) const EXPRESSION: i32 = 1;
 pub(crate) const FLOAT_VECTORS: i32 = 101;
 /// `LoadState`.
 pub(crate) const LOADED: i32 = 3;
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Status {
-    /// The code of Milvus up to 2.2; later ones send both.
-    #[prost(int32, tag = "1")]
-    pub(crate) error_code: i32,
-    #[prost(string, tag = "2")]
-    pub(crate) reason: String,
-    #[prost(int32, tag = "3")]
-    pub(crate) code: i32,
-    #[prost(bool, tag = "4")]
-    pub(crate) retriable: bool,
-}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PlaceholderGroup {
@@ -301,12 +288,6 @@ pub(crate) struct GetFlushStateRequest {
     pub(crate) time: u64,
     #[prost(string, tag = "4")]
     pub(crate) collection_name: String,
-}
-
-impl Answer for Status {
-    fn refusal(&self) -> Option<Refusal> {
-        refusal(self)
-    }
 }
 
 macro_rules! responses {

@@ -6,3 +6,4 @@
 
 pub(crate) mod messages;
 pub(crate) mod schema;
+pub(crate) mod status;

@@ -1,8 +1,26 @@
 //! The status in an answer of Milvus.
 
-use gallerist_database::Refusal;
+use gallerist_database::{Answer, Refusal};
+use prost::Message;
 
-use crate::wire::messages::Status;
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Status {
+    /// The code of Milvus up to 2.2; later ones send both.
+    #[prost(int32, tag = "1")]
+    pub(crate) error_code: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) reason: String,
+    #[prost(int32, tag = "3")]
+    pub(crate) code: i32,
+    #[prost(bool, tag = "4")]
+    pub(crate) retriable: bool,
+}
+
+impl Answer for Status {
+    fn refusal(&self) -> Option<Refusal> {
+        refusal(self)
+    }
+}
 
 /// The error in a status, if there is one.
 pub(crate) fn refusal(status: &Status) -> Option<Refusal> {
