@@ -87,8 +87,11 @@ mod with_a_server {
         }
     }
 
-    /// Runs a test for each database whose feature is on and whose server is there: its name, and the address of a collection.
-    fn on_each_server(test: fn(&str, &dyn Fn(&str) -> String)) {
+    /// The address of a collection on a server.
+    type Address<'a> = &'a dyn Fn(&str) -> String;
+
+    /// Runs a test for each database whose feature is on and whose server is there, with the name of the database.
+    fn on_each_server(test: fn(&str, Address)) {
         #[cfg(feature = "milvus")]
         if let Some(server) = gallerist_testkit::milvus::shared() {
             test("Milvus", &|collection| server.address(collection));
@@ -104,7 +107,7 @@ mod with_a_server {
         on_each_server(pushed_measured_searched_and_changed);
     }
 
-    fn pushed_measured_searched_and_changed(place: &str, address: &dyn Fn(&str) -> String) {
+    fn pushed_measured_searched_and_changed(place: &str, address: Address) {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         // Without paths ids are row numbers, so that equal scores have one order in file and collection.
@@ -164,7 +167,7 @@ mod with_a_server {
         on_each_server(images_are_searched);
     }
 
-    fn images_are_searched(_: &str, address: &dyn Fn(&str) -> String) {
+    fn images_are_searched(_: &str, address: Address) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
