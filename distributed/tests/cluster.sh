@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Search and evaluation by a scheduler and two executors as processes on 127.0.0.1, compared with one process and with the
 # library in memory, and with one executor killed in the middle (SIGKILL). All results must have one hash. Prints a table of
-# wall time, CPU time and peak memory of whole processes. Sizes: ROWS, DIMENSIONS, SHARDS, QUERIES; ports from PORT on. Needs GNU time.
+# wall time, CPU time and peak memory of whole processes. Sizes: ROWS, DIMENSIONS, SHARDS, QUERIES; ports from PORT on; COMMANDS, such as "search". Needs GNU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,6 +35,7 @@ start_cluster() {
 # The peak memory in MiB, and the CPU time in seconds, of a process that runs.
 peak() { awk '/VmHWM/ { printf "%.0f", $2 / 1024 }' "/proc/$1/status"; }
 cpu() { awk -v hertz="$(getconf CLK_TCK)" '{ print ($14 + $15) / hertz }' "/proc/$1/stat"; }
+all_cpu() { for pid in "${pids[@]}"; do cpu "$pid"; done | awk '{ sum += $1 } END { print sum }'; }
 
 # Runs a command, and keeps its output, wall time, CPU time and peak memory.
 measure() {
@@ -51,7 +52,7 @@ same() { [ "$hash" = "$wanted" ] || { echo "error: the hash of $1 differs: $hash
 
 echo "| command | where | seconds | CPU seconds | peak MiB | hash |"
 echo "| --- | --- | --- | --- | --- | --- |"
-for command in search evaluate; do
+for command in ${COMMANDS:-search evaluate}; do
     measure examples/one_machine "$command" "$work/gallery" "$work/queries"
     read -r hash _ <"$work/out"
     wanted=$hash
@@ -63,12 +64,12 @@ for command in search evaluate; do
 
     start_cluster
     measure gallerist-cluster "$command" "${files[@]}" --cluster "127.0.0.1:$port"
-    used=$(awk -v a="$(cpu "${pids[1]}")" -v b="$(cpu "${pids[2]}")" -v c="$used" 'BEGIN { print a + b + c }')
+    used=$(awk -v a="$(all_cpu)" -v b="$used" 'BEGIN { print a + b }')
     row "$command" "scheduler and 2 executors" "$(peak "${pids[1]}") and $(peak "${pids[2]}")"
     same "the cluster"
 
     half=$(awk -v all="$seconds" 'BEGIN { printf "%.1f", all / 2 }')
-    before=$(awk -v a="$(cpu "${pids[1]}")" -v b="$(cpu "${pids[2]}")" 'BEGIN { print a + b }')
+    before=$(all_cpu)
     (sleep "$half" && cpu "${pids[1]}" >"$work/killed" && kill -KILL "${pids[1]}") &
     killer=$!
     measure gallerist-cluster "$command" "${files[@]}" --cluster "127.0.0.1:$port"
@@ -76,8 +77,8 @@ for command in search evaluate; do
         echo "error: the work ended before the executor was killed" >&2
         exit 1
     fi
-    used=$(awk -v a="$(cat "$work/killed")" -v b="$(cpu "${pids[2]}")" -v c="$used" -v before="$before" \
-        'BEGIN { print a + b + c - before }')
+    used=$(awk -v a="$(cat "$work/killed")" -v b="$(cpu "${pids[0]}")" -v c="$(cpu "${pids[2]}")" -v d="$used" \
+        -v before="$before" 'BEGIN { print a + b + c + d - before }')
     row "$command" "the same, one executor killed after $half s" "$(peak "${pids[2]}")"
     same "the cluster with a killed executor"
     stop
