@@ -29,12 +29,16 @@ impl Engine {
     /// Runs jobs on the cluster of the scheduler at `address`, `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Input`] for an address without a port.
+    /// [`Error::Input`] for an address without a port, and where nothing answers.
     pub async fn cluster(address: &str) -> Result<Self> {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         if host.is_empty() || port.parse::<u16>().is_err() {
             let problem = format!("`{address}` is no address of a scheduler");
             return Err(Error::input(problem, Some("give HOST:PORT, such as 127.0.0.1:50050")));
+        }
+        if let Err(error) = tokio::net::TcpStream::connect(address).await {
+            let problem = format!("no scheduler answers at `{address}`: {error}");
+            return Err(Error::input(problem, Some("start one with `gallerist-cluster scheduler`")));
         }
         let state = SessionStateBuilder::new().with_config(session_config()).with_default_features().build();
         let context = SessionContext::remote_with_state(&format!("df://{address}"), state).await?;

@@ -188,3 +188,13 @@ async fn shards_that_do_not_belong_together_are_refused() {
     .await;
     assert_eq!(problem, "shard `b.parquet`: gallery: row 1, column 2 is NaN; every value must be finite");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_does_not_answer_is_named() {
+    let error = Engine::cluster("127.0.0.1").await.err().unwrap();
+    assert_eq!(error.to_string(), "`127.0.0.1` is no address of a scheduler");
+    // A port at which nothing listens.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error = Engine::cluster(&format!("127.0.0.1:{port}")).await.err().unwrap();
+    assert!(error.to_string().starts_with(&format!("no scheduler answers at `127.0.0.1:{port}`: ")));
+}
