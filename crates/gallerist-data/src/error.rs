@@ -95,6 +95,9 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A fault of an object store.
+    #[error(transparent)]
+    Store(#[from] gallerist_store::Error),
     /// An unknown name of a layout.
     #[error("there is no layout `{name}`; there are {known}")]
     UnknownLayout {
@@ -234,6 +237,7 @@ impl Error {
             Error::Selection { hint, .. } | Error::Batches { hint, .. } | Error::Source { hint, .. } => {
                 hint.clone()
             }
+            Error::Store(error) => error.hint(),
             Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),
             Error::Shared(inner) => Some(inner.hint().unwrap_or_else(|| {
                 "repair the file or leave it out; without --strict (`data.strict` of the run file), images that cannot be \

@@ -215,10 +215,10 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A fault of the database that stores an index: unreachable, request refused, unknown answer.
+    /// A fault of the database that stores an index, or of an object store: unreachable, request refused, unknown answer.
     #[error("{source}")]
     Remote {
-        /// The error of the crate that speaks to the database.
+        /// The error of the crate that speaks to it.
         source: Box<dyn std::error::Error + Send + Sync>,
         /// What to do about it.
         hint: Option<String>,
@@ -319,6 +319,12 @@ fn display_product(rows: usize, cols: usize) -> String {
     match rows.checked_mul(cols) {
         Some(values) => values.to_string(),
         None => "more than 2^64".to_owned(),
+    }
+}
+
+impl From<gallerist_store::Error> for Error {
+    fn from(error: gallerist_store::Error) -> Self {
+        Self::Remote { hint: error.hint(), source: Box::new(error) }
     }
 }
 

@@ -15,7 +15,7 @@ use graph::Graph;
 /// The crates of the workspace, lowest layer first. A crate depends on crates of lower layers only.
 const LAYERS: [&[&str]; 10] = [
     &["gallerist-collective", "gallerist-util", "workspace-hack"],
-    &["gallerist-jpeg"],
+    &["gallerist-jpeg", "gallerist-store"],
     &["gallerist-data", "gallerist-kernels", "gallerist-onnx", "gallerist-report", "gallerist-retrieval"],
     &["gallerist-database"],
     &["gallerist-map", "gallerist-milvus", "gallerist-qdrant", "gallerist-tensor", "gallerist-testkit"],
@@ -27,10 +27,11 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 /// Crates that build without the tensor engine: they depend on each other only, and not on `burn`.
-const WITHOUT_ENGINE: [&str; 13] = [
+const WITHOUT_ENGINE: [&str; 14] = [
     "gallerist-collective",
     "gallerist-util",
     "gallerist-jpeg",
+    "gallerist-store",
     "gallerist-data",
     "gallerist-onnx",
     "gallerist-report",

@@ -154,6 +154,8 @@ impl Shared {
                     part.broken.push(Broken { item, error: error.clone() });
                     match self.options.on_broken {
                         OnBroken::Fail => return Err(Error::Shared(error)),
+                        // Every image would be broken while the network is.
+                        _ if matches!(*error, Error::Store(_)) => return Err(Error::Shared(error)),
                         OnBroken::Exclude => continue,
                         OnBroken::Replace => {
                             part.replaced += 1;

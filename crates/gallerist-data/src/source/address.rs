@@ -107,12 +107,15 @@ pub fn register_source<S: AddressedSource>() -> Result<(), Error> {
     }
 }
 
-/// The source of an address; `None` for a path.
+/// The source of an address; `None` for a path, and for an address of an object store whose scheme is not registered.
 pub(super) fn open(path: &Path) -> Option<Result<Box<dyn ImageSource>, Error>> {
     let (scheme, rest) = gallerist_util::text::address(path.to_str()?)?;
     let schemes = SCHEMES.read().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(known) = schemes.iter().find(|known| known.name == scheme) {
         return Some((known.open)(rest));
+    }
+    if gallerist_store::SCHEMES.contains(&scheme) {
+        return None;
     }
     let known: Vec<&str> = schemes.iter().map(|known| known.name).collect();
     let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();

@@ -33,8 +33,9 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    pub(super) fn open(path: &Path) -> Result<Archive, Error> {
-        let name = path.display().to_string();
+    /// Opens the archive at `path`, which messages call `name`.
+    pub(super) fn open(path: &Path, name: &Path) -> Result<Archive, Error> {
+        let name = name.display().to_string();
         let file =
             gallerist_util::files::open_regular(path).map_err(|e| Error::io("open", name.clone(), e))?;
         let length = file.metadata().map_err(|e| Error::io("read", name.clone(), e))?.len();
@@ -157,7 +158,7 @@ impl Archive {
 
 /// The path of an entry with `/` between its parts, whatever was written between them, and without parts `.`;
 /// `None` where it is absolute or has a part `..`.
-fn normal(path: &str) -> Option<String> {
+pub(super) fn normal(path: &str) -> Option<String> {
     // Some programs for Windows write its separator, which the format does not permit.
     let path = path.replace('\\', "/");
     let drive = path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use super::content::ImageContent;
 use super::image_source::ImageSource;
 use super::layout::DatasetLayout;
-use super::names::{extension, is_image, is_manifest};
+use super::names::{is_archive, is_image, is_manifest};
+use super::objects::Objects;
 use super::part::{check_is_manifest, of_shard};
 use super::record::{ImageListing, ImageRecord};
 use super::tree::{Root, Tree};
 use crate::error::Error;
+use gallerist_store::{LocalCopy, Store, split_address};
 use gallerist_util::shard::Shard;
 
 /// A folder, a zip archive, a CSV manifest or a single image.
@@ -20,6 +22,9 @@ pub(super) struct FileSource {
     tree: Tree,
     layout: DatasetLayout,
     list: List,
+    /// The copy of an archive in a store, which is removed with the source.
+    #[expect(dead_code, reason = "it is kept for its end")]
+    copy: Option<LocalCopy>,
 }
 
 /// How the images are listed.
@@ -40,15 +45,24 @@ impl FileSource {
         if shard.is_some() {
             check_is_manifest(&path.display().to_string())?;
         }
+        if let Some(address) = path.to_str().filter(|text| gallerist_store::is_address(text)) {
+            return FileSource::open_address(address, layout, shard);
+        }
         let failed = |e| Error::io("open", path.display().to_string(), e);
         let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
         if !is_folder {
             gallerist_util::files::open_regular(path).map_err(failed)?;
         }
-        if is_folder || extension(&path.display().to_string()) == "zip" {
+        if is_folder || is_archive(&path.display().to_string()) {
             let tree = Tree::open(path)?;
             let (layout, at) = find_layout(&tree, layout)?;
-            return Ok(FileSource { path: path.to_owned(), tree, layout, list: List::Layout(at) });
+            return Ok(FileSource {
+                path: path.to_owned(),
+                tree,
+                layout,
+                list: List::Layout(at),
+                copy: None,
+            });
         }
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let Some(file) = path.file_name().and_then(|f| f.to_str()) else {
@@ -71,8 +85,47 @@ impl FileSource {
             true => (DatasetLayout::MANIFEST, List::Layout(file.to_owned())),
             false => (DatasetLayout::FOLDERS, List::Single(file.to_owned())),
         };
-        Ok(FileSource { path: path.to_owned(), tree, layout, list })
+        Ok(FileSource { path: path.to_owned(), tree, layout, list, copy: None })
     }
+
+    /// Opens the objects of a store: an archive, of which a temporary copy is made, a manifest, an image, or all objects below
+    /// an address.
+    fn open_address(
+        address: &str,
+        layout: Option<DatasetLayout>,
+        shard: Option<Shard>,
+    ) -> Result<FileSource, Error> {
+        let path = Path::new(address);
+        let of_tree = |tree: Tree, copy| {
+            let (layout, at) = find_layout(&tree, layout)?;
+            Ok(FileSource { path: path.to_owned(), tree, layout, list: List::Layout(at), copy })
+        };
+        let Some((above, name)) = split_address(address).filter(|(_, name)| is_file(name)) else {
+            return of_tree(Tree::objects(Objects::list(address)?, path, None), None);
+        };
+        if is_archive(name) {
+            let copy = Store::open(above)?.download(name)?;
+            return of_tree(Tree::archive_of(copy.path(), path)?, Some(copy));
+        }
+        if layout.is_some_and(|layout| !(is_manifest(name) && layout == DatasetLayout::MANIFEST)) {
+            return Err(Error::Source {
+                name: address.to_owned(),
+                problem: "it is one object, and not laid out in folders".to_owned(),
+                hint: Some("leave out the layout, or give the address of the folder".to_owned()),
+            });
+        }
+        let tree = Tree::objects(Objects::unlisted(above)?, path, shard);
+        let (layout, list) = match is_manifest(name) {
+            true => (DatasetLayout::MANIFEST, List::Layout(name.to_owned())),
+            false => (DatasetLayout::FOLDERS, List::Single(name.to_owned())),
+        };
+        Ok(FileSource { path: path.to_owned(), tree, layout, list, copy: None })
+    }
+}
+
+/// Whether the last part of an address is of one object, by its extension.
+fn is_file(name: &str) -> bool {
+    is_archive(name) || is_manifest(name) || is_image(name)
 }
 
 /// The layout of a tree, and where in it the layout begins.

@@ -14,6 +14,11 @@ pub(super) fn is_image(name: &str) -> bool {
     IMAGES.contains(&extension(name).as_str())
 }
 
+/// Whether a name has the extension of an archive that is read.
+pub(super) fn is_archive(name: &str) -> bool {
+    matches!(extension(name).as_str(), "tar" | "zip")
+}
+
 /// Whether a name has the extension of a manifest.
 pub(super) fn is_manifest(name: &str) -> bool {
     matches!(extension(name).as_str(), "csv" | "tsv")

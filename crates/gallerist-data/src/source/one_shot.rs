@@ -83,7 +83,7 @@ impl OneShotRuns {
         let root = images.source_root(0);
         let tree = match root.is_dir() {
             true => Tree::unlisted(root.to_owned(), root, None),
-            false => Tree::zip(root)?,
+            false => Tree::archive(root)?,
         };
         let runs = folders.into_iter().map(|(folder, [training, tests])| {
             let answers = answers(&images, &tree, folder, &training, &tests)?;

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::path::Path;
 
 use gallerist_util::shard::Shard;
-use sha2::{Digest, Sha256};
 
 use super::names::is_manifest;
 use crate::error::Error;
@@ -17,50 +16,13 @@ const MAX_PART_BYTES: u64 = 1 << 30;
 /// Bytes that are read at a time to find the end of a line.
 const BLOCK: u64 = 1 << 16;
 
-/// The part of a manifest that belongs to a shard.
-///
-/// The bytes after the first line are divided into as many equal parts as there are shards. A shard has the lines that
-/// begin in its part. So the shards follow each other in the order of the manifest, and each reads only its own lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManifestPart {
-    /// Bytes of the whole manifest.
-    pub manifest_bytes: u64,
-    /// SHA-256 of the first line and the lines of the shard, 64 hexadecimal digits.
-    pub sha256: String,
-}
-
-impl ManifestPart {
-    /// The part of the manifest at `path`.
-    ///
-    /// ```
-    /// use gallerist_data::ManifestPart;
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let path = folder.path().join("list.csv");
-    /// std::fs::write(&path, "path,label\n1.png,a\n2.png,b\n").unwrap();
-    /// let part = ManifestPart::read(&path, "0/2".parse()?)?;
-    /// assert_eq!(part.manifest_bytes, 27);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`], [`Error::Manifest`], and [`Error::Source`] for what is no CSV or TSV file.
-    pub fn read(path: impl AsRef<Path>, shard: Shard) -> Result<ManifestPart, Error> {
-        let path = path.as_ref();
-        let lines = Lines::of_file(path, shard)?;
-        Ok(ManifestPart {
-            manifest_bytes: lines.manifest_bytes,
-            sha256: gallerist_util::hex::encode(&Sha256::digest(&lines.bytes)),
-        })
-    }
-}
-
 /// The first line of a manifest and the lines of a shard.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// All these lines.
     pub(super) bytes: Vec<u8>,
-    manifest_bytes: u64,
+    /// Bytes of the whole manifest.
+    pub(super) manifest_bytes: u64,
 }
 
 impl Lines {
@@ -82,7 +44,7 @@ impl Lines {
     }
 
     /// The lines of a shard of a manifest of `length` bytes, which `read` reads.
-    fn of(
+    pub(super) fn of(
         name: &str,
         length: u64,
         shard: Shard,
@@ -211,7 +173,7 @@ mod tests {
         assert!(error.contains("line 2 of shard 0/1") && error.contains("odd number of quotes"), "{error}");
         let error = lines(&"x".repeat(2 << 20), "0/1").unwrap_err().to_string();
         assert!(error.contains("line 1: it has more than 1048576 bytes"), "{error}");
-        let error = ManifestPart::read("photos.zip", "0/1".parse().unwrap()).unwrap_err();
+        let error = Lines::of_file(Path::new("photos.zip"), "0/1".parse().unwrap()).unwrap_err();
         assert!(error.to_string().contains("wanted a manifest"), "{error}");
     }
 }

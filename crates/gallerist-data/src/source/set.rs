@@ -40,6 +40,9 @@ use crate::region::Region;
 ///   `split` and [further columns](ImageSet::columns); paths are relative to the manifest, and a label `a|b` gives an image
 ///   [several](ImageSet::label_sets). A file called `manifest.csv`
 ///   at the top of a folder or archive is used in place of the folder layout.
+/// * **A tar archive** of any of these, without compression, read in place.
+/// * **An address of an object store**, such as `s3://bucket/photos` (feature `object-store`): a folder, an archive, a
+///   manifest or an image. Of an archive, a temporary copy is made.
 /// * **A zip archive** of any of these, read in place. Entries are stored or
 ///   deflated, checked against their CRC-32 and limited to
 ///   [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).

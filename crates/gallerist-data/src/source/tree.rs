@@ -8,8 +8,10 @@ use super::archive::Archive;
 use super::content::ImageContent;
 use super::folder;
 use super::idx::Pictures;
-use super::names::is_image;
+use super::names::{extension, is_image};
+use super::objects::Objects;
 use super::part::Lines;
+use super::tar::TarArchive;
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
 use gallerist_util::shard::Shard;
@@ -18,6 +20,9 @@ use gallerist_util::shard::Shard;
 pub(super) enum Root {
     Folder(PathBuf),
     Zip(Archive, PathBuf),
+    Tar(TarArchive, PathBuf),
+    /// Objects of a store, and their address.
+    Objects(Objects),
     /// Pictures that are no files of their own, and the source they were read from.
     Pictures(Pictures, PathBuf),
 }
@@ -27,6 +32,8 @@ impl Root {
         Ok(match self {
             Root::Folder(root) => ImageContent::Encoded(read_limited(&root.join(path))?),
             Root::Zip(archive, _) => ImageContent::Encoded(archive.read(path)?),
+            Root::Tar(archive, _) => ImageContent::Encoded(archive.read(path)?),
+            Root::Objects(objects) => ImageContent::Encoded(objects.read(path)?),
             Root::Pictures(pictures, _) => ImageContent::Decoded(pictures.image(path)),
         })
     }
@@ -43,6 +50,12 @@ impl Root {
             Root::Zip(archive, _) => {
                 archive.content(path).map(|(crc, length)| [length, crc.into(), u64::MAX])
             }
+            Root::Tar(archive, file) => {
+                let changed =
+                    std::fs::metadata(file).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+                archive.place(path).map(|(start, length)| [length, start, changed.as_secs()])
+            }
+            Root::Objects(objects) => objects.version(path),
             Root::Pictures(..) => None,
         }
     }
@@ -50,7 +63,8 @@ impl Root {
     /// The folder or archive that paths are relative to.
     pub(super) fn path(&self) -> &Path {
         match self {
-            Root::Folder(path) | Root::Zip(_, path) | Root::Pictures(_, path) => path,
+            Root::Folder(path) | Root::Zip(_, path) | Root::Tar(_, path) | Root::Pictures(_, path) => path,
+            Root::Objects(objects) => objects.address(),
         }
     }
 
@@ -58,7 +72,10 @@ impl Root {
     pub(super) fn location(&self, path: &str) -> String {
         match self {
             Root::Folder(root) => root.join(path).display().to_string(),
-            Root::Zip(_, file) | Root::Pictures(_, file) => format!("{}/{path}", file.display()),
+            Root::Objects(objects) => objects.location(path),
+            Root::Zip(_, file) | Root::Tar(_, file) | Root::Pictures(_, file) => {
+                format!("{}/{path}", file.display())
+            }
         }
     }
 }
@@ -75,24 +92,41 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree of a folder or a zip archive.
+    /// The tree of a folder or an archive.
     pub(super) fn open(path: &Path) -> Result<Tree, Error> {
-        if path.is_dir() { Tree::folder(path) } else { Tree::zip(path) }
+        if path.is_dir() { Tree::folder(path) } else { Tree::archive(path) }
     }
 
     pub(super) fn folder(path: &Path) -> Result<Tree, Error> {
         Ok(Tree::new(Root::Folder(path.to_owned()), path, folder::list(path)?))
     }
 
-    pub(super) fn zip(path: &Path) -> Result<Tree, Error> {
-        let archive = Archive::open(path)?;
-        let files = archive.list();
-        Ok(Tree::new(Root::Zip(archive, path.to_owned()), path, files))
+    /// The tree of a zip or tar archive.
+    pub(super) fn archive(path: &Path) -> Result<Tree, Error> {
+        Tree::archive_of(path, path)
     }
 
     /// A folder whose files are read by name, never listed; `name` is what the user wrote.
     pub(super) fn unlisted(folder: PathBuf, name: &Path, shard: Option<Shard>) -> Tree {
         Tree { shard, ..Tree::new(Root::Folder(folder), name, Vec::new()) }
+    }
+
+    /// The objects below an address.
+    pub(super) fn objects(objects: Objects, name: &Path, shard: Option<Shard>) -> Tree {
+        let files = objects.names();
+        Tree { shard, ..Tree::new(Root::Objects(objects), name, files) }
+    }
+
+    /// An archive, called `address` in messages and sources, of which `path` is a copy.
+    pub(super) fn archive_of(path: &Path, address: &Path) -> Result<Tree, Error> {
+        if extension(&address.to_string_lossy()) == "tar" {
+            let archive = TarArchive::open(path, address)?;
+            let files = archive.list();
+            return Ok(Tree::new(Root::Tar(archive, address.to_owned()), address, files));
+        }
+        let archive = Archive::open(path, address)?;
+        let files = archive.list();
+        Ok(Tree::new(Root::Zip(archive, address.to_owned()), address, files))
     }
 
     fn new(root: Root, name: &Path, mut files: Vec<String>) -> Tree {
@@ -124,6 +158,8 @@ impl Tree {
                 self.files.binary_search_by(|f| f.as_str().cmp(path)).is_ok() || root.join(path).is_file()
             }
             Root::Zip(archive, _) => archive.contains(path),
+            Root::Tar(archive, _) => archive.contains(path),
+            Root::Objects(objects) => objects.contains(path),
             Root::Pictures(..) => true,
         }
     }
@@ -136,6 +172,7 @@ impl Tree {
     pub(super) fn read_manifest(&self, path: &str) -> Result<Vec<u8>, Error> {
         match (&self.root, self.shard) {
             (Root::Folder(folder), Some(shard)) => Ok(Lines::of_file(&folder.join(path), shard)?.bytes),
+            (Root::Objects(objects), Some(shard)) => Ok(objects.lines(path, shard)?.bytes),
             _ => self.read(path),
         }
     }

@@ -14,4 +14,5 @@ mod shards;
 mod source;
 mod splits;
 mod store;
+mod tar;
 mod transform;

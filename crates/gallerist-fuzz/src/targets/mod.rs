@@ -15,6 +15,7 @@ mod pictures;
 mod runs;
 #[cfg(feature = "server")]
 mod server;
+mod shards;
 mod sources;
 #[cfg(feature = "arrow")]
 mod table;
@@ -79,8 +80,10 @@ static TARGETS: &[Target] = &[
     of("run_file", runs::run_file),
     #[cfg(feature = "engine")]
     of("setting", runs::setting),
+    of("shards", shards::run),
     #[cfg(feature = "engine")]
     of("space", runs::space),
+    of("tar", sources::tar),
     of("tiff", pictures::tiff),
     #[cfg(feature = "onnx")]
     of("tokenizer", onnx::tokenizer),

@@ -66,6 +66,12 @@ pub(super) fn zip(bytes: &[u8]) {
     open(&path, bytes, Limit::DEFLATED, &OpenOptions::default());
 }
 
+/// An archive without compression.
+pub(super) fn tar(bytes: &[u8]) {
+    let path = scratch::file("input.tar", bytes);
+    open(&path, bytes, Limit::TEXT, &OpenOptions::default());
+}
+
 /// A whole data set: parts that begin with the byte 0x1E and the name of a file in a line, the rest being its content.
 /// They become an archive without compression, in which the layout is found.
 pub(super) fn tree(bytes: &[u8]) {

@@ -34,7 +34,7 @@ fn find(tree: &Tree) -> Option<String> {
 fn find_file(tree: &Tree, file: &str) -> Option<String> {
     let top = match (&tree.root, tree.files().first()?.split_once('/')) {
         _ if tree.files().iter().any(|f| f == file) => String::new(),
-        (Root::Zip(..), Some((top, _))) => format!("{top}/"),
+        (Root::Zip(..) | Root::Tar(..), Some((top, _))) => format!("{top}/"),
         _ => return None,
     };
     let manifest = format!("{top}{file}");
@@ -45,7 +45,7 @@ fn find_file(tree: &Tree, file: &str) -> Option<String> {
 fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
     let name = tree.location(at);
     let top = match tree.root {
-        Root::Zip(..) => Some(at.rsplit_once('/').map_or("", |(top, _)| top)),
+        Root::Zip(..) | Root::Tar(..) => Some(at.rsplit_once('/').map_or("", |(top, _)| top)),
         _ => None,
     };
     let mut records = Vec::new();

@@ -39,7 +39,7 @@ impl ShardFolder {
     /// ```no_run
     /// use gallerist_retrieval::shards::ShardFolder;
     ///
-    /// let shards = ShardFolder::new("shards").check()?;
+    /// let shards = ShardFolder::open("shards")?.check()?;
     /// for one in &shards.unusable {
     ///     eprintln!("shard {}: {}", one.shard, one.problem);
     /// }
@@ -204,7 +204,10 @@ impl CheckedShards {
             path.canonicalize().map_err(|source| Error::io("open", path, source))
         };
         let own = absolute(path.parent().unwrap_or(Path::new("")))?;
-        let folder = absolute(self.folder.path())?;
+        let folder = match self.folder.is_remote() {
+            true => self.folder.path().to_owned(),
+            false => absolute(self.folder.path())?,
+        };
         let folder = folder.strip_prefix(&own).unwrap_or(&folder);
         let shards = self.whole.iter().filter_map(|record| {
             let file = record.file.as_ref()?;

@@ -4,30 +4,62 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use gallerist_store::{LocalCopy, Store};
 use gallerist_util::{files, hex};
 use sha2::{Digest, Sha256};
 
 use super::record::ShardFile;
-use crate::file::format::format_of;
+use crate::file::format::{Format, format_of};
 use crate::file::set::EmbeddingSet;
-use crate::file::single;
+use crate::file::{single, tensors};
 use crate::{Error, Result};
 
-/// A folder with the files of shards.
+/// The largest file that is read as a whole into memory: records, and what is known of parts.
+const MAX_SMALL_BYTES: u64 = 1 << 30;
+
+/// A folder with the files of shards: on this machine, or below the address of an object store, such as
+/// `s3://bucket/shards` (feature `object-store`).
 #[derive(Clone, Debug)]
 pub struct ShardFolder {
     path: PathBuf,
+    store: Option<Store>,
+}
+
+/// A file of a folder on this machine.
+enum Local {
+    File(PathBuf),
+    Copy(LocalCopy),
+}
+
+impl Local {
+    fn path(&self) -> &Path {
+        match self {
+            Local::File(path) => path,
+            Local::Copy(copy) => copy.path(),
+        }
+    }
 }
 
 impl ShardFolder {
-    /// The folder at `path`, which need not exist.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        ShardFolder { path: path.into() }
+    /// The folder at a path or an address. It need not exist.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] for an address that cannot be used.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let address = path.to_str().filter(|text| gallerist_store::is_address(text));
+        let store = address.map(Store::open).transpose()?;
+        Ok(ShardFolder { path, store })
     }
 
-    /// Its path.
+    /// Its path or address.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is in an object store.
+    pub fn is_remote(&self) -> bool {
+        self.store.is_some()
     }
 
     /// Makes the folder, and a folder `name` in it if it is not empty.
@@ -35,6 +67,9 @@ impl ShardFolder {
     /// # Errors
     /// [`Error::Io`].
     pub fn create(&self, name: &str) -> Result<()> {
+        if self.store.is_some() {
+            return Ok(());
+        }
         let path = self.path.join(name);
         files::create_dir_all(&path).map_err(|source| Error::io("create", &path, source))
     }
@@ -45,14 +80,21 @@ impl ShardFolder {
     /// # Errors
     /// As [`prepare_to_write`](crate::prepare_to_write), except that the folder need not exist.
     pub fn prepare(&self, name: &str) -> Result<()> {
-        if self.path.is_dir() { crate::prepare_to_write(self.path.join(name)) } else { Ok(()) }
+        match self.store.is_none() && self.path.is_dir() {
+            true => crate::prepare_to_write(self.path.join(name)),
+            false => Ok(()),
+        }
     }
 
     /// The names of its files.
     ///
     /// # Errors
-    /// [`Error::Io`], also for a folder that does not exist.
+    /// [`Error::Io`], also for a folder that does not exist, and [`Error::Remote`].
     pub fn names(&self) -> Result<Vec<String>> {
+        if let Some(store) = &self.store {
+            let objects = store.list("")?.into_iter().map(|object| object.name);
+            return Ok(objects.filter(|name| !name.contains('/')).collect());
+        }
         let failed = |source| Error::io("list", &self.path, source);
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path).map_err(failed)? {
@@ -65,8 +107,11 @@ impl ShardFolder {
     /// A small file; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], [`Error::Remote`].
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        if let Some(store) = &self.store {
+            return Ok(store.read(name, MAX_SMALL_BYTES)?);
+        }
         let path = self.path.join(name);
         match files::read_regular(&path) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -78,58 +123,114 @@ impl ShardFolder {
     /// Replaces a file.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], [`Error::Remote`].
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        crate::write_atomically(self.path.join(name), |file| file.write_all(bytes))
+        match &self.store {
+            Some(store) => Ok(store.write(name, bytes.to_vec())?),
+            None => crate::write_atomically(self.path.join(name), |file| file.write_all(bytes)),
+        }
+    }
+
+    /// The length of a file in bytes; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Remote`].
+    pub fn bytes(&self, name: &str) -> Result<Option<u64>> {
+        if let Some(store) = &self.store {
+            return Ok(store.size(name)?);
+        }
+        let path = self.path.join(name);
+        match std::fs::metadata(&path) {
+            Ok(file) => Ok(Some(file.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::io("read", &path, source)),
+        }
     }
 
     /// Compares a file with its length and its checksum: what is wrong with it, or nothing.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file is there and cannot be read.
+    /// [`Error::Io`] or [`Error::Remote`] when the file is there and cannot be read.
     pub fn verify(&self, file: &ShardFile) -> Result<Option<String>> {
-        let path = self.path.join(&file.name);
-        let opened = match files::open_regular(&path) {
-            Ok(opened) => opened,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Some(format!("there is no file `{}`", file.name)));
+        match self.bytes(&file.name)? {
+            None => return Ok(Some(format!("there is no file `{}`", file.name))),
+            Some(bytes) if bytes != file.bytes => {
+                return Ok(Some(format!("`{}` has {bytes} bytes, not {}", file.name, file.bytes)));
             }
-            Err(source) => return Err(Error::io("read", &path, source)),
-        };
-        let failed = |source| Error::io("read", &path, source);
-        let bytes = opened.metadata().map_err(failed)?.len();
-        if bytes != file.bytes {
-            return Ok(Some(format!("`{}` has {bytes} bytes, not {}", file.name, file.bytes)));
+            Some(_) => {}
         }
-        let found = digest(opened).map_err(failed)?;
-        Ok((found != file.sha256)
-            .then(|| format!("the SHA-256 of `{}` is not the one it was written with", file.name)))
+        let found = digest(self.local(&file.name)?.path())?;
+        let problem = || format!("the SHA-256 of `{}` is not the one it was written with", file.name);
+        Ok((found != file.sha256).then(problem))
     }
 
     /// Writes a file of embeddings: `write` writes it to the path that it is given.
     ///
     /// # Errors
-    /// [`Error::Io`], and those of `write`.
+    /// [`Error::Io`], [`Error::Remote`], and those of `write`.
     pub fn save(&self, name: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<ShardFile> {
-        let path = self.path.join(name);
-        write(&path)?;
-        describe(name, &path)
+        let local = match &self.store {
+            Some(store) => Local::Copy(store.temporary(name)?),
+            None => Local::File(self.path.join(name)),
+        };
+        let path = local.path();
+        write(path)?;
+        let bytes = std::fs::metadata(path).map_err(|source| Error::io("read", path, source))?.len();
+        let file = ShardFile { name: name.to_owned(), bytes, sha256: digest(path)? };
+        if let Some(store) = &self.store {
+            store.upload(name, path)?;
+        }
+        Ok(file)
     }
 
     /// Reads a file of embeddings.
     ///
     /// # Errors
-    /// As [`EmbeddingSet::load`].
+    /// As [`EmbeddingSet::load`], and [`Error::Remote`].
     pub fn load(&self, name: &str) -> Result<EmbeddingSet> {
-        let path = self.path.join(name);
-        single::load(&path, &format_of(&path)?)
+        let local = self.local(name)?;
+        let read = format_of(local.path()).and_then(|format| single::load(local.path(), &format));
+        read.map_err(|error| self.of_file(error, name))
+    }
+
+    /// Reads a file of embeddings, if it has this length and checksum.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and [`Error::Format`] for another file.
+    pub fn load_verified(&self, file: &ShardFile) -> Result<EmbeddingSet> {
+        let local = self.local(&file.name)?;
+        let path = local.path();
+        match format_of(path)? {
+            Format::Safetensors => tensors::load_known(path, &file.sha256),
+            format if digest(path)? == file.sha256 => single::load(path, &format),
+            _ => Err(Error::Format {
+                path: path.to_owned(),
+                format: "a shard",
+                problem: "its SHA-256 is not the one it was written with".to_owned(),
+                hint: None,
+            }),
+        }
+        .map_err(|error| self.of_file(error, &file.name))
+    }
+
+    /// The error of a file, which names the object where a copy of it was read.
+    fn of_file(&self, error: Error, name: &str) -> Error {
+        match error {
+            Error::Format { format, problem, hint, .. } => {
+                Error::Format { path: self.path.join(name), format, problem, hint }
+            }
+            error => error,
+        }
     }
 
     /// Removes a folder in it with its files, if it is there.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], [`Error::Remote`].
     pub fn remove_folder(&self, name: &str) -> Result<()> {
+        if let Some(store) = &self.store {
+            return Ok(store.remove_below(name)?);
+        }
         let path = self.path.join(name);
         if std::fs::symlink_metadata(&path).is_err() {
             return Ok(());
@@ -142,17 +243,20 @@ impl ShardFolder {
         }
         files::sync_folder(&self.path).map_err(failed)
     }
-}
 
-fn describe(name: &str, path: &Path) -> Result<ShardFile> {
-    let failed = |source| Error::io("read", path, source);
-    let file = files::open_regular(path).map_err(failed)?;
-    let bytes = file.metadata().map_err(failed)?.len();
-    Ok(ShardFile { name: name.to_owned(), bytes, sha256: digest(file).map_err(failed)? })
+    /// A file, or a copy of the object.
+    fn local(&self, name: &str) -> Result<Local> {
+        Ok(match &self.store {
+            Some(store) => Local::Copy(store.download(name)?),
+            None => Local::File(self.path.join(name)),
+        })
+    }
 }
 
 /// The SHA-256 of a file, 64 hexadecimal digits.
-fn digest(mut file: File) -> std::io::Result<String> {
+fn digest(path: &Path) -> Result<String> {
+    let failed = |source| Error::io("read", path, source);
+    let mut file: File = files::open_regular(path).map_err(failed)?;
     let mut digest = Sha256::new();
     let mut block = vec![0; 1 << 18];
     loop {
@@ -160,7 +264,7 @@ fn digest(mut file: File) -> std::io::Result<String> {
             Ok(0) => return Ok(hex::encode(&digest.finalize())),
             Ok(n) => digest.update(&block[..n]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(failed(error)),
         }
     }
 }

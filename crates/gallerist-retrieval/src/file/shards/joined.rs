@@ -1,16 +1,15 @@
 //! The list of the shards of a gallery.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::folder::ShardFolder;
 use super::record::ShardFile;
 use crate::eval::MatchRule;
-use crate::file::format::{Format, format_of};
 use crate::file::join::Join;
 use crate::file::set::EmbeddingSet;
-use crate::file::{single, tensors};
 use crate::search::Metric;
 use crate::{Error, Result};
 
@@ -45,7 +44,8 @@ pub struct JoinedShards {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JoinedShard {
-    /// Its file: an absolute path, or one relative to the folder of the list, with `/` between the parts.
+    /// Its file: an absolute path, the address of an object, or a path relative to the folder of the list, with `/` between
+    /// the parts.
     pub file: String,
     /// Rows of the file.
     pub rows: u64,
@@ -126,22 +126,27 @@ impl JoinedShards {
     /// # Errors
     /// [`Error::Io`], and [`Error::Format`] for a shard that is missing, damaged or not the one that was listed.
     pub fn load(&self, path: &Path) -> Result<EmbeddingSet> {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let places: Vec<_> = self.shards.iter().map(|shard| folder.join(&shard.file)).collect();
+        let places = self.places(path)?;
         // Before memory is taken: a value takes at least a byte of its file.
         let mut bytes = 0u64;
-        for (shard, place) in self.shards.iter().zip(&places) {
-            let found = std::fs::metadata(place).map_err(|source| Error::io("read", place, source))?.len();
-            if found != shard.bytes {
-                let problem = format!("its shard `{}` has {found} bytes, not {}", shard.file, shard.bytes);
+        for ((folder, file), shard) in places.iter().zip(&self.shards) {
+            let found = folder.bytes(&file.name)?;
+            let problem = match found {
+                Some(found) if found == shard.bytes => None,
+                Some(found) => {
+                    Some(format!("its shard `{}` has {found} bytes, not {}", shard.file, shard.bytes))
+                }
+                None => Some(format!("there is no shard `{}`", shard.file)),
+            };
+            if let Some(problem) = problem {
                 return Err(refuse(path, problem, Some(AGAIN)));
             }
-            bytes = bytes.saturating_add(found);
+            bytes = bytes.saturating_add(shard.bytes);
         }
         let values = self.rows.saturating_mul(self.dimensions as u64).min(bytes) as usize;
         let mut all: Option<Join> = None;
-        for (shard, place) in self.shards.iter().zip(&places) {
-            let set = self.load_shard(shard, place)?;
+        for ((folder, file), shard) in places.iter().zip(&self.shards) {
+            let set = folder.load_verified(file)?;
             let rows = set.embeddings.rows() as u64;
             if rows != shard.rows || set.embeddings.cols() != self.dimensions {
                 let found = format!("{rows} x {}", set.embeddings.cols());
@@ -167,27 +172,34 @@ impl JoinedShards {
     /// # Errors
     /// [`Error::Io`], and [`Error::Format`] for a shard that is missing or damaged.
     pub fn verify(&self, path: &Path) -> Result<()> {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        self.shards.iter().try_for_each(|shard| verify_shard(shard, &folder.join(&shard.file)))
-    }
-
-    fn load_shard(&self, shard: &JoinedShard, place: &Path) -> Result<EmbeddingSet> {
-        match format_of(place)? {
-            Format::Safetensors => tensors::load_known(place, &shard.sha256),
-            format => {
-                verify_shard(shard, place)?;
-                single::load(place, &format)
+        for ((folder, file), shard) in self.places(path)?.iter().zip(&self.shards) {
+            if let Some(problem) = folder.verify(file)? {
+                return Err(refuse(path, format!("its shard `{}`: {problem}", shard.file), Some(AGAIN)));
             }
         }
+        Ok(())
     }
-}
 
-fn verify_shard(shard: &JoinedShard, place: &Path) -> Result<()> {
-    let folder = ShardFolder::new(place.parent().unwrap_or(Path::new("")));
-    let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let file = ShardFile { name, bytes: shard.bytes, sha256: shard.sha256.clone() };
-    match folder.verify(&file)? {
-        Some(problem) => Err(refuse(place, problem, Some(AGAIN))),
-        None => Ok(()),
+    /// The folder and the file of each shard.
+    fn places(&self, path: &Path) -> Result<Vec<(ShardFolder, ShardFile)>> {
+        let own = path.parent().unwrap_or(Path::new(""));
+        let mut folders: HashMap<PathBuf, ShardFolder> = HashMap::new();
+        let place = |shard: &JoinedShard| {
+            let is_address = gallerist_store::is_address(&shard.file);
+            let file = if is_address { PathBuf::from(&shard.file) } else { own.join(&shard.file) };
+            let above = file.parent().unwrap_or(Path::new("")).to_owned();
+            let folder = match folders.get(&above) {
+                Some(folder) => folder.clone(),
+                // One client for all objects of an address.
+                None => {
+                    let folder = ShardFolder::open(&above)?;
+                    folders.insert(above, folder.clone());
+                    folder
+                }
+            };
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok((folder, ShardFile { name, bytes: shard.bytes, sha256: shard.sha256.clone() }))
+        };
+        self.shards.iter().map(place).collect()
     }
 }

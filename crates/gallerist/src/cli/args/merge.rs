@@ -11,7 +11,7 @@ use clap::Args;
 /// reads embeddings.
 #[derive(Debug, Args)]
 pub(crate) struct Merge {
-    /// Folder that `gallerist embed --shards` wrote
+    /// Folder that `gallerist embed --shards` wrote, or its address in an object store
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
     /// List of the shards to write (.json)

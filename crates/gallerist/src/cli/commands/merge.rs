@@ -30,7 +30,7 @@ struct Summary {
 
 pub(super) fn run(args: Merge) -> CommandResult {
     check_output(&args.out)?;
-    let checked = ShardFolder::new(&args.folder).check()?;
+    let checked = ShardFolder::open(&args.folder)?.check()?;
     if !checked.unusable.is_empty() {
         return Err(unusable(&args.folder, &checked));
     }

@@ -53,7 +53,7 @@ pub struct EmbeddedShard {
 ///     let shard = Shard::new(index, 4).expect("one of four");
 ///     gallerist::embed_shard(run, list, shard, out, &ShardOptions::default(), &mut ())?;
 /// }
-/// ShardFolder::new(out).check()?.join(Path::new("gallery.json"))?;
+/// ShardFolder::open(out)?.check()?.join(Path::new("gallery.json"))?;
 /// # Ok::<(), gallerist::Error>(())
 /// ```
 ///
@@ -70,7 +70,7 @@ pub fn embed_shard(
     observer: &mut dyn Observer,
 ) -> Result<EmbeddedShard> {
     origin::check(options)?;
-    let folder = ShardFolder::new(out);
+    let folder = ShardFolder::open(out)?;
     folder.prepare(&ShardRecord::file_name(shard))?;
     let manifest = absolute_or_address(manifest);
     let model = open_model(run, &options.embed, observer)?;

@@ -1,0 +1,79 @@
+//! Images in tar archives.
+
+use std::fs;
+use std::path::Path;
+
+use gallerist_data::ImageSet;
+
+use crate::common::{picture, png};
+
+/// An archive of these files.
+fn write_tar(path: &Path, files: &[(&str, Vec<u8>)]) {
+    let mut archive = tar::Builder::new(fs::File::create(path).unwrap());
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, name, &bytes[..]).unwrap();
+    }
+    archive.finish().unwrap();
+}
+
+fn images() -> Vec<(&'static str, Vec<u8>)> {
+    // A name that does not fit into a header of the format.
+    let long: &'static str = Box::leak(format!("birds/wren/{}.png", "x".repeat(150)).into_boxed_str());
+    ["birds/heron/1.png", "birds/heron/2.png", long, "._hidden.png", "birds/readme.txt"]
+        .into_iter()
+        .enumerate()
+        .map(|(i, name)| (name, png(picture(3, 2, 40 * i as u8))))
+        .collect()
+}
+
+#[test]
+fn an_archive_is_read_as_the_folder_that_was_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in images() {
+        let path = folder.path().join("all").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let path = folder.path().join("all.tar");
+    write_tar(&path, &images());
+    let (packed, plain) =
+        (ImageSet::open(&path).unwrap(), ImageSet::open(folder.path().join("all")).unwrap());
+    assert_eq!(packed.len(), 3);
+    assert_eq!((packed.class_names(), packed.labels()), (plain.class_names(), plain.labels()));
+    for i in 0..packed.len() {
+        assert_eq!(packed.path(i), plain.path(i));
+        assert_eq!(packed.read(i).unwrap(), plain.read(i).unwrap());
+    }
+    assert_eq!(packed.source_root(0), path);
+}
+
+#[test]
+fn an_archive_that_is_cut_short_leads_outside_or_has_a_file_twice_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tar");
+    write_tar(&path, &images());
+    let whole = fs::read(&path).unwrap();
+    let message = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        ImageSet::open(&path).unwrap_err().to_string()
+    };
+    assert!(message(&whole[..530]).contains("x.tar"), "{}", message(&whole[..530]));
+    assert!(message(&[b'x'; 2000]).contains("not a whole tar archive"));
+    write_tar(&path, &[images().remove(0), images().remove(0)]);
+    let error = ImageSet::open(&path).unwrap_err().to_string();
+    assert!(error.contains("two of its entries are the file `birds/heron/1.png`"), "{error}");
+    // The program that packs refuses such a name.
+    let mut outside = whole.clone();
+    outside[..17].copy_from_slice(b"birds/../../1.png");
+    let sum: u32 = outside[..512]
+        .iter()
+        .enumerate()
+        .map(|(i, &b)| if (148..156).contains(&i) { 32 } else { u32::from(b) })
+        .sum();
+    outside[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let error = message(&outside);
+    assert!(error.contains("leads outside"), "{error}");
+}

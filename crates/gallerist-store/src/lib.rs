@@ -1,0 +1,59 @@
+//! Objects in S3, Google Cloud Storage, Azure and behind HTTP, as files.
+//!
+//! An address such as `s3://bucket/photos` takes the place of a folder: [`Store`] lists, reads, writes and removes the
+//! objects below it. The clients are those of the crate `object_store`, with its retries, and read the environment
+//! variables that it reads (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME` and others). They
+//! are compiled with the feature `clients`; without it [`Store::open`] says how to build them.
+//!
+//! All calls block, and may be made from several threads at once.
+
+#[cfg(feature = "clients")]
+mod clients;
+mod error;
+#[cfg(not(feature = "clients"))]
+mod none;
+
+#[cfg(feature = "clients")]
+pub use clients::{LocalCopy, Store};
+pub use error::{Error, Result};
+#[cfg(not(feature = "clients"))]
+pub use none::{LocalCopy, Store};
+
+/// The schemes of the addresses of stores.
+pub const SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"];
+
+/// Whether a text is the address of a store: `s3://bucket/photos`.
+///
+/// ```
+/// use gallerist_store::is_address;
+/// assert!(is_address("s3://bucket/photos") && !is_address("photos") && !is_address("cells://plate-7"));
+/// ```
+pub fn is_address(text: &str) -> bool {
+    gallerist_util::text::address(text).is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+}
+
+/// The address of what is above the last part: `s3://bucket/a` and `b.csv` for `s3://bucket/a/b.csv`.
+///
+/// ```
+/// use gallerist_store::split_address;
+/// assert_eq!(split_address("s3://bucket/a/b.csv"), Some(("s3://bucket/a", "b.csv")));
+/// assert_eq!(split_address("s3://bucket/b.csv"), Some(("s3://bucket", "b.csv")));
+/// assert_eq!(split_address("s3://bucket"), None);
+/// ```
+pub fn split_address(address: &str) -> Option<(&str, &str)> {
+    let (_, rest) = gallerist_util::text::address(address)?;
+    let (_, name) = rest.trim_end_matches('/').rsplit_once('/')?;
+    let address = address.trim_end_matches('/');
+    Some((&address[..address.len() - name.len() - 1], name))
+}
+
+/// An object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its name below the address of the store, with `/` between the parts.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Seconds since 1970 at which it was written.
+    pub written: u64,
+}
