@@ -203,11 +203,8 @@ impl Store {
         let upload = runtime().block_on(self.client.put_multipart(&key)).map_err(failed)?;
         let mut upload = WriteMultipart::new_with_chunk_size(upload, UPLOAD_PART);
         let mut block = vec![0; UPLOAD_PART];
-        loop {
+        let mut send = || -> Result<bool> {
             let read = file.read(&mut block).map_err(unread)?;
-            if read == 0 {
-                break;
-            }
             // Tasks of the upload are started on the runtime.
             runtime()
                 .block_on(async {
@@ -216,8 +213,19 @@ impl Store {
                     Ok(())
                 })
                 .map_err(failed)?;
+            Ok(read > 0)
+        };
+        loop {
+            match send() {
+                Ok(true) => {}
+                Ok(false) => return runtime().block_on(upload.finish()).map(drop).map_err(failed),
+                Err(error) => {
+                    // A store keeps, and charges for, the parts of an upload that was not given up.
+                    let _ = runtime().block_on(upload.abort());
+                    return Err(error);
+                }
+            }
         }
-        runtime().block_on(upload.finish()).map(drop).map_err(failed)
     }
 
     /// A temporary file with the extension of an object, empty.

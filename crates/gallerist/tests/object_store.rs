@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use common::{bitmap, root, text};
 use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::shards::ShardFolder;
 
 /// A server of the folder `buckets` in `dir`.
 struct Server {
@@ -61,16 +62,21 @@ impl Server {
     }
 
     fn run(&self, dir: &Path, line: &str) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_gallerist"))
-            .args(line.split_whitespace())
+        let program = Path::new(env!("CARGO_BIN_EXE_gallerist"));
+        self.command(program, dir).args(line.split_whitespace()).output().unwrap()
+    }
+
+    /// A program with the credentials of the server.
+    fn command(&self, program: &Path, dir: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
             .current_dir(dir)
             .env("AWS_ENDPOINT_URL", &self.endpoint)
             .env("AWS_ACCESS_KEY_ID", "KEY")
             .env("AWS_SECRET_ACCESS_KEY", "SECRET")
             .env("AWS_REGION", "us-east-1")
-            .env("AWS_ALLOW_HTTP", "true")
-            .output()
-            .unwrap()
+            .env("AWS_ALLOW_HTTP", "true");
+        command
     }
 
     fn done(&self, dir: &Path, line: &str) -> String {
@@ -78,6 +84,34 @@ impl Server {
         assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
         text(&out.stderr) + &text(&out.stdout)
     }
+}
+
+/// Where the child of `a_file_of_several_parts_comes_back` writes: a client takes its credentials from the environment of its
+/// process.
+#[test]
+#[ignore = "started by another test"]
+fn in_a_process_with_credentials() {
+    let folder = ShardFolder::open("s3://photos/large").unwrap();
+    let bytes: Vec<u8> = (0..40u32 << 20).map(|i| (i ^ i >> 11) as u8).collect();
+    folder.create("").unwrap();
+    let file = folder.save("shard.bin", |path| Ok(fs::write(path, &bytes).unwrap())).unwrap();
+    assert_eq!(file.bytes, bytes.len() as u64);
+    assert_eq!(folder.verify(&file).unwrap(), None);
+}
+
+#[test]
+fn a_file_of_several_parts_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let Some(server) = Server::start(dir) else { return };
+    let out = server
+        .command(&std::env::current_exe().unwrap(), dir)
+        .args(["--ignored", "--exact", "in_a_process_with_credentials"])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", text(&out.stdout));
+    let stored = fs::read(dir.join("buckets/photos/large/shard.bin")).unwrap();
+    assert_eq!(stored.len(), 40 << 20);
 }
 
 const EMBED: &str = "embed --run run --checkpoint last";
