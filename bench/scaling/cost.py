@@ -9,7 +9,7 @@ library only.
 import argparse
 import math
 
-# Images a second on two cores: batches of 32 x 224 x 224, beside other programs (examples/train_step, `inference`).
+# Images a second on two cores that other programs also used, in batches of 32 x 224 x 224 (`inference` of examples/train_step).
 EMBED = {"MobileNetV2": 93, "ResNet-50": 21, "ViT-S/16": 17}
 # Multiplications and additions a second of exact search on two cores: 14,218 queries in 12,612 x 128
 # (docs/benchmarks/retrieval.md).

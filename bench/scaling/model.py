@@ -23,7 +23,7 @@ NETWORKS = {
 }
 BATCHES = [180, 1024, 4096, 16384]
 RANKS = [1, 4, 16, 64]
-# Threads behind the seconds of NETWORKS.
+# The seconds of NETWORKS were measured with so many threads.
 THREADS = 2
 # `BUCKET` of gallerist-collective, in bytes.
 BUCKET = 4 << 20

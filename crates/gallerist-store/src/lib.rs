@@ -1,4 +1,4 @@
-//! Objects in S3, Google Cloud Storage, Azure and behind HTTP, as files.
+//! Objects of S3, Google Cloud Storage, Azure and HTTP servers, as files.
 //!
 //! An address such as `s3://bucket/photos` takes the place of a folder: [`Store`] lists, reads, writes and removes the
 //! objects below it. The clients are those of the crate `object_store`, with its retries, and read the environment

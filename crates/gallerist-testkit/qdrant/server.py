@@ -1,4 +1,4 @@
-"""A server that speaks Qdrant's gRPC protocol, for tests: the real engine behind the messages of the real client.
+"""A server that speaks Qdrant's gRPC protocol, for tests: it answers the messages of Qdrant's client with Qdrant's engine.
 
 No package of a registry has Qdrant's server. Its engine is in PyPI's `qdrant-edge-py` (segments, payload indices, filters,
 scoring, write-ahead log); messages and their conversions are those of PyPI's `qdrant-client`. What is written here is only

@@ -1,7 +1,7 @@
 //! A server that speaks Qdrant's protocol, for tests: started on a free port, killed and removed with its data.
 //!
-//! It is `qdrant/server.py`: the engine of Qdrant behind the messages of its client, since no package of a registry has the
-//! server itself. `GALLERIST_QDRANT_PYTHON` names a Python interpreter with `qdrant-client` 1.20 and `qdrant-edge-py` 0.9
+//! It is `qdrant/server.py`, which answers the messages of Qdrant's client with Qdrant's engine. No package of a registry has
+//! the server itself. `GALLERIST_QDRANT_PYTHON` names a Python interpreter with `qdrant-client` 1.20 and `qdrant-edge-py` 0.9
 //! (`python3` by default). Without them the tests are skipped with a message on stderr; with `GALLERIST_REQUIRE_QDRANT=1`
 //! they fail.
 

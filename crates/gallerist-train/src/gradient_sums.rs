@@ -1,4 +1,4 @@
-//! Sums of a network's gradients over the ranks, while the backward pass goes on.
+//! The ranks exchange and sum the gradients of a network during the backward pass.
 //!
 //! The backward pass gives each gradient to a thread as soon as it has it. The thread sums them bucket by bucket over a
 //! second connection of the ranks. The buckets follow one order on all ranks, that of rank 0's first backward pass. A sum is

@@ -18,7 +18,7 @@ use crate::engine::LARGEST_MESSAGE;
 use crate::job::{Block, Job, Rules, Work, protocol};
 use crate::{Engine, Error, Result};
 
-/// The name that stands for no protocol, as in `gallerist evaluate`.
+/// As the name of a protocol, means that there is none, as in `gallerist evaluate`.
 pub const NO_PROTOCOL: &str = "none";
 
 /// Keys of relevant items that one job carries to every shard: 8 MiB.

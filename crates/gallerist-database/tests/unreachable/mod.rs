@@ -31,7 +31,7 @@ enum When {
     AtOnce,
 }
 
-/// A port behind which every connection is answered with `answer`.
+/// The port of a server that answers every connection with `answer`.
 fn answering(answer: &'static [u8], when: When) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap().to_string();

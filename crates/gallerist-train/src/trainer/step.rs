@@ -33,7 +33,7 @@ struct Forward {
     record: Step,
     value: Tensor<1>,
     crossing: Crossing,
-    /// The sums of the gradients that the backward pass will have, where they are exchanged while it goes on.
+    /// Sums the gradients over the ranks during the backward pass; nothing where they are summed after it.
     sums: Option<GradientSums>,
     /// Whether the loss is finite on all ranks.
     is_finite: bool,
