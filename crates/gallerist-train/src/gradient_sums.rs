@@ -4,7 +4,7 @@
 //! second connection of the ranks. The buckets follow one order on all ranks, that of rank 0's first backward pass. A sum is
 //! that of its values alone, so its bits do not depend on the buckets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -100,7 +100,7 @@ fn sum(
     order: &[usize],
 ) -> gallerist_collective::Result<Sums> {
     let mut sums = Sums { values: HashMap::new(), came: Vec::new() };
-    let mut waiting = HashMap::new();
+    let mut waiting = BTreeMap::new();
     let mut bucket = Bucket::default();
     let mut next = order.iter();
     let mut expected = next.next();
@@ -115,12 +115,11 @@ fn sum(
             }
         }
     }
-    let mut rest: Vec<usize> = waiting.keys().copied().collect();
-    let rank_of: HashMap<usize, usize> = order.iter().enumerate().map(|(at, &place)| (place, at)).collect();
-    rest.sort_by_key(|place| (rank_of.get(place).copied().unwrap_or(usize::MAX), *place));
-    for place in rest {
-        bucket.add(place, waiting.remove(&place).expect("it waits"));
+    // A gradient of the order did not come, or there is no order yet.
+    for (place, values) in expected.into_iter().chain(next).filter_map(|place| waiting.remove_entry(place)) {
+        bucket.add(place, values);
     }
+    waiting.into_iter().for_each(|(place, values)| bucket.add(place, values));
     bucket.sum(ranks, &mut sums)?;
     Ok(sums)
 }
