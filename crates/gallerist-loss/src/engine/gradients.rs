@@ -1,5 +1,6 @@
 //! From the derivatives by pairs to the gradients by embeddings.
 
+use bytemuck::{Pod, Zeroable};
 use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
@@ -227,7 +228,8 @@ pub(super) fn add_parts<F: Real>(values: &[F], step: usize, sums: &[RowSums<F>],
 }
 
 /// The part of a sample of the gallery in the losses of the lists.
-#[derive(Clone, Copy, Default)]
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
 pub(super) struct Part {
     pub(super) loss: f64,
     pub(super) mined_positives: u32,

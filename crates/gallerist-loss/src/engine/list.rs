@@ -1,5 +1,8 @@
 //! What a list loss is: a function of one query's list.
 
+use std::ops::AddAssign;
+
+use bytemuck::{Pod, Zeroable};
 use gallerist_util::simd::Work;
 
 use super::real::Real;
@@ -41,7 +44,8 @@ pub enum Sides {
 }
 
 /// Numbers of queries, pairs and triplets of a batch; with a miner, of what it kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Counts {
     /// Queries.
     pub queries: u64,
@@ -70,6 +74,16 @@ impl Counts {
             self.both += 1;
             self.positive_pairs_of_both += positives;
         }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        let (sums, others): (&mut [u64], &[u64]) = (
+            bytemuck::cast_slice_mut(std::slice::from_mut(self)),
+            bytemuck::cast_slice(std::slice::from_ref(&other)),
+        );
+        sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
     }
 }
 
@@ -124,7 +138,8 @@ impl<F> List<'_, F> {
 }
 
 /// What a list loss returns for one query, besides the derivatives that it writes.
-#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct ListValue {
     /// The query's loss.
     pub loss: f64,
