@@ -99,7 +99,7 @@ fn check_numbers(folder: &Path, files: &[PathBuf]) -> Result<()> {
 
 /// Whether the record of a shard says that it has no file.
 fn is_without_rows(folder: &Path, shard: Shard) -> Result<bool> {
-    let record = ShardFolder::new(folder).read(&ShardRecord::file_name(shard))?;
+    let record = ShardFolder::open(folder)?.read(&ShardRecord::file_name(shard))?;
     Ok(record
         .is_some_and(|bytes| ShardRecord::parse(&bytes, shard).is_ok_and(|record| record.file.is_none())))
 }

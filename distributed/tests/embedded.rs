@@ -139,7 +139,7 @@ async fn the_list_of_a_merge_is_read_as_its_shards() {
     let set = set(60, 7, 0.5);
     let shards = shards(&folder.path().join("shards"), &set, &[40], "safetensors");
     let listed = |name: &str, rows| {
-        let file = ShardFolder::new(&shards).save(name, |_| Ok(())).unwrap();
+        let file = ShardFolder::open(&shards).unwrap().save(name, |_| Ok(())).unwrap();
         JoinedShard { file: format!("shards/{name}"), rows, bytes: file.bytes, sha256: file.sha256 }
     };
     let files =
