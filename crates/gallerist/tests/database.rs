@@ -59,32 +59,16 @@ fn a_program_without_a_database_says_how_to_build_one_with_it() {
 mod with_a_server {
     use std::net::TcpListener;
 
-    use gallerist::retrieval::{EmbeddingSet, Matrix};
+    use common::{around_centres, json};
+    use gallerist::retrieval::EmbeddingSet;
     use serde_json::Value;
 
     use super::*;
 
-    fn json(dir: &Path, line: &str) -> Value {
-        let out = gallerist(dir, line);
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{line}: {}", text(&out.stderr)))
-    }
-
     /// Rows around 40 centres; row `i` has the label `class i % 40`.
     fn set(rows: usize, seed: u64, model: &str) -> EmbeddingSet {
-        let mut state = seed;
-        let mut uniform = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
         let centre = |class: usize, at: usize| ((class * 31 + at * 17) % 23) as f32 / 11.0 - 1.0;
-        let data = (0..rows * 12).map(|at| centre(at / 12 % 40, at % 12) + 0.9 * uniform()).collect();
-        EmbeddingSet {
-            labels: Some((0..rows).map(|row| format!("class{}", row % 40)).collect()),
-            paths: Some((0..rows).map(|row| format!("{seed}/{row}.jpg")).collect()),
-            cameras: Some((0..rows).map(|row| format!("c{}", row % 3)).collect()),
-            model: Some(model.to_owned()),
-            ..Matrix::new(rows, 12, data).unwrap().into()
-        }
+        around_centres(rows, seed, model, 0.9, centre)
     }
 
     /// The address of a collection on a server.

@@ -7,6 +7,8 @@ pub(crate) mod served;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gallerist::retrieval::{EmbeddingSet, Matrix};
+
 /// The program, started in `dir`, with a terminal of 100 columns.
 pub(crate) fn gallerist(dir: &Path, line: &str) -> Output {
     program(dir, &line.split_whitespace().collect::<Vec<_>>())
@@ -37,6 +39,35 @@ pub(crate) fn refused(dir: &Path, line: &str) -> String {
     let out = gallerist(dir, line);
     assert_eq!(out.status.code(), Some(2), "{line}: {}{}", text(&out.stdout), text(&out.stderr));
     text(&out.stderr)
+}
+
+/// The JSON that a command prints.
+pub(crate) fn json(dir: &Path, line: &str) -> serde_json::Value {
+    let out = gallerist(dir, line);
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{line}: {}", text(&out.stderr)))
+}
+
+/// Rows of 12 values around 40 centres, whose values `centre` gives by class and place. Row `i` has the label `class i % 40`.
+pub(crate) fn around_centres(
+    rows: usize,
+    seed: u64,
+    model: &str,
+    noise: f32,
+    centre: impl Fn(usize, usize) -> f32,
+) -> EmbeddingSet {
+    let mut state = seed;
+    let mut uniform = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let data = (0..rows * 12).map(|at| centre(at / 12 % 40, at % 12) + noise * uniform()).collect();
+    EmbeddingSet {
+        labels: Some((0..rows).map(|row| format!("class{}", row % 40)).collect()),
+        paths: Some((0..rows).map(|row| format!("{seed}/{row}.jpg")).collect()),
+        cameras: Some((0..rows).map(|row| format!("c{}", row % 3)).collect()),
+        model: Some(model.to_owned()),
+        ..Matrix::new(rows, 12, data).unwrap().into()
+    }
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
