@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
 use crate::source::ImageSet;
 
 /// The columns of the list.
@@ -88,7 +86,7 @@ impl DataRecord {
 
     /// SHA-256 of [`to_csv`](Self::to_csv), in hexadecimal.
     pub fn fingerprint(&self) -> String {
-        gallerist_util::hex::encode(&Sha256::digest(self.to_csv()))
+        gallerist_util::hex::sha256(self.to_csv().as_bytes())
     }
 
     /// What differs from an earlier list.

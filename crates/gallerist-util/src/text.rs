@@ -1,5 +1,6 @@
-//! Suggestions for misspelt names; addresses and absolute paths; large numbers.
+//! Suggestions for misspelt names; addresses and absolute paths; large numbers; values of CSV.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// The one of `known` that `word` was probably meant to be, if any is similar enough.
@@ -96,5 +97,18 @@ pub fn absolute_or_address(path: &Path) -> PathBuf {
     match path.to_str().and_then(address) {
         Some(_) => path.to_path_buf(),
         None => absolute(path),
+    }
+}
+
+/// A value of a line of CSV (RFC 4180), quoted where it has to be.
+///
+/// ```
+/// use gallerist_util::text::csv_field;
+/// assert_eq!([csv_field("a,\"b\"", ','), csv_field("a,b", '\t')], ["\"a,\"\"b\"\"\"", "a,b"]);
+/// ```
+pub fn csv_field(value: &str, delimiter: char) -> Cow<'_, str> {
+    match value.contains([delimiter, '"', '\n', '\r']) {
+        true => format!("\"{}\"", value.replace('"', "\"\"")).into(),
+        false => value.into(),
     }
 }

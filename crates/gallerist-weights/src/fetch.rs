@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gallerist_retrieval::file::prepare_to_write;
-use sha2::{Digest, Sha256};
 use ureq::tls::RootCerts;
 
 use super::http::{self, Url};
@@ -255,17 +254,8 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
 /// Size and SHA-256 of a file.
 fn digest(path: &Path) -> Result<(u64, String)> {
     let read = |source| io("read", path, source);
-    let mut file = gallerist_retrieval::file::open_regular(path).map_err(read)?;
-    let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);
-    loop {
-        let count = file.read(&mut buffer).map_err(read)?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&buffer[..count]);
-        bytes += count as u64;
-    }
-    Ok((bytes, gallerist_util::hex::encode(&hasher.finalize())))
+    let file = gallerist_retrieval::file::open_regular(path).map_err(read)?;
+    gallerist_util::hex::sha256_of(file).map_err(read)
 }
 
 #[cfg(test)]

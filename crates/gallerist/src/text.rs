@@ -1,6 +1,7 @@
 //! Numbers in messages, and lines of CSV.
 
 use gallerist_retrieval::eval::OpenSet;
+use gallerist_util::text::csv_field;
 
 /// `1 image`, `13,180 images`.
 pub(crate) fn count(n: usize, one: &str) -> String {
@@ -48,10 +49,7 @@ pub(crate) fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
 
 /// The same with another character between the values, such as a tab.
 pub(crate) fn table_line(fields: impl IntoIterator<Item = String>, delimiter: char) -> String {
-    let quoted = |field: String| match field.contains([delimiter, '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field,
-    };
+    let quoted = |field: String| csv_field(&field, delimiter).into_owned();
     fields.into_iter().map(quoted).collect::<Vec<_>>().join(&delimiter.to_string()) + "\n"
 }
 

@@ -11,6 +11,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use gallerist_cluster::shards::name;
 use gallerist_cluster::{Error, Lists, Result};
 use gallerist_retrieval::{prepare_to_write, write_atomically};
+use gallerist_util::text::csv_field;
 
 /// One place of a list.
 struct Place<'a> {
@@ -61,14 +62,10 @@ fn blocks<'a>(lists: &'a Lists, names: &'a [String]) -> impl Iterator<Item = Vec
 }
 
 fn csv(file: &mut dyn Write, lists: &Lists, names: &[String]) -> io::Result<()> {
-    let quoted = |name: &str| match name.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.to_owned(),
-    };
     writeln!(file, "query,place,row,score,file,file_row")?;
     for found in blocks(lists, names).flatten() {
         let Place { query, place, row, score, file: name, file_row } = found;
-        writeln!(file, "{query},{place},{row},{score},{},{file_row}", quoted(name))?;
+        writeln!(file, "{query},{place},{row},{score},{},{file_row}", csv_field(name, ','))?;
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use gallerist_util::shard::Shard;
-use sha2::{Digest, Sha256};
 
 use super::objects::Objects;
 use super::part::Lines;
@@ -46,7 +45,7 @@ impl ManifestPart {
         };
         Ok(ManifestPart {
             manifest_bytes: lines.manifest_bytes,
-            sha256: gallerist_util::hex::encode(&Sha256::digest(&lines.bytes)),
+            sha256: gallerist_util::hex::sha256(&lines.bytes),
         })
     }
 }

@@ -1,12 +1,9 @@
 //! Where the files of shards are.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use gallerist_store::{LocalCopy, Store};
 use gallerist_util::{files, hex};
-use sha2::{Digest, Sha256};
 
 use super::record::ShardFile;
 use crate::file::format::{Format, format_of};
@@ -256,15 +253,6 @@ impl ShardFolder {
 /// The SHA-256 of a file, 64 hexadecimal digits.
 fn digest(path: &Path) -> Result<String> {
     let failed = |source| Error::io("read", path, source);
-    let mut file: File = files::open_regular(path).map_err(failed)?;
-    let mut digest = Sha256::new();
-    let mut block = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut block) {
-            Ok(0) => return Ok(hex::encode(&digest.finalize())),
-            Ok(n) => digest.update(&block[..n]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
+    let file = files::open_regular(path).map_err(failed)?;
+    Ok(hex::sha256_of(file).map_err(failed)?.1)
 }
