@@ -1,6 +1,7 @@
 //! Embedding images with a model.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -76,35 +77,22 @@ impl Model {
         threads: usize,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Embedded> {
-        let transform = Transform::evaluation(&self.config.image)?;
-        let mut store = ImageStore::new(Arc::new(images), transform, 0);
-        // The run may have been copied to a machine without this folder.
-        let folder = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir());
+        let images = Arc::new(images);
         let progress = &mut |done, all| {
             progress(done, all);
             Ok(())
         };
-        match (folder, self.network.extractor()) {
-            // Several ranks would each compute the features of all images.
-            (Some(folder), Some(extractor)) if self.ranks.size() == 1 => {
-                let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
-                let store = features::with_features(
-                    &store,
-                    extractor,
-                    &self.config,
-                    Some(folder),
-                    options,
-                    progress,
-                )?;
-                // The rest takes a moment.
-                self.embed_store(&store, threads, &mut |_, _| Ok(()))
-            }
-            (Some(folder), _) => {
-                store = store.with_disk_cache(folder)?;
-                self.embed_store(&Arc::new(store), threads, progress)
-            }
-            (None, _) => self.embed_store(&Arc::new(store), threads, progress),
-        }
+        // Several ranks would each compute the features of all images.
+        let extractor = self.network.extractor().filter(|_| self.ranks.size() == 1);
+        let (Some(folder), Some(extractor)) = (self.cache_folder(), extractor) else {
+            return self.embed_store(&self.store(images)?, threads, progress);
+        };
+        let store = ImageStore::new(images, Transform::evaluation(&self.config.image)?, 0);
+        let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
+        let store =
+            features::with_features(&store, extractor, &self.config, Some(folder), options, progress)?;
+        // The rest takes a moment.
+        self.embed_store(&store, threads, &mut |_, _| Ok(()))
     }
 
     /// Embeds the images of a set from image `start` on, and gives `each` batch to the caller, in order: for sets of which
@@ -151,11 +139,15 @@ impl Model {
     /// The images with the folder of decoded images.
     fn store(&self, images: Arc<ImageSet>) -> Result<Arc<ImageStore>> {
         let mut store = ImageStore::new(images, Transform::evaluation(&self.config.image)?, 0);
-        // The run may have been copied to a machine without this folder.
-        if let Some(folder) = self.config.data.cache_folder.as_ref().filter(|folder| folder.is_dir()) {
+        if let Some(folder) = self.cache_folder() {
             store = store.with_disk_cache(folder)?;
         }
         Ok(Arc::new(store))
+    }
+
+    /// The run file's folder of caches, if it is there: the run may have been copied to a machine without it.
+    fn cache_folder(&self) -> Option<&Path> {
+        self.config.data.cache_folder.as_deref().filter(|folder| folder.is_dir())
     }
 
     /// The embedding of one decoded image.
@@ -424,8 +416,6 @@ pub(crate) struct EmbeddedItems {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use burn::module::Module;
     use gallerist_nn::InputShape;
 
