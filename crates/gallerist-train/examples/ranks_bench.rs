@@ -11,7 +11,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Shared, bytes_of, world};
 use gallerist_loss::engine::RowBatch;
-use gallerist_loss::{Labels, LossShape, LossSpec, Progress, RankingLoss, RllConfig};
+use gallerist_loss::{Labels, LossShape, LossSpec, Progress, RllConfig};
 use gallerist_util::random::Random;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
@@ -115,14 +115,16 @@ fn measure(
     times.remove(0);
     times.sort_by(f64::total_cmp);
     if ranks.rank() == 0 {
-        println!(
-            "{{\"ranks\": {}, \"threads\": {}, \"operation\": \"{operation}\", \"size\": {size}, \
-             \"dimensions\": {dimensions}, \"median\": {:.6}, \"least\": {:.6}}}",
-            ranks.size(),
-            rayon::current_num_threads(),
-            times[TIMES / 2],
-            times[0],
-        );
+        let row = serde_json::json!({
+            "ranks": ranks.size(),
+            "threads": rayon::current_num_threads(),
+            "operation": operation,
+            "size": size,
+            "dimensions": dimensions,
+            "median": times[TIMES / 2],
+            "least": times[0],
+        });
+        println!("{row}");
     }
     Ok(())
 }
