@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prost::Message;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, falls_to_none};
 use crate::grpc::{Connection, Fault, Target};
 use crate::system::{StatusMeaning, System};
 use crate::{Address, Error, Result};
@@ -183,17 +183,21 @@ impl Client {
     /// # Errors
     /// Those of `is_done`, and [`Error::Unreachable`].
     pub fn wait_until(&self, mut is_done: impl FnMut() -> Result<bool>, state: &str) -> Result<()> {
-        let mut backoff = Backoff::new(self.options.patience);
-        while !is_done()? {
-            let Some(pause) = backoff.next() else {
-                let problem = format!("{state}, after {} s", self.options.patience.as_secs());
-                let hint = "wait and try again; see the server's log".to_owned();
-                let (system, server) = (self.system(), self.server.clone());
-                return Err(Error::Unreachable { system, server, problem, hint });
-            };
-            std::thread::sleep(pause.min(LONGEST_POLL));
+        self.wait_for_none(|| Ok(usize::from(!is_done()?)), state)
+    }
+
+    /// Calls `left` until it is 0, or has not fallen before patience ends; `state` describes the state before.
+    ///
+    /// # Errors
+    /// Those of `left`, and [`Error::Unreachable`].
+    pub fn wait_for_none(&self, left: impl FnMut() -> Result<usize>, state: &str) -> Result<()> {
+        let patience = self.options.patience;
+        if falls_to_none(left, patience)? {
+            return Ok(());
         }
-        Ok(())
+        let problem = format!("{state}, after {} s", patience.as_secs());
+        let hint = "wait and try again; see the server's log".to_owned();
+        Err(Error::Unreachable { system: self.system(), server: self.server.clone(), problem, hint })
     }
 
     fn wait(&self, backoff: &mut Backoff, error: Error) -> Result<()> {
@@ -266,9 +270,6 @@ impl Client {
         Error::Foreign { system, server, collection: self.collection(), problem }
     }
 }
-
-/// The longest time between two questions whether something is done.
-const LONGEST_POLL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

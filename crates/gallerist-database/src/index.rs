@@ -108,11 +108,10 @@ impl<C: Collection> DatabaseIndex<C> {
     /// Waits until the server has put all items into its graph.
     ///
     /// # Errors
-    /// As [`rows_to_index`](Self::rows_to_index), and [`Error::Unreachable`] when it takes longer
-    /// than [`ConnectOptions::patience`].
+    /// As [`rows_to_index`](Self::rows_to_index), and [`Error::Unreachable`] when their number has not fallen for
+    /// [`ConnectOptions::patience`].
     pub fn wait_for_index(&self) -> Result<()> {
-        let client = self.collection.client();
-        client.wait_until(|| Ok(self.rows_to_index()? == 0), "not all items are indexed yet")
+        self.collection.client().wait_for_none(|| self.rows_to_index(), "not all items are indexed yet")
     }
 
     /// What the collection says of itself, with this number of items.

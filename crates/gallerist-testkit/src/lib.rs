@@ -11,3 +11,5 @@ pub mod pipe;
 #[cfg(unix)]
 pub mod qdrant;
 pub mod ranks;
+#[cfg(unix)]
+mod server;

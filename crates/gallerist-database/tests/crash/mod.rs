@@ -52,6 +52,24 @@ fn assert_there(index: &DatabaseIndex, items: &Items, count: usize) {
     }
 }
 
+/// Pushes the items, and does something to the server when a quarter of them is acknowledged. The result, and the number of
+/// items that were acknowledged.
+fn push_and(index: &mut DatabaseIndex, items: &Items, act: impl FnOnce()) -> (Result<Pushed, Error>, usize) {
+    let acknowledged = AtomicUsize::new(0);
+    let result = std::thread::scope(|scope| {
+        let push = scope.spawn(|| {
+            index.push(items, false, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
+        });
+        while acknowledged.load(Ordering::SeqCst) < ITEMS / 4 {
+            assert!(!push.is_finished(), "the upload ended early");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        act();
+        push.join().unwrap()
+    });
+    (result, acknowledged.into_inner())
+}
+
 #[test]
 fn what_was_acknowledged_before_a_kill_is_there_and_is_not_sent_again() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,20 +80,8 @@ fn what_was_acknowledged_before_a_kill_is_there_and_is_not_sent_again() {
     drop(DatabaseIndex::create(&address, &layout(), ConnectOptions::default()).unwrap());
     let mut index = DatabaseIndex::open(&address, impatient).unwrap();
 
-    let acknowledged = AtomicUsize::new(0);
-    let failed = std::thread::scope(|scope| {
-        let push = scope.spawn(|| {
-            index.push(&items, false, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
-        });
-        while acknowledged.load(Ordering::SeqCst) < ITEMS / 4 {
-            assert!(!push.is_finished(), "the upload ended early");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        server.kill();
-        push.join().unwrap()
-    });
+    let (failed, acknowledged) = push_and(&mut index, &items, || server.kill());
     assert!(matches!(failed, Err(Error::Unreachable { .. })), "{failed:?}");
-    let acknowledged = acknowledged.into_inner();
     assert!((ITEMS / 4..ITEMS).contains(&acknowledged), "killed in the middle: {acknowledged}");
 
     server.restart();
@@ -104,18 +110,7 @@ fn a_push_waits_for_a_server_that_comes_back() {
         ..ConnectOptions::default()
     };
     let mut index = DatabaseIndex::create(&address, &layout(), options).unwrap();
-    let acknowledged = AtomicUsize::new(0);
-    let pushed = std::thread::scope(|scope| {
-        let push = scope.spawn(|| {
-            index.push(&items, false, &mut |done: &Pushed| acknowledged.store(done.items, Ordering::SeqCst))
-        });
-        while acknowledged.load(Ordering::SeqCst) < ITEMS / 4 {
-            assert!(!push.is_finished(), "the upload ended early");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        server.restart();
-        push.join().unwrap()
-    });
+    let (pushed, _) = push_and(&mut index, &items, || server.restart());
     assert_eq!(pushed.unwrap().items, ITEMS);
     let waits = waits.lock().unwrap();
     assert!(waits.iter().any(|why| why.contains("trying again in")), "{waits:?}");
