@@ -1,14 +1,14 @@
 """Writes fixtures/networks/*.json: what PyTorch's networks give, in f64, for weights by formula.py.
 
-    pip install torch torchvision
+    pip install torch torchvision timm
     python bench/networks/golden.py
 
 Each file names every tensor with its shape; `evaluation` and `training` are the outputs of every head with
 running and with batch statistics; `gradient_norms` are the norms of the gradients, in training, of the sum
 of outputs times the tensor "cotangent". Batch norm over few values magnifies rounding: `off` and
 `gradients_off` say how far the results move, relative to the largest output and to each norm, when all
-tensors move by a part in a million, at most in three trials. torchvision's
-networks are taken as they are, with the head
+tensors move by a part in a million, at most in three trials. torchvision's and
+timm's networks are taken as they are, with the head
 exchanged; BN-Inception is written here from its layer table.
 """
 
@@ -86,6 +86,22 @@ class MobileNetV2(nn.Module):
 
     def forward(self, x):
         return [self.head(self.features(x).mean((2, 3)))]
+
+
+class EfficientNetLite(nn.Module):
+    """timm's network up to the last maps, then a mean and a head."""
+
+    def __init__(self, name, dimensions):
+        import timm
+
+        super().__init__()
+        for part, child in timm.create_model(name, num_classes=0, global_pool="").named_children():
+            self.add_module(part, child)
+        self.head = nn.Linear(1280, dimensions)
+
+    def forward(self, x):
+        x = self.blocks(self.bn1(self.conv_stem(x)))
+        return [self.head(self.bn2(self.conv_head(x)).mean((2, 3)))]
 
 
 class GoogLeNet(nn.Module):
@@ -267,6 +283,8 @@ if __name__ == "__main__":
     write("resnet50-srt", ResNet(50, "max", 1024, 128), [4, 3, 96, 64])
     write("resnet50-trinet", ResNet(50, "max", 64, 32, hidden_norm=True), [4, 3, 97, 65])
     write("mobilenet_v2", MobileNetV2(32), [4, 3, 64, 64])
+    write("efficientnet_lite0-tf", EfficientNetLite("tf_efficientnet_lite0", 32), [4, 3, 75, 64])
+    write("efficientnet_lite2", EfficientNetLite("efficientnet_lite2", 16), [3, 3, 64, 75])
     write("googlenet", GoogLeNet(32), [4, 3, 107, 123])
     write("bn_inception", BnInception(32, bias=False), [3, 3, 227, 227])
     write("bn_inception-biases", BnInception(16, bias=True), [2, 3, 227, 227], training=False)

@@ -1,6 +1,6 @@
 """Writes fixtures/networks/steps.json: the losses of ten training steps in PyTorch, in f64.
 
-    pip install torch torchvision
+    pip install torch torchvision timm
     python bench/networks/steps.py
 
 Weights and images are those of formula.py, the images of a step of their own; the networks those of golden.py. The loss is the mean square of the distance of all outputs from the tensor "target", the optimiser SGD
@@ -14,7 +14,7 @@ import json
 import torch
 
 import formula
-from golden import FIXTURES, BnInception, MobileNetV2, ResNet, filled, moved
+from golden import FIXTURES, BnInception, EfficientNetLite, MobileNetV2, ResNet, filled, moved
 
 STEPS = 10
 
@@ -53,6 +53,7 @@ if __name__ == "__main__":
     golden = {
         "resnet50-srt": measured(ResNet(50, "max", 1024, 128), [8, 3, 96, 64], 1e-6),
         "mobilenet_v2": measured(MobileNetV2(32), [8, 3, 96, 96], 1e-4),
+        "efficientnet_lite0-tf": measured(EfficientNetLite("tf_efficientnet_lite0", 32), [8, 3, 75, 96], 1e-4),
         "bn_inception": measured(BnInception(32, bias=False), [4, 3, 227, 227], 2e-5),
     }
     (FIXTURES / "steps.json").write_text(json.dumps(golden, indent=1) + "\n")

@@ -4,7 +4,7 @@
         [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--without-pytorch]
         [--engine] [--bf16] [--memory] [--markdown FILE]
 
-Without a CASE all are run. Needs torch, torchvision, safetensors and numpy; --inference, which takes the sizes of
+Without a CASE all are run. Needs torch, torchvision, timm, safetensors and numpy; --inference, which takes the sizes of
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
 weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
 momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps;
@@ -47,6 +47,11 @@ def cases():
         "mobilenet-16x224": mobilenet([16, 3, 224, 224]),
         "mobilenet-66x128": mobilenet([66, 3, 128, 128]),
         "mobilenet-66x224": mobilenet([66, 3, 224, 224]),
+        "efficientnet_lite0": (
+            {"kind": "efficientnet_lite", "layout": "timm_tf", "dimensions": 128},
+            lambda: networks.EfficientNetLite("tf_efficientnet_lite0", 128),
+            [16, 3, 224, 224],
+        ),
         "small": ({"kind": "conv_blocks", "dimensions": 128}, networks.ConvBlocks, [180, 1, 28, 28]),
         "resnet18": resnet(18),
         "resnet50": resnet(50),

@@ -10,6 +10,7 @@ use gallerist_tensor::{Error, Result};
 
 use crate::bn_inception::BnInceptionConfig;
 use crate::conv_blocks::ConvBlocksConfig;
+use crate::efficientnet_lite::EfficientNetLiteConfig;
 use crate::embedder::AnyEmbedder;
 use crate::googlenet::GoogLeNetConfig;
 use crate::heads::Head;
@@ -75,6 +76,7 @@ gallerist_util::kind! {
     BnInceptionConfig,
     GoogLeNetConfig,
     MobileNetV2Config,
+    EfficientNetLiteConfig,
     VitConfig,
     OnnxConfig,
 }

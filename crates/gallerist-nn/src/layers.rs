@@ -129,11 +129,11 @@ pub struct Conv {
     /// Stride, in pixels.
     #[module(skip)]
     pub stride: usize,
-    /// Rows and columns of zeros on each side.
+    /// Zeros before and after the rows, before and after the columns.
     #[module(skip)]
-    pub padding: usize,
-    #[module(skip)]
+    pub padding: [(usize, usize); 2],
     /// Groups of channels.
+    #[module(skip)]
     pub groups: usize,
 }
 
@@ -150,7 +150,7 @@ impl Conv {
         let inputs = channels[0] / groups;
         let bound = (6.0 / (inputs * size * size) as f64).sqrt();
         let weight = init.uniform(path, [channels[1], inputs, size, size], bound);
-        Conv { weight, bias: None, stride: 1, padding: size / 2, groups }
+        Conv { weight, bias: None, stride: 1, padding: [(size / 2, size / 2); 2], groups }
     }
 
     /// With windows `stride` pixels apart.
@@ -158,8 +158,8 @@ impl Conv {
         Conv { stride, ..self }
     }
 
-    /// With a border of `padding` zeros on every side.
-    pub fn with_padding(self, padding: usize) -> Self {
+    /// With so many zeros before and after the rows, before and after the columns.
+    pub fn with_padding(self, padding: [(usize, usize); 2]) -> Self {
         Conv { padding, ..self }
     }
 
@@ -170,7 +170,7 @@ impl Conv {
     }
 
     /// `[n, channels_in, h, w]` to `[n, channels_out, h', w']` with
-    /// `h' = (h + 2 padding - size) / stride + 1`, rounded down.
+    /// `h' = (h + zeros before + zeros after - size) / stride + 1`, rounded down.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = as_in(&self.weight, &x);
         let bias = self.bias.as_ref().map(|bias| as_in(bias, &x));
@@ -178,7 +178,7 @@ impl Conv {
     }
 
     pub(super) fn options(&self) -> ConvOptions<2> {
-        ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups)
+        ConvOptions::new_with_padding([self.stride; 2], self.padding, [1, 1], self.groups)
     }
 }
 

@@ -27,6 +27,7 @@
 mod bn_inception;
 mod config;
 mod conv_blocks;
+mod efficientnet_lite;
 mod embedder;
 mod extractor;
 mod googlenet;
@@ -46,6 +47,7 @@ mod vit;
 pub use bn_inception::{BnInceptionConfig, InceptionHead};
 pub use config::{Architecture, HeadInit, NetworkConfig};
 pub use conv_blocks::ConvBlocksConfig;
+pub use efficientnet_lite::{EfficientNetLiteConfig, EfficientNetLiteVariant};
 pub use embedder::{AnyEmbedder, Embedder};
 pub use extractor::Extractor;
 pub use googlenet::GoogLeNetConfig;

@@ -14,7 +14,7 @@
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::graph::{Builder, Kernel, Network, Node};
+use crate::graph::{Builder, Kernel, Network, Node, Padding};
 use crate::token_layers::Gelu;
 use gallerist_tensor::Result;
 
@@ -253,8 +253,11 @@ impl VitConfig {
         let input = setting.input;
         let (mut b, images) = setting.builder(0.1, 1e-5)?;
         b.freeze(self.freeze_blocks > 0);
-        let kernel =
-            Kernel { padding: 0, bias: !self.pre_norm, ..Kernel::new(self.patch).stride(self.patch) };
+        let kernel = Kernel {
+            padding: Padding::Each(0),
+            bias: !self.pre_norm,
+            ..Kernel::new(self.patch).stride(self.patch)
+        };
         let patches = b.conv("patch_embed.proj", images, width, kernel);
         let mut x = b.tokens(patches, self.class_token, self.registers);
         if self.pre_norm {

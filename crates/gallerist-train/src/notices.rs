@@ -105,8 +105,12 @@ mod tests {
     fn images_smaller_than_the_networks_stride_are_warned_of() {
         let folder = tempfile::tempdir().unwrap();
         let images = images(folder.path(), [90, 90, 90]);
-        for (network, small, stride) in [("mobilenet_v2", 16, 32), ("googlenet", 31, 32), ("resnet", 16, 32)]
-        {
+        for (network, small, stride) in [
+            ("mobilenet_v2", 16, 32),
+            ("efficientnet_lite", 16, 32),
+            ("googlenet", 31, 32),
+            ("resnet", 16, 32),
+        ] {
             let kind = format!("network.kind={network}");
             let warned = |side: usize| notices(&[&kind, &format!("image.size={side}")], &images);
             let found = warned(small);

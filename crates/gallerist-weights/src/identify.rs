@@ -5,14 +5,15 @@ use std::io::Read;
 use std::path::Path;
 
 use gallerist_data::ImageConfig;
-use gallerist_nn::{MobileNetV2Variant, VitConfig};
+use gallerist_nn::{EfficientNetLiteConfig, VitConfig};
 use gallerist_util::registry::Named;
 
+use super::described::{Described, preprocessing_beside};
 use super::file::read;
 use super::preprocessing::Preprocessing;
 use super::sources::SOURCES;
 use super::tensors::Weights;
-use super::vit;
+use super::{efficientnet, vit};
 use crate::Result;
 
 impl Preprocessing {
@@ -32,8 +33,8 @@ impl Preprocessing {
     /// ```
     pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
         of_file(path).or_else(|| {
-            if kind == VitConfig::NAME {
-                return Some(vit::describe(&read(path).ok()?)?.images);
+            if [VitConfig::NAME, EfficientNetLiteConfig::NAME].contains(&kind) {
+                return Some(described(&read(path).ok()?)?.images);
             }
             let wanted = format!("kind = \"{kind}\"");
             let source = SOURCES.iter().find(|source| source.network.starts_with(&wanted))?;
@@ -48,7 +49,7 @@ impl Preprocessing {
     /// is the side of the images where these files do not say it.
     pub fn of_model(path: &Path, metadata: &BTreeMap<String, String>, side: usize) -> Option<Self> {
         let own = metadata.get("image").and_then(|image| serde_json::from_str::<ImageConfig>(image).ok());
-        own.map(|image| (&image).into()).or_else(|| vit::preprocessing_beside(path, side))
+        own.map(|image| (&image).into()).or_else(|| preprocessing_beside(path, side))
     }
 }
 
@@ -85,20 +86,6 @@ fn of_file(path: &Path) -> Option<Preprocessing> {
     Some((&image).into())
 }
 
-/// The variant of MobileNetV2 to which the tensor names of a file belong, if they belong to one.
-pub fn variant_of(path: &Path) -> Option<MobileNetV2Variant> {
-    let keys: Vec<String> = match safetensors_header(path) {
-        Some(header) => header.into_iter().map(|(name, _)| name).collect(),
-        None => read(path).ok()?.tensors.into_keys().collect(),
-    };
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    match identify(&keys)?.0 {
-        "MXNet's" => Some(MobileNetV2Variant::MxNet),
-        "torchvision's MobileNetV2" => Some(MobileNetV2Variant::Torchvision),
-        _ => None,
-    }
-}
-
 /// The section `[network]` of a run file for which a file of weights was made: the kind of the network and its
 /// parameters. `None` where the names of its tensors belong to no known network.
 ///
@@ -123,9 +110,14 @@ pub fn network_of(path: &Path) -> Result<Option<toml::Table>> {
     Ok(identified(&read(path)?).map(|(_, network)| network))
 }
 
+/// What a file of a network of many variants tells of it.
+fn described(weights: &Weights) -> Option<Described> {
+    vit::describe(weights).or_else(|| efficientnet::describe(weights))
+}
+
 /// The owner of the names of these tensors, and the `[network]` that they belong to.
 pub(super) fn identified(weights: &Weights) -> Option<(&'static str, toml::Table)> {
-    if let Some(described) = vit::describe(weights) {
+    if let Some(described) = described(weights) {
         return Some((described.whose, described.network));
     }
     let keys: Vec<&str> = weights.tensors.keys().map(String::as_str).collect();

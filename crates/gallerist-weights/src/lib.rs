@@ -2,8 +2,8 @@
 //!
 //! [`read`] reads safetensors, PyTorch's `.pth` and `.pt` (no code in them is executed) and our own
 //! checkpoints. [`load`] loads their tensors into a network and reports how each was used. Names are those of
-//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own; of vision transformers also those of
-//! timm, DINO, DINOv2, CLIP, SigLIP and Hugging Face;
+//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own; of EfficientNet-Lite those of
+//! timm and EfficientNet-PyTorch; of vision transformers also those of timm, DINO, DINOv2, CLIP, SigLIP and Hugging Face;
 //! a common prefix (`module.`, `backbone.`) is ignored.
 //!
 //! [`save_safetensors`] and [`save_onnx`] write a network for other programs; [`fetch`] downloads the public
@@ -26,6 +26,8 @@
 
 #![recursion_limit = "256"]
 
+mod described;
+mod efficientnet;
 mod error;
 mod export;
 mod fetch;
@@ -48,7 +50,7 @@ use burn::tensor::TensorData;
 pub use export::{save_safetensors, to_pytorch};
 pub use fetch::{Fetched, fetch};
 pub use file::{CHECKPOINT_FORMAT, read};
-pub use identify::{network_of, safetensors_header, variant_of};
+pub use identify::{network_of, safetensors_header};
 pub use names::Names;
 pub use onnx::{OnnxOptions, save_onnx};
 pub use preprocessing::Preprocessing;

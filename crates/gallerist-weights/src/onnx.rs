@@ -87,13 +87,13 @@ impl Graph {
     }
 
     fn max_pool(&mut self, pool: Pool, x: &str, output: &str) -> String {
-        let mut attributes = windows(pool.size, pool.stride, pool.padding);
+        let mut attributes = windows(pool.size, pool.stride, [(pool.padding, pool.padding); 2]);
         attributes.push(Attribute::Int("ceil_mode", pool.ceil.into()));
         self.node("MaxPool", &[x], output, attributes)
     }
 
     fn average_pool(&mut self, pool: Pool, x: &str, output: &str) -> String {
-        let mut attributes = windows(pool.size, pool.stride, pool.padding);
+        let mut attributes = windows(pool.size, pool.stride, [(pool.padding, pool.padding); 2]);
         attributes.push(Attribute::Int("ceil_mode", pool.ceil.into()));
         // Zeros of the padding count; positions outside of the padding do not. Without padding, this is the same as
         // counting only the positions inside, which all programs do in the same way.

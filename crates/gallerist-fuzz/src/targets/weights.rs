@@ -17,7 +17,6 @@ const PICKLE: Limit = Limit { memory: 64 << 20, ..Limit::TEXT };
 fn read(bytes: &[u8], limit: Limit) {
     let path = scratch::file("input.pth", bytes);
     let found = within(limit, bytes, || weights::read(&path));
-    let _ = within(limit, bytes, || weights::variant_of(&path));
     let _ = within(limit, bytes, || weights::network_of(&path));
     let Ok(found) = found else { return };
     for (name, data) in &found.tensors {

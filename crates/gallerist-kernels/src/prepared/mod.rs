@@ -21,7 +21,7 @@
 //! // 2 x the image, minus 1, at least 0; then the mean over all positions.
 //! let (mut b, image) = Builder::new([1, 2, 2]);
 //! let weight = (vec![2.0], [1, 1, 1, 1]);
-//! let x = b.conv(image, Convolution { weight, bias: vec![-1.0], stride: 1, padding: 0, groups: 1 });
+//! let x = b.conv(image, Convolution { weight, bias: vec![-1.0], stride: 1, padding: [(0, 0); 2], groups: 1 });
 //! let x = b.activation(x, Activation::Relu);
 //! let mean = b.global_average(x);
 //! let plan = b.finish(&[mean]);

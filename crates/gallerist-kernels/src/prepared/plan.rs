@@ -234,7 +234,7 @@ impl Plan {
 impl Work {
     fn conv(conv: Convolution, then: Activation, x: Maps, add: Option<Maps>) -> (Self, Maps) {
         let Convolution { weight: (weight, shape), bias, stride, padding, groups } = conv;
-        let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
+        let options = ConvOptions::new_with_padding([stride; 2], padding, [1, 1], groups);
         let sizes = Geometry::new(x, shape, &options)
             .unwrap_or_else(|| panic!("a convolution with the weight {shape:?} of {x:?}"));
         assert!(add.is_none_or(|maps| maps == sizes.output), "{add:?} is added to {:?}", sizes.output);

@@ -14,8 +14,8 @@ pub struct Convolution {
     pub bias: Vec<f32>,
     /// Stride, in pixels.
     pub stride: usize,
-    /// Rows and columns of zeros on each side.
-    pub padding: usize,
+    /// Zeros before and after the rows, before and after the columns.
+    pub padding: [(usize, usize); 2],
     /// Groups of channels.
     pub groups: usize,
 }

@@ -23,7 +23,10 @@ impl Image {
     /// The convolution, by the definition.
     fn conv(&self, conv: &Convolution) -> Image {
         let (weight, [out, inputs, size, _]) = (&conv.weight.0, conv.weight.1);
-        let sides = self.sides.map(|side| (side + 2 * conv.padding - size) / conv.stride + 1);
+        let sides = [0, 1].map(|axis| {
+            let (before, after) = conv.padding[axis];
+            (self.sides[axis] + before + after - size) / conv.stride + 1
+        });
         let of_group = out / conv.groups;
         let mut values = Vec::new();
         for (i, j) in (0..sides[0]).flat_map(|i| (0..sides[1]).map(move |j| (i, j))) {
@@ -32,8 +35,10 @@ impl Image {
                 for (c, a, b) in
                     (0..inputs).flat_map(|c| (0..size).flat_map(move |a| (0..size).map(move |b| (c, a, b))))
                 {
-                    let place = |i: usize, a: usize| (i * conv.stride + a) as isize - conv.padding as isize;
-                    let x = self.at(place(i, a), place(j, b), o / of_group * inputs + c);
+                    let place = |axis: usize, i: usize, a: usize| {
+                        (i * conv.stride + a) as isize - conv.padding[axis].0 as isize
+                    };
+                    let x = self.at(place(0, i, a), place(1, j, b), o / of_group * inputs + c);
                     sum += x * f64::from(weight[((o * inputs + c) * size + a) * size + b]);
                 }
                 values.push(sum);
@@ -69,7 +74,7 @@ fn convolution([out, inputs]: [usize; 2], size: usize, stride: usize, groups: us
         weight: (numbers(shape.iter().product(), size + out), shape),
         bias: numbers(out, 3),
         stride,
-        padding: size / 2,
+        padding: [(size / 2, size / 2); 2],
         groups,
     }
 }

@@ -15,12 +15,34 @@ use crate::setting::{FreezeBatchNorm, InputShape, Setting, value};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node(usize);
 
+/// The zeros around the maps of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Padding {
+    /// So many rows and columns on every side.
+    Each(usize),
+    /// As many as `ceil(side / stride)` windows need, an odd one after the last row or column (`SAME` in TensorFlow).
+    Same,
+}
+
+impl Padding {
+    /// Zeros before and after the `side` rows or columns, for windows of `size` and `stride`.
+    fn of_side(self, side: usize, size: usize, stride: usize) -> (usize, usize) {
+        match self {
+            Padding::Each(zeros) => (zeros, zeros),
+            Padding::Same => {
+                let zeros = ((side.div_ceil(stride) - 1) * stride + size).saturating_sub(side);
+                (zeros / 2, zeros.div_ceil(2))
+            }
+        }
+    }
+}
+
 /// Sizes of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     pub(crate) size: usize,
     pub(crate) stride: usize,
-    pub(crate) padding: usize,
+    pub(crate) padding: Padding,
     pub(crate) groups: usize,
     pub(crate) bias: bool,
 }
@@ -28,11 +50,15 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Stride 1, padded to keep the size, without bias.
     pub(crate) fn new(size: usize) -> Self {
-        Kernel { size, stride: 1, padding: size / 2, groups: 1, bias: false }
+        Kernel { size, stride: 1, padding: Padding::Each(size / 2), groups: 1, bias: false }
     }
 
     pub(crate) fn stride(self, stride: usize) -> Self {
         Kernel { stride, ..self }
+    }
+
+    pub(crate) fn padding(self, padding: Padding) -> Self {
+        Kernel { padding, ..self }
     }
 
     pub(crate) fn groups(self, groups: usize) -> Self {
@@ -160,9 +186,16 @@ impl<'a> Builder<'a> {
         [height, width]
     }
 
-    /// One side after windows of `size` and `stride`; 1 and a note where no window fits.
-    fn side(&mut self, name: &str, side: usize, [size, stride, padding]: [usize; 3], ceil: bool) -> usize {
-        let Some(room) = (side + 2 * padding).checked_sub(size) else {
+    /// One side after windows of `size` and `stride`, with zeros before and after it; 1 and a note where no window fits.
+    fn side(
+        &mut self,
+        name: &str,
+        side: usize,
+        [size, stride]: [usize; 2],
+        (before, after): (usize, usize),
+        ceil: bool,
+    ) -> usize {
+        let Some(room) = (side + before + after).checked_sub(size) else {
             self.misfit.get_or_insert_with(|| {
                 format!("large enough: {side} pixels are left before the {size} of {name}")
             });
@@ -173,7 +206,7 @@ impl<'a> Builder<'a> {
             // A window that would start in the padding after the map is omitted.
             true => {
                 let count = room.div_ceil(stride) + 1;
-                count - usize::from((count - 1) * stride >= side + padding)
+                count - usize::from((count - 1) * stride >= side + before)
             }
         }
     }
@@ -181,8 +214,10 @@ impl<'a> Builder<'a> {
     /// Convolution to `out` channels.
     pub(crate) fn conv(&mut self, name: &str, x: Node, out: usize, kernel: Kernel) -> Node {
         let [channels, height, width] = self.maps(x);
-        let Kernel { size, stride, padding, .. } = kernel;
-        let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], false));
+        let Kernel { size, stride, .. } = kernel;
+        let padding = [height, width].map(|side| kernel.padding.of_side(side, size, stride));
+        let sides = [(height, padding[0]), (width, padding[1])]
+            .map(|(side, padding)| self.side(name, side, [size, stride], padding, false));
         // After an error the description continues with a layer of one channel.
         let (sides_of, groups) = match self.admits(name, &[channels / kernel.groups.max(1), out, size, size])
         {
@@ -221,7 +256,8 @@ impl<'a> Builder<'a> {
     fn windows(&mut self, name: &str, x: Node, pool: Pool) -> Shape {
         let [channels, height, width] = self.maps(x);
         let Pool { size, stride, padding, ceil } = pool;
-        let sides = [height, width].map(|side| self.side(name, side, [size, stride, padding], ceil));
+        let sides =
+            [height, width].map(|side| self.side(name, side, [size, stride], (padding, padding), ceil));
         Shape::Maps([channels, sides[0], sides[1]])
     }
 

@@ -12,6 +12,6 @@ mod network;
 mod prepared;
 mod tokens;
 
-pub(crate) use builder::{Builder, Kernel, Node};
+pub(crate) use builder::{Builder, Kernel, Node, Padding};
 pub use network::{Fixed, FixedKind, Network, Op, Shape, Slot, Step};
 pub use prepared::Prepared;

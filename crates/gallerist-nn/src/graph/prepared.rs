@@ -221,7 +221,13 @@ fn linear(layer: &Linear) -> Convolution {
     let [inputs, outputs] = layer.weight.dims();
     let weight = host(layer.weight.val().transpose());
     let bias = layer.bias.as_ref().map_or_else(|| vec![0.0; outputs], values);
-    Convolution { weight: (weight, [outputs, inputs, 1, 1]), bias, stride: 1, padding: 0, groups: 1 }
+    Convolution {
+        weight: (weight, [outputs, inputs, 1, 1]),
+        bias,
+        stride: 1,
+        padding: [(0, 0); 2],
+        groups: 1,
+    }
 }
 
 /// The tokens before those of the patches, with their position, and the positions of the patches.

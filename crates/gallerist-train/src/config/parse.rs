@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gallerist_data::{Size, Transform};
 use gallerist_loss::{LossConfig, preset};
-use gallerist_nn::{InputShape, MobileNetV2Config, OnnxConfig, VitConfig};
+use gallerist_nn::{EfficientNetLiteConfig, InputShape, MobileNetV2Config, OnnxConfig, VitConfig};
 use gallerist_util::registry::Named;
 use gallerist_util::text::nearest;
 use gallerist_weights as weights;
@@ -95,22 +95,18 @@ impl RunConfig {
         })
     }
 
-    /// Takes the values that the run file, as `given`, does not set from the file of `network.weights`: the layout of
-    /// MobileNetV2, the parameters of a vision transformer, and the preparation of images.
+    /// Takes the values that the run file, as `given`, does not set from the file of `network.weights`: the parameters of
+    /// MobileNetV2, EfficientNet-Lite and vision transformers, and the preparation of images.
     fn suit_weights(&mut self, given: &toml::Table) {
         let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return };
         let says = |section: &str, keys: &[&str]| {
             let section = given.get(section).and_then(toml::Value::as_table);
             keys.iter().any(|key| section.is_some_and(|section| section.contains_key(*key)))
         };
-        if let Some(network) = self.network.architecture.downcast_ref::<MobileNetV2Config>()
-            && !says("network", &["layout"])
-            && let Some(layout) = weights::variant_of(&path)
+        if [MobileNetV2Config::NAME, EfficientNetLiteConfig::NAME, VitConfig::NAME]
+            .contains(&self.network.name())
         {
-            self.network.architecture = MobileNetV2Config { layout, ..network.clone() }.into();
-        }
-        if self.network.architecture.downcast_ref::<VitConfig>().is_some() {
-            self.suit_transformer(&path, given);
+            self.suit_network(&path, given);
         }
         let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
         // These keys belong together: a run file that sets one of them sets all.
@@ -159,13 +155,13 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Takes the keys of a vision transformer that the run file does not set from its weights.
-    fn suit_transformer(&mut self, path: &Path, given: &toml::Table) {
-        const OWN: [&str; 3] = ["dimensions", "drop_path", "freeze_blocks"];
+    /// Takes the keys of the network that the run file does not set from its weights.
+    fn suit_network(&mut self, path: &Path, given: &toml::Table) {
+        const OWN: [&str; 4] = ["dimensions", "drop_path", "freeze_blocks", "batch_norm_momentum"];
         let said = given.get("network").and_then(toml::Value::as_table);
         let says = |key: &str| said.is_some_and(|section| section.contains_key(key));
         let known = weights::network_of(path).ok().flatten();
-        let Some(known) = known.filter(|known| known["kind"].as_str() == Some(VitConfig::NAME)) else {
+        let Some(known) = known.filter(|known| known["kind"].as_str() == Some(self.network.name())) else {
             return;
         };
         let mut keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");

@@ -7,8 +7,8 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
-    AnyEmbedder, BnInceptionConfig, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
-    MobileNetV2Config, NetworkConfig, ResNetConfig,
+    AnyEmbedder, BnInceptionConfig, EfficientNetLiteConfig, EfficientNetLiteVariant, FreezeBatchNorm,
+    GlobalPool, GoogLeNetConfig, InceptionHead, InputShape, MobileNetV2Config, NetworkConfig, ResNetConfig,
 };
 use gallerist_weights::{self as weights, LoadReport, Weights};
 use serde::Deserialize;
@@ -190,6 +190,81 @@ fn resnet_50_with_a_normalised_hidden_layer_equals_pytorchs() {
 #[test]
 fn mobilenet_v2_equals_torchvisions() {
     check("mobilenet_v2", MobileNetV2Config { dimensions: 32, ..Default::default() });
+}
+
+/// EfficientNet-Lite0 by timm's names of TensorFlow's weights.
+pub(crate) fn efficientnet_lite0() -> EfficientNetLiteConfig {
+    EfficientNetLiteConfig { layout: EfficientNetLiteVariant::TimmTf, dimensions: 32, ..Default::default() }
+}
+
+#[test]
+fn efficientnet_lite_equals_timms() {
+    check("efficientnet_lite0-tf", efficientnet_lite0());
+    let layout = EfficientNetLiteVariant::Timm;
+    check(
+        "efficientnet_lite2",
+        EfficientNetLiteConfig { size: 2, layout, dimensions: 16, ..Default::default() },
+    );
+}
+
+#[test]
+fn tensorflows_weights_give_the_same_by_both_names() {
+    let golden = Golden::read("efficientnet_lite0-tf");
+    let device = Device::flex();
+    let (network, report) = golden.network(efficientnet_lite0(), &device);
+    let wanted = network.forward(golden.images(&device)).remove(0);
+
+    let [_, channels, height, width] = golden.input;
+    let config = NetworkConfig::from(EfficientNetLiteConfig {
+        layout: EfficientNetLiteVariant::EfficientnetPytorch,
+        ..efficientnet_lite0()
+    });
+    let other = config.init(InputShape { channels, height, width }, 7, &device).unwrap();
+    // Both describe the same layers in the same order.
+    let names = |network: &AnyEmbedder| -> Vec<String> {
+        let slots = network.graph().unwrap().slots().into_iter();
+        slots.map(|slot| format!("{}.{}", slot.layer, slot.field)).collect()
+    };
+    let renamed: BTreeMap<String, String> = names(&network).into_iter().zip(names(&other)).collect();
+    let mut tensors = golden.weights().tensors;
+    let tensors = report.loaded.iter().map(|(here, name)| {
+        let norm = here.ends_with(".gamma") || here.ends_with(".beta");
+        let renamed = match norm {
+            true => renamed[here].replace("gamma", "weight").replace("beta", "bias"),
+            false => renamed[here].clone(),
+        };
+        (renamed, tensors.remove(name).unwrap())
+    });
+    let file = Weights { tensors: tensors.collect(), ..Default::default() };
+    assert!(file.tensors.contains_key("_blocks.15._project_conv.weight"));
+    let (other, report) = weights::load(other, file).unwrap();
+    assert_eq!((report.missing, report.refused), (vec![], vec![]));
+    assert_eq!(other.forward(golden.images(&device)).remove(0).into_data(), wanted.into_data());
+}
+
+#[test]
+fn a_file_of_efficientnet_lite_tells_its_network_and_its_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = |name: &str| Golden::read(name).weights().tensors;
+    let of = |path: &str, tensors: BTreeMap<String, TensorData>| {
+        let path = folder.path().join(path);
+        gallerist_tensor::params::write_with(&path, &tensors, None).unwrap();
+        let network = weights::network_of(&path).unwrap().unwrap();
+        let images = weights::Preprocessing::of_weights(&path, "efficientnet_lite").unwrap();
+        (network.to_string(), images.to_string())
+    };
+    let tf = golden("efficientnet_lite0-tf");
+    let (network, images) = of("model.safetensors", tf.clone());
+    assert_eq!(network, "kind = \"efficientnet_lite\"\nlayout = \"timm_tf\"\n");
+    assert_eq!(images, "RGB 224, mean 0.5 0.5 0.5, std 0.5 0.5 0.5");
+    let (network, images) = of("efficientnet_lite2-abc.safetensors", golden("efficientnet_lite2"));
+    assert_eq!(network, "kind = \"efficientnet_lite\"\nlayout = \"timm\"\nsize = 2\n");
+    assert_eq!(images, "RGB 260, mean 0.485 0.456 0.406, std 0.229 0.224 0.225");
+    let json = r#"{"architecture": "efficientnet_lite0", "pretrained_cfg": {"mean": [0.1, 0.2, 0.3], "std": [1, 1, 1]}}"#;
+    std::fs::write(folder.path().join("config.json"), json).unwrap();
+    let (network, images) = of("model.safetensors", tf);
+    assert_eq!(network, "kind = \"efficientnet_lite\"\nlayout = \"timm\"\n");
+    assert!(images.starts_with("RGB 224, mean 0.1 0.2 0.3"), "{images}");
 }
 
 #[test]

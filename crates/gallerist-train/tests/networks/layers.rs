@@ -3,8 +3,8 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::layers::{Conv, Gem, Init};
 use gallerist_nn::{
-    BnInceptionConfig, ConvBlocksConfig, GlobalPool, GoogLeNetConfig, InputShape, MobileNetV2Config,
-    MobileNetV2Variant, NetworkConfig, ResNetConfig, TwoConvConfig,
+    BnInceptionConfig, ConvBlocksConfig, EfficientNetLiteConfig, GlobalPool, GoogLeNetConfig, InputShape,
+    MobileNetV2Config, MobileNetV2Variant, NetworkConfig, ResNetConfig, TwoConvConfig,
 };
 use gallerist_tensor::params;
 
@@ -17,7 +17,7 @@ fn shape(channels: usize, height: usize, width: usize) -> InputShape {
 #[test]
 fn every_network_gives_one_row_of_the_promised_length_per_image_and_head() {
     let device = Device::flex();
-    let all: [NetworkConfig; 8] = [
+    let all: [NetworkConfig; 10] = [
         ConvBlocksConfig { channels: vec![4, 4], dimensions: 5, ..Default::default() }.into(),
         TwoConvConfig::default().into(),
         ResNetConfig { depth: 18, dimensions: 0, ..Default::default() }.into(),
@@ -25,6 +25,8 @@ fn every_network_gives_one_row_of_the_promised_length_per_image_and_head() {
         GoogLeNetConfig { dimensions: 0, ..Default::default() }.into(),
         BnInceptionConfig { dimensions: 0, ..Default::default() }.into(),
         MobileNetV2Config { dimensions: 0, ..Default::default() }.into(),
+        EfficientNetLiteConfig::default().into(),
+        EfficientNetLiteConfig { size: 4, dimensions: 0, ..Default::default() }.into(),
         MobileNetV2Config { layout: MobileNetV2Variant::MxNet, pool: GlobalPool::Max, ..Default::default() }
             .into(),
     ];
@@ -75,6 +77,8 @@ fn what_does_not_fit_is_named() {
     };
     let resnet = ResNetConfig { depth: 20, ..Default::default() };
     assert_eq!(message(resnet.into(), shape(3, 64, 64)), "`network.depth` must be 18, 34 or 50, not 20");
+    let lite = EfficientNetLiteConfig { size: 5, ..Default::default() };
+    assert_eq!(message(lite.into(), shape(3, 64, 64)), "`network.size` must be 0 to 4, not 5");
     let inception = BnInceptionConfig { heads: Vec::new(), ..Default::default() };
     assert!(message(inception.into(), shape(3, 64, 64)).starts_with("`network.heads` must be a list of"));
     let hidden = ResNetConfig { hidden: 8, dimensions: 0, ..Default::default() };

@@ -10,7 +10,7 @@ use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use serde::Deserialize;
 
 use crate::formula;
-use crate::golden::{Golden, inception, resnet_50_srt};
+use crate::golden::{Golden, efficientnet_lite0, inception, resnet_50_srt};
 
 #[derive(Deserialize)]
 struct Steps {
@@ -59,6 +59,11 @@ fn resnet_50_takes_pytorchs_steps() {
 #[test]
 fn mobilenet_v2_takes_pytorchs_steps() {
     check("mobilenet_v2", MobileNetV2Config { dimensions: 32, ..Default::default() });
+}
+
+#[test]
+fn efficientnet_lite_takes_pytorchs_steps() {
+    check("efficientnet_lite0-tf", efficientnet_lite0());
 }
 
 #[test]

@@ -29,12 +29,16 @@ impl Attribute<'_> {
     }
 }
 
-/// Sides of square windows.
-pub(super) fn windows(size: usize, stride: usize, padding: usize) -> Vec<Attribute<'static>> {
+/// Square windows, with zeros before and after the rows, before and after the columns.
+pub(super) fn windows(
+    size: usize,
+    stride: usize,
+    [rows, columns]: [(usize, usize); 2],
+) -> Vec<Attribute<'static>> {
     vec![
         Attribute::Ints("kernel_shape", vec![size as i64; 2]),
         Attribute::Ints("strides", vec![stride as i64; 2]),
-        Attribute::Ints("pads", vec![padding as i64; 4]),
+        Attribute::Ints("pads", [rows.0, columns.0, rows.1, columns.1].map(|zeros| zeros as i64).to_vec()),
     ]
 }
 

@@ -1,31 +1,17 @@
 //! The network and the preprocessing of a file of a vision transformer.
 
-use std::path::Path;
-
 use gallerist_data::Size;
 use gallerist_nn::VitSize;
 use toml::Value;
 
 use super::names::{Family, Renamed, renamed};
 use super::positions::square_root;
+use crate::described::{Beside, Described, HALF, IMAGENET};
 use crate::preprocessing::Preprocessing;
 use crate::tensors::Weights;
 
-/// What a file tells of its network.
-#[derive(Clone, Debug)]
-pub(crate) struct Described {
-    /// The program whose names its tensors have.
-    pub(crate) whose: &'static str,
-    /// The keys of `[network]` whose values differ from the defaults.
-    pub(crate) network: toml::Table,
-    /// The preparation of its images.
-    pub(crate) images: Preprocessing,
-}
-
-const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
 const CLIP: ([f32; 3], [f32; 3]) =
     ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);
-const HALF: ([f32; 3], [f32; 3]) = ([0.5; 3], [0.5; 3]);
 
 /// The side of images for DINOv2, whose positions are for 518: that of its own evaluation.
 const DINO_SIDE: usize = 224;
@@ -125,53 +111,4 @@ fn network(renamed: &Renamed) -> Option<toml::Table> {
         set("projection", number(*projection));
     }
     Some(table)
-}
-
-/// Colour images with the mean and standard deviation that the files in the folder of a model name.
-pub(crate) fn preprocessing_beside(model: &Path, side: usize) -> Option<Preprocessing> {
-    let (mean, std) = Beside::read(model).statistics?;
-    Some(Preprocessing { mean, std, ..Preprocessing::rgb(side) })
-}
-
-/// Settings from the `config.json` and the `preprocessor_config.json` in the folder of the weights.
-#[derive(Default)]
-struct Beside {
-    /// Mean and standard deviation.
-    statistics: Option<(Vec<f32>, Vec<f32>)>,
-    /// The activation in the MLPs.
-    activation: Option<&'static str>,
-}
-
-impl Beside {
-    fn read(weights: &Path) -> Self {
-        let read = |name: &str| -> Option<serde_json::Value> {
-            let path = weights.parent()?.join(name);
-            serde_json::from_str(&gallerist_retrieval::file::read_regular_to_string(&path).ok()?).ok()
-        };
-        let (config, processor) = (read("config.json"), read("preprocessor_config.json"));
-        let timm = config.as_ref().and_then(|config| config.get("pretrained_cfg"));
-        let three = |of: &serde_json::Value, key: &str| -> Option<Vec<f32>> {
-            let values: Vec<f32> =
-                of.get(key)?.as_array()?.iter().filter_map(|v| Some(v.as_f64()? as f32)).collect();
-            (values.len() == 3 && values.iter().all(|v| v.is_finite())).then_some(values)
-        };
-        let of = |of: Option<&serde_json::Value>, mean: &str, std: &str| {
-            Some((three(of?, mean)?, three(of?, std)?))
-        };
-        let statistics =
-            of(timm, "mean", "std").or_else(|| of(processor.as_ref(), "image_mean", "image_std"));
-        let config = config.as_ref();
-        let hidden = config
-            .map(|config| config.get("vision_config").unwrap_or(config))
-            .and_then(|config| config.get("hidden_act")?.as_str());
-        let architecture = config.and_then(|config| config.get("architecture")?.as_str());
-        let activation = match (hidden, architecture) {
-            (Some("quick_gelu"), _) => Some("quick_gelu"),
-            (Some("gelu_pytorch_tanh" | "gelu_new"), _) => Some("gelu_tanh"),
-            (Some("gelu"), _) => Some("gelu"),
-            (_, Some(name)) if name.contains("quickgelu") => Some("quick_gelu"),
-            _ => None,
-        };
-        Beside { statistics, activation }
-    }
 }

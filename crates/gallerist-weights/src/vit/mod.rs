@@ -5,6 +5,6 @@ mod identify;
 mod names;
 mod positions;
 
-pub(crate) use identify::{describe, preprocessing_beside};
+pub(crate) use identify::describe;
 pub(crate) use names::renamed;
 pub(crate) use positions::fit_positions;

@@ -11,7 +11,7 @@ use crate::network::Combine;
 /// Download, inspect, import and export weights.
 ///
 /// Reads safetensors, PyTorch's .pth and .pt (no code in them is executed) and checkpoints. Tensor names may
-/// be those of torchvision, of the public bn_inception and MXNet mobilenetv2 weights, or our own.
+/// be those of torchvision, timm, of the public bn_inception and MXNet mobilenetv2 weights, or our own.
 #[derive(Debug, Args)]
 pub(crate) struct Weights {
     #[command(subcommand)]
