@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use gallerist_kernels::prepared::Products;
 use gallerist_tensor::dynamic::AnyModule;
 
 use crate::extractor::Extractor;
@@ -62,8 +63,8 @@ pub trait Embedder {
 
     /// The network prepared for embedding images of one size on the CPU: faster than [`forward`](Self::forward), and the
     /// same up to rounding. `None`: it has no prepared form.
-    fn prepare(&self, input: InputShape) -> Option<Prepared> {
-        let _ = input;
+    fn prepare(&self, input: InputShape, products: Products) -> Option<Prepared> {
+        let _ = (input, products);
         None
     }
 
@@ -128,8 +129,8 @@ impl Embedder for Network {
         Network::forward_with_maps(self, images)
     }
 
-    fn prepare(&self, input: InputShape) -> Option<Prepared> {
-        Network::prepare(self, input)
+    fn prepare(&self, input: InputShape, products: Products) -> Option<Prepared> {
+        Network::prepare(self, input, products)
     }
 
     fn blocks(&self) -> Option<usize> {

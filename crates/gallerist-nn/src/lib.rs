@@ -63,4 +63,5 @@ pub use token_layers::{Draw, Gelu};
 pub use two_conv::TwoConvConfig;
 pub use vit::{VitConfig, VitOutput, VitSize};
 
+pub use gallerist_kernels::prepared::Products;
 pub use gallerist_tensor::{Error, Result};

@@ -7,6 +7,7 @@ use gallerist::data::{
 };
 use gallerist::device::DeviceChoice;
 use gallerist::model::{Embedded, Model as TrainedModel};
+use gallerist::network::Products;
 use gallerist::train::CheckpointKind;
 use gallerist::{EmbedOptions, Observer};
 use numpy::{PyReadonlyArray3, PyUntypedArrayMethods};
@@ -28,19 +29,22 @@ pub(crate) struct Model {
 #[pymethods]
 impl Model {
     #[staticmethod]
-    #[pyo3(signature = (run, checkpoint, device, normalize))]
+    #[pyo3(signature = (run, checkpoint, device, normalize, products))]
     fn load(
         py: Python<'_>,
         run: PathBuf,
         checkpoint: &str,
         device: &str,
         normalize: Option<bool>,
+        products: Option<&str>,
     ) -> PyResult<Self> {
         let kinds = CheckpointKind::ALL.iter().map(|&kind| (kind.name(), kind));
         let checkpoint = named("checkpoint", checkpoint, kinds)?;
         let device: DeviceChoice =
             device.parse().map_err(|error| value_error(format!("device: {error}"), None))?;
-        let options = EmbedOptions { checkpoint, device, normalize, ..EmbedOptions::default() };
+        let kinds = || Products::ALL.iter().map(|&products| (products.name(), products));
+        let products = products.map(|products| named("products", products, kinds())).transpose()?;
+        let options = EmbedOptions { checkpoint, device, normalize, products, ..EmbedOptions::default() };
         let model = detached(py, || gallerist::open_model(&run, &options, &mut ()).or_value_error())?;
         Ok(Model { run, model })
     }

@@ -26,7 +26,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_kernels::{on_worker, with_bf16_products};
-use gallerist_nn::{HeadChoice, InputShape, NetworkConfig};
+use gallerist_nn::{HeadChoice, InputShape, NetworkConfig, Products};
 use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use gallerist_train::profile::{Operation, Profile};
 use gallerist_weights::{self as weights, OnnxOptions};
@@ -53,14 +53,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).ok_or("the argument is a JSON object")?;
     let request: Request = serde_json::from_str(&argument)?;
     gallerist_kernels::set_enabled(request.kernels);
-    gallerist_kernels::prepared::set_winograd(!request.without_winograd);
     let bf16 = request.bf16;
     let serve = || on_worker(|| serve(request).map_err(|error| error.to_string()));
     Ok(if bf16 { with_bf16_products(serve) } else { serve() }?)
 }
 
 fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
-    let Request { network: config, shape, weights: file, profile, inference, onnx, .. } = request;
+    let Request {
+        network: config,
+        shape,
+        weights: file,
+        profile,
+        inference,
+        onnx,
+        bf16,
+        without_winograd,
+        ..
+    } = request;
     let device = Device::flex().autodiff();
     let [_, channels, height, width] = shape;
     let input = InputShape { channels, height, width };
@@ -79,7 +88,12 @@ fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
     let images = |device: &Device| Tensor::<4>::from_data(TensorData::new(values.clone(), shape), device);
     let (images, plain) = (images(&device), images(&Device::flex()));
     let fixed = network.valid();
-    let prepared = if inference { fixed.prepare(input) } else { None };
+    let products = match (bf16, without_winograd) {
+        (true, _) => Products::Bf16,
+        (false, true) => Products::F32Direct,
+        (false, false) => Products::F32,
+    };
+    let prepared = if inference { fixed.prepare(input, products) } else { None };
     let mean_square = |outputs: Vec<Tensor<2>>| {
         let squares = outputs.into_iter().map(|output| output.powi_scalar(2).mean());
         squares.reduce(|sum, loss| sum + loss).expect("a network has a head")

@@ -87,9 +87,12 @@ pub(super) fn correlate<T: Send>(
     );
     assert!(target.channels.end <= target.maps.channels);
     let columns = target.channels.len() / groups;
-    let tiles = windows.tiles();
-    // With too few tiles for all threads, as for a single image, the columns are split as well. The values do not depend
-    // on the split.
+    // With too few tiles for all threads, as for a single image, the tiles of a depthwise convolution are smaller, and the
+    // columns of another one are split as well. The values do not depend on this. The parts of `after` do, however.
+    let tiles = match weights {
+        Weights::Rows(_) if after.is_none() => windows.tiles_for(rayon::current_num_threads()),
+        _ => windows.tiles(),
+    };
     let (columns_of_split, splits) = match weights {
         Weights::Panels(panels) if after.is_none() => {
             let count = columns.div_ceil(panels.width);

@@ -31,6 +31,5 @@ pub(crate) use correlate::{After, Place};
 pub(crate) use forward::forward;
 pub(crate) use input_gradient::input_gradient;
 pub(crate) use prepared::Prepared;
-pub use prepared::set_winograd;
 pub(crate) use source::Source;
 pub(crate) use weight_gradient::weight_gradient;

@@ -1,7 +1,5 @@
 //! A convolution whose weight is packed once, with what follows it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::correlate::{Ending, Place, Target, correlate};
 use super::pack::Weights;
 use super::source::Source;
@@ -10,19 +8,9 @@ use super::winograd::Winograd;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::{Activation, Bounds};
+use crate::prepared::Products;
 use crate::product::{MAX_PANEL, Precision};
 use crate::profile;
-
-static WINOGRAD: AtomicBool = AtomicBool::new(true);
-
-/// Turns Winograd's algorithm for 3 x 3 convolutions on (the default) or off for the networks that this process prepares
-/// from now on.
-///
-/// It takes a quarter of the multiplications. Its rounding errors are larger: below 5e-5 of the root mean square of a
-/// convolution's results.
-pub fn set_winograd(enabled: bool) {
-    WINOGRAD.store(enabled, Ordering::Relaxed);
-}
 
 /// `activation(convolution + bias)`, or `activation(convolution + bias + other maps)`.
 pub(crate) struct Prepared {
@@ -34,12 +22,19 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Packs a contiguous weight `[channels out, channels in / groups, height, width]`. `sizes` are those of any number of
-    /// images.
-    pub(crate) fn new(weight: &[f32], bias: &[f32], sizes: &Geometry, activation: Activation) -> Self {
+    /// images. Layers of rows, of a single position, are always computed in f32.
+    pub(crate) fn new(
+        weight: &[f32],
+        bias: &[f32],
+        sizes: &Geometry,
+        activation: Activation,
+        products: Products,
+    ) -> Self {
         let mut bias = bias.to_vec();
         bias.resize(bias.len() + MAX_PANEL, 0.0);
-        let precision = Precision::current();
-        let allowed = WINOGRAD.load(Ordering::Relaxed) && precision == Precision::F32;
+        let is_row = sizes.output.height * sizes.output.width == 1;
+        let precision = products.precision(is_row);
+        let allowed = products != Products::F32Direct && precision == Precision::F32;
         let winograd = if allowed { Winograd::new(weight, sizes) } else { None };
         let weights = Weights::of_forward(weight, sizes, precision);
         Self { weights, winograd, bias, bounds: activation.bounds() }

@@ -69,6 +69,16 @@ impl Windows {
         self.tiles_of(self.source.channels, TILE_POSITIONS)
     }
 
+    /// As [`tiles`](Self::tiles), but at least `count`, if there are so many rows.
+    pub(super) fn tiles_for(&self, count: usize) -> Vec<Tile> {
+        let tiles = self.tiles();
+        if tiles.len() >= count {
+            return tiles;
+        }
+        let parts = count.div_ceil(self.source.images);
+        self.tiles_of_rows(self.grid[0].div_ceil(parts))
+    }
+
     /// Tiles of as many positions as suit maps of `channels`, or of `positions` if these are more.
     pub(super) fn tiles_of(&self, channels: usize, positions: usize) -> Vec<Tile> {
         let row = self.step[0] * self.source.width * channels;
@@ -77,17 +87,7 @@ impl Windows {
         if rows < self.grid[0] {
             // Tiles of nearly equal numbers of rows.
             let parts = self.grid[0].div_ceil(rows);
-            let rows = self.grid[0].div_ceil(parts);
-            (0..self.source.images)
-                .flat_map(|first_image| {
-                    (0..self.grid[0]).step_by(rows).map(move |first_row| Tile {
-                        first_image,
-                        images: 1,
-                        first_row,
-                        rows: rows.min(self.grid[0] - first_row),
-                    })
-                })
-                .collect()
+            self.tiles_of_rows(self.grid[0].div_ceil(parts))
         } else {
             let images = (most_rows / self.grid[0]).clamp(1, self.source.images);
             (0..self.source.images)
@@ -100,6 +100,20 @@ impl Windows {
                 })
                 .collect()
         }
+    }
+
+    /// Tiles of so many rows of an image, the last ones of fewer.
+    fn tiles_of_rows(&self, rows: usize) -> Vec<Tile> {
+        (0..self.source.images)
+            .flat_map(|first_image| {
+                (0..self.grid[0]).step_by(rows).map(move |first_row| Tile {
+                    first_image,
+                    images: 1,
+                    first_row,
+                    rows: rows.min(self.grid[0] - first_row),
+                })
+            })
+            .collect()
     }
 
     /// Calls `work` with the values from the tile's first window element on and the sizes of their rows: the values of

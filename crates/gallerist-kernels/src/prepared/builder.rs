@@ -4,6 +4,7 @@ use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
 use super::fuse::fuse;
 use super::plan::Plan;
+use super::products::Products;
 use super::step::{Convolution, Fixed, Layer, Step};
 use crate::norm::Activation;
 use crate::tokens::Gelu;
@@ -127,14 +128,14 @@ impl Builder {
         self.fixed(Fixed::MeanOfTokens { after }, x)
     }
 
-    /// The plan that gives these results.
+    /// The plan that gives these results by such products.
     ///
     /// # Panics
     ///
     /// If the sizes of the layers do not fit together.
-    pub fn finish(self, outputs: &[Node]) -> Plan {
+    pub fn finish(self, outputs: &[Node], products: Products) -> Plan {
         let outputs: Vec<usize> = outputs.iter().map(|node| node.0).collect();
         let (steps, outputs) = fuse(self.steps, &outputs);
-        Plan::new(steps, outputs, self.input)
+        Plan::new(steps, outputs, self.input, products)
     }
 }

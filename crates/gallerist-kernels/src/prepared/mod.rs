@@ -5,9 +5,8 @@
 //! 1. Batch norms and other factors per channel become part of the weights of the convolution before them. Activations,
 //!    sums with a shortcut and the bias become the end of the convolution's product, which computes them in registers.
 //! 2. A convolution whose only user joins channels writes its result where the joined maps are.
-//! 3. The weights are packed in the order in which the products read them, for the precision of the calling thread
-//!    ([`with_bf16_products`](crate::with_bf16_products)). The weights of 3 x 3 convolutions of stride 1 are also packed for
-//!    Winograd's algorithm ([`set_winograd`]).
+//! 3. The weights are packed in the order in which the products read them, for the wanted [`Products`]. The weights of 3 x 3
+//!    convolutions of stride 1 are also packed for Winograd's algorithm.
 //!
 //! Results differ from those of the single layers by rounding only. Every value is `[height, width, channels]` for each
 //! image: tokens are maps of one row, rows are maps of one position.
@@ -16,7 +15,7 @@
 //!
 //! ```
 //! use gallerist_kernels::Activation;
-//! use gallerist_kernels::prepared::{Builder, Convolution};
+//! use gallerist_kernels::prepared::{Builder, Convolution, Products};
 //!
 //! // 2 x the image, minus 1, at least 0; then the mean over all positions.
 //! let (mut b, image) = Builder::new([1, 2, 2]);
@@ -24,7 +23,7 @@
 //! let x = b.conv(image, Convolution { weight, bias: vec![-1.0], stride: 1, padding: [(0, 0); 2], groups: 1 });
 //! let x = b.activation(x, Activation::Relu);
 //! let mean = b.global_average(x);
-//! let plan = b.finish(&[mean]);
+//! let plan = b.finish(&[mean], Products::F32);
 //! assert_eq!(plan.run(&[0.0, 1.0, 2.0, 3.0], 1, &[true]), [Some(vec![(0.0 + 1.0 + 3.0 + 5.0) / 4.0])]);
 //! ```
 
@@ -32,11 +31,12 @@ mod builder;
 mod fuse;
 mod layer;
 mod plan;
+mod products;
 mod step;
 
-pub use crate::conv::set_winograd;
 pub use builder::{Builder, Node};
 pub use plan::Plan;
+pub use products::Products;
 pub use step::Convolution;
 
 #[cfg(test)]

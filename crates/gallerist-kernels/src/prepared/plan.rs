@@ -4,6 +4,7 @@ use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
 use super::layer;
+use super::products::Products;
 use super::step::{Convolution, Fixed, Layer, Step};
 use crate::buffer::Buffer;
 use crate::conv::{Place, Prepared};
@@ -43,14 +44,22 @@ enum Work {
 }
 
 impl Plan {
-    pub(super) fn new(steps: Vec<Step>, outputs: Vec<usize>, [channels, height, width]: [usize; 3]) -> Self {
+    pub(super) fn new(
+        steps: Vec<Step>,
+        outputs: Vec<usize>,
+        [channels, height, width]: [usize; 3],
+        products: Products,
+    ) -> Self {
         let input = Maps { images: 1, height, width, channels };
         let mut planned: Vec<Planned> = Vec::with_capacity(steps.len());
         for step in steps {
             let of = |i: usize| planned[step.inputs[i]].maps;
             let (work, maps) = match step.layer {
                 Layer::Images => (Work::Images, input),
-                Layer::Conv(conv, then) => Work::conv(*conv, then, of(0), step.inputs.get(1).map(|_| of(1))),
+                Layer::Conv(conv, then) => {
+                    let add = step.inputs.get(1).map(|_| of(1));
+                    Work::conv(*conv, then, of(0), add, products)
+                }
                 Layer::Affine { scale, shift } => {
                     assert_eq!(scale.len(), of(0).channels, "factors for {:?}", of(0));
                     (Work::Affine { scale, shift }, of(0))
@@ -232,13 +241,19 @@ impl Plan {
 }
 
 impl Work {
-    fn conv(conv: Convolution, then: Activation, x: Maps, add: Option<Maps>) -> (Self, Maps) {
+    fn conv(
+        conv: Convolution,
+        then: Activation,
+        x: Maps,
+        add: Option<Maps>,
+        products: Products,
+    ) -> (Self, Maps) {
         let Convolution { weight: (weight, shape), bias, stride, padding, groups } = conv;
         let options = ConvOptions::new_with_padding([stride; 2], padding, [1, 1], groups);
         let sizes = Geometry::new(x, shape, &options)
             .unwrap_or_else(|| panic!("a convolution with the weight {shape:?} of {x:?}"));
         assert!(add.is_none_or(|maps| maps == sizes.output), "{add:?} is added to {:?}", sizes.output);
-        let prepared = Prepared::new(&weight, &bias, &sizes, then);
+        let prepared = Prepared::new(&weight, &bias, &sizes, then, products);
         (Work::Conv { prepared, shape, options }, sizes.output)
     }
 }

@@ -125,7 +125,7 @@ fn layers_that_are_joined_give_the_values_of_the_single_layers() {
     let part = b.conv(sum, side.clone());
     let part = b.activation(part, Activation::Relu);
     let joined = b.concat(&[d, part]);
-    let plan = b.finish(&[joined, sum]);
+    let plan = b.finish(&[joined, sum], Products::F32);
     // A result with two users is not joined with what follows it.
     let outputs = plan.run(&values, count, &[true, true]);
     // Where they are joined: the sum, the depthwise maps and a copy of them, and the other part.
@@ -154,7 +154,7 @@ fn a_result_that_is_used_again_is_kept_as_it_is() {
     let z = b.activation(y, Activation::Relu);
     let twice = b.add(y, y);
     let sum = b.add(z, twice);
-    let outputs = b.finish(&[sum]).run(&values, 1, &[true]);
+    let outputs = b.finish(&[sum], Products::F32).run(&values, 1, &[true]);
     let y = each[0].conv(&conv);
     assert_near(outputs[0].as_ref().unwrap(), &y.map(|x, _| x.max(0.0)).plus(&y).plus(&y).values);
 }
@@ -164,5 +164,34 @@ fn a_result_that_is_used_again_is_kept_as_it_is() {
 fn images_of_another_size_are_refused() {
     let (mut b, x) = Builder::new([1, 3, 3]);
     let mean = b.global_average(x);
-    b.finish(&[mean]).run(&[0.0; 17], 2, &[true]);
+    b.finish(&[mean], Products::F32).run(&[0.0; 17], 2, &[true]);
+}
+
+#[test]
+fn bf16_rounds_the_operands_of_maps_and_not_those_of_rows() {
+    let value = 1.001_f32;
+    let weight = |inputs: usize, outputs: usize| (vec![1.0; inputs * outputs], [outputs, inputs, 1, 1]);
+    let layer = |weight: (Vec<f32>, [usize; 4])| Convolution {
+        bias: vec![0.0; weight.1[0]],
+        weight,
+        stride: 1,
+        padding: [(0, 0); 2],
+        groups: 1,
+    };
+    let run = |products: Products| {
+        let (mut b, x) = Builder::new([32, 4, 4]);
+        let maps = b.conv(x, layer(weight(32, 16)));
+        let mean = b.global_average(x);
+        let row = b.conv(mean, layer(weight(32, 16)));
+        let outputs = b.finish(&[maps, row], products).run(&[value; 32 * 16], 1, &[true, true]);
+        [0, 1].map(|i| outputs[i].as_ref().unwrap()[0])
+    };
+    let exact = 32.0 * value;
+    let rounded = if crate::bf16_unit().is_some() { 32.0 } else { exact };
+    for (products, wanted) in
+        [(Products::F32, exact), (Products::F32Direct, exact), (Products::Bf16, rounded)]
+    {
+        let [maps, row] = run(products);
+        assert!((maps - wanted).abs() < 1e-4 && (row - exact).abs() < 1e-4, "{products:?}: {maps}, {row}");
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) use operands::{Finish, Product, Right};
 pub(crate) use runs::{Run, chunks};
 pub(crate) use sizes::{BLOCK_ROWS, MAX_PANEL, panel_width};
 pub(crate) use tiles::Tiles;
-pub(crate) use unit::Precision;
+pub(crate) use unit::{Precision, fastest};
 #[cfg(test)]
 pub(crate) use unit::{Unit, units};
 pub use unit::{bf16_unit, with_bf16_products};

@@ -94,7 +94,8 @@ pub fn with_bf16_products<R>(work: impl FnOnce() -> R) -> R {
     fastest().map_or(Precision::F32, Precision::Bf16).scope(work)
 }
 
-fn fastest() -> Option<Unit> {
+/// The fastest unit of this CPU.
+pub(crate) fn fastest() -> Option<Unit> {
     static UNIT: OnceLock<Option<Unit>> = OnceLock::new();
     *UNIT.get_or_init(|| units().into_iter().next())
 }

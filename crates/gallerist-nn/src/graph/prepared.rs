@@ -4,7 +4,7 @@ use std::fmt;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_kernels::prepared::{Builder, Convolution, Node, Plan};
+use gallerist_kernels::prepared::{Builder, Convolution, Node, Plan, Products};
 
 use super::network::{Fixed, FixedKind, Network, Op, Step};
 use crate::layers::{BatchNorm, Conv, Gem, Linear, Pool};
@@ -45,17 +45,17 @@ impl Network {
     ///
     /// ```
     /// use burn::tensor::Device;
-    /// use gallerist_nn::{ConvBlocksConfig, InputShape, NetworkConfig};
+    /// use gallerist_nn::{ConvBlocksConfig, InputShape, NetworkConfig, Products};
     ///
     /// let input = InputShape { channels: 1, height: 28, width: 28 };
     /// let config = NetworkConfig::from(ConvBlocksConfig::default());
     /// let network = config.init(input, 1, &Device::flex())?;
-    /// let prepared = network.prepare(input).unwrap();
+    /// let prepared = network.prepare(input, Products::F32).unwrap();
     /// let embeddings = prepared.forward(&vec![0.5; 2 * 28 * 28], 2);
     /// assert_eq!(embeddings[0].dims(), [2, 64]);
     /// # Ok::<(), gallerist_nn::Error>(())
     /// ```
-    pub fn prepare(&self, input: InputShape) -> Option<Prepared> {
+    pub fn prepare(&self, input: InputShape, products: Products) -> Option<Prepared> {
         let attends = self.steps.iter().any(|step| matches!(step.op, Op::AttentionPool(_)));
         if attends || self.extractor().is_some() || !gallerist_kernels::is_enabled() {
             return None;
@@ -69,7 +69,7 @@ impl Network {
         }
         let outputs: Vec<Node> = self.heads.iter().chain([&last]).map(|&i| plan.nodes[i]).collect();
         let patches = self.has_tokens(last).then(|| self.patches());
-        Some(Prepared { plan: plan.builder.finish(&outputs), patches })
+        Some(Prepared { plan: plan.builder.finish(&outputs, products), patches })
     }
 }
 

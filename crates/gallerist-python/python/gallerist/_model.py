@@ -32,14 +32,17 @@ class Model:
         checkpoint: str = "best",
         device: str = "auto",
         normalize: bool | None = None,
+        products: str | None = None,
     ) -> Model:
         """Opens the network of a run directory.
 
         :param checkpoint: ``best`` (by the validation) or ``last``.
         :param device: ``auto``, ``cpu``, or a GPU if this build has one.
         :param normalize: whether rows are scaled to length 1; None: as the run's metric needs.
+        :param products: ``f32``, ``f32-direct`` (without Winograd's algorithm) or ``bf16``, on the CPU; None: as the
+            run's ``evaluation.products``.
         """
-        return cls(_native.Model.load(os.fspath(run), checkpoint, device, normalize))
+        return cls(_native.Model.load(os.fspath(run), checkpoint, device, normalize, products))
 
     @property
     def info(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ use gallerist_data::{
     AugmentConfig, DatasetLayout, ImageConfig, ImageSet, LabelFrom, OpenOptions, SamplerConfig,
 };
 use gallerist_loss::cross_batch::XbmConfig;
-use gallerist_nn::{Combine, HeadChoice, NetworkConfig};
+use gallerist_nn::{Combine, HeadChoice, NetworkConfig, Products};
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::eval::{
     Bootstrap, FewShotOptions, OpenSetOptions, ThresholdOptions, VerificationOptions,
@@ -455,6 +455,9 @@ pub struct EvaluationConfig {
     /// Memory for the feature maps of the images that are embedded at once, in MiB; 0: [`MEMORY_PER_THREAD_MIB`] for
     /// each compute thread, [`MEMORY_OF_GPU_MIB`] on a GPU.
     pub memory_mib: usize,
+    /// The products of a network that only embeds, on the CPU.
+    #[serde(skip_serializing_if = "are_default")]
+    pub products: Products,
     /// Which weights are evaluated on the test set: `last` or `best` (on the validation classes).
     pub checkpoint: CheckpointKind,
     /// The network's heads that make the embedding; empty: all.
@@ -494,6 +497,11 @@ pub struct EvaluationConfig {
     pub bootstrap: Option<Bootstrap>,
 }
 
+/// Run files from before the key keep their text, by which experiments find their runs.
+fn are_default(products: &Products) -> bool {
+    *products == Products::default()
+}
+
 impl EvaluationConfig {
     /// Which heads make the embedding, and how.
     pub fn head_choice(&self) -> HeadChoice {
@@ -530,6 +538,7 @@ impl Default for EvaluationConfig {
             metric: None,
             batch_size: 0,
             memory_mib: 0,
+            products: Products::default(),
             checkpoint: CheckpointKind::Best,
             heads: Vec::new(),
             combine: Combine::default(),

@@ -9,6 +9,8 @@ use gallerist_collective::part;
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
+use gallerist_kernels::with_bf16_products;
+use gallerist_nn::Products;
 use gallerist_retrieval::columns::{Column, Columns, MAX_COLUMNS};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::{EmbeddingSet, Matrix, MatrixView};
@@ -194,7 +196,7 @@ impl Model {
             }
             None => {
                 let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
-                self.network.forward_with_maps(images)
+                self.with_wanted_products(|| self.network.forward_with_maps(images))
             }
         };
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
@@ -319,6 +321,14 @@ impl Model {
         Err(Error::NonfiniteEmbeddings { count: rows.len(), total: items.len(), image })
     }
 
+    /// Runs a pass of a network without a prepared form.
+    fn with_wanted_products<R>(&self, pass: impl FnOnce() -> R) -> R {
+        match self.config.evaluation.products {
+            Products::Bf16 if self.device == Device::flex() => with_bf16_products(pass),
+            _ => pass(),
+        }
+    }
+
     /// Embeds the images of a range, in batches of `at_once` images.
     fn embed_range(
         &self,
@@ -346,7 +356,7 @@ impl Model {
                     Some(prepared) => prepared.forward(&batch.images, shape[0]),
                     None => {
                         let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
-                        self.network.forward(images)
+                        self.with_wanted_products(|| self.network.forward(images))
                     }
                 });
                 let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
@@ -454,6 +464,35 @@ mod tests {
         let embedded = model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings;
         for (seen, embedded) in seen.embedding.iter().zip(embedded.row(0)) {
             assert!((seen - embedded).abs() < 1e-6, "{seen} is seen, {embedded} is embedded");
+        }
+    }
+
+    #[test]
+    fn other_products_change_the_embeddings_by_their_rounding_and_not_the_fingerprint() {
+        let text = "[image]\nsize = 16\n[network]\nkind = \"conv_blocks\"\nchannels = [16, 16]\ndimensions = 8\n\
+                    [evaluation]\nproducts = \"f32-direct\"";
+        let config = RunConfig::parse(text, "a test", &[]).unwrap();
+        let input = InputShape { channels: 3, height: 16, width: 16 };
+        let network = config.network.init(input, 1, &Device::flex()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("1.bmp"), bitmap(false)).unwrap();
+        let model = Model::new(config, input, network.valid());
+        assert_eq!(model.products(), Products::F32Direct);
+        let fingerprint = model.fingerprint().to_owned();
+        let embed = |model: &Model| {
+            let images = ImageSet::open(folder.path()).unwrap();
+            model.embed(images, 1, &mut |_, _| ()).unwrap().set.embeddings.as_slice().to_vec()
+        };
+        let wanted = embed(&model);
+        let mut model = model;
+        for (products, most) in [(Products::F32, 1e-5), (Products::Bf16, 2e-2)] {
+            model = model.with_products(products);
+            let found = embed(&model);
+            let off = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < most, "{products:?}: off by {off}");
+            let is_rounded = products == Products::Bf16 && gallerist_kernels::bf16_unit().is_some();
+            assert!(!is_rounded || off > 1e-5, "bf16 was not used: off by {off}");
+            assert_eq!(model.fingerprint(), fingerprint);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Single};
-use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Prepared};
+use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Prepared, Products};
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
@@ -90,7 +90,8 @@ impl Model {
         if self.device != Device::flex() || self.input != (InputShape { channels, height, width }) {
             return None;
         }
-        self.prepared.get_or_init(|| self.network.prepare(self.input)).as_ref()
+        let prepare = || self.network.prepare(self.input, self.config.evaluation.products);
+        self.prepared.get_or_init(prepare).as_ref()
     }
 
     /// The model with its network on another device; [`Model::load`] loads it to the CPU.
@@ -112,6 +113,20 @@ impl Model {
         }
         let (network, device) = (self.network.to_device(device), device.clone());
         Model { network, device, prepared: OnceLock::new(), ..self }
+    }
+
+    /// The model with other products than those of its run file (`evaluation.products`).
+    pub fn with_products(mut self, products: Products) -> Self {
+        if self.config.evaluation.products != products {
+            self.config.evaluation.products = products;
+            self.prepared = OnceLock::new();
+        }
+        self
+    }
+
+    /// The products of the network on the CPU.
+    pub fn products(&self) -> Products {
+        self.config.evaluation.products
     }
 
     /// The model with images embedded by all of `ranks`: every rank calls the same methods with the same images,

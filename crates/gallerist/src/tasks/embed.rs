@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{Broken, ImageSet, OpenOptions};
+use gallerist_nn::Products;
 use gallerist_nn::{Combine, HeadChoice};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::MatchRule;
@@ -26,6 +27,8 @@ pub struct EmbedOptions {
     pub images: OpenOptions,
     /// The device of the network.
     pub device: DeviceChoice,
+    /// The products of the network on the CPU; absent: those of its run.
+    pub products: Option<Products>,
     /// The name of the image source, from which the ids of items are computed; by default the absolute path.
     pub source: Option<String>,
     /// A folder that caches decoded images; by default `data.cache_folder` of the run file, if it exists.
@@ -75,7 +78,7 @@ pub fn embed(
 pub fn open_model(run: &Path, options: &EmbedOptions, observer: &mut dyn Observer) -> Result<Model> {
     let model = Model::open(run, options.checkpoint)?;
     set_threads(model.config().train.threads);
-    let model = on_device(model, options.device, observer)?;
+    let model = on_device(model, options.device, options.products, observer)?;
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
     with_cache(model.strict(options.strict), options.cache.as_deref())
 }

@@ -2,10 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use gallerist_nn::Products;
 use gallerist_retrieval::index::Origin;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::Model;
-use gallerist_train::{CheckpointKind, RunDirectory};
+use gallerist_train::{CheckpointKind, Precision, RunDirectory};
 
 use crate::{Error, Observer, Result};
 
@@ -18,11 +19,27 @@ pub fn set_threads(threads: usize) {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
 }
 
-/// The model on `device`. A GPU is reported as a note.
-pub(super) fn on_device(model: Model, device: DeviceChoice, observer: &mut dyn Observer) -> Result<Model> {
+/// The model on `device`, by `products` or those of its run. A GPU is reported as a note, and bf16 with the instructions that
+/// compute it.
+pub(super) fn on_device(
+    model: Model,
+    device: DeviceChoice,
+    products: Option<Products>,
+    observer: &mut dyn Observer,
+) -> Result<Model> {
     let device = device.open()?;
-    if !device.is_cpu() {
-        observer.note(&format!("device: {device}"));
+    let model = match products {
+        Some(products) => model.with_products(products),
+        None => model,
+    };
+    match (device.is_cpu(), model.products()) {
+        (false, _) => observer.note(&format!("device: {device}")),
+        (true, Products::Bf16) => {
+            let without = || "products in f32: it has neither AMX nor AVX-512 BF16".to_owned();
+            let products = Precision::Bf16.described(&device).unwrap_or_else(without);
+            observer.note(&format!("device: {device}, {products}"));
+        }
+        (true, _) => {}
     }
     Ok(model.on(device.device()))
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gallerist_data::{ImageSet, OpenOptions, Region};
+use gallerist_nn::Products;
 use gallerist_retrieval::condition::{Condition, groups_of};
 use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::search::{self, GroupScore, Metric, SearchOptions};
@@ -30,6 +31,8 @@ pub struct ImageSearchOptions {
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
+    /// The products of the network on the CPU; absent: those of its run.
+    pub products: Option<Products>,
     /// The part of the query images that is searched with: one region for all, or one for each. Empty: the whole images.
     pub regions: Vec<Region>,
     /// Texts that are searched with, after the query images, by the text tower of the network. Their lists follow those of
@@ -55,6 +58,7 @@ impl Default for ImageSearchOptions {
             run: None,
             checkpoint: None,
             device: DeviceChoice::default(),
+            products: None,
             regions: Vec::new(),
             texts: Vec::new(),
             condition: None,
@@ -182,7 +186,7 @@ pub fn search(
     let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin)?;
     set_threads(model.config().train.threads);
     // Queries come once: they are not cached.
-    let model = on_device(model, options.device, observer)?.with_cache(None)?;
+    let model = on_device(model, options.device, options.products, observer)?.with_cache(None)?;
     // First the texts, because the network may have no text tower.
     let texts = embed_texts(&model, &options.texts, observer)?;
     let Embedded { queries, regions, broken_images } = match &images {

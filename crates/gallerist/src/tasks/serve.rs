@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gallerist_data::Image;
+use gallerist_nn::Products;
 use gallerist_serve::{
     Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, TextVector,
 };
@@ -28,6 +29,8 @@ pub struct ServeOptions {
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
+    /// The products of the network on the CPU; absent: those of its run.
+    pub products: Option<Products>,
     /// Embeddings of queries, which failures, confusions and metrics are computed for.
     pub queries: Option<PathBuf>,
     /// Images of the queries; by default the place they were embedded from.
@@ -320,7 +323,9 @@ fn network(
     observer: &mut dyn Observer,
 ) -> Result<Option<Arc<dyn Embedder>>> {
     match of_gallery(path, options.run.as_deref(), options.checkpoint, gallery.origin()) {
-        Ok(model) => Ok(Some(Arc::new(Network::new(on_device(model, options.device, observer)?)?))),
+        Ok(model) => {
+            Ok(Some(Arc::new(Network::new(on_device(model, options.device, options.products, observer)?)?)))
+        }
         Err(error) if options.run.is_some() => Err(error),
         Err(error) => {
             observer.warning(&format!("no image can be uploaded: {error}"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::named::{Precision, named, precisions};
-use super::shared::{DeviceArgs, ModelArgs, PartArgs, RowArgs};
+use super::shared::{ComputeArgs, ModelArgs, PartArgs, RowArgs};
 use crate::network::Combine;
 use crate::retrieval::shards::Shard;
 use crate::{DEFAULT_PART_IMAGES, ShardFormat};
@@ -45,7 +45,7 @@ pub(crate) struct Embed {
     #[command(flatten)]
     pub(crate) part: PartArgs,
     #[command(flatten)]
-    pub(crate) device: DeviceArgs,
+    pub(crate) compute: ComputeArgs,
     /// Name of the image source. Item ids are computed from source and path: use the same name after moving the
     /// images [default: the absolute path of the images]
     #[arg(long, value_name = "NAME")]

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::limits;
 use super::named::{help_of_measures, metrics, named};
 use crate::device::DeviceChoice;
+use crate::network::Products;
 use crate::retrieval::cluster::Preset;
 use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::Over;
@@ -47,6 +48,9 @@ pub(crate) struct Evaluate {
     /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", requires = "run", help_heading = INPUT)]
     pub(crate) device: Option<DeviceChoice>,
+    /// Products of the network, on the CPU [default: evaluation.products of the run, else f32]
+    #[arg(long, requires = "run", help_heading = INPUT, value_parser = named::<Products>())]
+    pub(crate) products: Option<Products>,
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d); each row is a query against all others. A .safetensors
     /// file may contain labels of int32 or int64: docs/embeddings.md
     #[arg(long, value_name = "FILE", help_heading = INPUT)]

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 
 use super::limits;
 use super::named::named;
-use super::shared::DeviceArgs;
+use super::shared::ComputeArgs;
 use crate::data::Region;
 use crate::retrieval::search::GroupScore;
 use crate::train::CheckpointKind;
@@ -45,7 +45,7 @@ pub(crate) struct Search {
     #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
-    pub(crate) device: DeviceArgs,
+    pub(crate) compute: ComputeArgs,
     /// Find only items that meet a condition on their columns, such as 'price < 20 and shop = "x"'
     /// (docs/metadata.md)
     #[arg(long = "where", value_name = "CONDITION")]

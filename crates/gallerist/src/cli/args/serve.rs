@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::limits::count;
 use super::named::named;
-use super::shared::DeviceArgs;
+use super::shared::ComputeArgs;
 
 /// Serve a gallery as a web page and an HTTP API.
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
-    pub(crate) device: DeviceArgs,
+    pub(crate) compute: ComputeArgs,
     /// Images of the gallery: a folder, a zip archive or a data set [default: the path they were embedded from]
     #[arg(long, value_name = "PATH")]
     pub(crate) images: Vec<String>,

@@ -10,6 +10,7 @@ use crate::data::DatasetLayout;
 use crate::data::LabelFrom;
 use crate::data::OpenOptions;
 use crate::device::DeviceChoice;
+use crate::network::Products;
 use crate::retrieval::condition::Condition;
 use crate::train::CheckpointKind;
 
@@ -109,6 +110,17 @@ pub(crate) struct DeviceArgs {
     /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
+}
+
+/// How a network computes that only embeds.
+#[derive(Debug, Args)]
+pub(crate) struct ComputeArgs {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Products of the network, on the CPU; bf16 changes the embeddings by about its rounding [default: evaluation.products
+    /// of the run, else f32]
+    #[arg(long, value_parser = named::<Products>())]
+    pub(crate) products: Option<Products>,
 }
 
 /// A trained network.

@@ -83,7 +83,8 @@ fn options(args: &Embed) -> EmbedOptions {
     EmbedOptions {
         checkpoint: args.model.checkpoint,
         images: args.part.options(),
-        device: args.device.device,
+        device: args.compute.device.device,
+        products: args.compute.products,
         source: args.source.clone(),
         cache: args.cache.clone(),
         strict: args.strict,

@@ -89,6 +89,7 @@ fn input(args: &Evaluate) -> Result<EvaluateInput, Failure> {
                 checkpoint: args.checkpoint,
                 images: queries.zip(part(&args.gallery, &args.gallery_split)),
                 device: args.device.unwrap_or_default(),
+                products: args.products,
                 cache: args.cache.clone(),
                 strict: args.strict,
                 one_shot: args.one_shot.clone(),

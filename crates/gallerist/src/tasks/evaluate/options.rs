@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gallerist_nn::Products;
 use gallerist_retrieval::cluster::Preset;
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{
@@ -51,6 +52,8 @@ pub struct EvaluateRun {
     pub images: Option<(ImagePart, ImagePart)>,
     /// The device of the network.
     pub device: DeviceChoice,
+    /// The products of the network on the CPU; absent: those of its run.
+    pub products: Option<Products>,
     /// A folder that caches decoded images; by default `data.cache_folder` of the run file, if it exists.
     pub cache: Option<PathBuf>,
     /// Whether the first image that cannot be read is an error; it is also one where the run file says so

@@ -24,7 +24,7 @@ pub(super) fn measure(
     let model = Model::open(&of.run, of.checkpoint)?.strict(of.strict);
     set_threads(model.config().train.threads);
     let model = with_cache(model, of.cache.as_deref())?;
-    let model = on_device(model, of.device, observer)?;
+    let model = on_device(model, of.device, of.products, observer)?;
     if of.images.is_none() {
         let needed: &[&str] = match model.config().data.test_fraction {
             Some(_) => &["data.train"],
