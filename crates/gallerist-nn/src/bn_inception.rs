@@ -208,6 +208,5 @@ fn head(b: &mut Builder<'_>, head: InceptionHead, x: Node, dimensions: usize) ->
 
 /// Convolution, batch norm, ReLU.
 fn unit(b: &mut Builder<'_>, name: &str, x: Node, out: usize, kernel: Kernel) -> Node {
-    let y = b.conv(name, x, out, kernel);
-    b.norm(&format!("{name}_bn"), y, Activation::Relu)
+    b.conv_norm([name, &format!("{name}_bn")], x, out, kernel, Activation::Relu)
 }

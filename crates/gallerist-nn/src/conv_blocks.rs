@@ -59,8 +59,8 @@ impl ConvBlocksConfig {
         }
         let (mut b, mut x) = setting.builder(self.batch_norm_momentum, 1e-5)?;
         for (i, &out) in self.channels.iter().enumerate() {
-            x = b.conv(&format!("blocks.{i}.conv"), x, out, Kernel::new(3));
-            x = b.norm(&format!("blocks.{i}.norm"), x, Activation::Relu);
+            let names = ["conv", "norm"].map(|part| format!("blocks.{i}.{part}"));
+            x = b.conv_norm(names, x, out, Kernel::new(3), Activation::Relu);
             if b.area(x).iter().all(|&side| side > 1) {
                 x = b.max_pool(x, Pool::new(2, 2));
             }

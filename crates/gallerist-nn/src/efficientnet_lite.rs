@@ -17,7 +17,7 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::embedder::{AnyEmbedder, Embedder};
-use crate::graph::{Builder, Kernel, Network, Node, Padding};
+use crate::graph::{Kernel, Network, Padding};
 use crate::heads::Head;
 use crate::layers::Activation;
 use crate::resnet::GlobalPool;
@@ -165,21 +165,6 @@ impl EfficientNetLiteVariant {
         }
     }
 
-    /// A convolution, batch norm and an activation.
-    fn conv_norm(
-        self,
-        b: &mut Builder<'_>,
-        part: Part,
-        x: Node,
-        out: usize,
-        kernel: Kernel,
-        then: Activation,
-    ) -> Node {
-        let [conv, norm] = self.names(part);
-        let y = b.conv(&conv, x, out, kernel);
-        b.norm(&norm, y, then)
-    }
-
     fn kernel(self, size: usize) -> Kernel {
         match self {
             EfficientNetLiteVariant::Timm => Kernel::new(size),
@@ -233,21 +218,21 @@ impl EfficientNetLiteConfig {
         }
         let layout = self.layout;
         let (mut b, images) = setting.builder(self.batch_norm_momentum, layout.epsilon())?;
-        let mut x = layout.conv_norm(&mut b, Part::Stem, images, 32, layout.kernel(3).stride(2), RELU6);
+        let mut x = b.conv_norm(layout.names(Part::Stem), images, 32, layout.kernel(3).stride(2), RELU6);
         for block in blocks(self.size) {
             let Block { window, stride, expansion, out, .. } = block;
             let channels = b.channels(x);
             let inside = expansion * channels;
             let mut y = x;
             if expansion > 1 {
-                y = layout.conv_norm(&mut b, Part::Expansion(block), y, inside, Kernel::new(1), RELU6);
+                y = b.conv_norm(layout.names(Part::Expansion(block)), y, inside, Kernel::new(1), RELU6);
             }
             let depthwise = layout.kernel(window).stride(stride).groups(inside);
-            y = layout.conv_norm(&mut b, Part::Depthwise(block), y, inside, depthwise, RELU6);
-            y = layout.conv_norm(&mut b, Part::Projection(block), y, out, Kernel::new(1), Activation::None);
+            y = b.conv_norm(layout.names(Part::Depthwise(block)), y, inside, depthwise, RELU6);
+            y = b.conv_norm(layout.names(Part::Projection(block)), y, out, Kernel::new(1), Activation::None);
             x = if stride == 1 && channels == out { b.add(y, x) } else { y };
         }
-        let x = layout.conv_norm(&mut b, Part::Head, x, 1280, Kernel::new(1), RELU6);
+        let x = b.conv_norm(layout.names(Part::Head), x, 1280, Kernel::new(1), RELU6);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);

@@ -95,6 +95,5 @@ impl GoogLeNetConfig {
 
 /// Convolution, batch norm, ReLU.
 fn unit(b: &mut Builder<'_>, path: &str, x: Node, out: usize, kernel: Kernel) -> Node {
-    let y = b.conv(&format!("{path}.conv"), x, out, kernel);
-    b.norm(&format!("{path}.bn"), y, Activation::Relu)
+    b.conv_norm([format!("{path}.conv"), format!("{path}.bn")], x, out, kernel, Activation::Relu)
 }

@@ -13,7 +13,7 @@
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::graph::{Builder, Kernel, Network, Node};
+use crate::graph::{Kernel, Network};
 use crate::layers::Activation;
 use crate::resnet::GlobalPool;
 use gallerist_tensor::Result;
@@ -127,7 +127,7 @@ impl MobileNetV2Config {
         let layout = self.layout;
         let then = layout.activation();
         let (mut b, x) = setting.builder(self.batch_norm_momentum, 1e-5)?;
-        let mut x = conv_norm(&mut b, layout.outer(false), x, 32, Kernel::new(3).stride(2), then);
+        let mut x = b.conv_norm(layout.outer(false), x, 32, Kernel::new(3).stride(2), then);
         let blocks = GROUPS.iter().flat_map(|&(t, c, n)| std::iter::repeat_n((t, c), n));
         for (block, (expansion, out)) in blocks.enumerate() {
             let stride = if layout.halves(block) { 2 } else { 1 };
@@ -144,27 +144,15 @@ impl MobileNetV2Config {
             let count = kernels.len();
             let mut y = x;
             for (i, (out, kernel, then)) in kernels.into_iter().enumerate() {
-                y = conv_norm(&mut b, layout.inner(block, i, count), y, out, kernel, then);
+                y = b.conv_norm(layout.inner(block, i, count), y, out, kernel, then);
             }
             x = if stride == 1 && channels == out { b.add(y, x) } else { y };
         }
-        let x = conv_norm(&mut b, layout.outer(true), x, 1280, Kernel::new(1), then);
+        let x = b.conv_norm(layout.outer(true), x, 1280, Kernel::new(1), then);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);
         }
         b.finish(&[x], setting.input)
     }
-}
-
-fn conv_norm(
-    b: &mut Builder<'_>,
-    [conv, norm]: [String; 2],
-    x: Node,
-    out: usize,
-    kernel: Kernel,
-    then: Activation,
-) -> Node {
-    let y = b.conv(&conv, x, out, kernel);
-    b.norm(&norm, y, then)
 }

@@ -116,8 +116,7 @@ impl ResNetConfig {
             return Err(value("hidden", "1 or more with hidden_norm", "0".into()));
         }
         let (mut b, x) = setting.builder(self.batch_norm_momentum, 1e-5)?;
-        let x = b.conv("conv1", x, 64, Kernel::new(7).stride(2));
-        let x = b.norm("bn1", x, Activation::Relu);
+        let x = b.conv_norm(["conv1", "bn1"], x, 64, Kernel::new(7).stride(2), Activation::Relu);
         let mut x = b.max_pool(x, Pool::new(3, 2).padded(1));
         for (group, &count) in groups.iter().enumerate() {
             for i in 0..count {
@@ -151,16 +150,16 @@ fn block(b: &mut Builder<'_>, path: &str, x: Node, width: usize, stride: usize, 
     let count = kernels.len();
     let mut y = x;
     for (i, (out, kernel)) in kernels.into_iter().enumerate() {
-        y = b.conv(&format!("{path}.conv{}", i + 1), y, out, kernel);
+        let names = ["conv", "bn"].map(|part| format!("{path}.{part}{}", i + 1));
         let then = if i + 1 < count { Activation::Relu } else { Activation::None };
-        y = b.norm(&format!("{path}.bn{}", i + 1), y, then);
+        y = b.conv_norm(names, y, out, kernel, then);
     }
     let out = b.channels(y);
     let shortcut = if stride == 1 && b.channels(x) == out {
         x
     } else {
-        let down = b.conv(&format!("{path}.downsample.0"), x, out, Kernel::new(1).stride(stride));
-        b.norm(&format!("{path}.downsample.1"), down, Activation::None)
+        let names = [0, 1].map(|i| format!("{path}.downsample.{i}"));
+        b.conv_norm(names, x, out, Kernel::new(1).stride(stride), Activation::None)
     };
     let sum = b.add(y, shortcut);
     b.activation(sum, Activation::Relu)

@@ -248,6 +248,19 @@ impl<'a> Builder<'a> {
         self.push(name, Op::Norm(norm), &[x], shape)
     }
 
+    /// A convolution, batch norm and an activation; the names are those of the first two.
+    pub(crate) fn conv_norm(
+        &mut self,
+        [conv, norm]: [impl AsRef<str>; 2],
+        x: Node,
+        out: usize,
+        kernel: Kernel,
+        then: Activation,
+    ) -> Node {
+        let y = self.conv(conv.as_ref(), x, out, kernel);
+        self.norm(norm.as_ref(), y, then)
+    }
+
     /// An activation on its own.
     pub(crate) fn activation(&mut self, x: Node, kind: Activation) -> Node {
         self.fixed("", FixedKind::Activation(kind), &[x], self.shapes[x.0])
