@@ -1,11 +1,9 @@
 //! Weights of EfficientNet-Lite: what a file tells of its network.
 
-use gallerist_data::Size;
 use gallerist_nn::EfficientNetLiteConfig;
 use toml::Value;
 
 use crate::described::{Beside, Described, HALF, IMAGENET};
-use crate::preprocessing::Preprocessing;
 use crate::tensors::Weights;
 
 /// TensorFlow's images: 127 of 255 is subtracted, and the rest divided by 128 of 255.
@@ -20,7 +18,7 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
     let has = |name: String| weights.tensors.contains_key(&format!("{prefix}{name}"));
     let beside = Beside::read(&weights.path);
     let file = || Some(weights.path.file_stem()?.to_string_lossy().into_owned());
-    let (whose, layout, (mean, std), (blocks, last)) = match of_timm {
+    let (whose, layout, statistics, (blocks, last)) = match of_timm {
         None => {
             let blocks = (0..).take_while(|i| has(format!("_blocks.{i}._depthwise_conv.weight"))).count();
             let last = format!("_blocks.{}._project_conv.weight", blocks - 1);
@@ -36,8 +34,8 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
                 .clone()
                 .or_else(file)
                 .is_some_and(|name| name.starts_with("efficientnet"));
-            let (layout, images) = if own { ("timm", IMAGENET) } else { ("timm_tf", HALF) };
-            ("timm's EfficientNet-Lite", layout, images, (blocks, "blocks.6.0.conv_pwl.weight".into()))
+            let (layout, statistics) = if own { ("timm", IMAGENET) } else { ("timm_tf", HALF) };
+            ("timm's EfficientNet-Lite", layout, statistics, (blocks, "blocks.6.0.conv_pwl.weight".into()))
         }
     };
     let channels = *weights.tensors.get(&format!("{prefix}{last}"))?.shape().first()?;
@@ -49,7 +47,5 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
     }
     network.insert("layout".into(), layout.into());
     let side = EfficientNetLiteConfig::side_of(size);
-    let (mean, std) = beside.statistics.unwrap_or((mean.to_vec(), std.to_vec()));
-    let images = Preprocessing { size: Size::square(side), mean, std, ..Preprocessing::rgb(side) };
-    Some(Described { whose, network, images })
+    Some(Described { whose, network, images: beside.images(side, statistics) })
 }

@@ -1,5 +1,6 @@
 //! Public weights.
 
+use super::described;
 use super::preprocessing::Preprocessing;
 
 /// A public file of weights.
@@ -43,10 +44,11 @@ impl From<Images> for Preprocessing {
 
 /// torchvision's, and the model zoo's of MXNet, which also has these values for its MobileNetV2.
 const TORCHVISION: Images =
-    Images { side: 224, mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], range: 1.0, bgr: false };
+    Images { side: 224, mean: described::IMAGENET.0, std: described::IMAGENET.1, range: 1.0, bgr: false };
 
 /// torchvision's `GoogLeNet_Weights`, whose weights come from TF-Slim: it transforms its input to these values.
-const GOOGLENET: Images = Images { side: 224, mean: [0.5; 3], std: [0.5; 3], range: 1.0, bgr: false };
+const GOOGLENET: Images =
+    Images { side: 224, mean: described::HALF.0, std: described::HALF.1, range: 1.0, bgr: false };
 
 /// `pretrained_settings` of `bninception` in Cadene's pretrained-models.pytorch, the publisher of the file. The Caffe
 /// models of the papers subtract 104 117 123; the difference is 5 of 255 in red.

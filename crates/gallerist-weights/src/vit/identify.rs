@@ -1,13 +1,11 @@
 //! The network and the preprocessing of a file of a vision transformer.
 
-use gallerist_data::Size;
 use gallerist_nn::VitSize;
 use toml::Value;
 
 use super::names::{Family, Renamed, renamed};
 use super::positions::square_root;
 use crate::described::{Beside, Described, HALF, IMAGENET};
-use crate::preprocessing::Preprocessing;
 use crate::tensors::Weights;
 
 const CLIP: ([f32; 3], [f32; 3]) =
@@ -35,7 +33,7 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
     if let Some(activation) = activation.filter(|activation| *activation != "gelu") {
         network.insert("activation".into(), activation.into());
     }
-    let (whose, (mean, std)) = match renamed.family {
+    let (whose, statistics) = match renamed.family {
         Family::OpenAiClip => ("those of CLIP", CLIP),
         Family::HuggingFaceClip if pooled => ("those of SigLIP (Hugging Face)", HALF),
         Family::HuggingFaceClip => ("those of CLIP (Hugging Face)", CLIP),
@@ -57,9 +55,7 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         Some(side) if side != 518 => side,
         _ => DINO_SIDE / patch * patch,
     };
-    let (mean, std) = beside.statistics.unwrap_or((mean.to_vec(), std.to_vec()));
-    let images = Preprocessing { size: Size::square(side), mean, std, ..Preprocessing::rgb(side) };
-    Some(Described { whose, network, images })
+    Some(Described { whose, network, images: beside.images(side, statistics) })
 }
 
 /// `[network]` by the shapes of the tensors.
