@@ -108,12 +108,18 @@ impl RunConfig {
         {
             self.suit_network(&path, given);
         }
-        let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
         // These keys belong together: a run file that sets one of them sets all.
-        if !says("image", &["channels", "mean", "std", "range", "bgr", "invert"]) {
+        let values = says("image", &["channels", "mean", "std", "range", "bgr", "invert"]);
+        let size = says("image", &["size"]);
+        // The file is not read for what the run file has, as that of a run does.
+        if values && size {
+            return;
+        }
+        let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
+        if !values {
             known.apply(&mut self.image);
         }
-        if !says("image", &["size"]) {
+        if !size {
             self.image.size = known.size;
         }
     }
@@ -160,11 +166,15 @@ impl RunConfig {
         const OWN: [&str; 4] = ["dimensions", "drop_path", "freeze_blocks", "batch_norm_momentum"];
         let said = given.get("network").and_then(toml::Value::as_table);
         let says = |key: &str| said.is_some_and(|section| section.contains_key(key));
+        let mut keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");
+        // The file is not read for what the run file has, as that of a run does.
+        if keys.keys().all(|key| says(key)) {
+            return;
+        }
         let known = weights::network_of(path).ok().flatten();
         let Some(known) = known.filter(|known| known["kind"].as_str() == Some(self.network.name())) else {
             return;
         };
-        let mut keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");
         // These keys are chosen together.
         let sized = ["size", "width", "depth"];
         let sized_by_user = sized.iter().any(|key| says(key));
