@@ -35,6 +35,7 @@ NETWORKS = {
     "vit-98": "kind = 'vit'\nattention_heads = 2\ndimensions = 8",
     "vit-32": "kind = 'vit'\nattention_heads = 2\noutput = 'mean'\ndimensions = 8",
     "vit-dinov2": "kind = 'vit'\nattention_heads = 2\noutput = 'class_and_mean'\ndimensions = 8",
+    "vit-dinov3": "kind = 'vit'\nattention_heads = 2\ndimensions = 8",
     "vit-clip": "kind = 'vit'\nattention_heads = 2\nactivation = 'quick_gelu'\ndimensions = 8",
     "vit-siglip-gradients": "kind = 'vit'\nattention_heads = 2\nactivation = 'gelu_tanh'\ndimensions = 8",
 }

@@ -9,9 +9,11 @@ errors of direction.
 """
 
 import json
+from functools import partial
 
 import torch
 from timm.layers import resample_abs_pos_embed
+from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -66,6 +68,20 @@ def fill(network, called):
     return shapes
 
 
+class DinoV3(Eva):
+    """timm's DINOv3 with our `head`."""
+
+    def __init__(self, dimensions, size, bias):
+        norm = partial(nn.LayerNorm, eps=1e-5)
+        rope = {"use_rot_pos_emb": True, "rope_type": "dinov3", "rope_temperature": 100, "rope_rotate_half": True}
+        super().__init__(img_size=size, num_classes=0, global_pool="token", qkv_bias=bias, init_values=1e-5,
+                         use_abs_pos_emb=False, num_reg_tokens=4, use_fc_norm=False, norm_layer=norm, **rope, **SMALL)
+        self.head = nn.Linear(SMALL["embed_dim"], dimensions) if dimensions else nn.Identity()
+
+    def forward(self, x):
+        return [self.head(self.forward_features(x)[:, 0])]
+
+
 def signed(name, shape):
     return torch.from_numpy(2 * formula.unit(name, torch.Size(shape).numel()).reshape(tuple(shape)) - 1)
 
@@ -108,6 +124,8 @@ def of_timm():
     write("vit-dinov2", plain(98, 14, output="class_and_mean", **dino), [2, 3, 98, 98], gradients=True)
     write("vit-interpolated", plain(98, 14, output="class_and_mean", init_values=1e-5), [2, 3, 98, 98], positions=37)
     write("vit-enlarged", plain((56, 42), 14, output="class", dimensions=0), [2, 3, 56, 42], positions=2)
+    write("vit-dinov3", DinoV3(8, (64, 96), True), [2, 3, 64, 96], gradients=True)
+    write("vit-dinov3-without-biases", DinoV3(0, (64, 64), False), [2, 3, 64, 64])
     clip = {"pre_norm": True, "norm_layer": lambda width, **more: nn.LayerNorm(width, eps=1e-5, **more), "act_layer": "quick_gelu"}
     write("vit-clip", plain(56, 14, projection=12, **clip), [2, 3, 56, 56], gradients=True)
     siglip = {"class_token": False, "act_layer": "gelu_tanh"}
@@ -120,6 +138,7 @@ def of_others():
     from open_clip.transformer import QuickGELU, VisionTransformer as OpenClip
     from torchvision.models.vision_transformer import VisionTransformer as TorchVision
     from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection, Dinov2WithRegistersConfig
+    from transformers import DINOv3ViTConfig, DINOv3ViTModel
     from transformers import Dinov2WithRegistersModel, SiglipVisionConfig, SiglipVisionModel, ViTConfig, ViTModel
 
     norm = lambda width: nn.LayerNorm(width, eps=1e-6)  # noqa: E731
@@ -156,6 +175,13 @@ def of_others():
     del tower.embeddings._parameters["mask_token"]
     tower.embeddings.mask_token = None
     write("vit-dinov2-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 98, 98], published)
+    config = DINOv3ViTConfig(image_size=64, intermediate_size=128, num_register_tokens=4, **{**small, "patch_size": 16})
+    tower = DINOv3ViTModel(config)
+    del tower.embeddings._parameters["mask_token"]
+    tower.embeddings.mask_token = None
+    # Published files have the blocks at the top.
+    called = lambda name: without(name).removeprefix("model.")  # noqa: E731
+    write("vit-dinov3-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 64, 64], called)
     tower = ViTModel(ViTConfig(image_size=56, intermediate_size=128, layer_norm_eps=1e-6, **small), add_pooling_layer=False)
     write("vit-hf", Only(tower, lambda m, x: m(x).last_hidden_state[:, 0]), [2, 3, 56, 56], published)
 

@@ -51,7 +51,7 @@ pub use ops::{
 };
 pub use product::{bf16_unit, with_bf16_products};
 pub use token_ops::{gelu, layer_norm, linear_tokens, self_attention};
-pub use tokens::Gelu;
+pub use tokens::{Gelu, Rotary};
 pub use unit::{RowValue, project_row, scale_rows};
 pub use update::{AdamW, Sgd, finite_mark, is_finite, square_sum};
 pub use worker::on_worker;

@@ -1,17 +1,19 @@
 //! The public functions of transformers on the engine's tensors. This file chooses between these kernels and the engine, as
 //! [`crate::ops`] does for the others.
 
+use std::sync::Arc;
+
 use burn::backend::Dispatch;
 use burn::tensor::module::{attention, layer_norm as engine_layer_norm};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
-use burn::tensor::{Tensor, activation};
+use burn::tensor::{Tensor, TensorData, activation};
 
 use crate::extension::KernelOps;
 use crate::ops::{conv2d, is_enabled, supported};
-use crate::tokens::Gelu;
+use crate::tokens::{Gelu, Rotary};
 
 /// Self-attention: `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels, where queries, keys and values
-/// are one after the other in `x`.
+/// are one after the other in `x`. `rotary` turns queries and keys.
 ///
 /// The matrices `[tokens, tokens]` are not stored for the backward pass, which computes them again, one head at a time. A
 /// token whose scores have NaN becomes NaN.
@@ -23,7 +25,7 @@ use crate::tokens::Gelu;
 ///
 /// # Panics
 ///
-/// If the width is not a multiple of the heads.
+/// If the width is not a multiple of the heads, or `rotary` is for another number of tokens or channels.
 ///
 /// # Example
 ///
@@ -32,23 +34,46 @@ use crate::tokens::Gelu;
 ///
 /// // Equal scores: each token becomes the mean of the values.
 /// let x = Tensor::<3>::from_floats([[[0.0, 0.0, 1.0], [0.0, 0.0, 3.0]]], &Device::flex());
-/// let y = gallerist_kernels::self_attention(x, 1);
+/// let y = gallerist_kernels::self_attention(x, 1, None);
 /// assert_eq!(y.into_data().try_into_vec::<f32>().unwrap(), [2.0, 2.0]);
 /// ```
-pub fn self_attention(x: Tensor<3>, heads: usize) -> Tensor<3> {
+pub fn self_attention(x: Tensor<3>, heads: usize, rotary: Option<&Arc<Rotary>>) -> Tensor<3> {
     let [n, count, triple] = x.dims();
     assert!(
         heads > 0 && triple.is_multiple_of(3 * heads),
         "{triple} channels of queries, keys and values for {heads} heads"
     );
-    if is_enabled() && supported(&x) {
-        return Tensor::from_dispatch(Dispatch::self_attention_kernel(x.into_dispatch(), heads));
-    }
     let width = triple / 3;
+    if let Some(rotary) = rotary {
+        let fits = [count, width / heads];
+        assert_eq!([rotary.tokens(), rotary.channels()], fits, "tokens and channels of rotary positions");
+    }
+    if is_enabled() && supported(&x) {
+        let rotary = rotary.cloned();
+        return Tensor::from_dispatch(Dispatch::self_attention_kernel(x.into_dispatch(), heads, rotary));
+    }
     let parts = x.reshape([n, count, 3, heads, width / heads]).permute([2, 0, 3, 1, 4]);
     let part = |i: usize| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
-    let y = attention(part(0), part(1), part(2), None, None, AttentionModuleOptions::default());
+    let (mut query, mut key) = (part(0), part(1));
+    if let Some(rotary) = rotary {
+        (query, key) = turned(query, key, rotary);
+    }
+    let y = attention(query, key, part(2), None, None, AttentionModuleOptions::default());
     y.swap_dims(1, 2).reshape([n, count, width])
+}
+
+/// Queries and keys `[batch, heads, tokens, channels]` turned by the engine's operations.
+fn turned(query: Tensor<4>, key: Tensor<4>, rotary: &Rotary) -> (Tensor<4>, Tensor<4>) {
+    let (tokens, channels) = (rotary.tokens(), rotary.channels());
+    let [cos, sin] = rotary.tables().map(|table| {
+        let data = TensorData::new(table, [1, 1, tokens, channels]);
+        Tensor::<4>::from_data(data, &query.device()).cast(query.dtype())
+    });
+    let turn = |x: Tensor<4>| {
+        let [left, right] = [0, channels / 2].map(|from| x.clone().narrow(3, from, channels / 2));
+        x * cos.clone() + Tensor::cat(vec![-right, left], 3) * sin.clone()
+    };
+    (turn(query), turn(key))
 }
 
 /// Layer norm over the last dimension: `(x - mean) / sqrt(variance + epsilon) * weight + bias` with the biased variance.

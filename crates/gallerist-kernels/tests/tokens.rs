@@ -1,7 +1,9 @@
 //! The layers of transformers against the engine's operations in f64, which share no code with the kernels.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_kernels::{Gelu, gelu, layer_norm, linear_tokens, self_attention};
+use std::sync::Arc;
+
+use gallerist_kernels::{Gelu, Rotary, gelu, layer_norm, linear_tokens, self_attention};
 
 fn values(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;
@@ -33,10 +35,10 @@ fn assert_near(found: &[Vec<f64>], wanted: &[Vec<f64>], tolerance: f64, what: &s
     }
 }
 
-fn attention(shape: [usize; 3], heads: usize, dtype: DType) -> Vec<Vec<f64>> {
+fn attention(shape: [usize; 3], heads: usize, rotary: Option<&Arc<Rotary>>, dtype: DType) -> Vec<Vec<f64>> {
     let [n, count, width] = shape;
     let x = tensor([n, count, 3 * width], 1, dtype);
-    let y = self_attention(x.clone().mul_scalar(3.0), heads);
+    let y = self_attention(x.clone().mul_scalar(3.0), heads, rotary);
     assert_eq!(y.dims(), shape);
     let gradients = (y.clone() * tensor(shape, 2, dtype).detach()).sum().backward();
     vec![host(y), host(x.grad(&gradients).unwrap())]
@@ -54,18 +56,33 @@ fn attention_and_its_gradient_are_those_of_f64() {
         ([1, 197, 64], 1),
     ];
     for (shape, heads) in cases {
-        let [found, wanted] = [DType::F32, DType::F64].map(|dtype| attention(shape, heads, dtype));
+        let [found, wanted] = [DType::F32, DType::F64].map(|dtype| attention(shape, heads, None, dtype));
         // With one token the gradients by query and key are 0.
         assert_near(&found, &wanted, 5e-6, &format!("attention {shape:?}, {heads} heads"));
     }
 }
 
 #[test]
+fn attention_with_rotary_positions_and_its_gradient_are_those_of_f64() {
+    for ([n, first, rows, columns], width, heads) in
+        [([2, 0, 1, 3], 8, 2), ([1, 5, 7, 7], 64, 1), ([3, 1, 4, 6], 60, 3)]
+    {
+        let rotary = Arc::new(Rotary::of_grid(first, [rows, columns], width / heads, 100.0));
+        let shape = [n, first + rows * columns, width];
+        let of = |dtype| attention(shape, heads, Some(&rotary), dtype);
+        let plain = attention(shape, heads, None, DType::F32);
+        let [found, wanted] = [DType::F32, DType::F64].map(of);
+        assert_near(&found, &wanted, 5e-6, &format!("attention {shape:?}, {heads} heads, rotary"));
+        assert_ne!(found, plain);
+    }
+}
+
+#[test]
 fn tokens_of_other_images_change_no_bit() {
     let all = tensor([3, 9, 3 * 8], 1, DType::F32);
-    let y = host(self_attention(all.clone(), 2));
+    let y = host(self_attention(all.clone(), 2, None));
     for image in 0..3 {
-        let one = host(self_attention(all.clone().narrow(0, image, 1), 2));
+        let one = host(self_attention(all.clone().narrow(0, image, 1), 2, None));
         assert_eq!(one, y[image * 72..][..72]);
     }
 }
@@ -74,9 +91,9 @@ fn tokens_of_other_images_change_no_bit() {
 fn large_scores_do_not_overflow_and_nan_stays() {
     let device = Device::flex();
     let x = Tensor::<3>::from_floats([[[300.0, 300.0, 1.0], [-300.0, -300.0, 2.0]]], &device);
-    assert_eq!(host(self_attention(x.clone(), 1)), [1.0, 2.0]);
+    assert_eq!(host(self_attention(x.clone(), 1, None)), [1.0, 2.0]);
     let x = Tensor::<3>::from_floats([[[f32::NAN, 0.0, 1.0], [0.0, 0.0, 3.0]]], &device);
-    let y = host(self_attention(x, 1));
+    let y = host(self_attention(x, 1, None));
     assert!(y[0].is_nan() && y[1] == 2.0, "{y:?}");
 }
 

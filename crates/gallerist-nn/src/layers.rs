@@ -3,6 +3,8 @@
 //! A layer uses the dtype of its input. Its parameters are f32 and are cast to that dtype if it is bf16 or f16.
 //! Batch norm, global pooling and the heads always compute in f32. Mixed precision casts the input of the network.
 
+use std::ops::Range;
+
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -327,6 +329,9 @@ pub struct Linear {
     pub weight: Param<Tensor<2>>,
     /// `[outputs]`.
     pub bias: Option<Param<Tensor<1>>>,
+    /// Outputs whose bias is 0 and stays 0.
+    #[module(skip)]
+    pub without_bias: Range<usize>,
 }
 
 impl Linear {
@@ -337,16 +342,28 @@ impl Linear {
         Linear {
             weight: init.uniform(path, [inputs, outputs], bound),
             bias: bias.then(|| init.constant(0.0, outputs)),
+            without_bias: 0..0,
         }
+    }
+
+    /// The bias for the dtype of `x`.
+    fn bias_for<const D: usize>(&self, x: &Tensor<D>) -> Option<Tensor<1>> {
+        let bias = as_in(self.bias.as_ref()?, x);
+        if self.without_bias.is_empty() {
+            return Some(bias);
+        }
+        let factors = (0..bias.dims()[0]).map(|i| if self.without_bias.contains(&i) { 0.0 } else { 1.0 });
+        let factors = Tensor::<1>::from_floats(&factors.collect::<Vec<f32>>()[..], &bias.device());
+        Some(bias.clone() * factors.cast(bias.dtype()))
     }
 
     /// `[n, inputs]` to `[n, outputs]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
-        let bias = self.bias.as_ref().map(|bias| as_in(bias, &x).unsqueeze());
+        let bias = self.bias_for(&x);
         let weight = as_in(&self.weight, &x);
         let y = x.matmul(weight);
         match bias {
-            Some(bias) => y + bias,
+            Some(bias) => y + bias.unsqueeze(),
             None => y,
         }
     }
@@ -354,7 +371,7 @@ impl Linear {
     /// `[n, count, inputs]` to `[n, count, outputs]`.
     pub fn forward_tokens(&self, x: Tensor<3>) -> Tensor<3> {
         let weight = as_in(&self.weight, &x);
-        let bias = self.bias.as_ref().map(|bias| as_in(bias, &x));
+        let bias = self.bias_for(&x);
         gallerist_kernels::linear_tokens(x, weight, bias)
     }
 }

@@ -61,7 +61,8 @@ pub use setting::{FreezeBatchNorm, InputShape, Setting};
 pub use spec::NetworkSpec;
 pub use token_layers::{Draw, Gelu};
 pub use two_conv::TwoConvConfig;
-pub use vit::{VitConfig, VitOutput, VitSize};
+pub use vit::{VitConfig, VitOutput, VitPositions, VitSize};
 
+pub use gallerist_kernels::Rotary;
 pub use gallerist_kernels::prepared::Products;
 pub use gallerist_tensor::{Error, Result};

@@ -3,10 +3,13 @@
 //! Names and shapes of the parameters are those of timm's `VisionTransformer`. As all [layers](crate::layers), they use
 //! the dtype of their input; layer norm and softmax compute in f32.
 
+use std::sync::Arc;
+
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
+use gallerist_kernels::Rotary;
 use gallerist_util::random::Random;
 use serde::{Deserialize, Serialize};
 
@@ -65,27 +68,48 @@ pub struct Tokens {
     pub cls_token: Option<Param<Tensor<3>>>,
     /// `[1, registers, width]`.
     pub reg_token: Option<Param<Tensor<3>>>,
-    /// `[1, positions, width]`, the patches row by row.
-    pub pos_embed: Param<Tensor<3>>,
+    /// `[1, positions, width]`, the patches row by row; none where attention has [rotary](SelfAttention) ones.
+    pub pos_embed: Option<Param<Tensor<3>>>,
     /// Rows and columns of patches.
     #[module(skip)]
     pub grid: [usize; 2],
+    /// Length of a token.
+    #[module(skip)]
+    pub width: usize,
+}
+
+/// The tokens before those of the patches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Whether there is a class token, the first.
+    pub class: bool,
+    /// Register tokens.
+    pub registers: usize,
+}
+
+impl Prefix {
+    /// Their number.
+    pub fn tokens(self) -> usize {
+        usize::from(self.class) + self.registers
+    }
 }
 
 /// The standard deviation of new tokens and positions.
 const TOKEN_DEVIATION: f64 = 0.02;
 
 impl Tokens {
-    /// New tokens for a grid of patches.
-    pub fn new(init: &Init<'_>, width: usize, grid: [usize; 2], class: bool, registers: usize) -> Self {
+    /// New tokens for a grid of patches; `positions` tells whether they have learned positions.
+    pub fn new(init: &Init<'_>, width: usize, grid: [usize; 2], prefix: Prefix, positions: bool) -> Self {
         let bound = TOKEN_DEVIATION * 3f64.sqrt();
         let tokens = |name: &str, count: usize| init.uniform(name, [1, count, width], bound);
-        let positions = grid[0] * grid[1] + usize::from(class && registers == 0);
+        let Prefix { class, registers } = prefix;
+        let placed = grid[0] * grid[1] + usize::from(class && registers == 0);
         Tokens {
             cls_token: class.then(|| tokens("cls_token", 1)),
             reg_token: (registers > 0).then(|| tokens("reg_token", registers)),
-            pos_embed: tokens("pos_embed", positions),
+            pos_embed: positions.then(|| tokens("pos_embed", placed)),
             grid,
+            width,
         }
     }
 
@@ -97,14 +121,14 @@ impl Tokens {
 
     /// Whether the first position is that of the class token.
     pub fn has_class_position(&self) -> bool {
-        self.cls_token.is_some() && self.reg_token.is_none()
+        self.pos_embed.is_some() && self.cls_token.is_some() && self.reg_token.is_none()
     }
 
     /// `[n, width, rows, columns]` to `[n, count, width]`.
     pub fn forward(&self, patches: Tensor<4>) -> Tensor<3> {
         let [n, width, rows, columns] = patches.dims();
         assert_eq!([rows, columns], self.grid, "rows and columns of patches");
-        let positions = as_in(&self.pos_embed, &patches);
+        let positions = self.pos_embed.as_ref().map(|positions| as_in(positions, &patches));
         let prefix = [&self.cls_token, &self.reg_token]
             .into_iter()
             .flatten()
@@ -119,9 +143,10 @@ impl Tokens {
                 Tensor::cat(prefix, 1)
             }
         };
-        match self.has_class_position() {
-            true => with(prefix, patches) + positions,
-            false => with(prefix, patches + positions),
+        match positions {
+            Some(positions) if self.has_class_position() => with(prefix, patches) + positions,
+            Some(positions) => with(prefix, patches + positions),
+            None => with(prefix, patches),
         }
     }
 }
@@ -175,12 +200,25 @@ impl LayerScale {
     }
 }
 
-/// Self-attention of `heads` heads: `[n, count, 3 width]` (queries, keys, values) to `[n, count, width]`.
-///
-/// `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels (Vaswani et al. 2017).
-pub fn self_attention(x: Tensor<3>, heads: usize) -> Tensor<3> {
-    let dtype = x.dtype();
-    in_dtype(gallerist_kernels::self_attention(at_least_f32(x), heads), dtype)
+/// Self-attention.
+#[derive(Module, Debug)]
+pub struct SelfAttention {
+    /// Its heads.
+    #[module(skip)]
+    pub heads: usize,
+    /// The positions by which it turns queries and keys.
+    #[module(skip)]
+    pub rotary: Option<Arc<Rotary>>,
+}
+
+impl SelfAttention {
+    /// `[n, count, 3 width]` (queries, keys, values) to `[n, count, width]`.
+    ///
+    /// `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels (Vaswani et al. 2017).
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let dtype = x.dtype();
+        in_dtype(gallerist_kernels::self_attention(at_least_f32(x), self.heads, self.rotary.as_ref()), dtype)
+    }
 }
 
 /// Attention of `[n, heads, queries, d]` to keys and values `[n, heads, count, d]`: `[n, queries, heads d]`.

@@ -1,4 +1,5 @@
-//! Vision transformers (Dosovitskiy et al. 2021), as in timm, DINO, DINOv2, CLIP, SigLIP and torchvision.
+//! Vision transformers (Dosovitskiy et al. 2021), as in timm, DINO, DINOv2, DINOv3, CLIP, SigLIP and
+//! torchvision.
 //!
 //! A convolution cuts the image into patches; class token, register tokens (Darcet et al. 2024) and the patches with
 //! their positions pass `depth` blocks, then a layer norm. A block is
@@ -9,13 +10,13 @@
 //! ```
 //!
 //! with learned factors `scale` if `layer_scale`, and `drop` the drop path. Names are timm's. The network is built for
-//! one size of images; positions of weights for another size are interpolated when they are loaded.
+//! one size of images; learned positions of weights for another size are interpolated when they are loaded.
 
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::{Builder, Kernel, Network, Node, Padding};
-use crate::token_layers::Gelu;
+use crate::token_layers::{Gelu, Prefix, SelfAttention};
 use gallerist_tensor::Result;
 
 use crate::embedder::{AnyEmbedder, Embedder};
@@ -29,6 +30,7 @@ use crate::spec::NetworkSpec;
 /// |---|---|
 /// | timm, DINO, torchvision | the defaults |
 /// | DINOv2 | `patch = 14, layer_scale = true`, with registers `registers = 4` |
+/// | DINOv3 | `positions = "rotary", key_bias = false, registers = 4, layer_scale = true, norm_epsilon = 1e-5` |
 /// | CLIP | `pre_norm = true, norm_epsilon = 1e-5, projection = 512`, OpenAI's `activation = "quick_gelu"` |
 /// | SigLIP | `class_token = false, output = "attention"`, `activation = "gelu_tanh"` |
 ///
@@ -67,6 +69,10 @@ pub struct VitConfig {
     pub class_token: bool,
     /// Register tokens.
     pub registers: usize,
+    /// How tokens know their places.
+    pub positions: VitPositions,
+    /// Whether the keys of the attention have a bias.
+    pub key_bias: bool,
     /// Whether each branch of a block has a learned factor for each channel.
     pub layer_scale: bool,
     /// Whether a layer norm precedes the first block, and the patches have no bias (CLIP).
@@ -100,6 +106,23 @@ pub enum VitSize {
     L,
 }
 
+/// How the tokens of patches know their places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VitPositions {
+    /// A learned position is added to each token. Those of weights for another size of images are interpolated.
+    #[default]
+    Learned,
+    /// Every attention turns the queries and keys of patches by angles that depend on the place
+    /// ([`Rotary`](crate::Rotary), DINOv3).
+    Rotary,
+}
+
+impl VitPositions {
+    /// The period of the slowest angle of [`VitPositions::Rotary`] over that of the fastest.
+    pub const BASE: f64 = 100.0;
+}
+
 /// What becomes the features of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -127,6 +150,8 @@ impl Default for VitConfig {
             output: VitOutput::Class,
             class_token: true,
             registers: 0,
+            positions: VitPositions::Learned,
+            key_bias: true,
             layer_scale: false,
             pre_norm: false,
             activation: Gelu::Gelu,
@@ -212,6 +237,14 @@ impl VitConfig {
                 heads.to_string(),
             ));
         }
+        if self.positions == VitPositions::Rotary && !(width / heads).is_multiple_of(4) {
+            let found = format!("{heads} heads of {} channels", width / heads);
+            return Err(value(
+                "attention_heads",
+                "heads of a multiple of 4 channels for rotary positions",
+                found,
+            ));
+        }
         if !(self.mlp_ratio > 0.0 && self.mlp_ratio <= 64.0) {
             return Err(value("mlp_ratio", "above 0 and at most 64", self.mlp_ratio.to_string()));
         }
@@ -259,7 +292,10 @@ impl VitConfig {
             ..Kernel::new(self.patch).stride(self.patch)
         };
         let patches = b.conv("patch_embed.proj", images, width, kernel);
-        let mut x = b.tokens(patches, self.class_token, self.registers);
+        let prefix = Prefix { class: self.class_token, registers: self.registers };
+        let rotary = (self.positions == VitPositions::Rotary)
+            .then(|| b.rotary(patches, prefix, width / heads, VitPositions::BASE));
+        let mut x = b.tokens(patches, prefix, rotary.is_none());
         if self.pre_norm {
             x = b.layer_norm("norm_pre", x, self.norm_epsilon);
         }
@@ -267,7 +303,13 @@ impl VitConfig {
             b.freeze(i < self.freeze_blocks);
             let rate =
                 if depth > 1 { self.drop_path * i as f64 / (depth - 1) as f64 } else { self.drop_path };
-            x = self.block(&mut b, &format!("blocks.{i}"), x, heads, rate);
+            x = self.block(
+                &mut b,
+                &format!("blocks.{i}"),
+                x,
+                SelfAttention { heads, rotary: rotary.clone() },
+                rate,
+            );
         }
         b.freeze(false);
         let x = b.layer_norm("norm", x, self.norm_epsilon);
@@ -281,7 +323,7 @@ impl VitConfig {
         b.finish(&[x], input)
     }
 
-    fn block(&self, b: &mut Builder<'_>, path: &str, x: Node, heads: usize, rate: f64) -> Node {
+    fn block(&self, b: &mut Builder<'_>, path: &str, x: Node, attention: SelfAttention, rate: f64) -> Node {
         let width = b.width(x);
         let branch = |b: &mut Builder<'_>, part: usize, x: Node, y: Node| {
             let y = if self.layer_scale { b.layer_scale(&format!("{path}.ls{part}"), y) } else { y };
@@ -290,7 +332,10 @@ impl VitConfig {
         };
         let y = b.layer_norm(&format!("{path}.norm1"), x, self.norm_epsilon);
         let y = b.linear(&format!("{path}.attn.qkv"), y, 3 * width, true);
-        let y = b.self_attention(y, heads);
+        if !self.key_bias {
+            b.keep_bias_at_zero(y, width..2 * width);
+        }
+        let y = b.self_attention(y, attention);
         let y = b.linear(&format!("{path}.attn.proj"), y, width, true);
         let x = branch(b, 1, x, y);
         let y = b.layer_norm(&format!("{path}.norm2"), x, self.norm_epsilon);

@@ -6,7 +6,8 @@ use std::path::Path;
 use burn::tensor::TensorData;
 
 use super::names::Names;
-use super::tensors::transposed;
+use super::tensors::{of_network, transposed};
+use super::vit;
 use gallerist_nn::{AnyEmbedder, Network};
 use gallerist_tensor::params;
 
@@ -16,7 +17,7 @@ use crate::Result;
 ///
 /// Linear weights are `[outputs, inputs]`. The running variance is the biased one.
 pub fn to_pytorch(network: &Network) -> BTreeMap<String, TensorData> {
-    let mut tensors = params::collect(network);
+    let mut tensors = of_network(network);
     let slots = network.slots();
     let named = slots.iter().map(|slot| {
         let data = tensors.remove(&slot.path()).expect("slots and parameters have the same names");
@@ -26,7 +27,9 @@ pub fn to_pytorch(network: &Network) -> BTreeMap<String, TensorData> {
         };
         (Names::PyTorch.of(slot), data)
     });
-    named.collect()
+    let mut named = named.collect();
+    vit::rename_for_timm(network, &mut named);
+    named
 }
 
 /// Writes a network as safetensors with PyTorch's names (a module without a

@@ -3,7 +3,7 @@
 //! [`read`] reads safetensors, PyTorch's `.pth` and `.pt` (no code in them is executed) and our own
 //! checkpoints. [`load`] loads their tensors into a network and reports how each was used. Names are those of
 //! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own; of EfficientNet-Lite those of
-//! timm and EfficientNet-PyTorch; of vision transformers also those of timm, DINO, DINOv2, CLIP, SigLIP and Hugging Face;
+//! timm and EfficientNet-PyTorch; of vision transformers also those of timm, DINO, DINOv2, DINOv3, CLIP, SigLIP and Hugging Face;
 //! a common prefix (`module.`, `backbone.`) is ignored.
 //!
 //! [`save_safetensors`] and [`save_onnx`] write a network for other programs; [`fetch`] downloads the public

@@ -11,9 +11,9 @@ use gallerist_retrieval::file::write_atomically;
 use gallerist_nn::graph::{FixedKind, Op, Step};
 use gallerist_nn::layers::{Activation, Gem, Pool};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};
-use gallerist_tensor::params;
 use gallerist_util::protobuf::Message;
 
+use crate::tensors::of_network;
 use crate::{Error, Result};
 
 mod graph;
@@ -144,9 +144,11 @@ impl Graph {
             }
             Op::Fixed(fixed) => self.fixed(fixed.kind, name, inputs),
             Op::Extractor(_) => unreachable!("a network with a frozen model shows no graph"),
-            Op::Tokens(_) | Op::LayerNorm(_) | Op::LayerScale(_) | Op::AttentionPool(_) => {
-                unreachable!("`token_step` writes the steps of transformers")
-            }
+            Op::Tokens(_)
+            | Op::LayerNorm(_)
+            | Op::LayerScale(_)
+            | Op::SelfAttention(_)
+            | Op::AttentionPool(_) => unreachable!("`token_step` writes the steps of transformers"),
         }
     }
 
@@ -191,8 +193,7 @@ impl Graph {
                 self.node("Concat", &parts, &name, vec![Attribute::Int("axis", 1)])
             }
             FixedKind::Flatten => self.flat(x, &name),
-            FixedKind::SelfAttention { .. }
-            | FixedKind::Gelu(_)
+            FixedKind::Gelu(_)
             | FixedKind::DropPath { .. }
             | FixedKind::ClassToken
             | FixedKind::MeanOfPatches { .. } => {
@@ -203,7 +204,7 @@ impl Graph {
 }
 
 fn model(network: &Network, options: &OnnxOptions) -> Message {
-    let mut graph = Graph::new(params::collect(network));
+    let mut graph = Graph::new(of_network(network));
     let mut outputs: Vec<String> = Vec::with_capacity(network.steps.len());
     let mut widths: Vec<Option<usize>> = Vec::with_capacity(network.steps.len());
     for (i, step) in network.steps.iter().enumerate() {

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{DType, TensorData};
+use gallerist_nn::Network;
+use gallerist_nn::graph::Op;
+use gallerist_tensor::params;
 
 use crate::error::Error;
 
@@ -27,6 +30,22 @@ pub(crate) fn bad(path: &Path, reason: String, hint: Option<String>) -> Error {
 /// The values of a tensor of weights.
 pub(crate) fn values(data: &TensorData) -> &[f32] {
     data.as_slice::<f32>().expect("weights are f32")
+}
+
+/// The tensors of a network; a bias that stays 0 is 0.
+pub(crate) fn of_network(network: &Network) -> BTreeMap<String, TensorData> {
+    let mut tensors = params::collect(network);
+    for step in &network.steps {
+        if let Op::Linear(linear) = &step.op
+            && !linear.without_bias.is_empty()
+            && let Some(bias) = tensors.get_mut(&format!("{}.bias", step.name))
+        {
+            let mut all = values(bias).to_vec();
+            all[linear.without_bias.clone()].fill(0.0);
+            *bias = TensorData::new(all, bias.shape().to_vec());
+        }
+    }
+    tensors
 }
 
 /// `[rows, columns]` to `[columns, rows]`.

@@ -23,7 +23,7 @@ use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
 use crate::norm::{self, Activation};
-use crate::tokens::Gelu;
+use crate::tokens::{Gelu, Rotary};
 
 impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
     fn conv2d_kernel(x: Tracked, weight: Tracked, options: ConvOptions<2>) -> Tracked {
@@ -116,8 +116,8 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
         }
     }
 
-    fn self_attention_kernel(qkv: Tracked, heads: usize) -> Tracked {
-        track_self_attention::<C>(qkv, heads)
+    fn self_attention_kernel(qkv: Tracked, heads: usize, rotary: Option<Arc<Rotary>>) -> Tracked {
+        track_self_attention::<C>(qkv, heads, rotary)
     }
 
     fn layer_norm_kernel(x: Tracked, weight: Tracked, bias: Tracked, epsilon: f64) -> Tracked {

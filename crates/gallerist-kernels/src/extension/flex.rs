@@ -1,5 +1,7 @@
 //! The operations without gradients.
 
+use std::sync::Arc;
+
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
@@ -16,7 +18,7 @@ use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
 use crate::norm::{self, Activation};
-use crate::tokens::Gelu;
+use crate::tokens::{Gelu, Rotary};
 
 impl KernelOps for Flex {
     fn conv2d_kernel(x: FlexTensor, weight: FlexTensor, options: ConvOptions<2>) -> FlexTensor {
@@ -59,8 +61,8 @@ impl KernelOps for Flex {
         global_average(&x)
     }
 
-    fn self_attention_kernel(qkv: FlexTensor, heads: usize) -> FlexTensor {
-        self_attention(&qkv, heads)
+    fn self_attention_kernel(qkv: FlexTensor, heads: usize, rotary: Option<Arc<Rotary>>) -> FlexTensor {
+        self_attention(&qkv, heads, rotary.as_deref())
     }
 
     fn layer_norm_kernel(x: FlexTensor, weight: FlexTensor, bias: FlexTensor, epsilon: f64) -> FlexTensor {

@@ -1,5 +1,7 @@
 //! The trait of the operations.
 
+use std::sync::Arc;
+
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{
     Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
@@ -9,7 +11,7 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
 use crate::chain::{LayerOptions, Shortcut};
 use crate::norm::Activation;
-use crate::tokens::Gelu;
+use crate::tokens::{Gelu, Rotary};
 
 /// Most layers of a chain.
 pub(crate) const MAX_LAYERS: usize = 4;
@@ -102,7 +104,11 @@ pub(crate) trait KernelOps: Backend {
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// Self-attention of queries, keys and values; of a tensor of rank 3.
-    fn self_attention_kernel(qkv: FloatTensor<Self>, heads: usize) -> FloatTensor<Self>;
+    fn self_attention_kernel(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        rotary: Option<Arc<Rotary>>,
+    ) -> FloatTensor<Self>;
 
     /// Layer norm over the last dimension, of a tensor of any rank.
     fn layer_norm_kernel(

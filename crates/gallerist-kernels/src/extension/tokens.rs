@@ -1,5 +1,7 @@
 //! Attention, layer norm and the activations of transformers.
 
+use std::sync::Arc;
+
 use burn::backend::Flex;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -13,7 +15,7 @@ use super::gradients::{Tracked, vector};
 use crate::buffer::Buffer;
 use crate::nhwc::{Contiguous, contiguous_tensor};
 use crate::tokens::attention::{self, Sizes};
-use crate::tokens::{Gelu, gelu, layer_norm};
+use crate::tokens::{Gelu, Rotary, gelu, layer_norm};
 
 /// A contiguous tensor of the shape of `x`.
 fn like(values: Buffer, x: &FlexTensor) -> FlexTensor {
@@ -25,10 +27,10 @@ fn sizes(qkv: &FlexTensor, heads: usize) -> Sizes {
     Sizes { images, tokens, heads, channels: triple / 3 / heads }
 }
 
-pub(super) fn self_attention(qkv: &FlexTensor, heads: usize) -> FlexTensor {
+pub(super) fn self_attention(qkv: &FlexTensor, heads: usize, rotary: Option<&Rotary>) -> FlexTensor {
     let sizes = sizes(qkv, heads);
     let shape = [sizes.images, sizes.tokens, heads * sizes.channels];
-    contiguous_tensor(attention::forward(&Contiguous::of(qkv), sizes), shape)
+    contiguous_tensor(attention::forward(&Contiguous::of(qkv), sizes, rotary), shape)
 }
 
 pub(super) fn normalized(x: &FlexTensor, weight: &FlexTensor, bias: &FlexTensor, epsilon: f64) -> FlexTensor {
@@ -44,15 +46,16 @@ pub(super) fn activated(x: &FlexTensor, kind: Gelu) -> FlexTensor {
 struct SelfAttention;
 
 impl Backward<Flex, 1> for SelfAttention {
-    type State = (NodeId, usize);
+    type State = (NodeId, usize, Option<Arc<Rotary>>);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let [parent] = ops.parents;
         let dy = gradients.consume::<Flex>(&ops.node);
-        let (qkv, heads) = ops.state;
+        let (qkv, heads, rotary) = ops.state;
         let qkv = checkpointer.retrieve_node_output::<FlexTensor>(qkv);
         if let Some(node) = parent {
-            let dx = attention::gradient(&Contiguous::of(&qkv), &Contiguous::of(&dy), sizes(&qkv, heads));
+            let (values, dy) = (Contiguous::of(&qkv), Contiguous::of(&dy));
+            let dx = attention::gradient(&values, &dy, sizes(&qkv, heads), rotary.as_deref());
             gradients.register::<Flex>(node.id, like(dx, &qkv));
         }
     }
@@ -102,11 +105,15 @@ impl Backward<Flex, 1> for Activate {
 }
 
 /// Adds the operation to the gradient graph.
-pub(super) fn track_self_attention<C: CheckpointStrategy>(qkv: Tracked, heads: usize) -> Tracked {
-    let y = self_attention(qkv.primitive(), heads);
+pub(super) fn track_self_attention<C: CheckpointStrategy>(
+    qkv: Tracked,
+    heads: usize,
+    rotary: Option<Arc<Rotary>>,
+) -> Tracked {
+    let y = self_attention(qkv.primitive(), heads, rotary.as_deref());
     match SelfAttention.prepare::<C>([qkv.node()]).compute_bound().stateful() {
         OpsKind::Tracked(mut preparation) => {
-            let state = (preparation.checkpoint(&qkv), heads);
+            let state = (preparation.checkpoint(&qkv), heads, rotary);
             preparation.finish(state, y)
         }
         OpsKind::UnTracked(preparation) => preparation.finish(y),

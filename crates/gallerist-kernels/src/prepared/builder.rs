@@ -1,5 +1,7 @@
 //! The layers of a plan, in order.
 
+use std::sync::Arc;
+
 use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
 use super::fuse::fuse;
@@ -7,7 +9,7 @@ use super::plan::Plan;
 use super::products::Products;
 use super::step::{Convolution, Fixed, Layer, Step};
 use crate::norm::Activation;
-use crate::tokens::Gelu;
+use crate::tokens::{Gelu, Rotary};
 
 /// The result of a layer.
 #[derive(Clone, Copy, Debug)]
@@ -109,8 +111,8 @@ impl Builder {
     }
 
     /// [`self_attention`](crate::self_attention) of tokens of queries, keys and values.
-    pub fn attention(&mut self, x: Node, heads: usize) -> Node {
-        self.fixed(Fixed::Attention { heads }, x)
+    pub fn attention(&mut self, x: Node, heads: usize, rotary: Option<Arc<Rotary>>) -> Node {
+        self.fixed(Fixed::Attention { heads, rotary }, x)
     }
 
     /// The activation in an MLP.

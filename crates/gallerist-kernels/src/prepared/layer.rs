@@ -45,7 +45,7 @@ impl Fixed {
                 assert_eq!([weight.len(), bias.len()], [x.channels; 2], "layer norm of {x:?}");
                 x
             }
-            Fixed::Attention { heads } => {
+            Fixed::Attention { heads, .. } => {
                 assert!(*heads > 0 && x.channels.is_multiple_of(3 * heads), "{heads} heads of {x:?}");
                 Maps { channels: x.channels / 3, ..x }
             }
@@ -76,14 +76,14 @@ impl Fixed {
                 sum(x, positions, &mut y[prefix.len()..]);
             }),
             Fixed::LayerNorm { weight, bias, epsilon } => layer_norm::forward(x, weight, bias, *epsilon),
-            Fixed::Attention { heads } => {
+            Fixed::Attention { heads, rotary } => {
                 let sizes = attention::Sizes {
                     images: maps.images,
                     tokens: area,
                     heads: *heads,
                     channels: channels / (3 * heads),
                 };
-                attention::forward(x, sizes)
+                attention::forward(x, sizes, rotary.as_deref())
             }
             Fixed::Gelu(kind) => gelu::forward(x, *kind),
             Fixed::FirstToken => of_images(x, image, channels, |x, y| y.copy_from_slice(&x[..channels])),

@@ -1,9 +1,11 @@
 //! The layers of a network before they are prepared.
 
+use std::sync::Arc;
+
 use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
 use crate::norm::Activation;
-use crate::tokens::Gelu;
+use crate::tokens::{Gelu, Rotary};
 
 /// A convolution with a square window, or a linear layer (1 x 1).
 #[derive(Clone, Debug)]
@@ -62,6 +64,7 @@ pub(super) enum Fixed {
     },
     Attention {
         heads: usize,
+        rotary: Option<Arc<Rotary>>,
     },
     Gelu(Gelu),
     FirstToken,

@@ -6,6 +6,7 @@
 use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
+use super::Rotary;
 use super::lanes::largest;
 use super::math::exp;
 use crate::buffer::{Buffer, with_scratch};
@@ -111,21 +112,22 @@ fn split<const N: usize>(mut memory: &mut [f32], lengths: [usize; N]) -> [&mut [
     })
 }
 
-/// The result `[images, tokens, width]` of queries, keys and values `[images, tokens, 3 width]`.
-pub(crate) fn forward(qkv: &[f32], sizes: Sizes) -> Buffer {
+/// The result `[images, tokens, width]` of queries, keys and values `[images, tokens, 3 width]`; `rotary` turns queries and
+/// keys.
+pub(crate) fn forward(qkv: &[f32], sizes: Sizes, rotary: Option<&Rotary>) -> Buffer {
     let _measured = profile::scope("attention");
     let Sizes { images, tokens, heads, channels } = sizes;
     let mut by_head = Buffer::new(images * tokens * sizes.width());
     by_head
         .par_chunks_mut(tokens * channels)
         .enumerate()
-        .for_each(|(index, result)| forward_head(qkv, sizes, index, result));
+        .for_each(|(index, result)| forward_head(qkv, sizes, rotary, index, result));
     let mut y = Buffer::new(by_head.len());
     interleave(&by_head, [tokens, heads, channels], &mut y);
     y
 }
 
-fn forward_head(qkv: &[f32], sizes: Sizes, index: usize, result: &mut [f32]) {
+fn forward_head(qkv: &[f32], sizes: Sizes, rotary: Option<&Rotary>, index: usize, result: &mut [f32]) {
     let Sizes { tokens, channels, .. } = sizes;
     let (row, line) = (sizes.row(), sizes.line());
     let (packed, turned, matrix) = (tokens * row, channels * line, tokens * line);
@@ -133,6 +135,9 @@ fn forward_head(qkv: &[f32], sizes: Sizes, index: usize, result: &mut [f32]) {
         let [query, key, columns, shares] = split(memory, [packed, packed, turned, matrix]);
         pack(sizes.head(qkv, 3, 0, index), 1.0 / (channels as f32).sqrt(), row, query);
         pack(sizes.head(qkv, 3, 1, index), 1.0, row, key);
+        for rows in [&mut *query, &mut *key] {
+            rotary.into_iter().for_each(|rotary| rotary.turn(rows, row));
+        }
         turn(key, row, channels, line, columns);
         scores(sizes, query, columns, shares);
         let value = key;
@@ -152,14 +157,14 @@ fn scores(sizes: Sizes, query: &[f32], columns: &[f32], shares: &mut [f32]) {
 }
 
 /// The gradient by queries, keys and values, from that by the result.
-pub(crate) fn gradient(qkv: &[f32], dy: &[f32], sizes: Sizes) -> Buffer {
+pub(crate) fn gradient(qkv: &[f32], dy: &[f32], sizes: Sizes, rotary: Option<&Rotary>) -> Buffer {
     let _measured = profile::scope("attention, gradient");
     let Sizes { tokens, heads, channels, .. } = sizes;
     let mut by_head = Buffer::new(qkv.len());
     by_head
         .par_chunks_mut(3 * tokens * channels)
         .enumerate()
-        .for_each(|(index, result)| gradient_head(qkv, dy, sizes, index, result));
+        .for_each(|(index, result)| gradient_head(qkv, dy, sizes, rotary, index, result));
     let mut dx = Buffer::new(qkv.len());
     // [image][head][part][token] to [image][token][part][head].
     let of_image = 3 * tokens * sizes.width();
@@ -175,7 +180,14 @@ pub(crate) fn gradient(qkv: &[f32], dy: &[f32], sizes: Sizes) -> Buffer {
     dx
 }
 
-fn gradient_head(qkv: &[f32], dy: &[f32], sizes: Sizes, index: usize, result: &mut [f32]) {
+fn gradient_head(
+    qkv: &[f32],
+    dy: &[f32],
+    sizes: Sizes,
+    rotary: Option<&Rotary>,
+    index: usize,
+    result: &mut [f32],
+) {
     let Sizes { tokens, channels, .. } = sizes;
     let (row, line) = (sizes.row(), sizes.line());
     let (packed, turned, matrix) = (tokens * row, channels * line, tokens * line);
@@ -185,6 +197,9 @@ fn gradient_head(qkv: &[f32], dy: &[f32], sizes: Sizes, index: usize, result: &m
             split(memory, [packed, packed, packed, turned, matrix, matrix]);
         pack(sizes.head(qkv, 3, 0, index), scale, row, query);
         pack(sizes.head(qkv, 3, 1, index), 1.0, row, key);
+        for rows in [&mut *query, &mut *key] {
+            rotary.into_iter().for_each(|rotary| rotary.turn(rows, row));
+        }
         turn(key, row, channels, line, columns);
         scores(sizes, query, columns, shares);
         // The gradient by the shares: dy v^T.
@@ -201,6 +216,9 @@ fn gradient_head(qkv: &[f32], dy: &[f32], sizes: Sizes, index: usize, result: &m
         key.iter_mut().for_each(|value| *value *= scale);
         let left = Left { values: slopes, stride: line, step: 1, terms: tokens };
         multiply(left, (key, row), (of_query, channels), tokens, channels);
+        for rows in [of_query, of_key] {
+            rotary.into_iter().for_each(|rotary| rotary.turn_back(rows, channels));
+        }
     });
 }
 
@@ -308,10 +326,10 @@ mod tests {
         let dy = values(2 * 5 * width, 5);
         let exact: Vec<f64> = qkv.iter().map(|&v| f64::from(v)).collect();
         let (wanted, _) = definition(&exact, &dy);
-        for (found, wanted) in forward(&qkv, SIZES).iter().zip(&wanted) {
+        for (found, wanted) in forward(&qkv, SIZES, None).iter().zip(&wanted) {
             assert!((f64::from(*found) - wanted).abs() < 1e-6, "{found}, wanted {wanted}");
         }
-        let found = gradient(&qkv, &dy, SIZES);
+        let found = gradient(&qkv, &dy, SIZES, None);
         // Every seventh: Miri is slow.
         for i in (0..qkv.len()).step_by(7) {
             let moved = |by: f64| {

@@ -5,5 +5,7 @@ pub(crate) mod gelu;
 mod lanes;
 pub(crate) mod layer_norm;
 mod math;
+mod rotary;
 
 pub use gelu::Gelu;
+pub use rotary::Rotary;

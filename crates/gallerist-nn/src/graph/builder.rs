@@ -1,5 +1,6 @@
 //! The builder of networks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use burn::module::Module;
@@ -363,6 +364,15 @@ impl<'a> Builder<'a> {
         self.push(name, Op::Linear(linear), &[x], shape)
     }
 
+    /// The bias of some outputs of a linear layer stays 0.
+    pub(crate) fn keep_bias_at_zero(&mut self, x: Node, outputs: Range<usize>) {
+        if let Op::Linear(linear) = &mut self.steps[x.0].op
+            && outputs.end <= linear.weight.dims()[1]
+        {
+            linear.without_bias = outputs;
+        }
+    }
+
     /// The network whose embeddings are `heads`.
     ///
     /// # Errors
@@ -408,8 +418,8 @@ const MAPS_OF_EXTRACTOR: usize = 2 << 20;
 /// Numbers of the attention matrices of a step for one image, or of the maps inside a frozen model.
 fn scores(step: &Step, shape: Shape) -> usize {
     match (&step.op, shape) {
-        (Op::Fixed(Fixed { kind: FixedKind::SelfAttention { heads } }), Shape::Tokens([count, _])) => {
-            heads.saturating_mul(count).saturating_mul(count)
+        (Op::SelfAttention(attention), Shape::Tokens([count, _])) => {
+            attention.heads.saturating_mul(count).saturating_mul(count)
         }
         // The maps of the model are not known; those of ResNet-50 need as many for 224 x 224 pixels.
         (Op::Extractor(_), _) => MAPS_OF_EXTRACTOR,

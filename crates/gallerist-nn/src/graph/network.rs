@@ -7,7 +7,7 @@ use super::chain::Value;
 use crate::extractor::Extractor;
 use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32};
 use crate::token_layers::{
-    AttentionPool, Draw, Gelu, LayerNorm, LayerScale, Tokens, drop_path, self_attention,
+    AttentionPool, Draw, Gelu, LayerNorm, LayerScale, SelfAttention, Tokens, drop_path,
 };
 
 /// An operation with its parameters.
@@ -28,6 +28,8 @@ pub enum Op {
     LayerNorm(LayerNorm),
     /// A learned factor for each channel of tokens.
     LayerScale(LayerScale),
+    /// Self-attention of tokens `[count, 3 width]`.
+    SelfAttention(SelfAttention),
     /// A row by the attention of a learned query to all tokens.
     AttentionPool(AttentionPool),
     /// A frozen model of another program.
@@ -65,11 +67,6 @@ pub enum FixedKind {
     Concat,
     /// Channels, rows and columns as one row.
     Flatten,
-    /// Self-attention of tokens `[count, 3 width]`.
-    SelfAttention {
-        /// Its heads.
-        heads: usize,
-    },
     /// The activation in an MLP.
     Gelu(Gelu),
     /// In training, the branches of some images are left out.
@@ -193,11 +190,10 @@ impl Network {
     pub(super) fn has_tokens(&self, step: usize) -> bool {
         let Step { op, inputs, .. } = &self.steps[step];
         match op {
-            Op::Tokens(_) => true,
+            Op::Tokens(_) | Op::SelfAttention(_) => true,
             Op::Conv(_) | Op::Gem(_) | Op::AttentionPool(_) | Op::Extractor(_) => false,
             Op::Fixed(Fixed { kind }) => match kind {
                 FixedKind::Input | FixedKind::ClassToken | FixedKind::MeanOfPatches { .. } => false,
-                FixedKind::SelfAttention { .. } => true,
                 _ => self.has_tokens(inputs[0]),
             },
             _ => self.has_tokens(inputs[0]),
@@ -261,6 +257,7 @@ impl Network {
                     other => Value::Rows(norm.forward(other.rows())),
                 },
                 Op::LayerScale(scale) => Value::Tokens(scale.forward(one().tokens())),
+                Op::SelfAttention(attention) => Value::Tokens(attention.forward(one().tokens())),
                 Op::AttentionPool(pool) => Value::Rows(pool.forward(one().tokens())),
                 Op::Gem(gem) => Value::Rows(gem.forward(one().maps())),
                 Op::Extractor(extractor) => Value::Rows(extractor.forward(one().maps())),
@@ -305,9 +302,6 @@ impl Network {
                         }
                     }
                     FixedKind::Flatten => Value::Rows(one().maps().flatten(1, 3)),
-                    FixedKind::SelfAttention { heads } => {
-                        Value::Tokens(self_attention(one().tokens(), heads))
-                    }
                     FixedKind::Gelu(kind) => match one() {
                         Value::Tokens(tokens) => Value::Tokens(kind.apply(tokens)),
                         other => Value::Rows(kind.apply(other.rows())),
@@ -461,7 +455,7 @@ impl Network {
                     slot("weight", weight.dims().to_vec());
                     bias.iter().for_each(|bias| slot("bias", bias.dims().to_vec()));
                 }
-                Op::Linear(Linear { weight, bias }) => {
+                Op::Linear(Linear { weight, bias, .. }) => {
                     slot("weight", weight.dims().to_vec());
                     bias.iter().for_each(|bias| slot("bias", bias.dims().to_vec()));
                 }
@@ -474,7 +468,7 @@ impl Network {
                 Op::Tokens(Tokens { cls_token, reg_token, pos_embed, .. }) => {
                     cls_token.iter().for_each(|token| slot("cls_token", token.dims().to_vec()));
                     reg_token.iter().for_each(|tokens| slot("reg_token", tokens.dims().to_vec()));
-                    slot("pos_embed", pos_embed.dims().to_vec());
+                    pos_embed.iter().for_each(|positions| slot("pos_embed", positions.dims().to_vec()));
                 }
                 Op::LayerNorm(LayerNorm { weight, bias, .. }) => {
                     slot("weight", weight.dims().to_vec());
@@ -493,7 +487,7 @@ impl Network {
                         linear.bias.iter().for_each(|values| slot(bias, values.dims().to_vec()));
                     }
                 }
-                Op::Extractor(_) | Op::Fixed(_) => {}
+                Op::SelfAttention(_) | Op::Extractor(_) | Op::Fixed(_) => {}
             }
         }
         slots

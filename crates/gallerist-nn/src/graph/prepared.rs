@@ -149,6 +149,7 @@ impl Translation {
                 let shift = vec![0.0; scale.len()];
                 b.affine(inputs[0], scale, shift)
             }
+            Op::SelfAttention(attention) => b.attention(inputs[0], attention.heads, attention.rotary.clone()),
             Op::AttentionPool(_) | Op::Extractor(_) => {
                 unreachable!("networks with this layer are not prepared")
             }
@@ -189,7 +190,6 @@ impl Translation {
             FixedKind::Add => b.add(inputs[0], inputs[1]),
             FixedKind::Concat => b.concat(inputs),
             FixedKind::Flatten => b.flatten(inputs[0]),
-            FixedKind::SelfAttention { heads } => b.attention(inputs[0], heads),
             FixedKind::Gelu(kind) => b.gelu(inputs[0], kind.kernel()),
             FixedKind::DropPath { .. } => inputs[0],
             FixedKind::ClassToken => b.first_token(inputs[0]),
@@ -220,7 +220,8 @@ fn convolution(conv: &Conv) -> Convolution {
 fn linear(layer: &Linear) -> Convolution {
     let [inputs, outputs] = layer.weight.dims();
     let weight = host(layer.weight.val().transpose());
-    let bias = layer.bias.as_ref().map_or_else(|| vec![0.0; outputs], values);
+    let mut bias = layer.bias.as_ref().map_or_else(|| vec![0.0; outputs], values);
+    bias[layer.without_bias.clone()].fill(0.0);
     Convolution {
         weight: (weight, [outputs, inputs, 1, 1]),
         bias,
@@ -232,12 +233,12 @@ fn linear(layer: &Linear) -> Convolution {
 
 /// The tokens before those of the patches, with their position, and the positions of the patches.
 fn token_values(tokens: &Tokens) -> (Vec<f32>, Vec<f32>) {
-    let width = tokens.pos_embed.dims()[2];
     let mut prefix = tokens.cls_token.as_ref().map(values).unwrap_or_default();
     prefix.extend(tokens.reg_token.as_ref().map(values).unwrap_or_default());
-    let mut positions = values(&tokens.pos_embed);
+    let without = || vec![0.0; tokens.grid[0] * tokens.grid[1] * tokens.width];
+    let mut positions = tokens.pos_embed.as_ref().map_or_else(without, values);
     if tokens.has_class_position() {
-        let of_patches = positions.split_off(width);
+        let of_patches = positions.split_off(tokens.width);
         prefix.iter_mut().zip(&positions).for_each(|(token, position)| *token += position);
         positions = of_patches;
     }

@@ -1,8 +1,12 @@
 //! Steps on tokens in the description of a network.
 
+use std::sync::Arc;
+
+use gallerist_kernels::Rotary;
+
 use super::builder::{Builder, Node};
 use super::network::{FixedKind, Op, Shape};
-use crate::token_layers::{AttentionPool, Gelu, LayerNorm, LayerScale, Tokens};
+use crate::token_layers::{AttentionPool, Gelu, LayerNorm, LayerScale, Prefix, SelfAttention, Tokens};
 
 impl Builder<'_> {
     /// Count and width of tokens.
@@ -21,18 +25,25 @@ impl Builder<'_> {
         }
     }
 
-    /// Feature maps as tokens, with a class token, register tokens and positions.
-    pub(crate) fn tokens(&mut self, x: Node, class: bool, registers: usize) -> Node {
+    /// Feature maps as tokens, after those of `prefix`, with learned positions or without.
+    pub(crate) fn tokens(&mut self, x: Node, prefix: Prefix, positions: bool) -> Node {
         let [width, area @ ..] = self.maps(x);
         let patches = area[0].saturating_mul(area[1]);
-        let prefix = usize::from(class) + registers;
-        let made = self.admits("pos_embed", &[prefix.saturating_add(patches), width]);
+        let count = prefix.tokens().saturating_add(patches);
+        let made = self.admits("pos_embed", &[count, width]);
         // After an error the description continues with one small token.
-        let (grid, registers_made, width_made) =
-            if made { (area, registers, width) } else { ([1, 1], registers.min(1), 1) };
-        let tokens = Tokens::new(self.init(), width_made, grid, class, registers_made);
-        self.set_prefix(prefix);
-        self.push("", Op::Tokens(tokens), &[x], Shape::Tokens([prefix.saturating_add(patches), width]))
+        let (grid, registers, width_made) =
+            if made { (area, prefix.registers, width) } else { ([1, 1], prefix.registers.min(1), 1) };
+        let tokens = Tokens::new(self.init(), width_made, grid, Prefix { registers, ..prefix }, positions);
+        self.set_prefix(prefix.tokens());
+        self.push("", Op::Tokens(tokens), &[x], Shape::Tokens([count, width]))
+    }
+
+    /// Rotary positions of feature maps as tokens after those of `prefix`, for heads of `channels`.
+    pub(crate) fn rotary(&mut self, x: Node, prefix: Prefix, channels: usize, base: f64) -> Arc<Rotary> {
+        let area = self.area(x);
+        let made = self.admits("rotary positions", &[area[0], area[1], channels]);
+        Arc::new(Rotary::of_grid(prefix.tokens(), if made { area } else { [1, 1] }, channels, base))
     }
 
     /// Layer norm of rows or tokens.
@@ -52,9 +63,9 @@ impl Builder<'_> {
     }
 
     /// Self-attention of tokens `[count, 3 width]`.
-    pub(crate) fn self_attention(&mut self, x: Node, heads: usize) -> Node {
+    pub(crate) fn self_attention(&mut self, x: Node, attention: SelfAttention) -> Node {
         let [count, triple] = self.token_sides(x);
-        self.fixed("", FixedKind::SelfAttention { heads }, &[x], Shape::Tokens([count, triple / 3]))
+        self.push("", Op::SelfAttention(attention), &[x], Shape::Tokens([count, triple / 3]))
     }
 
     /// The activation in an MLP.

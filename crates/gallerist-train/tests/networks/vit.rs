@@ -1,9 +1,13 @@
 //! Vision transformers equal those of timm, torchvision, open_clip and Hugging Face (`bench/networks/vit.py`).
 
+use std::collections::BTreeMap;
+
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
-use gallerist_nn::{AnyEmbedder, Draw, Gelu, InputShape, Network, NetworkConfig, VitConfig, VitOutput};
+use burn::tensor::{Device, Tensor, TensorData};
+use gallerist_nn::{
+    AnyEmbedder, Draw, Gelu, InputShape, Network, NetworkConfig, VitConfig, VitOutput, VitPositions,
+};
 use gallerist_tensor::params;
 use gallerist_weights::{self as weights, Weights};
 
@@ -35,7 +39,7 @@ fn check(name: &str, config: VitConfig) {
     let golden = Golden::read(name);
     assert_identified(&golden, &config);
     let device = Device::flex().autodiff();
-    let (network, _) = golden.network(config, &device);
+    let (network, _) = golden.network(config.clone(), &device);
     let output = network.valid().forward(golden.images(&Device::flex())).remove(0);
     assert_close(&output, &golden.evaluation[0], 1e-5, &format!("{name}, evaluation"));
     if golden.gradient_norms.is_empty() {
@@ -45,7 +49,10 @@ fn check(name: &str, config: VitConfig) {
     assert_close(&output, &golden.training[0], 1e-5, &format!("{name}, training"));
     let cotangent = formula::symmetric("cotangent", output.dims(), &device);
     let gradients = GradientsParams::from_grads((output * cotangent).sum().backward(), &network);
-    let found = gradients_by_name(&network, &gradients);
+    let mut found = gradients_by_name(&network, &gradients);
+    if config.positions == VitPositions::Rotary {
+        found = by_names_of_timms_dinov3(found);
+    }
     assert_eq!(found.keys().collect::<Vec<_>>(), golden.gradient_norms.keys().collect::<Vec<_>>());
     let largest = golden.gradient_norms.values().fold(0.0, |max: f64, v| max.max(*v));
     for (parameter, wanted) in &golden.gradient_norms {
@@ -65,6 +72,26 @@ fn check(name: &str, config: VitConfig) {
     }
 }
 
+/// The gradients of a bias of keys, which stays 0, are 0.
+fn by_names_of_timms_dinov3(gradients: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, Vec<f64>> {
+    let mut named = BTreeMap::new();
+    for (name, values) in gradients {
+        match name.strip_suffix(".qkv.bias") {
+            Some(layer) => {
+                let third = values.len() / 3;
+                assert_eq!(values[third..2 * third], vec![0.0; third], "{layer}, keys");
+                named.insert(format!("{layer}.q_bias"), values[..third].to_vec());
+                named.insert(format!("{layer}.v_bias"), values[2 * third..].to_vec());
+            }
+            None => {
+                _ = named
+                    .insert(name.replace(".ls1.gamma", ".gamma_1").replace(".ls2.gamma", ".gamma_2"), values)
+            }
+        }
+    }
+    named
+}
+
 #[test]
 fn transformers_of_patch_14_16_and_32_equal_timms() {
     check("vit-98", VitConfig { patch: 14, depth: 3, ..small() });
@@ -77,6 +104,66 @@ fn registers_and_learned_scales_equal_timms() {
     let config =
         VitConfig { patch: 14, output: VitOutput::ClassAndMean, registers: 4, layer_scale: true, ..small() };
     check("vit-dinov2", config);
+}
+
+fn dinov3() -> VitConfig {
+    VitConfig {
+        positions: VitPositions::Rotary,
+        key_bias: false,
+        registers: 4,
+        layer_scale: true,
+        norm_epsilon: 1e-5,
+        ..small()
+    }
+}
+
+#[test]
+fn dinov3_equals_that_of_timm_and_hugging_face() {
+    check("vit-dinov3", dinov3());
+    for name in ["vit-dinov3-without-biases", "vit-dinov3-hf"] {
+        check(name, VitConfig { dimensions: 0, ..dinov3() });
+    }
+}
+
+#[test]
+fn the_names_of_the_authors_of_dinov3_are_read_and_masked_biases_of_keys_left_out() {
+    let golden = Golden::read("vit-dinov3");
+    let mut tensors = golden.weights().tensors;
+    let registers = tensors.remove("reg_token").unwrap();
+    tensors.insert("storage_tokens".into(), registers);
+    tensors.insert("rope_embed.periods".into(), TensorData::from([1.0f32, 1.8, 3.2, 5.6]));
+    for block in ["blocks.0", "blocks.1"] {
+        for branch in 1..3 {
+            let scale = tensors.remove(&format!("{block}.gamma_{branch}")).unwrap();
+            tensors.insert(format!("{block}.ls{branch}.gamma"), scale);
+        }
+        let mut of = |part: &str| {
+            let data = tensors.remove(&format!("{block}.attn.{part}_bias")).unwrap();
+            data.try_into_vec::<f32>().unwrap()
+        };
+        let bias = [of("q"), vec![0.5; 32], of("v")].concat();
+        tensors.insert(format!("{block}.attn.qkv.bias"), TensorData::new(bias, [96]));
+        let mask = [vec![1.0f32; 32], vec![0.0; 32], vec![1.0; 32]].concat();
+        tensors.insert(format!("{block}.attn.qkv.bias_mask"), TensorData::new(mask, [96]));
+    }
+    let input = InputShape { channels: 3, height: 64, width: 96 };
+    let network = NetworkConfig::from(dinov3()).init(input, 1, &Device::flex()).unwrap();
+    let (network, report) = weights::load(network, Weights { tensors, ..Default::default() }).unwrap();
+    assert_eq!(report.refused, []);
+    let output = network.forward(golden.images(&Device::flex())).remove(0);
+    assert_close(&output, &golden.evaluation[0], 1e-5, "the authors' names");
+}
+
+#[test]
+fn dinov3_with_gated_mlps_is_refused() {
+    let mut tensors = Golden::read("vit-dinov3-hf").weights().tensors;
+    let gate = tensors["layer.0.mlp.up_proj.weight"].clone();
+    tensors.insert("layer.0.mlp.gate_proj.weight".into(), gate);
+    let input = InputShape { channels: 3, height: 64, width: 64 };
+    let config = NetworkConfig::from(VitConfig { dimensions: 0, ..dinov3() });
+    let network = config.init(input, 1, &Device::flex()).unwrap();
+    let error = weights::load(network, Weights { tensors, ..Default::default() }).unwrap_err();
+    assert!(error.to_string().contains("blocks.0.mlp.fc1.weight"), "{error}");
 }
 
 fn clip() -> VitConfig {
@@ -137,7 +224,8 @@ fn positions_are_interpolated_as_timm_does_it() {
 
 #[test]
 fn an_export_has_the_names_of_timm_and_comes_back() {
-    for (name, config) in [("vit-clip", clip()), ("vit-siglip-gradients", siglip())] {
+    for (name, config) in [("vit-clip", clip()), ("vit-siglip-gradients", siglip()), ("vit-dinov3", dinov3())]
+    {
         let golden = Golden::read(name);
         let (network, _) = golden.network(config, &Device::flex());
         let exported = weights::to_pytorch(network.graph().unwrap());

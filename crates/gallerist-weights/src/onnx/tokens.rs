@@ -1,8 +1,9 @@
 //! The steps of vision transformers in ONNX.
 
 use gallerist_nn::Gelu;
+use gallerist_nn::Rotary;
 use gallerist_nn::graph::{FixedKind, Op, Step};
-use gallerist_nn::token_layers::{AttentionPool, Tokens};
+use gallerist_nn::token_layers::{AttentionPool, SelfAttention, Tokens};
 
 use super::graph::{Attribute, Graph};
 use crate::tensors::values;
@@ -10,11 +11,11 @@ use crate::tensors::values;
 /// The length of the tokens that a step gives, from that of its first input; `None`: it gives no tokens.
 pub(super) fn token_width(step: &Step, input: Option<usize>) -> Option<usize> {
     match &step.op {
-        Op::Tokens(tokens) => Some(tokens.pos_embed.dims()[2]),
+        Op::Tokens(tokens) => Some(tokens.width),
+        Op::SelfAttention(_) => input.map(|width| width / 3),
         Op::Linear(linear) => input.map(|_| linear.weight.dims()[1]),
         Op::LayerNorm(_) | Op::LayerScale(_) => input,
         Op::Fixed(fixed) => match fixed.kind {
-            FixedKind::SelfAttention { .. } => input.map(|width| width / 3),
             FixedKind::Gelu(_) | FixedKind::DropPath { .. } | FixedKind::Add | FixedKind::Activation(_) => {
                 input
             }
@@ -49,11 +50,9 @@ impl Graph {
                 let gamma = self.parameter(&step.name, "gamma");
                 self.node("Mul", &[x, &gamma], name, vec![])
             }
+            (Op::SelfAttention(attention), Some(width)) => self.self_attention(attention, width / 3, x, name),
             (Op::AttentionPool(pool), _) => self.attention_pool(pool, step, x, name),
             (Op::Fixed(fixed), _) => match (fixed.kind, width) {
-                (FixedKind::SelfAttention { heads }, Some(width)) => {
-                    self.self_attention(width / 3, heads, x, name)
-                }
                 (FixedKind::Gelu(kind), _) => self.gelu(kind, x, name),
                 // In training only.
                 (FixedKind::DropPath { .. }, _) => x.to_string(),
@@ -100,11 +99,11 @@ impl Graph {
     fn tokens(&mut self, tokens: &Tokens, x: &str, name: &str) -> String {
         let x = self.reshape(x, &[0, 0, -1], &format!("{name}.columns"));
         let mut x = self.transpose(&x, &[0, 2, 1], &format!("{name}.patches"));
-        let positions = self.parameter("", "pos_embed");
-        let width = tokens.pos_embed.dims()[2];
-        if !tokens.has_class_position() {
-            x = self.node("Add", &[&x, &positions], &format!("{name}.placed"), vec![]);
+        let positions = tokens.pos_embed.as_ref().map(|_| self.parameter("", "pos_embed"));
+        if let Some(positions) = positions.as_ref().filter(|_| !tokens.has_class_position()) {
+            x = self.node("Add", &[&x, positions], &format!("{name}.placed"), vec![]);
         }
+        let width = tokens.width;
         let mut first: Vec<f32> = Vec::new();
         for token in ["cls_token", "reg_token"] {
             first.extend(self.tensors.remove(token).iter().flat_map(|data| values(data).iter().copied()));
@@ -126,7 +125,7 @@ impl Graph {
             let first = self.node("Expand", &[&first, &wanted], &format!("{name}.expanded"), vec![]);
             x = self.node("Concat", &[&first, &x], &format!("{name}.all"), axis(1));
         }
-        if tokens.has_class_position() {
+        if let Some(positions) = positions.filter(|_| tokens.has_class_position()) {
             x = self.node("Add", &[&x, &positions], &format!("{name}.placed"), vec![]);
         }
         x
@@ -182,32 +181,56 @@ impl Graph {
         self.node("Mul", &[&y, &half], name, vec![])
     }
 
-    /// `softmax(q k^T / sqrt(d)) v` of `[n, heads, queries, d]` and `parts`, of which `[key]` and `[value]` are `[n, heads,
-    /// count, d]`: `[n, queries, heads, d]`.
-    fn attend(&mut self, query: &str, parts: &str, [key, value]: [i64; 2], d: usize, name: &str) -> String {
+    /// Part `place` of the first side of `parts`.
+    fn pick(&mut self, parts: &str, place: i64, name: &str) -> String {
+        let place = self.integers(&format!("{name}.place"), &[], &[place]);
+        self.node("Gather", &[parts, &place], name, vec![Attribute::Int("axis", 0)])
+    }
+
+    /// `softmax(q k^T / sqrt(d)) v` of `[n, heads, queries, d]` and `[n, heads, count, d]`: `[n, queries, heads, d]`.
+    fn attend(&mut self, [query, key, value]: [&str; 3], d: usize, name: &str) -> String {
         let part = |part: &str| format!("{name}.{part}");
-        let mut pick = |of: &str, place: i64| {
-            let place = self.integers(&part(&format!("{of}.place")), &[], &[place]);
-            self.node("Gather", &[parts, &place], &part(of), vec![Attribute::Int("axis", 0)])
-        };
-        let [key, value] = [pick("key", key), pick("value", value)];
-        let key = self.transpose(&key, &[0, 1, 3, 2], &part("columns"));
+        let key = self.transpose(key, &[0, 1, 3, 2], &part("columns"));
         let scale = self.constant(&part("scale"), &[], &[1.0 / (d as f32).sqrt()]);
         let query = self.node("Mul", &[query, &scale], &part("scaled"), vec![]);
         let scores = self.node("MatMul", &[&query, &key], &part("scores"), vec![]);
         let shares = self.node("Softmax", &[&scores], &part("shares"), vec![Attribute::Int("axis", -1)]);
-        let y = self.node("MatMul", &[&shares, &value], &part("heads"), vec![]);
+        let y = self.node("MatMul", &[&shares, value], &part("heads"), vec![]);
         self.transpose(&y, &[0, 2, 1, 3], &part("tokens"))
     }
 
-    fn self_attention(&mut self, width: usize, heads: usize, x: &str, name: &str) -> String {
+    /// `[n, heads, tokens, d]` turned by rotary positions.
+    fn turned(&mut self, rotary: &Rotary, x: &str, name: &str) -> String {
+        let part = |part: &str| format!("{name}.{part}");
+        let (tokens, channels) = (rotary.tokens(), rotary.channels());
+        let [cos, sin] = rotary.tables();
+        let cos = self.constant(&part("cos"), &[tokens, channels], &cos);
+        let sin = self.constant(&part("sin"), &[tokens, channels], &sin);
+        let last = self.integers(&part("axis"), &[1], &[-1]);
+        let [start, half, end] = [("start", 0), ("half", channels as i64 / 2), ("end", channels as i64)]
+            .map(|(of, place)| self.integers(&part(of), &[1], &[place]));
+        let left = self.node("Slice", &[x, &start, &half, &last], &part("left"), vec![]);
+        let right = self.node("Slice", &[x, &half, &end, &last], &part("right"), vec![]);
+        let right = self.node("Neg", &[&right], &part("negative"), vec![]);
+        let other = self.node("Concat", &[&right, &left], &part("other"), vec![Attribute::Int("axis", -1)]);
+        let x = self.node("Mul", &[x, &cos], &part("along"), vec![]);
+        let y = self.node("Mul", &[&other, &sin], &part("across"), vec![]);
+        self.node("Add", &[&x, &y], name, vec![])
+    }
+
+    fn self_attention(&mut self, attention: &SelfAttention, width: usize, x: &str, name: &str) -> String {
+        let heads = attention.heads;
         let d = width / heads;
         let parts = self.reshape(x, &[0, 0, 3, heads as i64, d as i64], &format!("{name}.parts"));
         let parts = self.transpose(&parts, &[2, 0, 3, 1, 4], &format!("{name}.qkv"));
-        let place = self.integers(&format!("{name}.query.place"), &[], &[0]);
-        let query =
-            self.node("Gather", &[&parts, &place], &format!("{name}.query"), vec![Attribute::Int("axis", 0)]);
-        let y = self.attend(&query, &parts, [1, 2], d, name);
+        let mut picked = [("query", 0), ("key", 1), ("value", 2)]
+            .map(|(of, place)| self.pick(&parts, place, &format!("{name}.{of}")));
+        if let Some(rotary) = &attention.rotary {
+            for (of, x) in ["query", "key"].into_iter().zip(&mut picked) {
+                *x = self.turned(rotary, x, &format!("{name}.{of}.turned"));
+            }
+        }
+        let y = self.attend(picked.each_ref().map(String::as_str), d, name);
         self.reshape(&y, &[0, 0, width as i64], name)
     }
 
@@ -224,7 +247,8 @@ impl Graph {
         let parts = self.linear_tokens(x, &kv, Some(&kv_bias), &part("kv"));
         let parts = self.reshape(&parts, &[0, 0, 2, heads, d as i64], &part("parts"));
         let parts = self.transpose(&parts, &[2, 0, 3, 1, 4], &part("pairs"));
-        let y = self.attend(&query, &parts, [0, 1], d, name);
+        let [key, value] = [("key", 0), ("value", 1)].map(|(of, place)| self.pick(&parts, place, &part(of)));
+        let y = self.attend([&query, &key, &value], d, name);
         let y = self.reshape(&y, &[0, width as i64], &part("row"));
         self.linear_tokens(&y, &proj, Some(&proj_bias), name)
     }

@@ -11,7 +11,8 @@ use crate::tensors::Weights;
 const CLIP: ([f32; 3], [f32; 3]) =
     ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);
 
-/// The side of images for DINOv2, whose positions are for 518: that of its own evaluation.
+/// The side of images for DINOv2, whose positions are for 518: that of its own evaluation. For DINOv3, which is for any size,
+/// that of Hugging Face's preprocessing.
 const DINO_SIDE: usize = 224;
 
 /// The network and the preprocessing, by the names and shapes of the tensors, and by the `config.json` or
@@ -46,11 +47,14 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         // timm's classifiers are normalised so; DINO and other self-supervised weights have no classifier.
         Family::Timm if has("head.weight") => ("timm's vision transformers", HALF),
         Family::Timm => ("those of DINO", IMAGENET),
+        Family::DinoV3 => ("those of DINOv3", IMAGENET),
+        Family::HuggingFaceDinoV3 => ("those of DINOv3 (Hugging Face)", IMAGENET),
     };
     let patch = *shape("patch_embed.proj.weight")?.last()?;
-    let positions = shape("pos_embed")?[1];
-    let class = has("cls_token") && square_root(positions).is_none();
-    let trained = square_root(positions - usize::from(class)).map(|side| side * patch);
+    let trained = shape("pos_embed").and_then(|positions| {
+        let class = has("cls_token") && square_root(positions[1]).is_none();
+        square_root(positions[1] - usize::from(class)).map(|side| side * patch)
+    });
     let side = match trained {
         Some(side) if side != 518 => side,
         _ => DINO_SIDE / patch * patch,
@@ -90,6 +94,11 @@ fn network(renamed: &Renamed) -> Option<toml::Table> {
     }
     if let Some([_, registers, _]) = shape("reg_token").as_deref() {
         set("registers", number(*registers));
+    }
+    if renamed.family.is_rotary() {
+        set("positions", "rotary".into());
+        set("key_bias", false.into());
+        set("norm_epsilon", Value::Float(1e-5));
     }
     if has("blocks.0.ls1.gamma") {
         set("layer_scale", true.into());

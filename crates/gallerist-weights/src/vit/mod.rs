@@ -6,5 +6,5 @@ mod names;
 mod positions;
 
 pub(crate) use identify::describe;
-pub(crate) use names::renamed;
+pub(crate) use names::{rename_for_timm, renamed};
 pub(crate) use positions::fit_positions;

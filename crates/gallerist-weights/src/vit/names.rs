@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::TensorData;
+use gallerist_nn::Network;
+use gallerist_nn::graph::Op;
 
 use crate::tensors::{transposed, values};
 
@@ -19,6 +21,17 @@ pub(crate) enum Family {
     HuggingFaceClip,
     /// Hugging Face's ViT and DINOv2 (`ViTModel`, `Dinov2Model`).
     HuggingFace,
+    /// DINOv3 as its authors publish it, and timm's (`vit_small_patch16_dinov3`).
+    DinoV3,
+    /// Hugging Face's DINOv3 (`DINOv3ViTModel`).
+    HuggingFaceDinoV3,
+}
+
+impl Family {
+    /// Whether the attention has rotary positions, and no bias of keys.
+    pub(crate) fn is_rotary(self) -> bool {
+        matches!(self, Family::DinoV3 | Family::HuggingFaceDinoV3)
+    }
 }
 
 /// The tensors of a file by timm's names.
@@ -40,6 +53,8 @@ enum Target {
     Third(String, usize),
     /// Its first third, and the other two: queries, and keys with values.
     Query { query: String, others: String },
+    /// A constant that the network has without the file.
+    Known,
 }
 
 /// The tensors by timm's names; `None` where they are of no vision transformer. Tensors that belong to something else
@@ -48,11 +63,14 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
     let (family, prefix) = family(tensors)?;
     let has = |name: &str| tensors.contains_key(&format!("{prefix}{name}"));
     let clip_of_timm = has("norm_pre.weight") && !has("proj.weight");
+    // MLPs with a gate are no part of the network: the names stay, so that they are missed.
+    let gated = tensors.keys().any(|key| key.ends_with(".mlp.gate_proj.weight"));
     let mut out = BTreeMap::new();
     let mut origins: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut thirds: BTreeMap<String, [Option<&TensorData>; 3]> = BTreeMap::new();
     for (key, data) in tensors {
         let target = match key.strip_prefix(prefix.as_str()) {
+            Some(rest) if gated && rest.contains(".mlp.") => None,
             Some(rest) => family.target(rest, clip_of_timm),
             // Hugging Face's projection is beside the tower.
             None if family == Family::HuggingFaceClip && key.ends_with("visual_projection.weight") => {
@@ -79,6 +97,7 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
                 put(query, rows(data, 0, first));
                 put(others, rows(data, first, data.shape()[0]));
             }
+            Some(Target::Known) => {}
             Some(Target::Third(name, part)) => {
                 origins.entry(name.clone()).or_default().push(key.clone());
                 thirds.entry(name).or_default()[part] = Some(data);
@@ -90,6 +109,10 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
             [Some(query), Some(key), Some(value)] => {
                 out.insert(name, below(&[query, key, value]));
             }
+            [Some(query), None, Some(value)] if family.is_rotary() => {
+                let zeros = TensorData::zeros::<f32, _>(query.shape().to_vec());
+                out.insert(name, below(&[query, &zeros, value]));
+            }
             // An incomplete file: the network misses the tensor, the parts are not taken.
             _ => {
                 let keys = origins.remove(&name).unwrap_or_default();
@@ -97,12 +120,61 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
             }
         }
     }
+    if family.is_rotary() {
+        for name in complete_biases(&mut out) {
+            origins.entry(name).or_default();
+        }
+    }
     Some(Renamed { family, tensors: out, origins })
+}
+
+/// Makes the bias of keys 0, which the authors' files mask, and every bias of queries, keys and values 0 in files without.
+/// Returns the names of these biases.
+fn complete_biases(tensors: &mut BTreeMap<String, TensorData>) -> Vec<String> {
+    let weights: Vec<String> =
+        tensors.keys().filter(|key| key.ends_with(".attn.qkv.weight")).cloned().collect();
+    let biases = weights.into_iter().map(|weight| {
+        let outputs = tensors[&weight].shape()[0];
+        let name = weight.replace(".weight", ".bias");
+        let mut bias = tensors.get(&name).map_or_else(|| vec![0.0; outputs], |data| values(data).to_vec());
+        if let Some(of_keys) = bias.get_mut(outputs / 3..outputs / 3 * 2) {
+            of_keys.fill(0.0);
+        }
+        let count = bias.len();
+        tensors.insert(name.clone(), TensorData::new(bias, [count]));
+        name
+    });
+    biases.collect()
+}
+
+/// Gives tensors with our names, which are timm's of other transformers, those of timm's DINOv3 if `network` has rotary
+/// positions.
+pub(crate) fn rename_for_timm(network: &Network, tensors: &mut BTreeMap<String, TensorData>) {
+    let rotary = |op: &Op| matches!(op, Op::SelfAttention(attention) if attention.rotary.is_some());
+    if !network.steps.iter().any(|step| rotary(&step.op)) {
+        return;
+    }
+    for name in tensors.keys().cloned().collect::<Vec<_>>() {
+        let mut rename = |to: String| {
+            let data = tensors.remove(&name).expect("a key of the map");
+            tensors.insert(to, data);
+        };
+        if let Some(branch) = name.strip_suffix(".ls1.gamma") {
+            rename(format!("{branch}.gamma_1"));
+        } else if let Some(branch) = name.strip_suffix(".ls2.gamma") {
+            rename(format!("{branch}.gamma_2"));
+        } else if let Some(layer) = name.strip_suffix(".qkv.bias") {
+            let data = tensors.remove(&name).expect("a key of the map");
+            let outputs = data.shape()[0];
+            tensors.insert(format!("{layer}.q_bias"), rows(&data, 0, outputs / 3));
+            tensors.insert(format!("{layer}.v_bias"), rows(&data, outputs / 3 * 2, outputs));
+        }
+    }
 }
 
 /// The program whose names these are, and what they begin with.
 fn family(tensors: &BTreeMap<String, TensorData>) -> Option<(Family, String)> {
-    const ANCHORS: [(&str, &str, Family); 6] = [
+    const ANCHORS: [(&str, &str, Family); 9] = [
         ("patch_embed.proj.weight", "pos_embed", Family::Timm),
         ("conv_proj.weight", "encoder.pos_embedding", Family::Torchvision),
         ("conv1.weight", "positional_embedding", Family::OpenAiClip),
@@ -117,12 +189,22 @@ fn family(tensors: &BTreeMap<String, TensorData>) -> Option<(Family, String)> {
             Family::HuggingFace,
         ),
         ("trunk.patch_embed.proj.weight", "trunk.pos_embed", Family::Timm),
+        ("patch_embed.proj.weight", "storage_tokens", Family::DinoV3),
+        // timm's other transformers with rotary positions have no scales, no class token or a bias of keys.
+        ("patch_embed.proj.weight", "blocks.0.gamma_1", Family::DinoV3),
+        ("embeddings.patch_embeddings.weight", "embeddings.register_tokens", Family::HuggingFaceDinoV3),
     ];
+    const MUST: [&str; 2] = ["cls_token", "reg_token"];
+    const MUST_NOT: [&str; 2] = ["blocks.0.attn.qkv.bias", "pos_embed"];
     ANCHORS.into_iter().find_map(|(patches, positions, family)| {
         let prefixes = tensors.keys().filter_map(|key| key.strip_suffix(patches));
         let prefixes = prefixes
             .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
-            .filter(|prefix| tensors.contains_key(&format!("{prefix}{positions}")));
+            .filter(|prefix| tensors.contains_key(&format!("{prefix}{positions}")))
+            .filter(|prefix| {
+                let has = |name: &str| tensors.contains_key(&format!("{prefix}{name}"));
+                positions != "blocks.0.gamma_1" || MUST.into_iter().all(has) && !MUST_NOT.into_iter().any(has)
+            });
         let prefix = prefixes.min_by_key(|prefix| prefix.len())?;
         let trunk = if patches.starts_with("trunk.") { "trunk." } else { "" };
         Some((family, format!("{prefix}{trunk}")))
@@ -197,8 +279,23 @@ const HUGGING_FACE: &[(&str, &str)] = &[
     (".layer_scale2.lambda1", ".ls2.gamma"),
 ];
 
+const HUGGING_FACE_DINO_V3: &[(&str, &str)] = &[
+    ("embeddings.cls_token", "cls_token"),
+    ("embeddings.register_tokens", "reg_token"),
+    ("embeddings.patch_embeddings.", "patch_embed.proj."),
+    ("model.layer.", "blocks."),
+    ("layer.", "blocks."),
+    (".attention.o_proj.", ".attn.proj."),
+    (".mlp.up_proj.", ".mlp.fc1."),
+    (".mlp.down_proj.", ".mlp.fc2."),
+    (".layer_scale1.lambda1", ".ls1.gamma"),
+    (".layer_scale2.lambda1", ".ls2.gamma"),
+];
+
 /// Queries, keys and values in a file that has them apart.
-const THIRDS: [(&str, usize); 9] = [
+const THIRDS: [(&str, usize); 11] = [
+    (".attn.q_bias", 0),
+    (".attn.v_bias", 2),
     (".self_attn.q_proj.", 0),
     (".self_attn.k_proj.", 1),
     (".self_attn.v_proj.", 2),
@@ -226,8 +323,24 @@ impl Family {
             Family::Torchvision => Target::Whole(replaced(TORCHVISION)),
             Family::OpenAiClip if name == "proj" => Target::Transposed("proj.weight".into()),
             Family::OpenAiClip => Target::Whole(replaced(OPENAI)),
-            Family::HuggingFaceClip | Family::HuggingFace => {
-                let pairs = if self == Family::HuggingFace { HUGGING_FACE } else { HUGGING_FACE_CLIP };
+            Family::DinoV3 => match name {
+                "storage_tokens" => Target::Whole("reg_token".into()),
+                "rope_embed.periods" => Target::Known,
+                _ if name.ends_with(".attn.qkv.bias_mask") => Target::Known,
+                _ => {
+                    let new = name.replace(".gamma_1", ".ls1.gamma").replace(".gamma_2", ".ls2.gamma");
+                    match THIRDS.into_iter().find(|(part, _)| new.ends_with(part)) {
+                        Some((part, place)) => Target::Third(new.replace(part, ".attn.qkv.bias"), place),
+                        None => Target::Whole(new),
+                    }
+                }
+            },
+            Family::HuggingFaceClip | Family::HuggingFace | Family::HuggingFaceDinoV3 => {
+                let pairs = match self {
+                    Family::HuggingFace => HUGGING_FACE,
+                    Family::HuggingFaceDinoV3 => HUGGING_FACE_DINO_V3,
+                    _ => HUGGING_FACE_CLIP,
+                };
                 if let Some(field) = name.strip_prefix("head.attention.in_proj_") {
                     return Some(Target::Query {
                         query: format!("attn_pool.q.{field}"),

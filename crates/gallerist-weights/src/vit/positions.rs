@@ -21,7 +21,7 @@ pub(crate) fn fit_positions(
         Op::Tokens(tokens) => Some(tokens),
         _ => None,
     })?;
-    let [_, wanted, width] = tokens.pos_embed.dims();
+    let [_, wanted, width] = tokens.pos_embed.as_ref()?.dims();
     let data = tensors.get("pos_embed")?;
     let [1, count, found_width] = data.shape()[..] else { return None };
     if found_width != width {

@@ -57,7 +57,7 @@ fn difference<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> f32 {
 }
 
 /// Every built-in network: its run file and the sides of its images.
-const NETWORKS: [(&str, [usize; 3]); 20] = [
+const NETWORKS: [(&str, [usize; 3]); 21] = [
     ("kind = 'conv_blocks'\ndimensions = 32", [1, 28, 28]),
     ("kind = 'conv_blocks'\nchannels = [6, 7]\ndimensions = 5", [3, 13, 10]),
     ("kind = 'two_conv'\ndimensions = 8", [1, 28, 28]),
@@ -89,6 +89,11 @@ const NETWORKS: [(&str, [usize; 3]); 20] = [
         [3, 32, 32],
     ),
     ("kind = 'vit'\nsize = 'ti'\ndepth = 1\nactivation = 'gelu_tanh'\npatch = 14", [3, 28, 42]),
+    (
+        "kind = 'vit'\nsize = 'ti'\ndepth = 2\noutput = 'class_and_mean'\nregisters = 4\npositions = 'rotary'\n\
+         key_bias = false\nlayer_scale = true",
+        [3, 48, 80],
+    ),
     ("kind = 'resnet'\ndepth = 34\ndimensions = 8", [3, 112, 112]),
 ];
 
