@@ -6,7 +6,7 @@ use gallerist_kernels::prepared::Products;
 use gallerist_tensor::dynamic::AnyModule;
 
 use crate::extractor::Extractor;
-use crate::graph::{Network, Prepared};
+use crate::graph::{Checkpoints, Network, Prepared};
 use crate::setting::InputShape;
 use crate::token_layers::Draw;
 
@@ -53,6 +53,18 @@ pub trait Embedder {
     fn forward_training(&self, images: Tensor<4>, draw: Draw) -> Vec<Tensor<2>> {
         let _ = draw;
         self.forward(images)
+    }
+
+    /// [`forward_training`](Self::forward_training) that keeps few results and computes the others again for the gradients,
+    /// with the outputs on the device without autodiff. `None`: the network cannot do it.
+    fn forward_checkpointed(&self, images: Tensor<4>, draw: Draw) -> Option<(Vec<Tensor<2>>, Checkpoints)> {
+        let _ = (images, draw);
+        None
+    }
+
+    /// Whether [`forward_checkpointed`](Self::forward_checkpointed) is possible.
+    fn can_checkpoint(&self) -> bool {
+        false
     }
 
     /// [`forward`](Self::forward), and the last feature maps before they are pooled, `[n, channels, height, width]`;
@@ -123,6 +135,14 @@ impl Embedder for Network {
 
     fn forward_training(&self, images: Tensor<4>, draw: Draw) -> Vec<Tensor<2>> {
         Network::forward_training(self, images, draw)
+    }
+
+    fn forward_checkpointed(&self, images: Tensor<4>, draw: Draw) -> Option<(Vec<Tensor<2>>, Checkpoints)> {
+        Network::forward_checkpointed(self, images, draw)
+    }
+
+    fn can_checkpoint(&self) -> bool {
+        Network::can_checkpoint(self)
     }
 
     fn forward_with_maps(&self, images: Tensor<4>) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {

@@ -51,7 +51,7 @@ pub use efficientnet_lite::{EfficientNetLiteConfig, EfficientNetLiteVariant};
 pub use embedder::{AnyEmbedder, Embedder};
 pub use extractor::Extractor;
 pub use googlenet::GoogLeNetConfig;
-pub use graph::{Network, Prepared};
+pub use graph::{Checkpoints, Network, Prepared};
 pub use heads::{Combine, Head, HeadChoice, place};
 pub use limits::{MAX_PARAMETERS, numbers_in_words};
 pub use mobilenet_v2::{MobileNetV2Config, MobileNetV2Variant};

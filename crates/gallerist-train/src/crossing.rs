@@ -9,32 +9,47 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
-use gallerist_nn::AnyEmbedder;
+use gallerist_nn::{AnyEmbedder, Checkpoints};
 
 /// The outputs of a network, on its device and on the CPU.
 pub(super) struct Crossing {
-    /// Tracked by the autodiff graph of the network; empty on the CPU, where a single graph suffices.
-    of_network: Vec<Tensor<2>>,
+    of_network: OfNetwork,
     /// The input of the objective.
     outputs: Vec<Tensor<2>>,
 }
 
+/// How the gradients of the outputs become those of the network.
+enum OfNetwork {
+    /// On the CPU a single graph suffices.
+    OneGraph,
+    /// The outputs that the graph of the network tracks.
+    Own(Vec<Tensor<2>>),
+    /// There is no graph; the parts of the network are computed again.
+    Checkpoints { checkpoints: Checkpoints, device: Device },
+}
+
 impl Crossing {
+    /// The `outputs` of a pass with gradient checkpointing, copied to `host`.
+    pub(super) fn checkpointed(outputs: Vec<Tensor<2>>, checkpoints: Checkpoints, host: &Device) -> Self {
+        let device = outputs[0].device();
+        let outputs = outputs.iter().map(|output| bring(output, host)).collect();
+        Crossing { outputs, of_network: OfNetwork::Checkpoints { checkpoints, device } }
+    }
+
     /// Copies the outputs to `host`, a device with autodiff, as f32.
     pub(super) fn new(outputs: Vec<Tensor<2>>, host: &Device) -> Self {
         if outputs.iter().all(|output| output.device() == *host) {
-            return Crossing { of_network: Vec::new(), outputs };
+            return Crossing { of_network: OfNetwork::OneGraph, outputs };
         }
         Self::copied(outputs, host)
     }
 
     /// The outputs copied to `host`, whatever their device.
     fn copied(outputs: Vec<Tensor<2>>, host: &Device) -> Self {
-        let bring = |output: &Tensor<2>| {
-            let data = output.clone().detach().into_data().convert_dtype(DType::F32);
-            Tensor::from_data(data, host).require_grad()
-        };
-        Crossing { outputs: outputs.iter().map(bring).collect(), of_network: outputs }
+        Crossing {
+            outputs: outputs.iter().map(|output| bring(output, host)).collect(),
+            of_network: OfNetwork::Own(outputs),
+        }
     }
 
     /// The input of the objective: one `[n, d]` per head.
@@ -53,30 +68,41 @@ impl Crossing {
         scale: f64,
     ) -> (GradientsParams, GradientsParams) {
         let mut gradients = value.backward();
-        if self.of_network.is_empty() {
-            assert_eq!(scale, 1.0, "a scaled loss on the processor");
-            let of_network = GradientsParams::from_module(&mut gradients, network);
-            return (of_network, GradientsParams::from_module(&mut gradients, objective));
-        }
-        let of_objective = GradientsParams::from_module(&mut gradients, objective);
-        let mut seed: Option<Tensor<1>> = None;
-        for (output, seen) in self.of_network.into_iter().zip(&self.outputs) {
-            // A head without a loss has no gradient.
-            let Some(gradient) = seen.grad(&gradients) else { continue };
-            let gradient = Tensor::<2>::from_data(gradient.into_data(), &output.device().inner());
-            // The derivative of the sum of output times constant is the constant.
-            let term = (output.cast(DType::F32) * Tensor::from_inner(gradient.mul_scalar(scale))).sum();
-            seed = Some(match seed {
-                Some(sum) => sum + term,
-                None => term,
-            });
-        }
-        let of_network = match seed {
-            Some(seed) => GradientsParams::from_module(&mut seed.backward(), network),
-            None => GradientsParams::new(),
+        // A head without a loss has no gradient.
+        let of_output = |seen: &Tensor<2>, device: &Device| {
+            let gradient = seen.grad(&gradients)?;
+            Some(Tensor::<2>::from_data(gradient.into_data(), device).mul_scalar(scale))
         };
-        (of_network, of_objective)
+        let of_network = match self.of_network {
+            OfNetwork::OneGraph => {
+                assert_eq!(scale, 1.0, "a scaled loss on the processor");
+                GradientsParams::from_module(&mut gradients, network)
+            }
+            OfNetwork::Own(outputs) => {
+                let pairs = outputs.into_iter().zip(&self.outputs);
+                let terms = pairs.filter_map(|(output, seen)| {
+                    let gradient = of_output(seen, &output.device().inner())?;
+                    // The derivative of the sum of output times constant is the constant.
+                    Some((output.cast(DType::F32) * Tensor::from_inner(gradient)).sum())
+                });
+                match terms.reduce(|sum: Tensor<1>, term| sum + term) {
+                    Some(seed) => GradientsParams::from_module(&mut seed.backward(), network),
+                    None => GradientsParams::new(),
+                }
+            }
+            OfNetwork::Checkpoints { checkpoints, device } => {
+                let of_heads = self.outputs.iter().map(|seen| of_output(seen, &device)).collect();
+                checkpoints.backward(of_heads)
+            }
+        };
+        (of_network, GradientsParams::from_module(&mut gradients, objective))
     }
+}
+
+/// The output on `host`, as the beginning of a graph.
+fn bring(output: &Tensor<2>, host: &Device) -> Tensor<2> {
+    let data = output.clone().detach().into_data().convert_dtype(DType::F32);
+    Tensor::from_data(data, host).require_grad()
 }
 
 #[cfg(test)]

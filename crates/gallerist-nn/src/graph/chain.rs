@@ -1,6 +1,6 @@
 //! Convolutions and batch norms that are computed as one operation.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use gallerist_kernels::{ConvNorm, Shortcut, conv_norm_chain};
 
 use crate::layers::{Activation, BatchNorm, Conv};
@@ -66,6 +66,15 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    pub(super) fn dtype(&self) -> DType {
+        match self {
+            Value::Maps(maps) => maps.dtype(),
+            Value::Rows(rows) => rows.dtype(),
+            Value::Tokens(tokens) => tokens.dtype(),
+            Value::Chain(chain) => chain.x.dtype(),
+        }
+    }
+
     pub(super) fn maps(self) -> Tensor<4> {
         match self {
             Value::Maps(maps) => maps,

@@ -8,10 +8,12 @@
 
 mod builder;
 mod chain;
+mod checkpoints;
 mod network;
 mod prepared;
 mod tokens;
 
 pub(crate) use builder::{Builder, Kernel, Node, Padding};
+pub use checkpoints::Checkpoints;
 pub use network::{Fixed, FixedKind, Network, Op, Shape, Slot, Step};
 pub use prepared::Prepared;

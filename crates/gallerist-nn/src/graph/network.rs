@@ -1,5 +1,7 @@
 //! A network: its steps, and how they are computed.
 
+use std::ops::Range;
+
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
@@ -223,16 +225,38 @@ impl Network {
         draw: Option<Draw>,
     ) -> (Vec<Tensor<2>>, Option<Tensor<4>>) {
         let mut values: Vec<Option<Value<'_>>> = vec![None; self.steps.len()];
-        let mut maps = None;
-        // Chains use f32; single layers convert their parameters.
-        let chains = images.dtype() == DType::F32;
-        for (i, step) in self.steps.iter().enumerate() {
+        values[0] = Some(Value::Maps(images));
+        // The results of later steps are not needed for the maps, but for the heads.
+        let after = seen.map_or(self.steps.len(), |seen| seen + 1);
+        self.compute(1..after, &mut values, draw);
+        let maps = seen.and_then(|seen| values[seen].clone()).map(|value| self.as_maps(value));
+        self.compute(after..self.steps.len(), &mut values, draw);
+        (self.heads_of(&values), maps)
+    }
+
+    /// The results of the heads among those of all steps.
+    pub(super) fn heads_of(&self, values: &[Option<Value<'_>>]) -> Vec<Tensor<2>> {
+        let head = |&i: &usize| at_least_f32(values[i].clone().expect("heads are kept").rows());
+        self.heads.iter().map(head).collect()
+    }
+
+    /// Computes some steps; `values` are the results of all steps, and lose those that no later step uses.
+    pub(super) fn compute<'a>(
+        &'a self,
+        steps: Range<usize>,
+        values: &mut [Option<Value<'a>>],
+        draw: Option<Draw>,
+    ) {
+        for i in steps {
+            let step = &self.steps[i];
+            // Chains use f32; single layers convert their parameters.
+            let f32_only = |&j: &usize| values[j].as_ref().is_none_or(|value| value.dtype() == DType::F32);
+            let deferred = self.deferred[i] && step.inputs.iter().all(f32_only);
             let mut inputs = step.inputs.iter().map(|&j| {
                 let value = if self.last_use[j] == i { values[j].take() } else { values[j].clone() };
                 value.expect("a step takes the results of earlier steps")
             });
             let mut one = || inputs.next().expect("the builder gives every operation its inputs");
-            let deferred = chains && self.deferred[i];
             values[i] = Some(match &step.op {
                 Op::Conv(conv) if deferred => {
                     Value::of_chain(one().chain(step.inputs[0]).with_conv(conv), deferred)
@@ -262,7 +286,7 @@ impl Network {
                 Op::Gem(gem) => Value::Rows(gem.forward(one().maps())),
                 Op::Extractor(extractor) => Value::Rows(extractor.forward(one().maps())),
                 Op::Fixed(fixed) => match fixed.kind {
-                    FixedKind::Input => Value::Maps(images.clone()),
+                    FixedKind::Input => unreachable!("the images are the first result"),
                     FixedKind::Activation(kind) => match one() {
                         Value::Chain(chain) => Value::of_chain(chain.with_activation(kind), deferred),
                         Value::Maps(maps) => Value::Maps(kind.apply(maps)),
@@ -321,13 +345,7 @@ impl Network {
                     }
                 },
             });
-            if seen == Some(i) {
-                maps = values[i].clone().map(|value| self.as_maps(value));
-            }
         }
-        let head = |&i: &usize| at_least_f32(values[i].clone().expect("heads are kept").rows());
-        let heads = self.heads.iter().map(head);
-        (heads.collect(), maps)
     }
 
     /// The tokens of patches as feature maps; feature maps as they are.

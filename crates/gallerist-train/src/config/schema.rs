@@ -114,6 +114,11 @@ pub struct TrainConfig {
     pub checkpoint_every: usize,
     /// Batches per step; a step uses their mean gradient.
     pub accumulate: usize,
+    /// Whether results within the network are computed again for the gradients instead of being kept
+    /// ([`Network::forward_checkpointed`](gallerist_nn::Network::forward_checkpointed)): the same gradients with less memory,
+    /// in about a third more time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gradient_checkpointing: bool,
     /// What is done about a step whose loss, gradient or weights are not finite.
     #[serde(skip_serializing_if = "OnNonfinite::is_default")]
     pub on_nonfinite: OnNonfinite,
@@ -135,6 +140,7 @@ impl Default for TrainConfig {
             normalize: None,
             checkpoint_every: 500,
             accumulate: 1,
+            gradient_checkpointing: false,
             on_nonfinite: OnNonfinite::Stop,
             average_decay: None,
         }

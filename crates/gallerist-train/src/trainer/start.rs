@@ -483,6 +483,18 @@ impl Parts {
             }
             .into());
         }
+        if config.train.gradient_checkpointing && !network.can_checkpoint() {
+            return Err(gallerist_tensor::Error::Value {
+                key: "train.gradient_checkpointing".into(),
+                wanted: format!(
+                    "false for the network `{}`: its batch norms use the statistics of the batch; of a network with \
+                     batch norm all must be frozen (network.freeze_batch_norm)",
+                    config.network.name()
+                ),
+                found: "true".into(),
+            }
+            .into());
+        }
         if network.extractor().is_some() && params::collect(&network).is_empty() {
             return Err(gallerist_tensor::Error::Conflict {
                 message: "there is nothing to train: the model is frozen, and it has no head".into(),

@@ -176,17 +176,29 @@ impl Trainer {
             DType::F32 => images,
             smaller => images.cast(smaller),
         };
-        // Of several batches, the sum is exchanged.
+        // Of several batches, the sum is exchanged; so are gradients of several passes.
+        let checkpointing = self.config.train.gradient_checkpointing;
         let mut sums = match self.config.train.accumulate {
-            1 => GradientSums::start(&*self.ranks, &self.devices.network, &self.gradient_order),
+            1 if !checkpointing => {
+                GradientSums::start(&*self.ranks, &self.devices.network, &self.gradient_order)
+            }
             _ => None,
         };
         let network = sums.as_mut().map(|sums| sums.tapped(self.network.clone()));
-        let forward = || network.as_ref().unwrap_or(&self.network).forward_training(images, draw);
+        let network = network.as_ref().unwrap_or(&self.network);
         let of_statistics = self.shared.clone().filter(|_| self.config.distributed.sync_batch_norm);
-        let outputs = precision.run(&self.devices.opened, || Shared::scope(of_statistics, forward));
-        self.check_shared()?;
-        let crossing = Crossing::new(outputs, &self.devices.host);
+        let crossing = if checkpointing {
+            let forward = || network.forward_checkpointed(images, draw);
+            let (outputs, checkpoints) = precision
+                .run(&self.devices.opened, forward)
+                .expect("the start has checked that the network can");
+            Crossing::checkpointed(outputs, checkpoints, &self.devices.host)
+        } else {
+            let forward = || network.forward_training(images, draw);
+            let outputs = precision.run(&self.devices.opened, || Shared::scope(of_statistics, forward));
+            self.check_shared()?;
+            Crossing::new(outputs, &self.devices.host)
+        };
         let outputs = of_ranks.whole(&*self.ranks, crossing.outputs())?;
         let (outputs, items) = (&outputs[..], &of_ranks.items);
         seen_batches.push(SeenBatch {

@@ -8,6 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
     AnyEmbedder, Draw, Gelu, InputShape, Network, NetworkConfig, VitConfig, VitOutput, VitPositions,
 };
+use gallerist_tensor::pairwise::host;
 use gallerist_tensor::params;
 use gallerist_weights::{self as weights, Weights};
 
@@ -292,6 +293,47 @@ fn drop_path_depends_on_the_seed_and_the_step_alone_and_is_off_outside_of_traini
     let usual = plain.forward(images(8, &device)).remove(0).into_data();
     assert_eq!(network.forward(images(8, &device)).remove(0).into_data(), usual);
     assert_eq!(plain.forward_training(images(8, &device), draw).remove(0).into_data(), usual);
+}
+
+/// Every gradient of a pass by the names of the parameters, and the output.
+fn with_checkpoints(config: VitConfig, checkpoints: bool) -> (Vec<f64>, BTreeMap<String, Vec<f64>>) {
+    let device = Device::flex().autodiff();
+    let network = of_28(config, &device);
+    let draw = Draw { seed: 1, step: 3, batch: 0, first: 0 };
+    let cotangent = |y: &Tensor<2>, device: &Device| formula::symmetric::<2>("cotangent", y.dims(), device);
+    if checkpoints {
+        let (outputs, kept) = network.forward_checkpointed(images(4, &device), draw).unwrap();
+        let of_heads = outputs.iter().map(|y| Some(cotangent(y, &y.device()))).collect();
+        let gradients = gradients_by_name(&network, &kept.backward(of_heads));
+        return (host(&outputs[0]), gradients);
+    }
+    let output = network.forward_training(images(4, &device), draw).remove(0);
+    let of_output = cotangent(&output, &device);
+    let gradients = (output.clone() * of_output).sum().backward();
+    (host(&output), gradients_by_name(&network, &GradientsParams::from_grads(gradients, &network)))
+}
+
+#[test]
+fn gradient_checkpointing_changes_no_gradient() {
+    let registers = VitConfig { output: VitOutput::ClassAndMean, registers: 2, layer_scale: true, ..small() };
+    for config in [
+        VitConfig { drop_path: 0.5, depth: 3, ..small() },
+        VitConfig { freeze_blocks: 1, depth: 3, ..registers.clone() },
+        dinov3(),
+        clip(),
+    ] {
+        let config = VitConfig { patch: 14, ..config };
+        let [found, wanted] = [true, false].map(|with| with_checkpoints(config.clone(), with));
+        assert!(found == wanted, "{config:?}");
+    }
+    // The engine computes the attention of a learned query in another way where no gradient is wanted.
+    let [(_, found), (_, wanted)] = [true, false].map(|with| with_checkpoints(siglip(), with));
+    assert_eq!(found.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>());
+    let values = |of: &BTreeMap<String, Vec<f64>>| of.values().flatten().copied().collect::<Vec<_>>();
+    let largest = values(&wanted).iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    for (found, wanted) in values(&found).iter().zip(values(&wanted)) {
+        assert!((found - wanted).abs() < 1e-6 * largest, "{found}, wanted {wanted}");
+    }
 }
 
 #[test]

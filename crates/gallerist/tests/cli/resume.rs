@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::{root, small_run, text};
-use crate::program::gallerist;
+use crate::program::{error, gallerist};
 
 #[test]
 fn the_same_seed_gives_the_same_bits_and_so_does_a_run_that_was_interrupted() {
@@ -31,6 +31,29 @@ fn dropped_paths_are_resumed_to_the_last_bit() {
         "optimizer={kind='adamw', learning_rate=0.001, layer_decay=0.7}",
         "train.accumulate=2",
     ]);
+}
+
+#[test]
+fn gradient_checkpointing_changes_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [
+        "network={kind='vit', width=16, depth=3, attention_heads=2, patch=7, drop_path=0.5, dimensions=8}",
+        "train.accumulate=2",
+    ];
+    let whole = small_run(&dir.path().join("whole"), &settings);
+    let with = [&settings[..], &["train.gradient_checkpointing=true"]].concat();
+    let checkpointed = small_run(&dir.path().join("checkpointed"), &with);
+    assert_eq!(network(&whole), network(&checkpointed));
+}
+
+#[test]
+fn gradient_checkpointing_needs_fixed_batch_norms() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, out) = (root().join("configs/smoke.toml"), folder.path().join("run"));
+    let [config, out] = [&config, &out].map(|path| path.to_str().unwrap());
+    let error = error(&["train", config, "--out", out, "--set", "train.gradient_checkpointing=true"]);
+    assert!(error.contains("train.gradient_checkpointing"), "{error}");
+    assert!(error.contains("network.freeze_batch_norm"), "{error}");
 }
 
 #[test]
