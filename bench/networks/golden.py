@@ -38,7 +38,7 @@ class GeM(nn.Module):
 class ResNet(nn.Module):
     """torchvision's residual network up to the last maps, then a pool and a head."""
 
-    def __init__(self, depth, pool, hidden, dimensions, hidden_norm=False):
+    def __init__(self, depth, pool, hidden, dimensions, hidden_norm=False, layer_norm=False):
         super().__init__()
         body = getattr(models, f"resnet{depth}")(weights=None)
         features = body.fc.in_features
@@ -50,6 +50,8 @@ class ResNet(nn.Module):
             self.head = nn.Module()
         if pool == "gem":
             self.head.pool = GeM()
+        if layer_norm:
+            self.head.layer_norm = nn.LayerNorm(features)
         if hidden:
             self.head.hidden = nn.Linear(features, hidden)
             if hidden_norm:
@@ -70,6 +72,8 @@ class ResNet(nn.Module):
             x = self.head.pool(x)
         else:
             x = x.mean((2, 3)) if self.kind == "average" else x.amax((2, 3))
+        if hasattr(self.head, "layer_norm"):
+            x = self.head.layer_norm(x)
         if hasattr(self.head, "hidden"):
             x = self.head.hidden(x)
             if hasattr(self.head, "norm"):
@@ -280,6 +284,7 @@ if __name__ == "__main__":
     FIXTURES.mkdir(exist_ok=True)
     write("resnet18", ResNet(18, "average", 0, 32), [4, 3, 64, 48])
     write("resnet34-gem", ResNet(34, "gem", 0, 16), [3, 3, 64, 64])
+    write("resnet18-gem-norm", ResNet(18, "gem", 0, 16, layer_norm=True), [3, 3, 64, 64])
     write("resnet50-srt", ResNet(50, "max", 1024, 128), [4, 3, 96, 64])
     write("resnet50-trinet", ResNet(50, "max", 64, 32, hidden_norm=True), [4, 3, 97, 65])
     write("mobilenet_v2", MobileNetV2(32), [4, 3, 64, 64])

@@ -24,6 +24,7 @@ import formula
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETWORKS = {
     "resnet18": "kind = 'resnet'\ndepth = 18\ndimensions = 32",
+    "resnet18-gem-norm": "kind = 'resnet'\ndepth = 18\npool = 'gem'\nlayer_norm = true\ndimensions = 16",
     "resnet34-gem": "kind = 'resnet'\ndepth = 34\npool = 'gem'\ndimensions = 16",
     "resnet50-srt": "kind = 'resnet'\npool = 'max'\nhidden = 1024\ndimensions = 128",
     "resnet50-trinet": "kind = 'resnet'\npool = 'max'\nhidden = 64\nhidden_norm = true\ndimensions = 32",

@@ -8,6 +8,8 @@
 //!
 //! The soft ranking threshold paper puts on the 50 layers a global maximum pool, a linear layer to 1024 and
 //! one to 128: `depth = 50, pool = "max", hidden = 1024, dimensions = 128`, on images of 256 x 128.
+//! Recall@k surrogate (Patel et al. 2022) and others put a generalised mean, a layer norm and a linear layer on them:
+//! `depth = 50, pool = "gem", layer_norm = true`.
 
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,9 @@ pub struct ResNetConfig {
     pub depth: usize,
     /// How the last maps become one row.
     pub pool: GlobalPool,
+    /// Whether a layer norm follows the pool.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub layer_norm: bool,
     /// Width of a linear layer between the pool and the embedding; 0: none.
     pub hidden: usize,
     /// Whether batch norm and ReLU follow the hidden layer (as in TriNet, Hermans et al. 2017).
@@ -67,6 +72,7 @@ impl Default for ResNetConfig {
         ResNetConfig {
             depth: 50,
             pool: GlobalPool::Average,
+            layer_norm: false,
             hidden: 0,
             hidden_norm: false,
             dimensions: 512,
@@ -125,6 +131,9 @@ impl ResNetConfig {
             }
         }
         let mut x = self.pool.describe(&mut b, x);
+        if self.layer_norm {
+            x = b.layer_norm("head.layer_norm", x, 1e-5);
+        }
         if self.hidden > 0 {
             x = b.linear("head.hidden", x, self.hidden, true);
             if self.hidden_norm {

@@ -170,6 +170,18 @@ fn resnet_34_with_generalised_mean_equals_pytorchs() {
 }
 
 #[test]
+fn resnet_18_with_generalised_mean_and_layer_norm_equals_pytorchs() {
+    let config = ResNetConfig {
+        depth: 18,
+        pool: GlobalPool::Gem,
+        layer_norm: true,
+        dimensions: 16,
+        ..Default::default()
+    };
+    check("resnet18-gem-norm", config);
+}
+
+#[test]
 fn resnet_50_with_the_head_of_the_soft_ranking_threshold_equals_pytorchs() {
     check("resnet50-srt", resnet_50_srt());
 }

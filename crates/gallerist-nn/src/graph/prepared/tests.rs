@@ -57,7 +57,7 @@ fn difference<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> f32 {
 }
 
 /// Every built-in network: its run file and the sides of its images.
-const NETWORKS: [(&str, [usize; 3]); 21] = [
+const NETWORKS: [(&str, [usize; 3]); 22] = [
     ("kind = 'conv_blocks'\ndimensions = 32", [1, 28, 28]),
     ("kind = 'conv_blocks'\nchannels = [6, 7]\ndimensions = 5", [3, 13, 10]),
     ("kind = 'two_conv'\ndimensions = 8", [1, 28, 28]),
@@ -68,6 +68,7 @@ const NETWORKS: [(&str, [usize; 3]); 21] = [
         [3, 64, 64],
     ),
     ("kind = 'resnet'\ndepth = 18\npool = 'max'\ndimensions = 16", [3, 40, 56]),
+    ("kind = 'resnet'\ndepth = 18\npool = 'gem'\nlayer_norm = true\ndimensions = 16", [3, 64, 64]),
     ("kind = 'bn_inception'\nheads = ['L', 'M', 'H']\ndimensions = 16", [3, 160, 160]),
     ("kind = 'googlenet'\ndimensions = 16", [3, 64, 64]),
     ("kind = 'mobilenet_v2'\ndimensions = 16", [3, 64, 96]),
