@@ -5,23 +5,25 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::caught::caught;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::{Inspection, MissingOperator, Port};
 use crate::lengths;
+use crate::session;
 
-use rten::ModelOptions;
 use rten_onnx::onnx::{
     DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
     ValueInfoProto,
 };
 
 impl Inspection {
-    /// Reads the description of a model.
+    /// Reads the description of a model. `engine` says which operators it lacks.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is no ONNX model.
-    pub fn of_file(path: &Path) -> Result<Self> {
+    /// When the engine is not available, and when the file cannot be read or is no ONNX model.
+    pub fn of_file(path: &Path, engine: Engine) -> Result<Self> {
+        session::ready(path, engine)?;
         let model = parse(path)?;
         let graph = model.graph.unwrap_or_default();
         let opsets = opsets(&model.opset_import);
@@ -34,7 +36,7 @@ impl Inspection {
         }
         let lacks = |(name, node): (&String, &&NodeProto)| {
             let missing = MissingOperator { name: name.clone(), uses: operators[name] };
-            is_missing(node, &model.opset_import, model.ir_version).then_some(missing)
+            is_missing(node, &model.opset_import, model.ir_version, engine).then_some(missing)
         };
         let missing = first.iter().filter_map(lacks).collect();
         let weights: BTreeSet<&str> =
@@ -129,7 +131,12 @@ fn name_of(node: &NodeProto) -> String {
 }
 
 /// Whether the engine refuses a model of this node alone because of its operator.
-fn is_missing(node: &NodeProto, opsets: &[OperatorSetIdProto], ir_version: Option<i64>) -> bool {
+fn is_missing(
+    node: &NodeProto,
+    opsets: &[OperatorSetIdProto],
+    ir_version: Option<i64>,
+    engine: Engine,
+) -> bool {
     let value = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
     let used = node.input.iter().filter(|name| !name.is_empty()).collect::<BTreeSet<_>>();
     let model = ModelProto {
@@ -143,9 +150,7 @@ fn is_missing(node: &NodeProto, opsets: &[OperatorSetIdProto], ir_version: Optio
         }),
         ..Default::default()
     };
-    let Ok(bytes) = model.write_buf() else { return false };
-    let load = || ModelOptions::with_all_ops().enable_optimization(false).load(bytes);
-    matches!(caught(load), Ok(Err(error)) if error.to_string().contains("not supported"))
+    model.write_buf().is_ok_and(|bytes| session::lacks_operator(engine, bytes))
 }
 
 fn port(value: &ValueInfoProto) -> Port {
