@@ -12,8 +12,8 @@ use crate::lengths;
 use crate::session;
 
 use rten_onnx::onnx::{
-    DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
-    ValueInfoProto,
+    DataLocation, DataType, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TypeProto, TypeProtoTensor, ValueInfoProto,
 };
 
 impl Inspection {
@@ -38,7 +38,10 @@ impl Inspection {
             let missing = MissingOperator { name: name.clone(), uses: operators[name] };
             is_missing(node, &model.opset_import, model.ir_version, engine).then_some(missing)
         };
-        let missing = first.iter().filter_map(lacks).collect();
+        let mut missing: Vec<MissingOperator> = first.iter().filter_map(lacks).collect();
+        if !missing.is_empty() && session::defines_operators(path, engine) {
+            missing.clear();
+        }
         let weights: BTreeSet<&str> =
             graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
         let given = |port: &&ValueInfoProto| !port.name.as_deref().is_some_and(|name| weights.contains(name));
@@ -138,13 +141,17 @@ fn is_missing(
     engine: Engine,
 ) -> bool {
     let value = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
+    // onnxruntime does not look at the operator of a node whose inputs have no type; whether the type is right does not matter.
+    let tensor = TypeProtoTensor { elem_type: Some(DataType::FLOAT), ..Default::default() };
+    let of_f32 = TypeProto { tensor_type: Some(tensor), ..Default::default() };
+    let input = |name: &String| ValueInfoProto { r#type: Some(of_f32.clone()), ..value(name) };
     let used = node.input.iter().filter(|name| !name.is_empty()).collect::<BTreeSet<_>>();
     let model = ModelProto {
         ir_version,
         opset_import: opsets.to_vec(),
         graph: Some(GraphProto {
             node: vec![node.clone()],
-            input: used.into_iter().map(value).collect(),
+            input: used.into_iter().map(input).collect(),
             output: node.output.iter().filter(|name| !name.is_empty()).map(value).collect(),
             ..Default::default()
         }),

@@ -104,17 +104,23 @@ pub(crate) fn open(path: &Path, engine: Engine) -> Result<Box<dyn Session>> {
     let checked = File::open(path).map_err(|error| error.to_string()).and_then(lengths::check);
     checked.map_err(|problem| refused(path, engine, problem))?;
     ready(path, engine)?;
-    let found = match engine {
-        Engine::Rten => caught(|| rten::open(path)),
+    read(path, engine).map_err(|problem| refused(path, engine, problem))
+}
+
+fn read(path: &Path, engine: Engine) -> Result<Box<dyn Session>, String> {
+    caught(|| match engine {
+        Engine::Rten => rten::open(path),
         #[cfg(feature = "onnxruntime")]
-        Engine::Onnxruntime => caught(|| onnxruntime::open(path)),
+        Engine::Onnxruntime => onnxruntime::open(path),
         #[cfg(not(feature = "onnxruntime"))]
         Engine::Onnxruntime => unreachable!("`ready` refuses it"),
-    };
-    match found {
-        Ok(Ok(session)) => Ok(session),
-        Ok(Err(problem)) | Err(problem) => Err(refused(path, engine, problem)),
-    }
+    })?
+}
+
+/// Whether the operators of a file that an engine seems to lack are in the file: onnxruntime computes those that a model defines
+/// by functions, which [`Inspection`] does not read.
+pub(crate) fn defines_operators(path: &Path, engine: Engine) -> bool {
+    engine == Engine::Onnxruntime && read(path, engine).is_ok()
 }
 
 /// Whether an engine refuses a model of one node, which `bytes` contain, because of its operator.

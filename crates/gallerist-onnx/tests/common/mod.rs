@@ -1,7 +1,7 @@
 //! The engines that tests compare.
 //!
 //! onnxruntime is one of them in builds with the feature `onnxruntime`, where `ORT_DYLIB_PATH` names its library. Without the
-//! variable it is left out with a message on stderr; with `GALLERIST_REQUIRE_ONNXRUNTIME=1` the tests fail.
+//! variable it is left out with a message on stderr; with `GALLERIST_REQUIRE_ONNXRUNTIME=1` the tests of these builds fail.
 
 use gallerist_onnx::Engine;
 
@@ -9,17 +9,17 @@ use gallerist_onnx::Engine;
 ///
 /// # Panics
 ///
-/// If `GALLERIST_REQUIRE_ONNXRUNTIME` is 1 and onnxruntime cannot be used.
-pub fn engines() -> Vec<Engine> {
-    let problem = if !cfg!(feature = "onnxruntime") {
-        "this build does not have the feature `onnxruntime`"
-    } else if std::env::var_os("ORT_DYLIB_PATH").is_none() {
-        "ORT_DYLIB_PATH does not name its library"
-    } else {
-        return vec![Engine::Rten, Engine::Onnxruntime];
-    };
-    let required = std::env::var("GALLERIST_REQUIRE_ONNXRUNTIME").is_ok_and(|value| value == "1");
-    assert!(!required, "onnxruntime is required, but {problem}");
-    eprintln!("without onnxruntime: {problem}");
-    vec![Engine::Rten]
+/// If `GALLERIST_REQUIRE_ONNXRUNTIME` is 1 and `ORT_DYLIB_PATH` is not set.
+pub(crate) fn engines() -> Vec<Engine> {
+    if !cfg!(feature = "onnxruntime") {
+        eprintln!("without onnxruntime: this build does not have the feature `onnxruntime`");
+        return vec![Engine::Rten];
+    }
+    if std::env::var_os("ORT_DYLIB_PATH").is_none() {
+        let required = std::env::var("GALLERIST_REQUIRE_ONNXRUNTIME").is_ok_and(|value| value == "1");
+        assert!(!required, "onnxruntime is required, but ORT_DYLIB_PATH does not name its library");
+        eprintln!("without onnxruntime: ORT_DYLIB_PATH does not name its library");
+        return vec![Engine::Rten];
+    }
+    vec![Engine::Rten, Engine::Onnxruntime]
 }
