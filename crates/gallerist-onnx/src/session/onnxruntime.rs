@@ -10,7 +10,7 @@ use ort::session::builder::SessionBuilder;
 use ort::session::{OutputSelector, RunOptions, SessionInputValue};
 use ort::value::{Tensor, TensorElementType, ValueType};
 
-use super::{Computed, Dtype, Session, Side, Slot, Values};
+use super::interface::{Computed, Dtype, Session, Side, Slot, Values};
 use crate::caught::caught;
 
 /// The environment variable with the path of the library, the one that `ort` reads.

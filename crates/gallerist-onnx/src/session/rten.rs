@@ -7,7 +7,7 @@ use rten::{DataType, Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, Va
 use rten_tensor::Tensor;
 use rten_tensor::prelude::*;
 
-use super::{Computed, Dtype, Session, Side, Slot, Values};
+use super::interface::{Computed, Dtype, Session, Side, Slot, Values};
 use crate::caught::caught;
 
 struct Rten {
