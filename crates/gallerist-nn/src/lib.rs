@@ -55,7 +55,7 @@ pub use graph::{Checkpoints, Network, Prepared};
 pub use heads::{Combine, Head, HeadChoice, place};
 pub use limits::{MAX_PARAMETERS, numbers_in_words};
 pub use mobilenet_v2::{MobileNetV2Config, MobileNetV2Variant};
-pub use onnx::{OnnxConfig, Rows};
+pub use onnx::{Engine, OnnxConfig, Rows};
 pub use resnet::{GlobalPool, ResNetConfig};
 pub use setting::{FreezeBatchNorm, InputShape, Setting};
 pub use spec::NetworkSpec;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gallerist_onnx::Model;
-pub use gallerist_onnx::Rows;
+pub use gallerist_onnx::{Engine, Rows};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,9 @@ pub struct OnnxConfig {
     /// The output of the model that is taken; absent: `image_embeds` if there is one, else the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// What computes the model.
+    #[serde(skip_serializing_if = "Engine::is_default")]
+    pub engine: Engine,
     /// How an output of tokens becomes one row per image. Feature maps become their mean over all positions.
     pub rows: Rows,
     /// Width of a linear layer with batch norm and ReLU between the features and the embedding; 0: none.
@@ -72,9 +75,9 @@ impl OnnxConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the file is no model of images, or has no such output.
+    /// [`Error::Conflict`] when the engine is not available, and when the file is no model of images or has no such output.
     pub fn open(&self, file: &Path) -> Result<Model> {
-        Model::open(file, self.output.as_deref(), self.rows).map_err(refused)
+        Model::open(file, self.output.as_deref(), self.rows, self.engine).map_err(refused)
     }
 
     fn describe(&self, setting: Setting<'_>) -> Result<Network> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::Inspection;
 use crate::rows::Rows;
@@ -27,7 +28,7 @@ impl Model {
     /// # Errors
     ///
     /// Always.
-    pub fn open(path: &Path, _output: Option<&str>, _rows: Rows) -> Result<Self> {
+    pub fn open(path: &Path, _output: Option<&str>, _rows: Rows, _engine: Engine) -> Result<Self> {
         Err(absent(path))
     }
 
@@ -48,6 +49,11 @@ impl Model {
 
     /// See the documentation of a build with the engine.
     pub fn output(&self) -> &str {
+        match *self {}
+    }
+
+    /// See the documentation of a build with the engine.
+    pub fn engine(&self) -> Engine {
         match *self {}
     }
 
@@ -90,6 +96,7 @@ impl TextModel {
         _tokenizer: &Path,
         _output: Option<&str>,
         _length: Option<usize>,
+        _engine: Engine,
     ) -> Result<Self> {
         Err(absent(path))
     }
@@ -125,7 +132,7 @@ impl Inspection {
     /// # Errors
     ///
     /// Always.
-    pub fn of_file(path: &Path) -> Result<Self> {
+    pub fn of_file(path: &Path, _engine: Engine) -> Result<Self> {
         Err(absent(path))
     }
 }

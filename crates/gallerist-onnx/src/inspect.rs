@@ -5,23 +5,25 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::caught::caught;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::{Inspection, MissingOperator, Port};
 use crate::lengths;
+use crate::session;
 
-use rten::ModelOptions;
 use rten_onnx::onnx::{
-    DataLocation, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
-    ValueInfoProto,
+    DataLocation, DataType, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TypeProto, TypeProtoTensor, ValueInfoProto,
 };
 
 impl Inspection {
-    /// Reads the description of a model.
+    /// Reads the description of a model. `engine` says which operators it lacks.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is no ONNX model.
-    pub fn of_file(path: &Path) -> Result<Self> {
+    /// When the engine is not available, and when the file cannot be read or is no ONNX model.
+    pub fn of_file(path: &Path, engine: Engine) -> Result<Self> {
+        session::ready(path, engine)?;
         let model = parse(path)?;
         let graph = model.graph.unwrap_or_default();
         let opsets = opsets(&model.opset_import);
@@ -34,9 +36,12 @@ impl Inspection {
         }
         let lacks = |(name, node): (&String, &&NodeProto)| {
             let missing = MissingOperator { name: name.clone(), uses: operators[name] };
-            is_missing(node, &model.opset_import, model.ir_version).then_some(missing)
+            is_missing(node, &model.opset_import, model.ir_version, engine).then_some(missing)
         };
-        let missing = first.iter().filter_map(lacks).collect();
+        let mut missing: Vec<MissingOperator> = first.iter().filter_map(lacks).collect();
+        if !missing.is_empty() && session::defines_operators(path, engine) {
+            missing.clear();
+        }
         let weights: BTreeSet<&str> =
             graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
         let given = |port: &&ValueInfoProto| !port.name.as_deref().is_some_and(|name| weights.contains(name));
@@ -129,23 +134,30 @@ fn name_of(node: &NodeProto) -> String {
 }
 
 /// Whether the engine refuses a model of this node alone because of its operator.
-fn is_missing(node: &NodeProto, opsets: &[OperatorSetIdProto], ir_version: Option<i64>) -> bool {
+fn is_missing(
+    node: &NodeProto,
+    opsets: &[OperatorSetIdProto],
+    ir_version: Option<i64>,
+    engine: Engine,
+) -> bool {
     let value = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
+    // onnxruntime does not look at the operator of a node whose inputs have no type; whether the type is right does not matter.
+    let tensor = TypeProtoTensor { elem_type: Some(DataType::FLOAT), ..Default::default() };
+    let of_f32 = TypeProto { tensor_type: Some(tensor), ..Default::default() };
+    let input = |name: &String| ValueInfoProto { r#type: Some(of_f32.clone()), ..value(name) };
     let used = node.input.iter().filter(|name| !name.is_empty()).collect::<BTreeSet<_>>();
     let model = ModelProto {
         ir_version,
         opset_import: opsets.to_vec(),
         graph: Some(GraphProto {
             node: vec![node.clone()],
-            input: used.into_iter().map(value).collect(),
+            input: used.into_iter().map(input).collect(),
             output: node.output.iter().filter(|name| !name.is_empty()).map(value).collect(),
             ..Default::default()
         }),
         ..Default::default()
     };
-    let Ok(bytes) = model.write_buf() else { return false };
-    let load = || ModelOptions::with_all_ops().enable_optimization(false).load(bytes);
-    matches!(caught(load), Ok(Err(error)) if error.to_string().contains("not supported"))
+    model.write_buf().is_ok_and(|bytes| session::lacks_operator(engine, bytes))
 }
 
 fn port(value: &ValueInfoProto) -> Port {

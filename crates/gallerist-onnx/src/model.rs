@@ -5,20 +5,17 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 
 use gallerist_util::hex;
-use rten::{Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, ValueType};
+use rten_tensor::NdTensor;
 use rten_tensor::prelude::*;
-use rten_tensor::{NdTensor, Tensor};
 use sha2::{Digest, Sha256};
 
-use crate::caught::caught;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspect::{Described, described};
-use crate::inspection::Inspection;
-use crate::lengths;
 use crate::rows::Rows;
+use crate::session::{self, Dtype, Session, Side, Slot, Values};
 
 /// The outputs that are taken if they exist: CLIP's and SigLIP's embedding of an image.
 const PREFERRED: [&str; 1] = ["image_embeds"];
@@ -33,10 +30,12 @@ enum Order {
 /// An ONNX model as a function from prepared images to one row of features per image.
 pub struct Model {
     path: PathBuf,
-    model: rten::Model,
-    input: NodeId,
-    output: NodeId,
-    output_name: String,
+    engine: Engine,
+    session: Box<dyn Session>,
+    /// The place of the input among those of the model.
+    input: usize,
+    /// The place of the output among those of the model.
+    output: usize,
     order: Order,
     /// Images, channels, height and width, where the model fixes them.
     fixed: [Option<usize>; 4],
@@ -49,7 +48,8 @@ impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Model")
             .field("path", &self.path)
-            .field("output", &self.output_name)
+            .field("engine", &self.engine)
+            .field("output", &self.output())
             .finish_non_exhaustive()
     }
 }
@@ -57,45 +57,34 @@ impl std::fmt::Debug for Model {
 impl Model {
     /// Reads a model; weights in further files are read, too.
     ///
-    /// `output` is the name of the output to take; `None`: `image_embeds` if there is such an output, else the first one.
+    /// `output` is the name of the output to take; `None`: `image_embeds` if there is such an output, else the first one. `engine`
+    /// computes it.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is no ONNX model, has an operator that is not supported, no input of images, or no such
+    /// When the engine is not available, and when the file cannot be read, is no ONNX model, has an operator that is not supported, no input of images, or no such
     /// output.
-    pub fn open(path: &Path, output: Option<&str>, rows: Rows) -> Result<Self> {
+    pub fn open(path: &Path, output: Option<&str>, rows: Rows, engine: Engine) -> Result<Self> {
         let fail = |reason: String, hint: Option<&str>| Error {
             path: path.into(),
             reason,
             hint: hint.map(str::to_owned),
         };
-        let model = load(path)?;
-        let (input, shape) = image_input(&model).ok_or_else(|| {
-            let inputs: Vec<_> = model.input_ids().iter().map(|&id| port(&model, id)).collect();
+        let session = session::open(path, engine)?;
+        let (input, shape) = image_input(session.inputs()).ok_or_else(|| {
             fail(
                 format!(
                     "it has no input of images [n, channels, height, width] in f32, but {}",
-                    list(&inputs)
+                    list(session.inputs())
                 ),
                 Some("export the image tower of the model, with one input of prepared images"),
             )
         })?;
-        let (order, fixed) = order_of(&shape);
-        let (output, output_name) = output_of(path, &model, output, &PREFERRED)?;
+        let (order, fixed) = order_of(shape);
+        let output = output_of(path, session.outputs(), output, &PREFERRED)?;
         let Described { files, metadata, .. } = described(path)?;
         let sha256 = digest(path, &files, &[])?;
-        Ok(Model {
-            path: path.into(),
-            model,
-            input,
-            output,
-            output_name,
-            order,
-            fixed,
-            rows,
-            sha256,
-            metadata,
-        })
+        Ok(Model { path: path.into(), engine, session, input, output, order, fixed, rows, sha256, metadata })
     }
 
     /// SHA-256 of the file and of the files of weights that it names, 64 hexadecimal digits.
@@ -115,7 +104,12 @@ impl Model {
 
     /// The name of the output that is taken.
     pub fn output(&self) -> &str {
-        &self.output_name
+        &self.session.outputs()[self.output].name
+    }
+
+    /// The engine that computes it.
+    pub fn engine(&self) -> Engine {
+        self.engine
     }
 
     /// Channels, height and width of its images, where the model fixes them.
@@ -190,26 +184,23 @@ impl Model {
     /// Rows of some images, as the model returns them.
     fn compute(&self, images: Vec<f32>, [channels, height, width]: [usize; 3]) -> Result<Vec<f32>> {
         let n = images.len() / (channels * height * width).max(1);
-        let input = NdTensor::from_data([n, channels, height, width], images);
         let input = match self.order {
-            Order::ChannelsFirst => input,
-            Order::ChannelsLast => input.permuted([0, 2, 3, 1]).to_tensor(),
+            Order::ChannelsFirst => Values::F32(vec![n, channels, height, width], images),
+            Order::ChannelsLast => {
+                let images = NdTensor::from_data([n, channels, height, width], images);
+                let images = images.permuted([0, 2, 3, 1]).to_tensor();
+                Values::F32(images.shape().to_vec(), images.into_data())
+            }
         };
-        let run = || self.model.run(vec![(self.input, input.into())], &[self.output], Some(options()));
-        let mut outputs = match caught(run) {
-            Ok(Ok(outputs)) => outputs,
-            Ok(Err(error)) => return Err(self.fail(format!("it cannot be computed: {error}"), None)),
-            Err(panic) => return Err(self.fail(format!("it cannot be computed: {panic}"), None)),
+        let found = self.session.run(vec![(self.input, input)], self.output);
+        let found = found.map_err(|problem| self.fail(format!("it cannot be computed: {problem}"), None))?;
+        let Some(session::Computed { shape, values }) = found else {
+            return Err(self.fail(format!("its output `{}` is not f32", self.output()), None));
         };
-        let output: Tensor<f32> = match outputs.pop().map(TryInto::try_into) {
-            Some(Ok(output)) => output,
-            _ => return Err(self.fail(format!("its output `{}` is not f32", self.output_name), None)),
-        };
-        let shape = output.shape().to_vec();
         if shape.first() != Some(&n) {
             return Err(self.fail(format!("its output for {n} images has the shape {shape:?}"), None));
         }
-        self.rows.of(&shape, output.into_data()).map_err(|reason| {
+        self.rows.of(&shape, values).map_err(|reason| {
             self.fail(
                 reason,
                 Some("take another output: network.output; `gallerist model inspect` shows them"),
@@ -222,34 +213,20 @@ impl Model {
     }
 }
 
-/// Reads a model for the engine.
-pub(crate) fn load(path: &Path) -> Result<rten::Model> {
-    let checked = File::open(path).map_err(|error| error.to_string()).and_then(lengths::check);
-    checked.map_err(|problem| refused(path, &problem))?;
-    match caught(|| ModelOptions::with_all_ops().prepack_weights(true).load_file(path)) {
-        Ok(Ok(model)) => Ok(model),
-        Ok(Err(error)) => Err(refused(path, &error)),
-        Err(panic) => Err(refused(path, &panic)),
-    }
-}
-
-/// The output of this name; without one the first of `preferred` that exists, else the first output.
+/// The place of the output of this name; without one of the first of `preferred` that exists, else of the first output.
 pub(crate) fn output_of(
     path: &Path,
-    model: &rten::Model,
+    outputs: &[Slot],
     name: Option<&str>,
     preferred: &[&str],
-) -> Result<(NodeId, String)> {
-    let outputs =
-        model.output_ids().iter().filter_map(|&id| Some((id, model.node_info(id)?.name()?.to_owned())));
-    let outputs: Vec<(NodeId, String)> = outputs.collect();
-    let named = |name: &str| outputs.iter().find(|(_, found)| found == name);
+) -> Result<usize> {
+    let named = |name: &str| outputs.iter().position(|output| output.name == name);
     let chosen = match name {
         Some(name) => named(name),
-        None => preferred.iter().find_map(|name| named(name)).or(outputs.first()),
+        None => preferred.iter().find_map(|name| named(name)).or((!outputs.is_empty()).then_some(0)),
     };
-    chosen.cloned().ok_or_else(|| {
-        let names: Vec<&str> = outputs.iter().map(|(_, name)| name.as_str()).collect();
+    chosen.ok_or_else(|| {
+        let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
         Error {
             path: path.into(),
             reason: format!("it has no output `{}`, but {}", name.unwrap_or_default(), list(&names)),
@@ -258,58 +235,22 @@ pub(crate) fn output_of(
     })
 }
 
-/// The engine's threads: as many as the process uses elsewhere.
-pub(crate) fn options() -> RunOptions {
-    static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
-    let pool = POOL.get_or_init(|| Arc::new(ThreadPool::with_num_threads(rayon::current_num_threads())));
-    RunOptions::default().with_thread_pool(Some(pool.clone()))
-}
-
-/// The error of a model that does not load, which names the operators that are missing.
-fn refused(path: &Path, error: &dyn Display) -> Error {
-    let missing = match Inspection::of_file(path) {
-        Ok(inspection) => inspection.missing,
-        Err(error) => return error,
-    };
-    if missing.is_empty() {
-        return Error { path: path.into(), reason: error.to_string(), hint: None };
-    }
-    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    Error {
-        path: path.into(),
-        reason: format!("operators that are not supported: {}", names.join(", ")),
-        hint: Some("export the model with another opset, or without the part that uses them".into()),
-    }
-}
-
-/// The first input of f32 with four sides, and its shape.
-fn image_input(model: &rten::Model) -> Option<(NodeId, Vec<Dimension>)> {
-    model.input_ids().iter().find_map(|&id| {
-        let info = model.node_info(id)?;
-        let shape = info.shape().filter(|shape| shape.len() == 4)?;
-        let float = info.dtype().is_none_or(|dtype| dtype == ValueType::Tensor(rten::DataType::Float));
-        float.then_some((id, shape))
+/// The place of the first input of f32 with four sides, and its shape.
+fn image_input(inputs: &[Slot]) -> Option<(usize, &[Side])> {
+    inputs.iter().enumerate().find_map(|(at, input)| {
+        let shape = input.shape.as_deref().filter(|shape| shape.len() == 4)?;
+        input.dtype.is_none_or(|dtype| dtype == Dtype::F32).then_some((at, shape))
     })
 }
 
 /// The order of an input's sides, and those that are fixed as images, channels, height, width.
-fn order_of(shape: &[Dimension]) -> (Order, [Option<usize>; 4]) {
-    let side = |at: usize| match shape[at] {
-        Dimension::Fixed(side) => Some(side),
-        Dimension::Symbolic(_) => None,
-    };
+fn order_of(shape: &[Side]) -> (Order, [Option<usize>; 4]) {
+    let side = |at: usize| shape[at].fixed();
     let is_channels = |at: usize| matches!(side(at), Some(1 | 3));
     match !is_channels(1) && is_channels(3) {
         true => (Order::ChannelsLast, [side(0), side(3), side(1), side(2)]),
         false => (Order::ChannelsFirst, [side(0), side(1), side(2), side(3)]),
     }
-}
-
-pub(crate) fn port(model: &rten::Model, id: NodeId) -> String {
-    let info = model.node_info(id);
-    let shape =
-        info.as_ref().and_then(rten::NodeInfo::shape).map_or(String::new(), |shape| format!(" {shape:?}"));
-    format!("{}{shape}", info.and_then(|info| info.name()).unwrap_or("?"))
 }
 
 pub(crate) fn list(names: &[impl Display]) -> String {

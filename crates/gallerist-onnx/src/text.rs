@@ -4,16 +4,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use rten::{Dimension, NodeId, ValueType};
-use rten_tensor::prelude::*;
-use rten_tensor::{NdTensor, Tensor};
 use serde_json::Value;
 use tokenizers::{PaddingStrategy, Tokenizer, TruncationParams};
 
 use crate::caught::caught;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspect::{Described, described};
-use crate::model::{digest, list, load, options, output_of, port};
+use crate::model::{digest, list, output_of};
+use crate::session::{self, Dtype, Session, Slot, Values};
 use crate::text_row::{MAX_TEXT_BYTES, MAX_TOKENS, TextRow};
 
 /// The outputs that are taken if they exist: the embedding of a text of CLIP, and of SigLIP.
@@ -25,12 +24,11 @@ const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 /// The text tower of a model of images and texts, as a function from a text to one row.
 pub struct TextModel {
     path: PathBuf,
-    model: rten::Model,
-    ids: NodeId,
+    session: Box<dyn Session>,
+    ids: usize,
     /// The input that is 1 for tokens and 0 for padding.
-    mask: Option<NodeId>,
-    output: NodeId,
-    output_name: String,
+    mask: Option<usize>,
+    output: usize,
     tokenizer: Tokenizer,
     /// Texts per pass, where the model fixes them.
     batch: usize,
@@ -53,7 +51,7 @@ impl std::fmt::Debug for TextModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TextModel")
             .field("path", &self.path)
-            .field("output", &self.output_name)
+            .field("output", &self.output())
             .field("length", &self.length)
             .finish_non_exhaustive()
     }
@@ -65,19 +63,26 @@ impl TextModel {
     /// The tower has an input `input_ids`, `[texts, tokens]`, and may have an `attention_mask`. `output` is the name of the
     /// output to take; `None`: `text_embeds`, else `pooler_output`, else the first one. `length` is the number of tokens
     /// that every text is filled up or cut to; `None`: that of the model, else that of the tokenizer, else
-    /// `model_max_length` of the `tokenizer_config.json` next to it.
+    /// `model_max_length` of the `tokenizer_config.json` next to it. `engine` computes the tower.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or is not what it should be, and when nothing gives the length.
-    pub fn open(path: &Path, tokenizer: &Path, output: Option<&str>, length: Option<usize>) -> Result<Self> {
+    /// When the engine is not available, when a file cannot be read or is not what it should be, and when nothing gives the
+    /// length.
+    pub fn open(
+        path: &Path,
+        tokenizer: &Path,
+        output: Option<&str>,
+        length: Option<usize>,
+        engine: Engine,
+    ) -> Result<Self> {
         let fail = |reason: String, hint: &str| Error { path: path.into(), reason, hint: Some(hint.into()) };
         let config_file = tokenizer.with_file_name("tokenizer_config.json");
         let mut parsed = read_tokenizer(tokenizer)?;
         let config = read_config(&config_file);
-        let model = load(path)?;
-        let Inputs { ids, mask, batch, fixed } = inputs(path, &model)?;
-        let (output, output_name) = output_of(path, &model, output, &PREFERRED)?;
+        let session = session::open(path, engine)?;
+        let Inputs { ids, mask, batch, fixed } = inputs(path, session.inputs())?;
+        let output = output_of(path, session.outputs(), output, &PREFERRED)?;
         if let (Some(fixed), Some(length)) = (fixed, length)
             && fixed != length
         {
@@ -110,26 +115,14 @@ impl TextModel {
             [Some(tokenizer), config.as_ref().map(|_| config_file.as_path())].into_iter().flatten().collect();
         let sha256 = digest(path, &files, &more)?;
         // CLIP takes the token at the first end of the text, which it finds with ArgMax, and fills texts up with ends of
-        // the text. Of equal values, the engine's ArgMax returns the last one. The attention of CLIP is causal, so that
+        // the text. Of equal values, rten's ArgMax returns the last one. The attention of CLIP is causal, so that
         // another padding gives the same row.
         let padding = match operators.contains("ArgMax") {
             true => Padding::OtherThanLast,
             false => padding,
         };
         let tokenizer = parsed;
-        Ok(Self {
-            path: path.into(),
-            model,
-            ids,
-            mask,
-            output,
-            output_name,
-            tokenizer,
-            batch,
-            length,
-            padding,
-            sha256,
-        })
+        Ok(Self { path: path.into(), session, ids, mask, output, tokenizer, batch, length, padding, sha256 })
     }
 
     /// SHA-256 of the tower, its files of weights, the tokenizer and its configuration, 64 hexadecimal digits.
@@ -139,7 +132,7 @@ impl TextModel {
 
     /// The name of the output that is taken.
     pub fn output(&self) -> &str {
-        &self.output_name
+        &self.session.outputs()[self.output].name
     }
 
     /// The number of tokens that every text is filled up or cut to.
@@ -177,7 +170,6 @@ impl TextModel {
             Padding::OtherThanLast => u32::from(last == 0),
         };
         tokens.resize(self.length, padding);
-        // The engine has no 64-bit integers: it reads inputs of them as 32-bit ones.
         let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
         let mask: Vec<i32> = (0..self.length).map(|at| i32::from(at < count)).collect();
         let row = self.compute(&ids, &mask)?;
@@ -186,23 +178,18 @@ impl TextModel {
 
     fn compute(&self, ids: &[i32], mask: &[i32]) -> Result<Vec<f32>> {
         let block =
-            |values: &[i32]| NdTensor::from_data([self.batch, self.length], values.repeat(self.batch));
-        let mut given = vec![(self.ids, block(ids).into())];
-        given.extend(self.mask.map(|id| (id, block(mask).into())));
-        let mut outputs = match caught(|| self.model.run(given, &[self.output], Some(options()))) {
-            Ok(Ok(outputs)) => outputs,
-            Ok(Err(error)) => return Err(self.fail(format!("it cannot be computed: {error}"), None)),
-            Err(panic) => return Err(self.fail(format!("it cannot be computed: {panic}"), None)),
+            |values: &[i32]| Values::Integers(vec![self.batch, self.length], values.repeat(self.batch));
+        let mut given = vec![(self.ids, block(ids))];
+        given.extend(self.mask.map(|at| (at, block(mask))));
+        let found = self.session.run(given, self.output);
+        let found = found.map_err(|problem| self.fail(format!("it cannot be computed: {problem}"), None))?;
+        let Some(session::Computed { shape, values }) = found else {
+            return Err(self.fail(format!("its output `{}` is not f32", self.output()), None));
         };
-        let output: Tensor<f32> = match outputs.pop().map(TryInto::try_into) {
-            Some(Ok(output)) => output,
-            _ => return Err(self.fail(format!("its output `{}` is not f32", self.output_name), None)),
-        };
-        let shape = output.shape().to_vec();
         match shape[..] {
-            [texts, width] if texts == self.batch && width > 0 => Ok(output.into_data()[..width].to_vec()),
+            [texts, width] if texts == self.batch && width > 0 => Ok(values[..width].to_vec()),
             _ => Err(self.fail(
-                format!("its output `{}` has the shape {shape:?}; wanted [texts, length]", self.output_name),
+                format!("its output `{}` has the shape {shape:?}; wanted [texts, length]", self.output()),
                 Some(
                     "take the projected embedding: text.output; `gallerist model inspect` shows the outputs",
                 ),
@@ -215,44 +202,37 @@ impl TextModel {
     }
 }
 
-/// The inputs of a text tower.
+/// The places of the inputs of a text tower, and its shape.
 struct Inputs {
-    ids: NodeId,
-    mask: Option<NodeId>,
+    ids: usize,
+    mask: Option<usize>,
     batch: usize,
     /// Tokens, where the model fixes them.
     fixed: Option<usize>,
 }
 
-fn inputs(path: &Path, model: &rten::Model) -> Result<Inputs> {
-    let all: Vec<String> = model.input_ids().iter().map(|&id| port(model, id)).collect();
+fn inputs(path: &Path, all: &[Slot]) -> Result<Inputs> {
     let wrong = |what: &str| Error {
         path: path.into(),
-        reason: format!("it is no text tower: {what}; its inputs are {}", list(&all)),
+        reason: format!("it is no text tower: {what}; its inputs are {}", list(all)),
         hint: Some("export the text tower alone, with the inputs input_ids and attention_mask".into()),
     };
     let (mut ids, mut mask) = (None, None);
-    for &id in model.input_ids() {
-        match model.node_info(id).and_then(|info| info.name().map(str::to_owned)).as_deref() {
-            Some("input_ids") => ids = Some(id),
-            Some("attention_mask") => mask = Some(id),
-            _ if model.input_ids().len() == 1 => ids = Some(id),
+    for (at, input) in all.iter().enumerate() {
+        match input.name.as_str() {
+            "input_ids" => ids = Some(at),
+            "attention_mask" => mask = Some(at),
+            _ if all.len() == 1 => ids = Some(at),
             _ => return Err(wrong("it has an input that is neither `input_ids` nor `attention_mask`")),
         }
     }
     let ids = ids.ok_or_else(|| wrong("it has no input `input_ids`"))?;
-    let info = model.node_info(ids);
-    let integers = info.as_ref().and_then(|info| info.dtype());
-    if integers.is_some_and(|dtype| dtype != ValueType::Tensor(rten::DataType::Int32)) {
+    if all[ids].dtype.is_some_and(|dtype| dtype != Dtype::Integer) {
         return Err(wrong("its tokens are no integers"));
     }
-    let side = |dimension: &Dimension| match *dimension {
-        Dimension::Fixed(side) => Some(side),
-        Dimension::Symbolic(_) => None,
-    };
-    let (batch, fixed) = match info.and_then(|info| info.shape()).as_deref() {
+    let (batch, fixed) = match all[ids].shape.as_deref() {
         None => (None, None),
-        Some([texts, tokens]) => (side(texts), side(tokens)),
+        Some([texts, tokens]) => (texts.fixed(), tokens.fixed()),
         Some(_) => return Err(wrong("its tokens do not have the shape [texts, tokens]")),
     };
     // A pass computes one text; a model that was exported for more gets it more than once.

@@ -1,8 +1,11 @@
 //! Small models against onnxruntime (`bench/onnx/fixtures.py`), and files that cannot be used.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
-use gallerist_onnx::{Inspection, Model, Rows};
+use common::engines;
+use gallerist_onnx::{Engine, Inspection, Model, Rows};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
@@ -37,35 +40,59 @@ fn assert_close(found: &[f32], wanted: &[f32]) {
 
 #[test]
 fn rows_agree_with_onnxruntime() {
-    for name in ["rows", "two", "last", "outside"] {
-        let (shape, _, wanted) = expected(if name == "outside" { "rows" } else { name }, "features");
-        let model = Model::open(&file(&format!("{name}.onnx")), None, Rows::default()).unwrap();
-        let found = model.extract(&images(shape), shape).unwrap();
-        assert_close(&found, &wanted);
-        assert_eq!(model.features([shape[1], shape[2], shape[3]]).unwrap(), 5, "{name}");
+    for engine in engines() {
+        for name in ["rows", "two", "last", "outside"] {
+            let (shape, _, wanted) = expected(if name == "outside" { "rows" } else { name }, "features");
+            let model = Model::open(&file(&format!("{name}.onnx")), None, Rows::default(), engine).unwrap();
+            let found = model.extract(&images(shape), shape).unwrap();
+            assert_close(&found, &wanted);
+            assert_eq!(model.features([shape[1], shape[2], shape[3]]).unwrap(), 5, "{name}");
+            assert_eq!(model.engine(), engine);
+        }
     }
 }
 
 #[test]
 fn a_model_for_two_images_computes_any_number() {
-    let model = Model::open(&file("two.onnx"), None, Rows::default()).unwrap();
-    let any = Model::open(&file("rows.onnx"), None, Rows::default()).unwrap();
-    assert_eq!(model.image_shape(), [Some(3), Some(8), Some(6)]);
-    assert_eq!(any.image_shape(), [Some(3), None, None]);
-    for n in [0, 1, 2, 3, 5] {
-        let shape = [n, 3, 8, 6];
-        let found = model.extract(&images(shape), shape).unwrap();
-        assert_eq!(found.len(), 5 * n);
-        let (of_two, _, wanted) = expected("two", "features");
-        assert_eq!(of_two, [2, 3, 8, 6]);
-        assert_close(&found[..found.len().min(10)], &wanted[..found.len().min(10)]);
+    for engine in engines() {
+        let model = Model::open(&file("two.onnx"), None, Rows::default(), engine).unwrap();
+        let any = Model::open(&file("rows.onnx"), None, Rows::default(), engine).unwrap();
+        assert_eq!(model.image_shape(), [Some(3), Some(8), Some(6)]);
+        assert_eq!(any.image_shape(), [Some(3), None, None]);
+        for n in [0, 1, 2, 3, 5] {
+            let shape = [n, 3, 8, 6];
+            let found = model.extract(&images(shape), shape).unwrap();
+            assert_eq!(found.len(), 5 * n);
+            let (of_two, _, wanted) = expected("two", "features");
+            assert_eq!(of_two, [2, 3, 8, 6]);
+            assert_close(&found[..found.len().min(10)], &wanted[..found.len().min(10)]);
+            assert_close(&any.extract(&images(shape), shape).unwrap(), &found);
+        }
+    }
+}
+
+#[test]
+fn threads_that_compute_at_the_same_time_get_the_rows_of_one() {
+    for engine in engines() {
+        let model = Model::open(&file("rows.onnx"), None, Rows::default(), engine).unwrap();
+        let alone = |n: usize| model.extract(&images([n, 3, 8, 6]), [n, 3, 8, 6]).unwrap();
+        let wanted: Vec<_> = (1..5).map(alone).collect();
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..5).map(|n| scope.spawn(move || alone(n))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(found, wanted);
     }
 }
 
 #[test]
 fn maps_and_tokens_become_rows() {
+    engines().into_iter().for_each(maps_and_tokens_become_rows_of);
+}
+
+fn maps_and_tokens_become_rows_of(engine: Engine) {
     let (shape, maps, values) = expected("rows", "active");
-    let model = Model::open(&file("rows.onnx"), Some("active"), Rows::default()).unwrap();
+    let model = Model::open(&file("rows.onnx"), Some("active"), Rows::default(), engine).unwrap();
     let area = maps[2] * maps[3];
     let means: Vec<f32> = values.chunks(area).map(|map| map.iter().sum::<f32>() / area as f32).collect();
     assert_close(&model.extract(&images(shape), shape).unwrap(), &means);
@@ -74,7 +101,7 @@ fn maps_and_tokens_become_rows() {
     let [n, count, width] = tokens[..] else { panic!("tokens have three sides") };
     for (rows, first, last) in [(Rows::First, 0, 1), (Rows::Mean, 0, count), (Rows::MeanOfPatches, 1, count)]
     {
-        let model = Model::open(&file("tokens.onnx"), None, rows).unwrap();
+        let model = Model::open(&file("tokens.onnx"), None, rows, engine).unwrap();
         let mut wanted = Vec::new();
         for image in 0..n {
             for d in 0..width {
@@ -88,19 +115,35 @@ fn maps_and_tokens_become_rows() {
 
 #[test]
 fn missing_operators_are_named_all() {
-    let error = Model::open(&file("unknown.onnx"), None, Rows::default()).unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("Gargle (2 x)") && text.contains("example.org.Hum (1 x)"), "{text}");
-    assert!(!text.contains("Conv"), "{text}");
-    let inspection = Inspection::of_file(&file("unknown.onnx")).unwrap();
-    assert_eq!(inspection.missing.len(), 2);
-    assert_eq!(inspection.operators["Gargle"], 2);
+    for engine in engines() {
+        let error = Model::open(&file("unknown.onnx"), None, Rows::default(), engine).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("Gargle (2 x)") && text.contains("example.org.Hum (1 x)"), "{text}");
+        assert!(!text.contains("Conv"), "{text}");
+        let inspection = Inspection::of_file(&file("unknown.onnx"), engine).unwrap();
+        assert_eq!(inspection.missing.len(), 2);
+        assert_eq!(inspection.operators["Gargle"], 2);
+    }
+}
+
+#[cfg(not(feature = "onnxruntime"))]
+#[test]
+fn a_build_without_onnxruntime_says_so() {
+    let error = Model::open(&file("rows.onnx"), None, Rows::default(), Engine::Onnxruntime).unwrap_err();
+    assert!(error.to_string().contains("built without the engine onnxruntime"), "{error}");
+    assert!(error.hint().unwrap().contains("--features onnxruntime"));
+    assert!(Inspection::of_file(&file("rows.onnx"), Engine::Onnxruntime).is_err());
 }
 
 #[test]
 fn files_that_cannot_be_used_say_why() {
+    engines().into_iter().for_each(files_that_cannot_be_used_say_why_to);
+}
+
+fn files_that_cannot_be_used_say_why_to(engine: Engine) {
     let folder = tempfile::tempdir().unwrap();
-    let of = |path: &Path| Model::open(path, None, Rows::default()).unwrap_err().to_string();
+    let open = |path: &Path, output| Model::open(path, output, Rows::default(), engine);
+    let of = |path: &Path| open(path, None).unwrap_err().to_string();
     let text = of(&file("words.onnx"));
     assert!(text.contains("no input of images") && text.contains("ids"), "{text}");
     assert!(of(&folder.path().join("no.onnx")).contains("cannot read it"));
@@ -111,23 +154,25 @@ fn files_that_cannot_be_used_say_why() {
     let outside = folder.path().join("outside.onnx");
     std::fs::copy(file("outside.onnx"), &outside).unwrap();
     assert!(of(&outside).contains("outside.data"), "{}", of(&outside));
-    let error = Model::open(&file("rows.onnx"), Some("feature"), Rows::default()).unwrap_err().to_string();
+    let error = open(&file("rows.onnx"), Some("feature")).unwrap_err().to_string();
     assert!(error.contains("`feature`") && error.contains("`features`, `active`"), "{error}");
-    let model = Model::open(&file("two.onnx"), None, Rows::default()).unwrap();
+    let model = open(&file("two.onnx"), None).unwrap();
     let error = model.extract(&images([1, 3, 4, 4]), [1, 3, 4, 4]).unwrap_err().to_string();
     assert!(error.contains("3 x 8 x 6") && error.contains("3 x 4 x 4"), "{error}");
     // Every truncation of a model is an error, not a crash.
     let whole = std::fs::read(file("rows.onnx")).unwrap();
     for length in (0..whole.len()).step_by(7) {
         std::fs::write(&bad, &whole[..length]).unwrap();
-        let _ = Model::open(&bad, None, Rows::default()).map(|model| model.features([3, 8, 8]));
-        let _ = Inspection::of_file(&bad);
+        let _ = open(&bad, None).map(|model| model.features([3, 8, 8]));
+        let _ = Inspection::of_file(&bad, engine);
     }
 }
 
 #[test]
 fn a_file_is_described() {
-    let inspection = Inspection::of_file(&file("outside.onnx")).unwrap();
+    let of = |engine| Inspection::of_file(&file("outside.onnx"), engine).unwrap();
+    let inspection = of(Engine::default());
+    assert!(engines().into_iter().all(|engine| of(engine) == inspection));
     assert_eq!(inspection.producer.as_deref(), Some("fixtures.py"));
     assert_eq!(inspection.opsets["ai.onnx"], 17);
     assert_eq!(inspection.parameters, 5 * 27 + 5);
@@ -147,9 +192,12 @@ fn the_fingerprint_is_of_the_file_and_its_weights() {
     for name in ["outside.onnx", "outside.data"] {
         std::fs::copy(file(name), folder.path().join(name)).unwrap();
     }
-    let of = || Model::open(&path, None, Rows::default()).unwrap().sha256().to_owned();
+    let of = || Model::open(&path, None, Rows::default(), Engine::default()).unwrap().sha256().to_owned();
     let before = of();
-    assert_eq!(Model::open(&file("outside.onnx"), None, Rows::default()).unwrap().sha256(), before);
+    for engine in engines() {
+        let model = Model::open(&file("outside.onnx"), None, Rows::default(), engine).unwrap();
+        assert_eq!(model.sha256(), before);
+    }
     let data = folder.path().join("outside.data");
     let mut bytes = std::fs::read(&data).unwrap();
     bytes[3] ^= 1;

@@ -1,24 +1,34 @@
 //! Small text towers against onnxruntime and Hugging Face's tokenizers (`bench/onnx/text_fixtures.py`), and files that
 //! cannot be used.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
-use gallerist_onnx::{MAX_TEXT_BYTES, TextModel};
+use common::engines;
+use gallerist_onnx::{Engine, MAX_TEXT_BYTES, TextModel};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/text").join(name)
 }
 
 fn open(tower: &str) -> TextModel {
-    TextModel::open(&file(tower), &file("tokenizer.json"), None, None).unwrap()
+    open_with(tower, Engine::default())
+}
+
+fn open_with(tower: &str, engine: Engine) -> TextModel {
+    TextModel::open(&file(tower), &file("tokenizer.json"), None, None, engine).unwrap()
 }
 
 #[test]
 fn rows_agree_with_onnxruntime_and_hugging_faces_tokenizers() {
     let text = std::fs::read_to_string(file("expected.json")).unwrap();
     let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for (tower, length, output) in [("clip", 16, "text_embeds"), ("siglip", 8, "pooler_output")] {
-        let model = open(&format!("{tower}.onnx"));
+    let towers = [("clip", 16, "text_embeds"), ("siglip", 8, "pooler_output")];
+    for (engine, (tower, length, output)) in
+        engines().into_iter().flat_map(|engine| towers.map(|tower| (engine, tower)))
+    {
+        let model = open_with(&format!("{tower}.onnx"), engine);
         assert_eq!((model.length(), model.output()), (length, output));
         let entries = expected["towers"][tower].as_array().unwrap();
         assert_eq!(entries.len(), 4);
@@ -54,7 +64,7 @@ fn the_length_is_of_the_model_or_given_or_published() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("tokenizer.json");
     std::fs::copy(file("tokenizer.json"), &alone).unwrap();
-    let of = |tower: &str, length| TextModel::open(&file(tower), &alone, None, length);
+    let of = |tower: &str, length| TextModel::open(&file(tower), &alone, None, length, Engine::default());
     assert_eq!(of("siglip.onnx", None).unwrap().length(), 8);
     let error = of("siglip.onnx", Some(16)).unwrap_err();
     assert!(error.to_string().contains("texts of 8 tokens, not 16"), "{error}");
@@ -70,9 +80,14 @@ fn the_length_is_of_the_model_or_given_or_published() {
 
 #[test]
 fn files_that_cannot_be_used_say_why() {
+    engines().into_iter().for_each(files_that_cannot_be_used_say_why_to);
+}
+
+fn files_that_cannot_be_used_say_why_to(engine: Engine) {
     let folder = tempfile::tempdir().unwrap();
-    let of =
-        |tower: &Path, tokenizer: &Path, output| TextModel::open(tower, tokenizer, output, None).unwrap_err();
+    let open =
+        |tower: &Path, tokenizer: &Path, output| TextModel::open(tower, tokenizer, output, None, engine);
+    let of = |tower: &Path, tokenizer: &Path, output| open(tower, tokenizer, output).unwrap_err();
     let (clip, tokenizer) = (file("clip.onnx"), file("tokenizer.json"));
     let error = of(&clip, &folder.path().join("tokenizer.json"), None);
     assert!(error.to_string().contains("cannot read it") && error.hint().unwrap().contains("text.tokenizer"));
@@ -82,7 +97,7 @@ fn files_that_cannot_be_used_say_why() {
     assert!(error.to_string().contains("no text tower") && error.to_string().contains("images"), "{error}");
     let error = of(&clip, &tokenizer, Some("embeds"));
     assert!(error.to_string().contains("`last_hidden_state`, `text_embeds`"), "{error}");
-    let tokens = TextModel::open(&clip, &tokenizer, Some("last_hidden_state"), None).unwrap();
+    let tokens = open(&clip, &tokenizer, Some("last_hidden_state")).unwrap();
     let error = tokens.embed("a red shoe").unwrap_err();
     assert!(
         error.to_string().contains("[1, 16, 6]") && error.hint().unwrap().contains("text.output"),

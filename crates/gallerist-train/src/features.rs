@@ -97,6 +97,10 @@ fn open(
 ) -> Result<FeatureFile> {
     let transform = Transform::evaluation(&config.image)?;
     let model = &extractor.model;
-    let name = format!("{} {} {:?}", model.sha256(), model.output(), model.rows());
+    let mut name = format!("{} {} {:?}", model.sha256(), model.output(), model.rows());
+    // Another engine has other bits. Files of the default engine have no name of it, as before there were others.
+    if !model.engine().is_default() {
+        name += &format!(" {}", model.engine().name());
+    }
     Ok(FeatureFile::open(folder, set, &transform, &name, extractor.features)?)
 }

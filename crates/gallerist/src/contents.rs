@@ -440,7 +440,7 @@ fn tensors(path: &Path, facts: &mut Facts) -> Result<()> {
 }
 
 fn model(path: &Path, facts: &mut Facts) -> Result<()> {
-    let found = crate::onnx::Inspection::of_file(path)
+    let found = crate::onnx::Inspection::of_file(path, crate::onnx::Engine::default())
         .map_err(|error| Error::new(error.to_string(), error.hint().as_deref()))?;
     facts.add_known("written by", found.producer);
     let ports = |ports: &[crate::onnx::Port]| {

@@ -1,6 +1,8 @@
 //! ONNX models as networks, through the real program: imported as they are, and with a trained head.
 
 mod common;
+#[path = "../../gallerist-onnx/tests/common/mod.rs"]
+mod engines;
 
 use std::path::Path;
 
@@ -209,6 +211,57 @@ fn mistakes_are_named() {
     assert!(common::text(&out.stderr).contains("Gargle (2 x), example.org.Hum (1 x)"));
     let message = refused(dir, &format!("model import {} --out x", unknown.display()));
     assert!(message.contains("not supported: Gargle (2 x)"), "{message}");
+}
+
+#[test]
+fn the_embeddings_of_both_engines_are_comparable() {
+    if engines::engines().len() < 2 {
+        return;
+    }
+    let project = project();
+    let dir = project.path();
+    std::fs::create_dir(dir.join("cache")).unwrap();
+    let import = |engine: &str| {
+        let line = format!(
+            "model import model.onnx --engine {engine} --set data.cache_folder=\"cache\" --out {engine}"
+        );
+        done(dir, &line);
+        let config = std::fs::read_to_string(dir.join(engine).join("config.toml")).unwrap();
+        assert_eq!(config.contains("engine = \"onnxruntime\""), engine == "onnxruntime", "{config}");
+        embeddings(dir, engine)
+    };
+    let (rten, onnxruntime) = (import("rten"), import("onnxruntime"));
+    for (a, b) in rten.embeddings.as_slice().iter().zip(onnxruntime.embeddings.as_slice()) {
+        assert!((a - b).abs() < 1e-5, "{a} of rten, {b} of onnxruntime");
+    }
+    assert_eq!(rten.model, onnxruntime.model, "the fingerprint does not depend on the engine");
+    let files = std::fs::read_dir(dir.join("cache")).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|e| e == "features"));
+    assert_eq!(files.count(), 2, "each engine has its own features");
+    done(dir, "search --gallery onnxruntime.safetensors --query data/3/2.bmp -k 1");
+}
+
+#[test]
+fn an_engine_that_is_not_available_says_what_to_do() {
+    let project = project();
+    for line in [
+        "model import model.onnx --engine onnxruntime --out x",
+        "model inspect model.onnx --engine onnxruntime",
+    ] {
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_gallerist"))
+            .args(line.split_whitespace())
+            .current_dir(project.path())
+            .env("ORT_DYLIB_PATH", "none.so")
+            .output()
+            .unwrap();
+        let message = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{message}");
+        let (reason, hint) = match cfg!(feature = "onnxruntime") {
+            true => ("none.so`: there is no such file", "set ORT_DYLIB_PATH"),
+            false => ("built without the engine onnxruntime", "--features onnxruntime"),
+        };
+        assert!(message.contains(reason) && message.contains(hint), "{message}");
+    }
 }
 
 /// A project with the images of [`project`], an image tower `image.onnx`, and in `clip` the text tower that belongs to it.

@@ -5,7 +5,7 @@
 use std::panic::{set_hook, take_hook};
 use std::path::{Path, PathBuf};
 
-use gallerist_onnx::{Inspection, Model, Rows, TextModel};
+use gallerist_onnx::{Engine, Inspection, Model, Rows, TextModel};
 
 use crate::cost::{Limit, within};
 use crate::scratch;
@@ -24,8 +24,9 @@ fn quiet<T>(read: impl FnOnce() -> T) -> T {
 
 pub(super) fn model(bytes: &[u8]) {
     let path = scratch::file("input.onnx", bytes);
-    let inspection = quiet(|| within(GRAPH, bytes, || Inspection::of_file(&path)));
-    let model = quiet(|| within(GRAPH, bytes, || Model::open(&path, None, Rows::default())));
+    let inspection = quiet(|| within(GRAPH, bytes, || Inspection::of_file(&path, Engine::default())));
+    let model =
+        quiet(|| within(GRAPH, bytes, || Model::open(&path, None, Rows::default(), Engine::default())));
     if let Ok(model) = model {
         let inspection = inspection.expect("a model that is opened can be described");
         assert_eq!(inspection.metadata, *model.metadata());
@@ -37,7 +38,8 @@ pub(super) fn model(bytes: &[u8]) {
 pub(super) fn tokenizer(bytes: &[u8]) {
     let tower = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gallerist-onnx/fixtures/text/clip.onnx");
     let path: PathBuf = scratch::file("tokenizer.json", bytes);
-    let model = quiet(|| within(GRAPH, bytes, || TextModel::open(&tower, &path, None, None)));
+    let model =
+        quiet(|| within(GRAPH, bytes, || TextModel::open(&tower, &path, None, None, Engine::default())));
     if let Ok(model) = model {
         for text in ["a bird", "Ünïcode 漢字 \u{1F426}", "1 + 1"] {
             let _ = quiet(|| within(GRAPH, bytes, || model.embed(text)));

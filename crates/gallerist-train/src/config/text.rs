@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gallerist_onnx::TextModel;
+use gallerist_onnx::{Engine, TextModel};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -20,6 +20,9 @@ pub struct TextConfig {
     /// The output of the tower that is taken; absent: `text_embeds`, else `pooler_output`, else the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// What computes the tower.
+    #[serde(skip_serializing_if = "Engine::is_default")]
+    pub engine: Engine,
     /// The number of tokens of a text; 0: not yet read from the files.
     pub length: usize,
     /// SHA-256 of the files; other ones are refused. Empty: not yet read from the files.
@@ -31,11 +34,12 @@ impl TextConfig {
     ///
     /// # Errors
     ///
-    /// When a file cannot be used, and when the files are others than those that the run file names.
+    /// When the engine is not available, when a file cannot be used, and when the files are others than those that the run file names.
     pub fn open(&self) -> Result<TextModel> {
         let length = (self.length > 0).then_some(self.length);
-        let tower =
-            TextModel::open(&self.file, &self.tokenizer, self.output.as_deref(), length).map_err(refused)?;
+        let output = self.output.as_deref();
+        let tower = TextModel::open(&self.file, &self.tokenizer, output, length, self.engine);
+        let tower = tower.map_err(refused)?;
         if !self.sha256.is_empty() && self.sha256 != tower.sha256() {
             return Err(conflict(
                 format!(

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Single};
-use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Prepared, Products};
+use gallerist_nn::{AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products};
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
@@ -54,10 +54,15 @@ pub struct Model {
     pub(super) text: OnceLock<TextModel>,
 }
 
-/// The parts of the fingerprint in addition to the weights: network, input, preprocessing.
+/// The parts of the fingerprint in addition to the weights: network, input, preprocessing. The engine of an ONNX model is not one of
+/// them: another engine changes the embeddings by their rounding.
 pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
     let input = [input.channels, input.height, input.width];
-    serde_json::to_string(&(&config.network.architecture, &config.image, input)).expect("plain data")
+    let mut architecture = config.network.architecture.clone();
+    if let Some(network) = architecture.downcast_ref::<OnnxConfig>() {
+        architecture = OnnxConfig { engine: Engine::default(), ..network.clone() }.into();
+    }
+    serde_json::to_string(&(&architecture, &config.image, input)).expect("plain data")
 }
 
 impl Model {

@@ -98,7 +98,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("data info", &["gallerist data info photos", "gallerist data info CUB_200_2011 --split test --json"]),
-    ("model inspect", &["gallerist model inspect dinov2.onnx"]),
+    (
+        "model inspect",
+        &["gallerist model inspect dinov2.onnx", "gallerist model inspect dinov2.onnx --engine onnxruntime"],
+    ),
     (
         "model import",
         &[

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::named::named;
+use crate::onnx::Engine;
+
 /// Inspect and use models of other programs (ONNX).
 ///
 /// An ONNX model is a frozen extractor of features: it is computed as it is. A head on its features can be trained with
@@ -28,6 +31,9 @@ pub(crate) struct ModelInspect {
     /// ONNX model
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// What is to compute the model
+    #[arg(long, default_value = "rten", value_parser = named::<Engine>())]
+    pub(crate) engine: Engine,
     /// Print JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -42,6 +48,9 @@ pub(crate) struct ModelImport {
     /// ONNX model
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// What computes the model: network.engine of the run file. A text tower has text.engine
+    #[arg(long, value_parser = named::<Engine>())]
+    pub(crate) engine: Option<Engine>,
     /// Run file with further sections, such as [image]
     #[arg(long, value_name = "CONFIG")]
     pub(crate) config: Option<PathBuf>,

@@ -26,7 +26,7 @@ fn failure(error: &crate::onnx::Error) -> Failure {
 }
 
 fn inspect(args: &args::ModelInspect) -> CommandResult {
-    let inspection = Inspection::of_file(&args.file).map_err(|error| failure(&error))?;
+    let inspection = Inspection::of_file(&args.file, args.engine).map_err(|error| failure(&error))?;
     match args.json {
         true => printer::json(&inspection)?,
         false => printer::out(&described(&inspection))?,
@@ -81,7 +81,8 @@ struct Imported<'a> {
 fn import(args: &args::ModelImport) -> CommandResult {
     let file = toml::Value::from(args.file.to_string_lossy().into_owned());
     let own = ["network.kind=onnx".to_owned(), format!("network.file={file}")];
-    let settings: Vec<String> = own.into_iter().chain(args.set.iter().cloned()).collect();
+    let engine = args.engine.map(|engine| format!("network.engine={}", engine.name()));
+    let settings: Vec<String> = own.into_iter().chain(engine).chain(args.set.iter().cloned()).collect();
     let config = match &args.config {
         Some(path) => RunConfig::load(path, &settings)?,
         None => RunConfig::complete("", "the settings", Path::new(""), &settings)?,
