@@ -71,11 +71,6 @@ pub(crate) fn crates_with_unsafe(root: &Path) -> Result<Vec<String>, String> {
 
 /// The Rust files under `folder` that contain the keyword `unsafe`.
 fn files_with_unsafe(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    files_with(folder, &has_unsafe)
-}
-
-/// The Rust files under `folder` whose text is `wanted`.
-pub(crate) fn files_with(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = vec![folder.to_path_buf()];
     while let Some(path) = open.pop() {
@@ -84,7 +79,7 @@ pub(crate) fn files_with(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result
             open.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            if wanted(&text) {
+            if has_unsafe(&text) {
                 found.push(path);
             }
         }

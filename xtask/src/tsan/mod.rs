@@ -2,7 +2,7 @@
 //!
 //! Needs `rustup toolchain install nightly` and Linux on x86-64. The standard library has to be instrumented too: without
 //! that, the sanitizer does not see its locks and reports correct programs. With the component `rust-src` cargo builds
-//! it; without, the one of the toolchain is instrumented ([`sysroot`]). No report is suppressed.
+//! it; without, the one of the toolchain is instrumented ([`sysroot`]). `xtask/tsan/suppressions.txt` lists what is no race.
 
 mod sysroot;
 
@@ -11,38 +11,40 @@ use std::process::Command;
 
 use sysroot::{Std, TARGET};
 
-/// The crates whose tests run. Those without the tensor engine come first: they are built in minutes.
-const CRATES: [&str; 7] = [
-    "gallerist-retrieval",
-    "gallerist-data",
+/// The crates whose tests run. Those without the tensor engine come first: they are built sooner.
+const CRATES: [&str; 8] = [
     "gallerist-collective",
     "gallerist-util",
+    "gallerist-retrieval",
     "gallerist-testkit",
+    "gallerist-data",
     "gallerist-serve",
     "gallerist-kernels",
+    "gallerist-loss",
 ];
 
 /// Crates with unsafe code whose tests do not run, with the reason.
-const EXEMPT: [(&str, &str); 3] = [
+#[cfg(test)]
+const EXEMPT: [(&str, &str); 2] = [
     ("gallerist-fuzz", "its unsafe code counts what the allocator gives"),
-    (
-        "gallerist-loss",
-        "its build with the sanitizer takes too long; its unsafe code runs in one thread of rayon a tile",
-    ),
     ("gallerist-tensor", "it asks the system for the driver of a GPU"),
 ];
 
-/// Tests that are left out, with the reason.
-const LEFT_OUT: [(&str, &str, &str); 0] = [];
+/// Tests of code that exists for vector instructions only: they run with all instructions of the CPU.
+const WIDE: [(&str, &str); 1] = [("gallerist-kernels", "conv::winograd")];
 
 /// The vector instructions of the kernels: the sanitizer does not see an access of more than 16 bytes.
 const INSTRUCTIONS: (&str, &str) = ("GALLERIST_INSTRUCTIONS", "portable");
 
-/// Code that is optimised less has more of the accesses of its source, and is built sooner.
-const OPTIMISATION: (&str, &str) = ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+/// Reports have line numbers. Code that is optimised less has more of the accesses of its source, and is built sooner.
+const BUILD: [(&str, &str); 3] = [
+    ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+    ("CARGO_INCREMENTAL", "0"),
+];
 
-/// More threads than a small machine has processors, so that they are interrupted at any place.
-const THREADS: (&str, &str) = ("RAYON_NUM_THREADS", "4");
+/// More threads than a small machine has processors, so that they are interrupted at any place; fewer random cases.
+const TESTS: [(&str, &str); 2] = [("RAYON_NUM_THREADS", "4"), ("PROPTEST_CASES", "4")];
 
 /// Exit code of a program with reports.
 const REPORTED: i32 = 66;
@@ -57,23 +59,38 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     probe(root, &std)?;
     for name in CRATES {
         eprintln!("   {name}");
-        let mut skipped = Vec::new();
-        for (_, test, reason) in LEFT_OUT.iter().filter(|(of, _, _)| *of == name) {
-            eprintln!("   {test}: left out, {reason}");
-            skipped.extend(["--skip", test]);
-        }
-        let status = cargo(root, &std)
-            .args(["test", "--release", "--no-fail-fast", "--target", TARGET, "--package", name])
-            .args(["--lib", "--tests", "--"])
-            .args(skipped)
-            .env("PROPTEST_CASES", "4")
-            .status()
-            .map_err(|e| format!("`cargo +nightly test`: {e}"))?;
-        if !status.success() {
-            return Err(format!("the tests of {name} under ThreadSanitizer: {status}"));
+        let wide: Vec<&str> = WIDE.iter().filter(|(of, _)| *of == name).map(|(_, tests)| *tests).collect();
+        let skipped: Vec<&str> = wide.iter().flat_map(|tests| ["--skip", tests]).collect();
+        test(root, &std, name, &["--lib", "--tests"], &skipped, &[INSTRUCTIONS])?;
+        for tests in wide {
+            eprintln!("   {name} {tests}, with all instructions of the CPU");
+            test(root, &std, name, &["--lib"], &[tests], &[])?;
         }
     }
     Ok(())
+}
+
+/// Runs tests of the crate `name`: those of `targets` that `filter` selects.
+fn test(
+    root: &Path,
+    std: &Std,
+    name: &str,
+    targets: &[&str],
+    filter: &[&str],
+    env: &[(&str, &str)],
+) -> Result<(), String> {
+    let status = cargo(root, std)
+        .args(["test", "--release", "--no-fail-fast", "--target", TARGET, "--package", name])
+        .args(targets)
+        .arg("--")
+        .args(filter)
+        .envs(env.iter().copied())
+        .status()
+        .map_err(|e| format!("`cargo +nightly test`: {e}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("the tests of {name} under ThreadSanitizer: {status}")),
+    }
 }
 
 /// Runs each case of the example `races`: those named `race…` must be reported, others not.
@@ -106,8 +123,9 @@ fn probe(root: &Path, std: &Std) -> Result<(), String> {
 fn cargo(root: &Path, std: &Std) -> Command {
     let mut command = Command::new("cargo");
     command.arg("+nightly").args(std.cargo_args()).current_dir(root);
-    command.env("RUSTFLAGS", std.rustflags()).env("CARGO_INCREMENTAL", "0");
-    command.envs([OPTIMISATION, THREADS, INSTRUCTIONS]);
+    command.env("RUSTFLAGS", std.rustflags()).envs(BUILD).envs(TESTS);
+    let suppressions = root.join("xtask/tsan/suppressions.txt");
+    command.env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()));
     command
 }
 
@@ -127,13 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_are_left_out_exist() {
+    fn modules_of_the_wide_tests_exist() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("crates");
-        for (name, test, _) in LEFT_OUT {
-            let function = format!("fn {}()", test.rsplit("::").next().unwrap());
-            let files =
-                crate::miri::files_with(&crates.join(name), &|text| text.contains(&function)).unwrap();
-            assert!(!files.is_empty(), "{name} has no test `{test}`");
+        for (name, module) in WIDE {
+            let path = crates.join(name).join("src").join(module.replace("::", "/"));
+            assert!(path.is_dir() || path.with_extension("rs").is_file(), "{}", path.display());
         }
     }
 }

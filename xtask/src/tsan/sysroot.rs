@@ -12,13 +12,13 @@ use std::process::Command;
 
 pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Libraries with code that is compiled once; in others of the sysroot are only dependencies of them.
-const LIBRARIES: [&str; 4] = ["core", "alloc", "std", "panic_unwind"];
+/// Libraries with code that threads share. The others of the sysroot are their dependencies.
+const LIBRARIES: [&str; 5] = ["core", "alloc", "std", "panic_unwind", "test"];
 
 /// Functions of the runtime that `fence.rs` replaces.
 const REPLACED: [&str; 2] = ["__tsan_atomic_thread_fence", "__tsan_atomic64_fetch_sub"];
 
-const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Cdebuginfo=line-tables-only";
+const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
 
 /// An instrumented standard library.
 pub(super) enum Std {
