@@ -98,7 +98,7 @@ fn probe(root: &Path, std: &Std) -> Result<(), String> {
     let run = |case: &[&str]| {
         cargo(root, std)
             .args(["run", "--release", "--quiet", "--target", TARGET])
-            .args(["--package", "gallerist-testkit", "--example", "races", "--"])
+            .args(["--package", "gallerist-collective", "--example", "races", "--"])
             .args(case)
             .output()
             .map_err(|e| format!("`cargo +nightly run`: {e}"))
