@@ -8,6 +8,7 @@ mod links;
 mod miri;
 mod sbom;
 mod supply;
+mod tsan;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ struct Step {
 }
 
 /// Cheapest first.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step {
         name: "links",
         help: "relative links and files named in the documentation exist",
@@ -74,6 +75,12 @@ const STEPS: [Step; 10] = [
         help: "the tests of unsafe code under Miri (rustup toolchain install nightly --component miri,rust-src)",
         default: false,
         run: miri::check,
+    },
+    Step {
+        name: "tsan",
+        help: "tests of crates with threads under ThreadSanitizer (rustup toolchain install nightly)",
+        default: false,
+        run: tsan::check,
     },
 ];
 

@@ -57,7 +57,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
 }
 
 /// Names of the crates whose sources under `src` contain the keyword `unsafe`.
-fn crates_with_unsafe(root: &Path) -> Result<Vec<String>, String> {
+pub(crate) fn crates_with_unsafe(root: &Path) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("crates")).map_err(|e| format!("crates: {e}"))? {
         let path = entry.map_err(|e| format!("crates: {e}"))?.path();

@@ -13,8 +13,7 @@ fn small(i: usize) -> f32 {
 /// small enough for Miri, which checks the addresses.
 #[test]
 fn small_convolutions_equal_the_definition() {
-    let cases = [
-        // images, height, width, groups, channels in and out of a group, kernel, stride, padding
+    equal_the_definition(&[
         (2, 4, 5, 1, [2, 3], [3, 3], [1, 1], [1, 1]),
         (1, 5, 4, 1, [1, 2], [3, 2], [2, 3], [0, 2]),
         (2, 3, 3, 2, [2, 1], [1, 1], [1, 1], [0, 0]),
@@ -23,8 +22,26 @@ fn small_convolutions_equal_the_definition() {
         (2, 3, 3, 1, [2, 5], [1, 1], [1, 1], [0, 0]),
         (2, 3, 3, 1, [3, 1], [1, 1], [1, 1], [0, 0]),
         (1, 2, 2, 1, [1, 1], [1, 1], [3, 3], [0, 0]),
-    ];
-    for (images, height, width, groups, [channels_in, channels_out], kernel, stride, padding) in cases {
+    ]);
+}
+
+/// Several threads write parts of one result: for ThreadSanitizer, which runs this test.
+#[test]
+#[cfg_attr(miri, ignore = "slow")]
+fn convolutions_of_several_tiles_equal_the_definition() {
+    equal_the_definition(&[
+        (5, 23, 25, 1, [3, 20], [3, 3], [1, 1], [1, 1]),
+        (5, 23, 25, 2, [5, 4], [3, 3], [2, 2], [1, 1]),
+        (5, 23, 25, 1, [17, 18], [1, 1], [1, 1], [0, 0]),
+        (5, 23, 25, 20, [1, 1], [3, 3], [1, 1], [1, 1]),
+    ]);
+}
+
+/// Images, height, width, groups, channels in and out of a group, kernel, stride, padding.
+type Case = (usize, usize, usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 2]);
+
+fn equal_the_definition(cases: &[Case]) {
+    for &(images, height, width, groups, [channels_in, channels_out], kernel, stride, padding) in cases {
         let input = Maps { images, height, width, channels: groups * channels_in };
         let weight_shape = [groups * channels_out, channels_in, kernel[0], kernel[1]];
         let options = ConvOptions::new(stride, padding, [1, 1], groups);

@@ -73,6 +73,8 @@ impl Guard {
 
     /// True when a page could not be read.
     pub(super) fn lost(&self) -> bool {
+        // What was read from the map was read before this: an acquiring load alone does not order earlier reads.
+        fence(Ordering::SeqCst);
         self.range.lost.load(Ordering::Acquire)
     }
 }
@@ -100,6 +102,12 @@ impl Range {
         self.start.store(start, Ordering::Relaxed);
         self.length.store(length, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Replaces pages by zeros. Another thread can read the zeros as soon as they are mapped, and must then find `lost` set.
+    fn lose(&self, map_zeros: impl FnOnce() -> bool) -> bool {
+        self.lost.store(true, Ordering::SeqCst);
+        map_zeros()
     }
 
     /// Start and end. Nothing while another thread is changing them: it is then not the range of the
@@ -168,7 +176,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
         // meanwhile, and the bounds do not change, because only `Guard::new` and the drop of a guard change them. The
         // map is read-only, so zeros replace nothing that a thread has written. `mmap` is a system call and takes no
         // lock of this process.
-        let zeros = unsafe {
+        let map_zeros = || unsafe {
             libc::mmap(
                 ptr::without_provenance_mut(first),
                 end - first,
@@ -176,10 +184,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
                 libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED,
                 -1,
                 0,
-            )
+            ) != libc::MAP_FAILED
         };
-        if zeros != libc::MAP_FAILED {
-            range.lost.store(true, Ordering::Release);
+        if range.lose(map_zeros) {
             return;
         }
     }
@@ -216,6 +223,13 @@ mod tests {
         let after = ranges().count();
         (0..50).for_each(|at| drop(guard(at * 4096, 1)));
         assert!(after > before && ranges().count() == after, "freed ranges are used again");
+    }
+
+    #[test]
+    fn a_range_is_lost_before_its_pages_are_zeros() {
+        let guard = guard(4096, 10);
+        assert!(!guard.lost());
+        assert!(guard.range.lose(|| guard.lost()), "a thread that reads zeros would find nothing lost");
     }
 
     #[test]
