@@ -1,5 +1,6 @@
 //! onnxruntime, from a library that the user installs.
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -82,7 +83,10 @@ fn load(path: Option<OsString>) -> Result<Environment, Problem> {
 /// What is wrong with a library, without its path.
 fn text(error: &ort::LoadDynamicError) -> String {
     match error {
-        ort::LoadDynamicError::Dlopen { error, .. } => error.to_string(),
+        // The reason of the system is the source.
+        ort::LoadDynamicError::Dlopen { error, .. } => {
+            error.source().map_or_else(|| error.to_string(), ToString::to_string)
+        }
         ort::LoadDynamicError::MissingApi { .. } => "it is another library".into(),
         ort::LoadDynamicError::InvalidVersionString => "it names no version".into(),
         ort::LoadDynamicError::BadVersion { version_str, .. } => format!("it has version {version_str}"),
