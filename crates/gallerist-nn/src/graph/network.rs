@@ -194,10 +194,9 @@ impl Network {
         match op {
             Op::Tokens(_) | Op::SelfAttention(_) => true,
             Op::Conv(_) | Op::Gem(_) | Op::AttentionPool(_) | Op::Extractor(_) => false,
-            Op::Fixed(Fixed { kind }) => match kind {
-                FixedKind::Input | FixedKind::ClassToken | FixedKind::MeanOfPatches { .. } => false,
-                _ => self.has_tokens(inputs[0]),
-            },
+            Op::Fixed(Fixed {
+                kind: FixedKind::Input | FixedKind::ClassToken | FixedKind::MeanOfPatches { .. },
+            }) => false,
             _ => self.has_tokens(inputs[0]),
         }
     }
