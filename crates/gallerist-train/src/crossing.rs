@@ -25,7 +25,7 @@ enum OfNetwork {
     /// The outputs that the graph of the network tracks.
     Own(Vec<Tensor<2>>),
     /// There is no graph; the parts of the network are computed again.
-    Checkpoints { checkpoints: Checkpoints, device: Device },
+    Checkpoints { checkpoints: Box<Checkpoints>, device: Device },
 }
 
 impl Crossing {
@@ -33,6 +33,7 @@ impl Crossing {
     pub(super) fn checkpointed(outputs: Vec<Tensor<2>>, checkpoints: Checkpoints, host: &Device) -> Self {
         let device = outputs[0].device();
         let outputs = outputs.iter().map(|output| bring(output, host)).collect();
+        let checkpoints = Box::new(checkpoints);
         Crossing { outputs, of_network: OfNetwork::Checkpoints { checkpoints, device } }
     }
 
