@@ -72,13 +72,28 @@ fn main() -> ExitCode {
 }
 
 /// Runs `work` in all threads at the same time.
+///
+/// The standard library locks something when a thread starts and when it ends: a thread that starts after another one has
+/// ended is ordered after it, and has no race with it.
 fn all(work: impl Fn(usize) + Sync) {
+    let started = AtomicUsize::new(0);
     thread::scope(|scope| {
         for index in 0..THREADS {
-            let work = &work;
-            scope.spawn(move || work(index));
+            let (work, started) = (&work, &started);
+            scope.spawn(move || {
+                wait_for_all(started, THREADS);
+                work(index)
+            });
         }
     });
+}
+
+/// Waits until `count` threads are here, without ordering them.
+fn wait_for_all(started: &AtomicUsize, count: usize) {
+    started.fetch_add(1, Ordering::Relaxed);
+    while started.load(Ordering::Relaxed) < count {
+        thread::yield_now();
+    }
 }
 
 fn race() {
@@ -95,10 +110,7 @@ fn race_read_lock() {
     let (lock, readers, counter) = (RwLock::new(()), AtomicUsize::new(0), Plain::new());
     all(|_| {
         let _read = lock.read().unwrap();
-        readers.fetch_add(1, Ordering::Relaxed);
-        while readers.load(Ordering::Relaxed) < THREADS {
-            thread::yield_now();
-        }
+        wait_for_all(&readers, THREADS);
         counter.add();
     });
 }
@@ -106,14 +118,7 @@ fn race_read_lock() {
 /// Owners of one `Arc` are not synchronised while they live.
 fn race_arc() {
     let shared = Arc::new(Plain::new());
-    let threads: Vec<_> = (0..THREADS)
-        .map(|_| {
-            let shared = shared.clone();
-            thread::spawn(move || (0..ROUNDS).for_each(|_| shared.clone().add()))
-        })
-        .collect();
-    drop(shared);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    all(|_| (0..ROUNDS).for_each(|_| shared.clone().add()));
 }
 
 fn mutex() {
@@ -253,10 +258,7 @@ fn output() {
 fn race_rayon() {
     let (counter, threads) = (Plain::new(), AtomicUsize::new(0));
     rayon::broadcast(|_| {
-        threads.fetch_add(1, Ordering::Relaxed);
-        while threads.load(Ordering::Relaxed) < rayon::current_num_threads() {
-            thread::yield_now();
-        }
+        wait_for_all(&threads, rayon::current_num_threads());
         counter.add();
     });
 }

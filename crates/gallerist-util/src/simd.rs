@@ -20,7 +20,7 @@ pub enum Instructions {
 /// The environment variable that limits the instruction sets of kernels: `portable`, `avx2` or `avx512`.
 ///
 /// It is for comparisons: kernels give other roundings on other CPUs. It does not limit code of other crates, such as the
-/// products of small matrices of the tensor engine, nor code whose result does not depend on the instruction set.
+/// products of small matrices of the tensor engine, nor all code whose result does not depend on the instruction set.
 pub const INSTRUCTIONS: &str = "GALLERIST_INSTRUCTIONS";
 
 /// The widest instruction set that kernels may use, by the variable [`INSTRUCTIONS`]; without it, any.
