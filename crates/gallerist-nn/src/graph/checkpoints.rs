@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, Tensor};
 
@@ -71,8 +71,8 @@ impl Network {
             let (before, last) = (0..end - 1, end - 1);
             let alone =
                 before.into_iter().all(|i| self.last_use[i] < end) && self.last_use[last] != usize::MAX;
-            let learns = |i: usize| !matches!(self.steps[i].op, Op::Fixed(_) | Op::SelfAttention(_));
-            if alone && !self.deferred[last] && (start..end).any(learns) {
+            let has_parameters = |i: usize| !matches!(self.steps[i].op, Op::Fixed(_) | Op::SelfAttention(_));
+            if alone && !self.deferred[last] && (start..end).any(has_parameters) {
                 parts.push(start..end);
                 start = end;
             }
@@ -89,8 +89,14 @@ impl Checkpoints {
         let mut all = GradientsAccumulator::new();
         // The gradient by the result of the part.
         let mut above: Option<Value<'static>> = None;
-        for (part, value) in parts.into_iter().rev() {
-            let begin = value.tracked();
+        let is_trained =
+            |part: &Range<usize>| network.steps[part.clone()].iter().any(|step| learns(&step.op));
+        let Some(first) = parts.iter().position(|(part, _)| is_trained(part)) else {
+            return GradientsParams::new();
+        };
+        for (place, (part, value)) in parts.into_iter().enumerate().rev() {
+            // Before the first part that is trained, no gradient is needed.
+            let begin = value.tracked(first < place);
             let mut values = vec![None; network.steps.len()];
             values[part.start - 1] = Some(begin.clone());
             network.compute(part.clone(), &mut values, Some(draw));
@@ -115,13 +121,25 @@ impl Checkpoints {
             let mut gradients = sum.backward();
             above = begin.gradient(&gradients);
             all.accumulate(&network, GradientsParams::from_module(&mut gradients, &network));
-            // Nothing before this part is trained.
             if above.is_none() {
                 break;
             }
         }
         all.grads()
     }
+}
+
+/// Whether an operation has a parameter that is trained.
+fn learns(op: &Op) -> bool {
+    struct Learns(bool);
+    impl ModuleVisitor for Learns {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0 |= param.is_require_grad();
+        }
+    }
+    let mut found = Learns(false);
+    op.visit(&mut found);
+    found.0
 }
 
 /// A number whose derivative by `y` is `dy`.
@@ -140,12 +158,12 @@ impl Value<'_> {
         }
     }
 
-    /// The beginning of a graph of gradients.
-    fn tracked(self) -> Value<'static> {
+    /// The beginning of a graph of gradients, which are also those by this value if they are `wanted`.
+    fn tracked(self, wanted: bool) -> Value<'static> {
         match self {
-            Value::Rows(rows) => Value::Rows(Tensor::from_inner(rows).require_grad()),
-            Value::Tokens(tokens) => Value::Tokens(Tensor::from_inner(tokens).require_grad()),
-            other => Value::Maps(Tensor::from_inner(other.maps()).require_grad()),
+            Value::Rows(rows) => Value::Rows(Tensor::from_inner(rows).set_require_grad(wanted)),
+            Value::Tokens(tokens) => Value::Tokens(Tensor::from_inner(tokens).set_require_grad(wanted)),
+            other => Value::Maps(Tensor::from_inner(other.maps()).set_require_grad(wanted)),
         }
     }
 
