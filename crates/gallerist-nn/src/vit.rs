@@ -70,8 +70,11 @@ pub struct VitConfig {
     /// Register tokens.
     pub registers: usize,
     /// How tokens know their places.
+    // Not written by default, like `key_bias`: fingerprints of embeddings are made of what is written.
+    #[serde(skip_serializing_if = "VitPositions::is_default")]
     pub positions: VitPositions,
     /// Whether the keys of the attention have a bias.
+    #[serde(skip_serializing_if = "is_true")]
     pub key_bias: bool,
     /// Whether each branch of a block has a learned factor for each channel.
     pub layer_scale: bool,
@@ -121,6 +124,10 @@ pub enum VitPositions {
 impl VitPositions {
     /// The period of the slowest angle of [`VitPositions::Rotary`] over that of the fastest.
     pub const BASE: f64 = 100.0;
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What becomes the features of an image.
@@ -162,6 +169,10 @@ impl Default for VitConfig {
             dimensions: 128,
         }
     }
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 impl VitSize {

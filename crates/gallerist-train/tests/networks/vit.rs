@@ -31,7 +31,7 @@ fn assert_identified(golden: &Golden, config: &VitConfig) {
     let chosen = ["size", "attention_heads", "dimensions", "output", "norm_epsilon", "activation"];
     for (key, value) in &wanted {
         if !chosen.contains(&key.as_str()) {
-            assert_eq!(found.get(key).unwrap_or(&usual[key]), value, "{key}");
+            assert_eq!(found.get(key).unwrap_or_else(|| &usual[key]), value, "{key}");
         }
     }
 }
@@ -124,6 +124,17 @@ fn dinov3_equals_that_of_timm_and_hugging_face() {
     for name in ["vit-dinov3-without-biases", "vit-dinov3-hf"] {
         check(name, VitConfig { dimensions: 0, ..dinov3() });
     }
+}
+
+#[test]
+fn fingerprints_of_other_transformers_stay_as_they_were() {
+    let written = |config: VitConfig| toml::to_string(&NetworkConfig::from(config)).unwrap();
+    assert!(!written(small()).contains("positions") && !written(small()).contains("key_bias"));
+    let of_dinov3 = written(dinov3());
+    assert!(
+        of_dinov3.contains("positions = \"rotary\"") && of_dinov3.contains("key_bias = false"),
+        "{of_dinov3}"
+    );
 }
 
 #[test]
