@@ -346,20 +346,20 @@ impl Linear {
         }
     }
 
-    /// The bias for the dtype of `x`.
-    fn bias_for<const D: usize>(&self, x: &Tensor<D>) -> Option<Tensor<1>> {
-        let bias = as_in(self.bias.as_ref()?, x);
+    /// The bias of every output, `[outputs]`: 0 where an output is [without](Self::without_bias).
+    pub fn whole_bias(&self) -> Option<Tensor<1>> {
+        let bias = self.bias.as_ref()?.val();
         if self.without_bias.is_empty() {
             return Some(bias);
         }
         let factors = (0..bias.dims()[0]).map(|i| if self.without_bias.contains(&i) { 0.0 } else { 1.0 });
         let factors = Tensor::<1>::from_floats(&factors.collect::<Vec<f32>>()[..], &bias.device());
-        Some(bias.clone() * factors.cast(bias.dtype()))
+        Some(bias * factors)
     }
 
     /// `[n, inputs]` to `[n, outputs]`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
-        let bias = self.bias_for(&x);
+        let bias = self.whole_bias().map(|bias| in_dtype(bias, x.dtype()));
         let weight = as_in(&self.weight, &x);
         let y = x.matmul(weight);
         match bias {
@@ -371,7 +371,7 @@ impl Linear {
     /// `[n, count, inputs]` to `[n, count, outputs]`.
     pub fn forward_tokens(&self, x: Tensor<3>) -> Tensor<3> {
         let weight = as_in(&self.weight, &x);
-        let bias = self.bias_for(&x);
+        let bias = self.whole_bias().map(|bias| in_dtype(bias, x.dtype()));
         gallerist_kernels::linear_tokens(x, weight, bias)
     }
 }

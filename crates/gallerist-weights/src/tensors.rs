@@ -37,12 +37,9 @@ pub(crate) fn of_network(network: &Network) -> BTreeMap<String, TensorData> {
     let mut tensors = params::collect(network);
     for step in &network.steps {
         if let Op::Linear(linear) = &step.op
-            && !linear.without_bias.is_empty()
-            && let Some(bias) = tensors.get_mut(&format!("{}.bias", step.name))
+            && let Some(bias) = linear.whole_bias()
         {
-            let mut all = values(bias).to_vec();
-            all[linear.without_bias.clone()].fill(0.0);
-            *bias = TensorData::new(all, bias.shape().to_vec());
+            tensors.insert(format!("{}.bias", step.name), bias.into_data());
         }
     }
     tensors

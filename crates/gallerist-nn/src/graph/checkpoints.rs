@@ -44,7 +44,7 @@ impl Network {
         let mut parts = Vec::new();
         let mut value = Value::Maps(images.inner());
         for part in self.parts() {
-            parts.push((part.clone(), value.fixed()));
+            parts.push((part.clone(), value.clone()));
             let mut values = vec![None; self.steps.len()];
             values[part.start - 1] = Some(value);
             network.compute(part.clone(), &mut values, Some(draw));
@@ -94,36 +94,29 @@ impl Checkpoints {
         let Some(first) = parts.iter().position(|(part, _)| is_trained(part)) else {
             return GradientsParams::new();
         };
-        for (place, (part, value)) in parts.into_iter().enumerate().rev() {
-            // Before the first part that is trained, no gradient is needed.
+        // Before the first part that is trained, no gradient is needed.
+        for (place, (part, value)) in parts.into_iter().enumerate().skip(first).rev() {
             let begin = value.tracked(first < place);
             let mut values = vec![None; network.steps.len()];
             values[part.start - 1] = Some(begin.clone());
             network.compute(part.clone(), &mut values, Some(draw));
-            let seeds: Vec<Tensor<1>> = match above.take() {
-                None if part.end == network.steps.len() => {
-                    let outputs = network.heads_of(&values);
-                    let pairs = outputs.into_iter().zip(&of_heads);
-                    pairs.filter_map(|(y, dy)| Some(seed(y, dy.clone()?))).collect()
-                }
-                None => Vec::new(),
-                Some(dy) => {
-                    let y = values[part.end - 1].take().expect("a part computes its last step");
-                    vec![match (y, dy) {
-                        (Value::Tokens(y), Value::Tokens(dy)) => seed(y, dy),
-                        (Value::Rows(y), Value::Rows(dy)) => seed(y, dy),
-                        (y, dy) => seed(y.maps(), dy.maps()),
-                    }]
-                }
+            let sum = if part.end == network.steps.len() {
+                let pairs = network.heads_of(&values).into_iter().zip(&of_heads);
+                let seeds = pairs.filter_map(|(y, dy)| Some(seed(y, dy.clone()?)));
+                seeds.reduce(|sum: Tensor<1>, seed| sum + seed)
+            } else {
+                let y = values[part.end - 1].take().expect("a part computes its last step");
+                above.take().map(|dy| match (y, dy) {
+                    (Value::Tokens(y), Value::Tokens(dy)) => seed(y, dy),
+                    (Value::Rows(y), Value::Rows(dy)) => seed(y, dy),
+                    (y, dy) => seed(y.maps(), dy.maps()),
+                })
             };
             drop(values);
-            let Some(sum) = seeds.into_iter().reduce(|sum, seed| sum + seed) else { break };
+            let Some(sum) = sum else { break };
             let mut gradients = sum.backward();
             above = begin.gradient(&gradients);
             all.accumulate(&network, GradientsParams::from_module(&mut gradients, &network));
-            if above.is_none() {
-                break;
-            }
         }
         all.grads()
     }
@@ -150,8 +143,8 @@ fn seed<const D: usize>(y: Tensor<D>, dy: Tensor<D>) -> Tensor<1> {
 
 impl Value<'_> {
     /// Maps, rows or tokens: chains are computed.
-    fn fixed(&self) -> Value<'static> {
-        match self.clone() {
+    fn fixed(self) -> Value<'static> {
+        match self {
             Value::Rows(rows) => Value::Rows(rows),
             Value::Tokens(tokens) => Value::Tokens(tokens),
             other => Value::Maps(other.maps()),

@@ -220,8 +220,7 @@ fn convolution(conv: &Conv) -> Convolution {
 fn linear(layer: &Linear) -> Convolution {
     let [inputs, outputs] = layer.weight.dims();
     let weight = host(layer.weight.val().transpose());
-    let mut bias = layer.bias.as_ref().map_or_else(|| vec![0.0; outputs], values);
-    bias[layer.without_bias.clone()].fill(0.0);
+    let bias = layer.whole_bias().map_or_else(|| vec![0.0; outputs], host);
     Convolution {
         weight: (weight, [outputs, inputs, 1, 1]),
         bias,
