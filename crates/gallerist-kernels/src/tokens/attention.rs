@@ -33,6 +33,11 @@ impl Sizes {
         self.heads * self.channels
     }
 
+    /// The factor of the scores.
+    fn scale(&self) -> f32 {
+        1.0 / (self.channels as f32).sqrt()
+    }
+
     /// Elements from a row of a matrix `[tokens, channels]` to the next.
     fn row(&self) -> usize {
         self.channels.next_multiple_of(LANES)
@@ -92,6 +97,23 @@ fn pack<'a>(from: impl Iterator<Item = &'a [f32]>, scale: f32, row: usize, to: &
     }
 }
 
+/// Packs the queries of a head, scaled, and its keys, both turned by their positions.
+fn pack_pair(
+    qkv: &[f32],
+    sizes: Sizes,
+    rotary: Option<&Rotary>,
+    index: usize,
+    [query, key]: [&mut [f32]; 2],
+) {
+    let row = sizes.row();
+    for (part, scale, rows) in [(0, sizes.scale(), query), (1, 1.0, key)] {
+        pack(sizes.head(qkv, 3, part, index), scale, row, rows);
+        if let Some(rotary) = rotary {
+            rotary.turn(rows, row);
+        }
+    }
+}
+
 /// The transpose of packed rows.
 fn turn(from: &[f32], row: usize, channels: usize, line: usize, to: &mut [f32]) {
     for (token, from) in from.chunks_exact(row).enumerate() {
@@ -133,11 +155,7 @@ fn forward_head(qkv: &[f32], sizes: Sizes, rotary: Option<&Rotary>, index: usize
     let (packed, turned, matrix) = (tokens * row, channels * line, tokens * line);
     with_scratch(0, 2 * packed + turned + matrix, |memory| {
         let [query, key, columns, shares] = split(memory, [packed, packed, turned, matrix]);
-        pack(sizes.head(qkv, 3, 0, index), 1.0 / (channels as f32).sqrt(), row, query);
-        pack(sizes.head(qkv, 3, 1, index), 1.0, row, key);
-        for rows in [&mut *query, &mut *key] {
-            rotary.into_iter().for_each(|rotary| rotary.turn(rows, row));
-        }
+        pack_pair(qkv, sizes, rotary, index, [&mut *query, &mut *key]);
         turn(key, row, channels, line, columns);
         scores(sizes, query, columns, shares);
         let value = key;
@@ -191,15 +209,10 @@ fn gradient_head(
     let Sizes { tokens, channels, .. } = sizes;
     let (row, line) = (sizes.row(), sizes.line());
     let (packed, turned, matrix) = (tokens * row, channels * line, tokens * line);
-    let scale = 1.0 / (channels as f32).sqrt();
     with_scratch(0, 3 * packed + turned + 2 * matrix, |memory| {
         let [query, key, up, columns, shares, slopes] =
             split(memory, [packed, packed, packed, turned, matrix, matrix]);
-        pack(sizes.head(qkv, 3, 0, index), scale, row, query);
-        pack(sizes.head(qkv, 3, 1, index), 1.0, row, key);
-        for rows in [&mut *query, &mut *key] {
-            rotary.into_iter().for_each(|rotary| rotary.turn(rows, row));
-        }
+        pack_pair(qkv, sizes, rotary, index, [&mut *query, &mut *key]);
         turn(key, row, channels, line, columns);
         scores(sizes, query, columns, shares);
         // The gradient by the shares: dy v^T.
@@ -213,11 +226,14 @@ fn gradient_head(
         let transposed = |values| Left { values, stride: 1, step: line, terms: tokens };
         multiply(transposed(shares), (up, row), (of_value, channels), tokens, channels);
         multiply(transposed(slopes), (query, row), (of_key, channels), tokens, channels);
+        let scale = sizes.scale();
         key.iter_mut().for_each(|value| *value *= scale);
         let left = Left { values: slopes, stride: line, step: 1, terms: tokens };
         multiply(left, (key, row), (of_query, channels), tokens, channels);
         for rows in [of_query, of_key] {
-            rotary.into_iter().for_each(|rotary| rotary.turn_back(rows, channels));
+            if let Some(rotary) = rotary {
+                rotary.turn_back(rows, channels);
+            }
         }
     });
 }

@@ -155,55 +155,60 @@ pub(crate) fn rename_for_timm(network: &Network, tensors: &mut BTreeMap<String, 
         return;
     }
     for name in tensors.keys().cloned().collect::<Vec<_>>() {
-        let mut rename = |to: String| {
-            let data = tensors.remove(&name).expect("a key of the map");
-            tensors.insert(to, data);
-        };
-        if let Some(branch) = name.strip_suffix(".ls1.gamma") {
-            rename(format!("{branch}.gamma_1"));
-        } else if let Some(branch) = name.strip_suffix(".ls2.gamma") {
-            rename(format!("{branch}.gamma_2"));
-        } else if let Some(layer) = name.strip_suffix(".qkv.bias") {
-            let data = tensors.remove(&name).expect("a key of the map");
+        let data = tensors.remove(&name).expect("a key of the map");
+        if let Some(layer) = name.strip_suffix(".qkv.bias") {
             let outputs = data.shape()[0];
-            tensors.insert(format!("{layer}.q_bias"), rows(&data, 0, outputs / 3));
-            tensors.insert(format!("{layer}.v_bias"), rows(&data, outputs / 3 * 2, outputs));
+            tensors.insert(format!("{layer}{QUERY_BIAS}"), rows(&data, 0, outputs / 3));
+            tensors.insert(format!("{layer}{VALUE_BIAS}"), rows(&data, outputs / 3 * 2, outputs));
+        } else {
+            let of_timm = DINO_V3_OF_TIMM.iter().fold(name, |name, (timm, ours)| name.replace(ours, timm));
+            tensors.insert(of_timm, data);
         }
     }
 }
 
 /// The program whose names these are, and what they begin with.
 fn family(tensors: &BTreeMap<String, TensorData>) -> Option<(Family, String)> {
-    const ANCHORS: [(&str, &str, Family); 9] = [
-        ("patch_embed.proj.weight", "pos_embed", Family::Timm),
-        ("conv_proj.weight", "encoder.pos_embedding", Family::Torchvision),
-        ("conv1.weight", "positional_embedding", Family::OpenAiClip),
+    // The weight of the patches, other tensors that the file has, and those that it has not.
+    type Anchor = (&'static str, &'static [&'static str], &'static [&'static str], Family);
+    const ANCHORS: [Anchor; 9] = [
+        ("patch_embed.proj.weight", &["pos_embed"], &[], Family::Timm),
+        ("conv_proj.weight", &["encoder.pos_embedding"], &[], Family::Torchvision),
+        ("conv1.weight", &["positional_embedding"], &[], Family::OpenAiClip),
         (
             "embeddings.patch_embedding.weight",
-            "embeddings.position_embedding.weight",
+            &["embeddings.position_embedding.weight"],
+            &[],
             Family::HuggingFaceClip,
         ),
         (
             "embeddings.patch_embeddings.projection.weight",
-            "embeddings.position_embeddings",
+            &["embeddings.position_embeddings"],
+            &[],
             Family::HuggingFace,
         ),
-        ("trunk.patch_embed.proj.weight", "trunk.pos_embed", Family::Timm),
-        ("patch_embed.proj.weight", "storage_tokens", Family::DinoV3),
+        ("trunk.patch_embed.proj.weight", &["trunk.pos_embed"], &[], Family::Timm),
+        ("patch_embed.proj.weight", &["storage_tokens"], &[], Family::DinoV3),
         // timm's other transformers with rotary positions have no scales, no class token or a bias of keys.
-        ("patch_embed.proj.weight", "blocks.0.gamma_1", Family::DinoV3),
-        ("embeddings.patch_embeddings.weight", "embeddings.register_tokens", Family::HuggingFaceDinoV3),
+        (
+            "patch_embed.proj.weight",
+            &["blocks.0.gamma_1", "cls_token", "reg_token"],
+            &["blocks.0.attn.qkv.bias", "pos_embed"],
+            Family::DinoV3,
+        ),
+        (
+            "embeddings.patch_embeddings.weight",
+            &["embeddings.register_tokens"],
+            &[],
+            Family::HuggingFaceDinoV3,
+        ),
     ];
-    const MUST: [&str; 2] = ["cls_token", "reg_token"];
-    const MUST_NOT: [&str; 2] = ["blocks.0.attn.qkv.bias", "pos_embed"];
-    ANCHORS.into_iter().find_map(|(patches, positions, family)| {
+    ANCHORS.into_iter().find_map(|(patches, present, absent, family)| {
         let prefixes = tensors.keys().filter_map(|key| key.strip_suffix(patches));
-        let prefixes = prefixes
-            .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
-            .filter(|prefix| tensors.contains_key(&format!("{prefix}{positions}")))
-            .filter(|prefix| {
-                let has = |name: &str| tensors.contains_key(&format!("{prefix}{name}"));
-                positions != "blocks.0.gamma_1" || MUST.into_iter().all(has) && !MUST_NOT.into_iter().any(has)
+        let prefixes =
+            prefixes.filter(|prefix| prefix.is_empty() || prefix.ends_with('.')).filter(|prefix| {
+                let has = |name: &&str| tensors.contains_key(&format!("{prefix}{name}"));
+                present.iter().all(has) && !absent.iter().any(has)
             });
         let prefix = prefixes.min_by_key(|prefix| prefix.len())?;
         let trunk = if patches.starts_with("trunk.") { "trunk." } else { "" };
@@ -279,6 +284,12 @@ const HUGGING_FACE: &[(&str, &str)] = &[
     (".layer_scale2.lambda1", ".ls2.gamma"),
 ];
 
+const DINO_V3_OF_TIMM: &[(&str, &str)] = &[(".gamma_1", ".ls1.gamma"), (".gamma_2", ".ls2.gamma")];
+
+/// What follows the name of the attention in timm's DINOv3.
+const QUERY_BIAS: &str = ".q_bias";
+const VALUE_BIAS: &str = ".v_bias";
+
 const HUGGING_FACE_DINO_V3: &[(&str, &str)] = &[
     ("embeddings.cls_token", "cls_token"),
     ("embeddings.register_tokens", "reg_token"),
@@ -293,9 +304,7 @@ const HUGGING_FACE_DINO_V3: &[(&str, &str)] = &[
 ];
 
 /// Queries, keys and values in a file that has them apart.
-const THIRDS: [(&str, usize); 11] = [
-    (".attn.q_bias", 0),
-    (".attn.v_bias", 2),
+const THIRDS: [(&str, usize); 9] = [
     (".self_attn.q_proj.", 0),
     (".self_attn.k_proj.", 1),
     (".self_attn.v_proj.", 2),
@@ -328,10 +337,11 @@ impl Family {
                 "rope_embed.periods" => Target::Known,
                 _ if name.ends_with(".attn.qkv.bias_mask") => Target::Known,
                 _ => {
-                    let new = name.replace(".gamma_1", ".ls1.gamma").replace(".gamma_2", ".ls2.gamma");
-                    match THIRDS.into_iter().find(|(part, _)| new.ends_with(part)) {
-                        Some((part, place)) => Target::Third(new.replace(part, ".attn.qkv.bias"), place),
-                        None => Target::Whole(new),
+                    let bias = |part| Some(format!("{}.qkv.bias", name.strip_suffix(part)?));
+                    match (bias(QUERY_BIAS), bias(VALUE_BIAS)) {
+                        (Some(new), _) => Target::Third(new, 0),
+                        (_, Some(new)) => Target::Third(new, 2),
+                        _ => Target::Whole(replaced(DINO_V3_OF_TIMM)),
                     }
                 }
             },
