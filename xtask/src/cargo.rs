@@ -1,6 +1,6 @@
 //! Running cargo.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs cargo in the folder `root`; an error names the command.
@@ -11,6 +11,11 @@ pub(crate) fn cargo(root: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<
         Ok(status) => Err(format!("`cargo {}`: {status}", args.join(" "))),
         Err(e) => Err(format!("`cargo {}`: {e}", args.join(" "))),
     }
+}
+
+/// The folder of what cargo builds.
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Refuses a missing subcommand of cargo; `hint` is the command that installs it.

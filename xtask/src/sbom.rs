@@ -1,10 +1,10 @@
 //! `cargo xtask sbom`: what the program consists of, as a file of CycloneDX.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cargo::{cargo, require};
+use crate::cargo::{cargo, require, target_folder};
 
 const FILE: &str = "gallerist.cdx.json";
 
@@ -24,8 +24,7 @@ pub(crate) fn write(root: &Path) -> Result<(), String> {
     // No paths of this machine.
     let text = read.map_err(|e| format!("`{FILE}`: {e}"))?.replace(&root.display().to_string(), "/gallerist");
     check(&text)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let file = target.join(FILE);
+    let file = target_folder(root).join(FILE);
     std::fs::write(&file, text).map_err(|e| format!("`{}`: {e}", file.display()))?;
     eprintln!("{}", file.display());
     Ok(())

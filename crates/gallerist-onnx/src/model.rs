@@ -62,8 +62,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// When the engine is not available, and when the file cannot be read, is no ONNX model, has an operator that is not supported, no input of images, or no such
-    /// output.
+    /// When the engine is not available, and when the file cannot be read, is no ONNX model, has an operator that is not
+    /// supported, no input of images, or no such output.
     pub fn open(path: &Path, output: Option<&str>, rows: Rows, engine: Engine) -> Result<Self> {
         let fail = |reason: String, hint: Option<&str>| Error {
             path: path.into(),
@@ -192,11 +192,8 @@ impl Model {
                 Values::F32(images.shape().to_vec(), images.into_data())
             }
         };
-        let found = self.session.run(vec![(self.input, input)], self.output);
-        let found = found.map_err(|problem| self.fail(format!("it cannot be computed: {problem}"), None))?;
-        let Some(session::Computed { shape, values }) = found else {
-            return Err(self.fail(format!("its output `{}` is not f32", self.output()), None));
-        };
+        let found = self.session.compute(vec![(self.input, input)], self.output);
+        let session::Computed { shape, values } = found.map_err(|reason| self.fail(reason, None))?;
         if shape.first() != Some(&n) {
             return Err(self.fail(format!("its output for {n} images has the shape {shape:?}"), None));
         }

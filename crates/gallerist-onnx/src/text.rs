@@ -181,11 +181,8 @@ impl TextModel {
             |values: &[i32]| Values::Integers(vec![self.batch, self.length], values.repeat(self.batch));
         let mut given = vec![(self.ids, block(ids))];
         given.extend(self.mask.map(|at| (at, block(mask))));
-        let found = self.session.run(given, self.output);
-        let found = found.map_err(|problem| self.fail(format!("it cannot be computed: {problem}"), None))?;
-        let Some(session::Computed { shape, values }) = found else {
-            return Err(self.fail(format!("its output `{}` is not f32", self.output()), None));
-        };
+        let found = self.session.compute(given, self.output);
+        let session::Computed { shape, values } = found.map_err(|reason| self.fail(reason, None))?;
         match shape[..] {
             [texts, width] if texts == self.batch && width > 0 => Ok(values[..width].to_vec()),
             _ => Err(self.fail(

@@ -9,6 +9,7 @@ mod sysroot;
 use std::path::Path;
 use std::process::Command;
 
+use crate::cargo::target_folder;
 use sysroot::{Std, TARGET};
 
 /// The crates whose tests run. Those without the tensor engine come first: they are built sooner.
@@ -58,11 +59,7 @@ const REPORTED: i32 = 66;
 
 /// Runs the tests of [`CRATES`], after the proof that races are reported and correct programs are not.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
-    let target = match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => root.join(folder),
-        None => root.join("target"),
-    };
-    let std = sysroot::prepare(root, &target.join("tsan"))?;
+    let std = sysroot::prepare(root, &target_folder(root).join("tsan"))?;
     probe(root, &std)?;
     for name in CRATES {
         eprintln!("   {name}");

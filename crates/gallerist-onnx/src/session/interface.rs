@@ -17,6 +17,17 @@ pub(crate) trait Session: Send + Sync {
     ///
     /// The reason why the engine cannot compute it.
     fn run(&self, inputs: Vec<(usize, Values)>, output: usize) -> Result<Option<Computed>, String>;
+
+    /// As [`run`](Self::run), with errors in words for users.
+    ///
+    /// # Errors
+    ///
+    /// Also when the output is not f32.
+    fn compute(&self, inputs: Vec<(usize, Values)>, output: usize) -> Result<Computed, String> {
+        let found =
+            self.run(inputs, output).map_err(|problem| format!("it cannot be computed: {problem}"))?;
+        found.ok_or_else(|| format!("its output `{}` is not f32", self.outputs()[output].name))
+    }
 }
 
 /// An input or output.
