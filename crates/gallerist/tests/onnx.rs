@@ -83,6 +83,23 @@ fn an_exported_network_has_the_same_embeddings_when_it_is_imported() {
 }
 
 #[test]
+fn an_exported_transformer_with_rotary_positions_has_the_same_embeddings() {
+    let project = project();
+    let dir = project.path();
+    let text = "[image]\nsize = 16\n[network]\nkind = \"vit\"\nwidth = 16\ndepth = 3\nattention_heads = 2\npatch = 4\n\
+                registers = 2\npositions = \"rotary\"\nkey_bias = false\ndimensions = 10\n[train]\ndevice = \"cpu\"";
+    std::fs::write(dir.join("rotary.toml"), text).unwrap();
+    let config = RunConfig::load(&dir.join("rotary.toml"), &[]).unwrap();
+    gallerist::model::Model::untrained(&config).unwrap().save_run(&dir.join("rotary")).unwrap();
+    done(dir, "weights export --run rotary --out rotary.onnx");
+    done(dir, "model import rotary.onnx --out exported");
+    let (native, exported) = (embeddings(dir, "rotary"), embeddings(dir, "exported"));
+    for (a, b) in native.embeddings.as_slice().iter().zip(exported.embeddings.as_slice()) {
+        assert!((a - b).abs() < 1e-5, "{a} of the network, {b} of its ONNX model");
+    }
+}
+
+#[test]
 fn a_head_is_trained_on_features_that_are_computed_once() {
     let project = project();
     let dir = project.path();

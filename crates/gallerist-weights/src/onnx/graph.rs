@@ -1,8 +1,10 @@
 //! The parts of an ONNX model: nodes, attributes, constants.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use burn::tensor::TensorData;
+use gallerist_nn::Rotary;
 use gallerist_util::protobuf::Message;
 
 use crate::tensors::values;
@@ -47,12 +49,14 @@ pub(super) struct Graph {
     pub(super) nodes: Vec<Message>,
     pub(super) constants: Vec<Message>,
     pub(super) tensors: BTreeMap<String, TensorData>,
+    /// Rotary positions, and the constants of their cosines and sines: all attentions of a network share them.
+    pub(super) turns: Option<(Arc<Rotary>, [String; 2])>,
 }
 
 impl Graph {
     /// No nodes yet.
     pub(super) fn new(tensors: BTreeMap<String, TensorData>) -> Self {
-        Graph { nodes: vec![], constants: vec![], tensors }
+        Graph { nodes: vec![], constants: vec![], tensors, turns: None }
     }
 
     pub(super) fn node(

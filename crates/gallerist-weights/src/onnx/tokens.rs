@@ -1,9 +1,10 @@
 //! The steps of vision transformers in ONNX.
 
-use gallerist_nn::Gelu;
-use gallerist_nn::Rotary;
+use std::sync::Arc;
+
 use gallerist_nn::graph::{FixedKind, Op, Step};
 use gallerist_nn::token_layers::{AttentionPool, SelfAttention, Tokens};
+use gallerist_nn::{Gelu, Rotary};
 
 use super::graph::{Attribute, Graph};
 use crate::tensors::values;
@@ -199,13 +200,26 @@ impl Graph {
         self.transpose(&y, &[0, 2, 1, 3], &part("tokens"))
     }
 
-    /// `[n, heads, tokens, d]` turned by rotary positions.
-    fn turned(&mut self, rotary: &Rotary, x: &str, name: &str) -> String {
-        let part = |part: &str| format!("{name}.{part}");
-        let (tokens, channels) = (rotary.tokens(), rotary.channels());
+    /// Cosines and sines of rotary positions, `[tokens, channels]`.
+    fn turns(&mut self, rotary: &Arc<Rotary>, name: &str) -> [String; 2] {
+        if let Some((of, names)) = &self.turns
+            && Arc::ptr_eq(of, rotary)
+        {
+            return names.clone();
+        }
+        let shape = [rotary.tokens(), rotary.channels()];
         let [cos, sin] = rotary.tables();
-        let cos = self.constant(&part("cos"), &[tokens, channels], &cos);
-        let sin = self.constant(&part("sin"), &[tokens, channels], &sin);
+        let names = [("cos", cos), ("sin", sin)]
+            .map(|(of, table)| self.constant(&format!("{name}.{of}"), &shape, &table));
+        self.turns = Some((rotary.clone(), names.clone()));
+        names
+    }
+
+    /// `[n, heads, tokens, d]` turned by rotary positions.
+    fn turned(&mut self, rotary: &Arc<Rotary>, x: &str, name: &str) -> String {
+        let part = |part: &str| format!("{name}.{part}");
+        let [cos, sin] = self.turns(rotary, name);
+        let channels = rotary.channels();
         let last = self.integers(&part("axis"), &[1], &[-1]);
         let [start, half, end] = [("start", 0), ("half", channels as i64 / 2), ("end", channels as i64)]
             .map(|(of, place)| self.integers(&part(of), &[1], &[place]));
