@@ -5,6 +5,7 @@
 //! cargo run --release -p gallerist-fuzz --example seeds -- DIR        # DIR/TARGET/NAME
 //! ```
 
+mod cache;
 mod milvus;
 mod models;
 mod pictures;
@@ -39,6 +40,7 @@ impl Seeds {
 fn main() {
     let folder = std::env::args().nth(1).expect("the folder of the seeds");
     let seeds = Seeds(folder.into());
+    cache::write(&seeds);
     milvus::write(&seeds);
     models::write(&seeds);
     pictures::write(&seeds);

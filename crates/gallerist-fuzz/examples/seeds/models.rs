@@ -1,5 +1,7 @@
 //! Weights, ONNX models, and the files of runs, from the fixtures and the files that the program has built in.
 
+use std::path::Path;
+
 use gallerist_util::protobuf::Message;
 
 use crate::Seeds;
@@ -20,6 +22,7 @@ pub(crate) fn write(seeds: &Seeds) {
         b"loss.margin=0.2\ntrain.steps=10\nimage.size=[28, 28]\nloss.0.kind=\"triplet\"",
     );
     seeds.fixture("log", &format!("{of_run}/run/log.jsonl"));
+    seeds.add("job", "done", &job());
     for (place, file) in [
         (1, "run/log.jsonl"),
         (2, "run/config.toml"),
@@ -27,7 +30,7 @@ pub(crate) fn write(seeds: &Seeds) {
         (4, "exact.index"),
         (5, "run.npy"),
     ] {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of_run).join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of_run).join(file);
         let bytes = std::fs::read(path).expect("a fixture");
         seeds.add("info", &file.replace('/', "-"), &[&[place][..], &bytes].concat());
     }
@@ -77,6 +80,16 @@ fn checkpoint() -> Vec<u8> {
     let header = r#"{\"format\":\"gallerist-checkpoint-1\",\"version\":\"0.1.0\",\"step\":3,\"epoch\":1,\"config\":\"\"}"#;
     let header = format!(r#"{{"__metadata__":{{"gallerist":"{header}"}},{}}}"#, tensors.join(","));
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 32]].concat()
+}
+
+/// Metrics, usage and log of a job of three steps.
+fn job() -> Vec<u8> {
+    let metrics = r#"{"protocol":"every image against the rest","metric":"cosine","metrics":{"recall@1":0.7187405159332322,"map@r":0.333},"queries":9,"gallery":9,"queries_without_match":0,"ties":2,"tie_bounds":{"map":{"low":0.4386292943284683,"high":0.4386293963728152}},"zero_rows":0,"notes":[],"clustering":{"nmi":0.83,"ami":0.64,"pair_f1":0.44,"mean_squared_distance":0.34,"kmeans":{"clusters":3,"starts":1,"iterations":20,"start":"rows","seed":0}},"checkpoint":"best","step":3,"model":"82c6","broken_images":0,"class_overlap":{"shared":0,"test":3}}"#;
+    let usage = r#"{"peak_memory_mib":244.5}"#;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/compat/0.1.0/run/log.jsonl");
+    let log = std::fs::read_to_string(path).expect("a fixture");
+    let steps: Vec<&str> = log.lines().take(3).collect();
+    [metrics, usage, &steps.join("\n")].join("\u{1E}").into_bytes()
 }
 
 /// Pickles of a tensor, by protocol 2 as PyTorch writes it.

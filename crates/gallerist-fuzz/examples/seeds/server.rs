@@ -1,4 +1,4 @@
-//! Requests to the server.
+//! Requests to the server, and its file of tags and selections.
 
 use crate::Seeds;
 
@@ -34,6 +34,9 @@ pub(crate) fn write(seeds: &Seeds) {
             seeds.add("http", &format!("{i:02}"), raw.as_bytes());
         }
     }
+    let lists = r#"{"version":1,"tags":{"fuzz":["1","2"],"other":["18446744073709551615"]},"selections":{"a":["3"]}}"#;
+    seeds.add("tags", "lists", lists.as_bytes());
+    seeds.add("tags", "version", br#"{"version":2,"colours":{}}"#);
     let chunked = "POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n10\r\n{\"vectors\":[[1,2\r\n4\r\n]]}\n\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     seeds.add("http", "chunked", chunked.as_bytes());
     let picture = {

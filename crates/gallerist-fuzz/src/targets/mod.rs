@@ -1,5 +1,6 @@
 //! One file a reader, and the list of all.
 
+mod cache;
 mod condition;
 #[cfg(any(feature = "milvus", feature = "qdrant"))]
 mod databases;
@@ -40,6 +41,7 @@ static TARGETS: &[Target] = &[
     #[cfg(feature = "arrow")]
     of("arrow", table::arrow),
     of("bmp", pictures::bmp),
+    of("cache", cache::run),
     #[cfg(feature = "engine")]
     of("checkpoint", runs::checkpoint),
     of("condition", condition::run),
@@ -53,6 +55,8 @@ static TARGETS: &[Target] = &[
     of("index", index::run),
     #[cfg(feature = "engine")]
     of("info", runs::info),
+    #[cfg(feature = "engine")]
+    of("job", runs::job),
     of("jpeg", jpeg::run),
     of("labels", labels::run),
     #[cfg(feature = "engine")]
@@ -83,6 +87,8 @@ static TARGETS: &[Target] = &[
     of("shards", shards::run),
     #[cfg(feature = "engine")]
     of("space", runs::space),
+    #[cfg(feature = "server")]
+    of("tags", server::tags),
     of("tar", sources::tar),
     of("tiff", pictures::tiff),
     #[cfg(feature = "onnx")]

@@ -1,11 +1,14 @@
 //! The files of runs: checkpoints, run files, spaces of `tune`, experiments, logs; and anything, of which `gallerist info`
 //! says what it is.
 
-use gallerist::contents;
+use std::sync::OnceLock;
+
 use gallerist::experiments::Experiment;
+use gallerist::jobs::{Job, JobFolder};
 use gallerist::train::checkpoint::Checkpoint;
 use gallerist::train::{RunConfig, log};
 use gallerist::tune::Space;
+use gallerist::{RunMetrics, contents};
 
 use crate::cost::{Limit, within};
 use crate::{repair, scratch};
@@ -67,6 +70,39 @@ pub(super) fn log(bytes: &[u8]) {
     let records =
         within(Limit::TEXT, bytes, || log::read(&path)).expect("lines that are no records are skipped");
     assert!(records.len() <= bytes.split(|&byte| byte == b'\n').count());
+}
+
+/// The folder of a job in a store of experiments: the metrics of its run, what its process used, and its log, separated by the
+/// byte 0x1E.
+pub(super) fn job(bytes: &[u8]) {
+    const STEPS: usize = 3;
+    static FOLDER: OnceLock<JobFolder> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let mut config = RunConfig::default();
+        config.train.steps = STEPS;
+        config.data.test = vec![scratch::path("test")];
+        let job = Job::new("job", config);
+        let folder = JobFolder::of(&scratch::path("store"), &job);
+        std::fs::create_dir_all(folder.run()).expect("a run directory");
+        std::fs::write(folder.run().join("config.toml"), job.config.to_toml()).expect("a run file");
+        std::fs::write(folder.run().join("report.html"), "").expect("a report");
+        folder
+    });
+    let run = folder.run();
+    let paths = [run.join("metrics.json"), run.with_file_name("usage.json"), run.join("log.jsonl")];
+    let mut parts = bytes.splitn(paths.len(), |&byte| byte == 0x1E);
+    for path in &paths {
+        std::fs::write(path, parts.next().unwrap_or_default()).expect("a file of the job");
+    }
+    if let Ok(Some(numbers)) = within(EXPLAINED, bytes, || folder.numbers()) {
+        assert!(numbers.steps >= STEPS, "a run that has not ended counts as done");
+    }
+    let Ok(metrics) = within(Limit::TEXT, bytes, || RunMetrics::load(&paths[0])) else { return };
+    let again = scratch::path("again.json");
+    metrics.save(&again).expect("metrics that were read are written");
+    let read = RunMetrics::load(&again).expect("metrics that were written are read");
+    let text = |metrics: &RunMetrics| serde_json::to_string(metrics).expect("metrics are written as JSON");
+    assert_eq!(text(&read), text(&metrics), "metrics change when they are written");
 }
 
 /// A file whose name ends as the first byte says.

@@ -1,5 +1,5 @@
-//! The server: calls of its API with any address and JSON, forms with uploads, and bytes that need not be HTTP. A whole
-//! server runs in the process, with a small index, tags and images, and is reached through the loopback device.
+//! The server: calls of its API with any address and JSON, forms with uploads, bytes that need not be HTTP, and the file of
+//! tags and selections next to its gallery. A whole server runs in the process, with a small index, tags and images, and is reached through the loopback device.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -17,6 +17,9 @@ use crate::cost::{Limit, measured};
 use crate::scratch;
 
 const TOKEN: &str = "secret";
+
+/// The index that the server shows.
+const GALLERY: &str = "gallery.index";
 
 /// The border between the parts of a form.
 const BORDER: &str = "X";
@@ -84,7 +87,7 @@ fn contents() -> Contents {
         model: Some("grey".to_owned()),
         ..Matrix::new(rows, 2, values).expect("a matrix").into()
     };
-    let path = scratch::path("gallery.index");
+    let path = scratch::path(GALLERY);
     let mut index = ExactIndex::new(2, Metric::Cosine).expect("an index");
     index.upsert(&Items::from_set(set).expect("items")).expect("added");
     index.save(&path).expect("written");
@@ -147,13 +150,14 @@ fn exchange(address: SocketAddr, bytes: &[u8], answers: bool) -> Vec<u8> {
     answer
 }
 
-fn ask(bytes: &[u8], units: u64, answers: bool) -> Vec<u8> {
+/// Sends bytes and compares what the answer cost with the limit for an input of `length` bytes and `units`.
+fn ask(bytes: &[u8], length: usize, units: u64, answers: bool) -> Vec<u8> {
     // The measurement needs a process in which nothing else runs.
     static ONE: Mutex<()> = Mutex::new(());
     let address = address();
     let _guard = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (answer, spent) = measured(|| exchange(address, bytes, answers));
-    spent.check(Limit { ns_of_unit: 500, memory_of_unit: 6, ..REQUEST }, bytes.len(), units);
+    spent.check(Limit { ns_of_unit: 500, memory_of_unit: 6, ..REQUEST }, length, units);
     answer
 }
 
@@ -188,7 +192,8 @@ pub(super) fn api(bytes: &[u8]) {
     if !matches!(method, "GET" | "POST" | "DELETE") || !is_path || path.contains('#') {
         return;
     }
-    check(&ask(&request(method, path, "application/json", body), 0, true));
+    let request = request(method, path, "application/json", body);
+    check(&ask(&request, request.len(), 0, true));
 }
 
 /// A form: the first byte chooses between a search and a new item.
@@ -196,12 +201,33 @@ pub(super) fn multipart(bytes: &[u8]) {
     let Some((&first, body)) = bytes.split_first() else { return };
     let path = if first & 1 == 0 { "/api/v1/search/upload?k=3" } else { "/api/v1/items" };
     let content_type = format!("multipart/form-data; boundary={BORDER}");
-    check(&ask(&request("POST", path, &content_type, body), LARGEST_PICTURE, true));
+    let request = request("POST", path, &content_type, body);
+    check(&ask(&request, request.len(), LARGEST_PICTURE, true));
 }
 
 /// Bytes on a connection, which the client ends. The server must answer the next request.
 pub(super) fn http(bytes: &[u8]) {
-    ask(bytes, LARGEST_PICTURE, false);
+    ask(bytes, bytes.len(), LARGEST_PICTURE, false);
     let (status, _) = parsed(&exchange(address(), &request("GET", "/health", "", &[]), true)).to_owned();
     assert_eq!(status, 200, "the server is no longer healthy");
+}
+
+/// The file of tags and selections. A change reads it: a file that is accepted has the change afterwards, any other stays as it
+/// is.
+pub(super) fn tags(bytes: &[u8]) {
+    let address = address();
+    let path = scratch::file(&format!("{GALLERY}.tags.json"), bytes);
+    let change = request("POST", "/api/v1/saved/tags/fuzz", "application/json", br#"{"add":["1"]}"#);
+    let answer = ask(&change, bytes.len(), 0, true);
+    if parsed(&answer).0 == 200 {
+        check(&answer);
+        let again = exchange(address, &change, true);
+        let (status, list) = parsed(&again);
+        assert_eq!(status, 200, "a file that was written is read: {}", String::from_utf8_lossy(list));
+    } else {
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.contains("the file of tags and selections cannot be read"), "{text:.500}");
+        assert_eq!(std::fs::read(&path).expect("the file"), bytes, "a file that is refused changes");
+    }
+    std::fs::remove_file(&path).expect("the file is removed");
 }
