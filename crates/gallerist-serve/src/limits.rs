@@ -11,7 +11,7 @@ use crate::Options;
 use crate::client::{Client, Peer};
 
 /// The requests that a client may save up, in seconds of its rate.
-const BURST: u32 = 5;
+pub(crate) const BURST: u32 = 5;
 
 /// The largest number of clients that are counted apart. Further ones are counted together: an attacker with many
 /// addresses cannot fill the memory.
@@ -45,14 +45,14 @@ impl Limits {
 
 /// Whom a limit counts: an IPv4 address, or 64 bits of an IPv6 address, which is what one customer of a provider has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Key {
+pub(crate) enum Key {
     Client(IpAddr),
     /// All clients beyond the largest number.
     Others,
 }
 
 impl Key {
-    fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         Self::Client(match address {
             IpAddr::V4(_) => address,
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -62,7 +62,7 @@ impl Key {
 
 /// A rate by the generic cell rate algorithm (a token bucket with one time for each key). Written here because the memory of
 /// the crates for it grows with the number of clients until they are told to forget some.
-struct Rate<K> {
+pub(crate) struct Rate<K> {
     /// The time between two requests at the rate.
     every: Duration,
     /// When the bucket of a key is full again. An entry of the past is the same as none.
@@ -70,11 +70,11 @@ struct Rate<K> {
 }
 
 impl Rate<Key> {
-    fn new(a_second: u32) -> Self {
+    pub(crate) fn new(a_second: u32) -> Self {
         Self { every: Duration::from_secs(1) / a_second, full: Mutex::new((HashMap::new(), Instant::now())) }
     }
 
-    fn take(&self, mut key: Key, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&self, mut key: Key, now: Instant) -> Result<(), Duration> {
         let mut held = lock(&self.full);
         let (full, swept) = &mut *held;
         if full.len() >= CLIENTS && !full.contains_key(&key) {

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
+use std::time::Instant;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
@@ -17,16 +18,17 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde_json::Value;
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};
 use tower_service::Service;
 
+use crate::analysis::Turn;
 use crate::batch::{Batcher, Refused};
 use crate::client::Peer;
 use crate::gallery::{Gallery, Listed, Query};
 use crate::gate::Gate;
 use crate::http::Galleries;
-use crate::limits::Connections;
+use crate::limits::{BURST, Connections, Key, Rate};
 use crate::reload::Reloader;
 use crate::reloaded::Outcome;
 use crate::saved::{Change, Kind, Saved};
@@ -147,6 +149,79 @@ fn connections_of_a_client_never_exceed_its_limit_and_are_all_returned() {
         together(vec![client(), client(), client()]);
         let all: Vec<_> = (0..MOST).map(|_| connections.open(peer, MOST)).collect();
         assert!(all.iter().all(Option::is_some) && connections.open(peer, MOST).is_none());
+    });
+}
+
+#[test]
+fn requests_of_one_client_at_one_moment_get_its_burst_and_no_more() {
+    check(3000, || {
+        let rate = Arc::new(Rate::new(1));
+        let [one, other] = [1, 2].map(|last| Key::of([1, 1, 1, last].into()));
+        let answered = Arc::new(AtomicUsize::new(0));
+        let now = Instant::now();
+        let client = || {
+            let (rate, answered) = (Arc::clone(&rate), Arc::clone(&answered));
+            Box::new(move || {
+                for _ in 0..BURST {
+                    match rate.take(one, now) {
+                        Ok(()) => _ = answered.fetch_add(1, Ordering::SeqCst),
+                        Err(wait) => assert!(!wait.is_zero()),
+                    }
+                }
+            }) as Box<dyn FnOnce() + Send>
+        };
+        let stranger = {
+            let rate = Arc::clone(&rate);
+            Box::new(move || assert!((0..BURST).all(|_| rate.take(other, now).is_ok())))
+        };
+        together(vec![client(), client(), stranger]);
+        assert_eq!(answered.load(Ordering::SeqCst), BURST as usize);
+    });
+}
+
+#[test]
+fn one_analysis_computes_at_a_time_and_each_that_is_not_stopped_does() {
+    check(3000, || {
+        let turn = Arc::new(Turn::default());
+        let running = Arc::new(AtomicUsize::new(0));
+        let [kept, stopped] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
+        let analysis = |stopped: &Arc<AtomicBool>, may_be_stopped: bool| {
+            let (turn, running, stopped) = (Arc::clone(&turn), Arc::clone(&running), Arc::clone(stopped));
+            Box::new(move || {
+                let held = turn.wait(&stopped);
+                assert!(held.is_some() || may_be_stopped);
+                if held.is_some() {
+                    assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "two compute");
+                    thread::yield_now();
+                    running.fetch_sub(1, Ordering::SeqCst);
+                }
+            }) as Box<dyn FnOnce() + Send>
+        };
+        let stop = {
+            let (turn, stopped) = (Arc::clone(&turn), Arc::clone(&stopped));
+            Box::new(move || turn.stop(&stopped)) as Box<dyn FnOnce() + Send>
+        };
+        together(vec![analysis(&kept, false), analysis(&kept, false), analysis(&stopped, true), stop]);
+        assert!(turn.wait(&kept).is_some(), "the turn is given back");
+    });
+}
+
+#[test]
+fn a_stopped_analysis_does_not_wait_for_the_one_that_computes() {
+    check(3000, || {
+        let turn = Arc::new(Turn::default());
+        let [computing, stopped] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
+        let held = turn.wait(&computing).unwrap();
+        let waits = {
+            let (turn, stopped) = (Arc::clone(&turn), Arc::clone(&stopped));
+            Box::new(move || assert!(turn.wait(&stopped).is_none())) as Box<dyn FnOnce() + Send>
+        };
+        let stop = {
+            let (turn, stopped) = (Arc::clone(&turn), Arc::clone(&stopped));
+            Box::new(move || turn.stop(&stopped)) as Box<dyn FnOnce() + Send>
+        };
+        together(vec![waits, stop]);
+        drop(held);
     });
 }
 

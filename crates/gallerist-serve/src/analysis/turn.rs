@@ -11,11 +11,11 @@ pub(crate) struct Turn {
 }
 
 /// Gives the right back when it is dropped.
-pub(super) struct Held<'a>(&'a Turn);
+pub(crate) struct Held<'a>(&'a Turn);
 
 impl Turn {
     /// Waits for the right; `None` if the analysis is stopped first.
-    pub(super) fn wait(&self, stopped: &AtomicBool) -> Option<Held<'_>> {
+    pub(crate) fn wait(&self, stopped: &AtomicBool) -> Option<Held<'_>> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = |taken: &mut bool| *taken && !stopped.load(Ordering::Relaxed);
         let mut taken = self.changed.wait_while(taken, waits).unwrap_or_else(PoisonError::into_inner);
@@ -27,7 +27,7 @@ impl Turn {
     }
 
     /// Stops an analysis, whether it waits or computes.
-    pub(super) fn stop(&self, stopped: &AtomicBool) {
+    pub(crate) fn stop(&self, stopped: &AtomicBool) {
         let _taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.store(true, Ordering::Relaxed);
         self.changed.notify_all();
