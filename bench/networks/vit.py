@@ -12,7 +12,7 @@ import json
 from functools import partial
 
 import torch
-from timm.layers import resample_abs_pos_embed
+from timm.layers import SwiGLUPacked, resample_abs_pos_embed
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -71,11 +71,11 @@ def fill(network, called):
 class DinoV3(Eva):
     """timm's DINOv3 with our `head`."""
 
-    def __init__(self, dimensions, size, bias):
+    def __init__(self, dimensions, size, bias, **more):
         norm = partial(nn.LayerNorm, eps=1e-5)
         rope = {"use_rot_pos_emb": True, "rope_type": "dinov3", "rope_temperature": 100, "rope_rotate_half": True}
         super().__init__(img_size=size, num_classes=0, global_pool="token", qkv_bias=bias, init_values=1e-5,
-                         use_abs_pos_emb=False, num_reg_tokens=4, use_fc_norm=False, norm_layer=norm, **rope, **SMALL)
+                         use_abs_pos_emb=False, num_reg_tokens=4, use_fc_norm=False, norm_layer=norm, **rope, **SMALL, **more)
         self.head = nn.Linear(SMALL["embed_dim"], dimensions) if dimensions else nn.Identity()
 
     def forward(self, x):
@@ -125,6 +125,10 @@ def of_timm():
     write("vit-interpolated", plain(98, 14, output="class_and_mean", init_values=1e-5), [2, 3, 98, 98], positions=37)
     write("vit-enlarged", plain((56, 42), 14, output="class", dimensions=0), [2, 3, 56, 42], positions=2)
     write("vit-dinov3", DinoV3(8, (64, 96), True), [2, 3, 64, 96], gradients=True)
+    gated = {"swiglu_mlp": True, "swiglu_align_to": 8, "mlp_ratio": 2.5}
+    write("vit-dinov3-gated", DinoV3(8, (64, 96), True, **gated), [2, 3, 64, 96], gradients=True)
+    giant = {"mlp_layer": SwiGLUPacked, "act_layer": nn.SiLU, "mlp_ratio": 5}
+    write("vit-dinov2-gated", plain(98, 14, **dino, **giant), [2, 3, 98, 98], gradients=True)
     write("vit-dinov3-without-biases", DinoV3(0, (64, 64), False), [2, 3, 64, 64])
     clip = {"pre_norm": True, "norm_layer": lambda width, **more: nn.LayerNorm(width, eps=1e-5, **more), "act_layer": "quick_gelu"}
     write("vit-clip", plain(56, 14, projection=12, **clip), [2, 3, 56, 56], gradients=True)
@@ -182,6 +186,16 @@ def of_others():
     # Published files have the blocks at the top.
     called = lambda name: without(name).removeprefix("model.")  # noqa: E731
     write("vit-dinov3-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 64, 64], called)
+    config.use_gated_mlp, config.hidden_act, config.intermediate_size = True, "silu", 80
+    tower = DINOv3ViTModel(config)
+    del tower.embeddings._parameters["mask_token"]
+    tower.embeddings.mask_token = None
+    write("vit-dinov3-gated-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 64, 64], called)
+    config = Dinov2WithRegistersConfig(image_size=98, use_swiglu_ffn=True, **small)
+    tower = Dinov2WithRegistersModel(config)
+    del tower.embeddings._parameters["mask_token"]
+    tower.embeddings.mask_token = None
+    write("vit-dinov2-gated-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 98, 98], published)
     tower = ViTModel(ViTConfig(image_size=56, intermediate_size=128, layer_norm_eps=1e-6, **small), add_pooling_layer=False)
     write("vit-hf", Only(tower, lambda m, x: m(x).last_hidden_state[:, 0]), [2, 3, 56, 56], published)
 

@@ -50,7 +50,7 @@ pub use ops::{
     max_pool2d, set_enabled, unit_rows,
 };
 pub use product::{bf16_unit, with_bf16_products};
-pub use token_ops::{gelu, layer_norm, linear_tokens, self_attention};
+pub use token_ops::{gated_silu, gelu, layer_norm, linear_tokens, self_attention};
 pub use tokens::{Gelu, Rotary};
 pub use unit::{RowValue, project_row, scale_rows};
 pub use update::{AdamW, Sgd, finite_mark, is_finite, square_sum};

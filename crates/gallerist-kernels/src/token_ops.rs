@@ -109,6 +109,37 @@ pub fn gelu<const D: usize>(x: Tensor<D>, kind: Gelu) -> Tensor<D> {
     }
 }
 
+/// The gate of an MLP with two first layers, `silu(a) b` with `silu(a) = a sigmoid(a)`, where `a` and `b` are one after the
+/// other in `x` (Shazeer 2020, SwiGLU).
+///
+/// # Shapes
+///
+/// - x: `[batch, tokens, 2 width]`
+/// - result: `[batch, tokens, width]`
+///
+/// # Panics
+///
+/// If the last side is odd or 0.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+///
+/// let x = Tensor::<3>::from_floats([[[0.0, 1.0, 5.0, 2.0]]], &Device::flex());
+/// let y = gallerist_kernels::gated_silu(x).into_data().try_into_vec::<f32>().unwrap();
+/// assert!(y[0] == 0.0 && (y[1] - 2.0 / (1.0 + (-1.0f32).exp())).abs() < 1e-6);
+/// ```
+pub fn gated_silu(x: Tensor<3>) -> Tensor<3> {
+    let double = x.dims()[2];
+    assert!(double > 0 && double.is_multiple_of(2), "{double} channels of two halves");
+    if is_enabled() && supported(&x) {
+        return Tensor::from_dispatch(Dispatch::gated_silu_kernel(x.into_dispatch()));
+    }
+    let [a, b] = [0, double / 2].map(|from| x.clone().narrow(2, from, double / 2));
+    activation::silu(a) * b
+}
+
 /// A linear layer of tokens, `x weight + bias`, as a convolution of 1 x 1: the products are those of
 /// [`with_bf16_products`](crate::with_bf16_products), too.
 ///

@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use std::sync::Arc;
 
-use gallerist_kernels::{Gelu, Rotary, gelu, layer_norm, linear_tokens, self_attention};
+use gallerist_kernels::{Gelu, Rotary, gated_silu, gelu, layer_norm, linear_tokens, self_attention};
 
 fn values(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;
@@ -123,6 +123,20 @@ fn equal_values_of_a_row_have_finite_gradients() {
     assert!(host(y.clone()).iter().all(|&v| v == 0.0));
     let gradients = y.square().sum().backward();
     assert!(host(x.grad(&gradients).unwrap()).iter().all(|v| v.is_finite()));
+}
+
+#[test]
+fn gated_activations_and_their_gradients_are_those_of_f64() {
+    for (shape, half) in [([1, 1, 2], 1), ([2, 3, 34], 17), ([3, 197, 1024], 512), ([2, 2, 40_000], 20_000)] {
+        let run = |dtype: DType| {
+            let x = tensor(shape, 1, dtype);
+            let y = gated_silu(x.clone().mul_scalar(8.0));
+            let gradients =
+                (y.clone() * tensor([shape[0], shape[1], half], 2, dtype).detach()).sum().backward();
+            vec![host(y), host(x.grad(&gradients).unwrap())]
+        };
+        assert_near(&run(DType::F32), &run(DType::F64), 1e-6, &format!("{shape:?}"));
+    }
 }
 
 #[test]

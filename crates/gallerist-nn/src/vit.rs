@@ -9,6 +9,7 @@
 //! x = x + drop(scale(fc2(gelu(fc1(norm(x))))))
 //! ```
 //!
+//! or, with `gated_mlp`, `fc2(silu(a) b)` in the second branch, where `a` and `b` are the halves of `fc1(norm(x))`;
 //! with learned factors `scale` if `layer_scale`, and `drop` the drop path. Names are timm's. The network is built for
 //! one size of images; learned positions of weights for another size are interpolated when they are loaded.
 
@@ -30,7 +31,8 @@ use crate::spec::NetworkSpec;
 /// |---|---|
 /// | timm, DINO, torchvision | the defaults |
 /// | DINOv2 | `patch = 14, layer_scale = true`, with registers `registers = 4` |
-/// | DINOv3 | `positions = "rotary", key_bias = false, registers = 4, layer_scale = true, norm_epsilon = 1e-5` |
+/// | DINOv2 giant | besides `width = 1536, depth = 40, gated_mlp = true, mlp_ratio = 2.6666666666666665` |
+/// | DINOv3 | `positions = "rotary", key_bias = false, registers = 4, layer_scale = true, norm_epsilon = 1e-5`, S+ and H+ also `gated_mlp = true` |
 /// | CLIP | `pre_norm = true, norm_epsilon = 1e-5, projection = 512`, OpenAI's `activation = "quick_gelu"` |
 /// | SigLIP | `class_token = false, output = "attention"`, `activation = "gelu_tanh"` |
 ///
@@ -61,6 +63,10 @@ pub struct VitConfig {
     pub attention_heads: usize,
     /// Width of the MLP in a block, in multiples of the width.
     pub mlp_ratio: f64,
+    /// Whether the first layer in the MLPs of the blocks is two layers, one of which is the gate of the other (Shazeer 2020,
+    /// SwiGLU). `mlp_ratio` is that of one of them; `activation` is not used.
+    #[serde(skip_serializing_if = "is_false")]
+    pub gated_mlp: bool,
     /// Side of a patch, in pixels.
     pub patch: usize,
     /// What becomes the features.
@@ -153,6 +159,7 @@ impl Default for VitConfig {
             depth: 0,
             attention_heads: 0,
             mlp_ratio: 4.0,
+            gated_mlp: false,
             patch: 16,
             output: VitOutput::Class,
             class_token: true,
@@ -169,6 +176,10 @@ impl Default for VitConfig {
             dimensions: 128,
         }
     }
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn is_true(value: &bool) -> bool {
@@ -350,14 +361,21 @@ impl VitConfig {
         let y = b.linear(&format!("{path}.attn.proj"), y, width, true);
         let x = branch(b, 1, x, y);
         let y = b.layer_norm(&format!("{path}.norm2"), x, self.norm_epsilon);
-        let y = self.mlp(b, path, y, width);
+        let y = self.mlp(b, path, y, self.gated_mlp);
         branch(b, 2, x, y)
     }
 
-    fn mlp(&self, b: &mut Builder<'_>, path: &str, x: Node, width: usize) -> Node {
-        let y =
-            b.linear(&format!("{path}.mlp.fc1"), x, (self.mlp_ratio * width as f64).round() as usize, true);
-        let y = b.gelu(y, self.activation);
+    fn mlp(&self, b: &mut Builder<'_>, path: &str, x: Node, gated: bool) -> Node {
+        let width = b.width(x);
+        let inner = (self.mlp_ratio * width as f64).round() as usize;
+        let fc1 = format!("{path}.mlp.fc1");
+        let y = if gated {
+            let y = b.linear(&fc1, x, 2 * inner, true);
+            b.gated_silu(y)
+        } else {
+            let y = b.linear(&fc1, x, inner, true);
+            b.gelu(y, self.activation)
+        };
         b.linear(&format!("{path}.mlp.fc2"), y, width, true)
     }
 
@@ -372,8 +390,7 @@ impl VitConfig {
             VitOutput::Attention => {
                 let x = b.attention_pool("attn_pool", x, heads);
                 let y = b.layer_norm("attn_pool.norm", x, self.norm_epsilon);
-                let width = b.width(y);
-                let y = self.mlp(b, "attn_pool", y, width);
+                let y = self.mlp(b, "attn_pool", y, false);
                 b.add(x, y)
             }
         }

@@ -194,6 +194,7 @@ impl Graph {
             }
             FixedKind::Flatten => self.flat(x, &name),
             FixedKind::Gelu(_)
+            | FixedKind::GatedSilu
             | FixedKind::DropPath { .. }
             | FixedKind::ClassToken
             | FixedKind::MeanOfPatches { .. } => {

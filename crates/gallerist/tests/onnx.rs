@@ -83,11 +83,11 @@ fn an_exported_network_has_the_same_embeddings_when_it_is_imported() {
 }
 
 #[test]
-fn an_exported_transformer_with_rotary_positions_has_the_same_embeddings() {
+fn an_exported_transformer_with_rotary_positions_and_gated_mlps_has_the_same_embeddings() {
     let project = project();
     let dir = project.path();
     let text = "[image]\nsize = 16\n[network]\nkind = \"vit\"\nwidth = 16\ndepth = 3\nattention_heads = 2\npatch = 4\n\
-                registers = 2\npositions = \"rotary\"\nkey_bias = false\ndimensions = 10\n[train]\ndevice = \"cpu\"";
+                registers = 2\npositions = \"rotary\"\nkey_bias = false\ngated_mlp = true\ndimensions = 10\n[train]\ndevice = \"cpu\"";
     std::fs::write(dir.join("rotary.toml"), text).unwrap();
     let config = RunConfig::load(&dir.join("rotary.toml"), &[]).unwrap();
     gallerist::model::Model::untrained(&config).unwrap().save_run(&dir.join("rotary")).unwrap();

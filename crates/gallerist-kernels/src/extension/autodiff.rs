@@ -17,7 +17,7 @@ use super::operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
 use super::pool::{
     AvgPool2d, GlobalAverage, MaxPool2d, MaxPoolState, avg_pool2d, global_average, max_pool2d,
 };
-use super::tokens::{track_gelu, track_layer_norm, track_self_attention};
+use super::tokens::{track_gated_silu, track_gelu, track_layer_norm, track_self_attention};
 use super::unit::track_unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
@@ -126,6 +126,10 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
 
     fn gelu_kernel(x: Tracked, kind: Gelu) -> Tracked {
         track_gelu::<C>(x, kind)
+    }
+
+    fn gated_silu_kernel(x: Tracked) -> Tracked {
+        track_gated_silu::<C>(x)
     }
 
     fn unit_rows_kernel(x: Tracked) -> Tracked {

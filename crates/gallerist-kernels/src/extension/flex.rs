@@ -12,7 +12,7 @@ use super::conv::conv2d;
 use super::norm::{batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, Tail, Tensors};
 use super::pool::{avg_pool2d, global_average, max_pool2d};
-use super::tokens::{activated, normalized, self_attention};
+use super::tokens::{activated, gated_silu, normalized, self_attention};
 use super::unit::unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
 use crate::maps::Maps;
@@ -71,6 +71,10 @@ impl KernelOps for Flex {
 
     fn gelu_kernel(x: FlexTensor, kind: Gelu) -> FlexTensor {
         activated(&x, kind)
+    }
+
+    fn gated_silu_kernel(x: FlexTensor) -> FlexTensor {
+        gated_silu(&x)
     }
 
     fn unit_rows_kernel(x: FlexTensor) -> FlexTensor {

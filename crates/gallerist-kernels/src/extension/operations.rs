@@ -121,6 +121,9 @@ pub(crate) trait KernelOps: Backend {
     /// The activation of an MLP, of a tensor of any rank.
     fn gelu_kernel(x: FloatTensor<Self>, kind: Gelu) -> FloatTensor<Self>;
 
+    /// The gate of an MLP, of a tensor of rank 3.
+    fn gated_silu_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
     /// Rows of length 1; of a tensor of rank 2.
     fn unit_rows_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
 

@@ -15,7 +15,7 @@ use super::gradients::{Tracked, vector};
 use crate::buffer::Buffer;
 use crate::nhwc::{Contiguous, contiguous_tensor};
 use crate::tokens::attention::{self, Sizes};
-use crate::tokens::{Gelu, Rotary, gelu, layer_norm};
+use crate::tokens::{Gelu, Rotary, gated, gelu, layer_norm};
 
 /// A contiguous tensor of the shape of `x`.
 fn like(values: Buffer, x: &FlexTensor) -> FlexTensor {
@@ -40,6 +40,11 @@ pub(super) fn normalized(x: &FlexTensor, weight: &FlexTensor, bias: &FlexTensor,
 
 pub(super) fn activated(x: &FlexTensor, kind: Gelu) -> FlexTensor {
     like(gelu::forward(&Contiguous::of(x), kind), x)
+}
+
+pub(super) fn gated_silu(x: &FlexTensor) -> FlexTensor {
+    let [images, tokens, double]: [usize; 3] = x.layout().shape().dims();
+    contiguous_tensor(gated::forward(&Contiguous::of(x), double / 2), [images, tokens, double / 2])
 }
 
 #[derive(Debug)]
@@ -104,6 +109,24 @@ impl Backward<Flex, 1> for Activate {
     }
 }
 
+#[derive(Debug)]
+struct GatedSilu;
+
+impl Backward<Flex, 1> for GatedSilu {
+    type State = NodeId;
+
+    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [parent] = ops.parents;
+        let dy = gradients.consume::<Flex>(&ops.node);
+        let x = checkpointer.retrieve_node_output::<FlexTensor>(ops.state);
+        if let Some(node) = parent {
+            let [_, _, double]: [usize; 3] = x.layout().shape().dims();
+            let dx = gated::gradient(&Contiguous::of(&x), &Contiguous::of(&dy), double / 2);
+            gradients.register::<Flex>(node.id, like(dx, &x));
+        }
+    }
+}
+
 /// Adds the operation to the gradient graph.
 pub(super) fn track_self_attention<C: CheckpointStrategy>(
     qkv: Tracked,
@@ -143,6 +166,18 @@ pub(super) fn track_gelu<C: CheckpointStrategy>(x: Tracked, kind: Gelu) -> Track
     match Activate.prepare::<C>([x.node()]).compute_bound().stateful() {
         OpsKind::Tracked(mut preparation) => {
             let state = (preparation.checkpoint(&x), kind);
+            preparation.finish(state, y)
+        }
+        OpsKind::UnTracked(preparation) => preparation.finish(y),
+    }
+}
+
+/// Adds the operation to the gradient graph.
+pub(super) fn track_gated_silu<C: CheckpointStrategy>(x: Tracked) -> Tracked {
+    let y = gated_silu(x.primitive());
+    match GatedSilu.prepare::<C>([x.node()]).compute_bound().stateful() {
+        OpsKind::Tracked(mut preparation) => {
+            let state = preparation.checkpoint(&x);
             preparation.finish(state, y)
         }
         OpsKind::UnTracked(preparation) => preparation.finish(y),

@@ -120,6 +120,11 @@ impl Builder {
         self.fixed(Fixed::Gelu(kind), x)
     }
 
+    /// [`gated_silu`](crate::gated_silu) of tokens.
+    pub fn gated_silu(&mut self, x: Node) -> Node {
+        self.fixed(Fixed::GatedSilu, x)
+    }
+
     /// The first token as a row.
     pub fn first_token(&mut self, x: Node) -> Node {
         self.fixed(Fixed::FirstToken, x)

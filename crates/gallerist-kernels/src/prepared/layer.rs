@@ -6,7 +6,7 @@ use super::step::Fixed;
 use crate::buffer::Buffer;
 use crate::maps::Maps;
 use crate::pool::{self, Means, Windows};
-use crate::tokens::{attention, gelu, layer_norm};
+use crate::tokens::{attention, gated, gelu, layer_norm};
 use crate::transpose::transpose;
 use gallerist_util::vectorized;
 
@@ -50,6 +50,10 @@ impl Fixed {
                 Maps { channels: x.channels / 3, ..x }
             }
             Fixed::Gelu(_) => x,
+            Fixed::GatedSilu => {
+                assert!(x.channels.is_multiple_of(2), "two halves of {x:?}");
+                Maps { channels: x.channels / 2, ..x }
+            }
         }
     }
 
@@ -86,6 +90,7 @@ impl Fixed {
                 attention::forward(x, sizes, rotary.as_deref())
             }
             Fixed::Gelu(kind) => gelu::forward(x, *kind),
+            Fixed::GatedSilu => gated::forward(x, channels / 2),
             Fixed::FirstToken => of_images(x, image, channels, |x, y| y.copy_from_slice(&x[..channels])),
             Fixed::MeanOfTokens { after } => {
                 of_images(x, image, channels, |x, y| pool::mean_image(&x[after * channels..], y))

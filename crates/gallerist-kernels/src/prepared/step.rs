@@ -67,6 +67,7 @@ pub(super) enum Fixed {
         rotary: Option<Arc<Rotary>>,
     },
     Gelu(Gelu),
+    GatedSilu,
     FirstToken,
     MeanOfTokens {
         after: usize,

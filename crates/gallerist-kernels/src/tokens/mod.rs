@@ -1,6 +1,7 @@
 //! Layers of transformers: attention, layer norm and the activations of their MLPs, with their gradients.
 
 pub(crate) mod attention;
+pub(crate) mod gated;
 pub(crate) mod gelu;
 mod lanes;
 pub(crate) mod layer_norm;

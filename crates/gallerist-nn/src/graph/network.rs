@@ -7,7 +7,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::chain::Value;
 use crate::extractor::Extractor;
-use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32};
+use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32, in_dtype};
 use crate::token_layers::{
     AttentionPool, Draw, Gelu, LayerNorm, LayerScale, SelfAttention, Tokens, drop_path,
 };
@@ -71,6 +71,8 @@ pub enum FixedKind {
     Flatten,
     /// The activation in an MLP.
     Gelu(Gelu),
+    /// The gate of an MLP: `silu(a) b` for the two halves of each token.
+    GatedSilu,
     /// In training, the branches of some images are left out.
     DropPath {
         /// Their share.
@@ -329,6 +331,11 @@ impl Network {
                         Value::Tokens(tokens) => Value::Tokens(kind.apply(tokens)),
                         other => Value::Rows(kind.apply(other.rows())),
                     },
+                    FixedKind::GatedSilu => {
+                        let x = one().tokens();
+                        let dtype = x.dtype();
+                        Value::Tokens(in_dtype(gallerist_kernels::gated_silu(at_least_f32(x)), dtype))
+                    }
                     FixedKind::DropPath { rate } => {
                         let x = one().tokens();
                         Value::Tokens(match draw {

@@ -191,6 +191,7 @@ impl Translation {
             FixedKind::Concat => b.concat(inputs),
             FixedKind::Flatten => b.flatten(inputs[0]),
             FixedKind::Gelu(kind) => b.gelu(inputs[0], kind.kernel()),
+            FixedKind::GatedSilu => b.gated_silu(inputs[0]),
             FixedKind::DropPath { .. } => inputs[0],
             FixedKind::ClassToken => b.first_token(inputs[0]),
             FixedKind::MeanOfPatches { prefix } => b.mean_of_tokens(inputs[0], prefix),

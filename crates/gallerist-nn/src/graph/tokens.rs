@@ -73,6 +73,12 @@ impl Builder<'_> {
         self.fixed("", FixedKind::Gelu(kind), &[x], self.shape(x))
     }
 
+    /// The gate of an MLP on tokens `[count, 2 width]`.
+    pub(crate) fn gated_silu(&mut self, x: Node) -> Node {
+        let [count, double] = self.token_sides(x);
+        self.fixed("", FixedKind::GatedSilu, &[x], Shape::Tokens([count, double / 2]))
+    }
+
     /// Drop path; the name seeds its random decisions.
     pub(crate) fn drop_path(&mut self, name: &str, x: Node, rate: f64) -> Node {
         self.fixed(name, FixedKind::DropPath { rate }, &[x], self.shape(x))

@@ -52,7 +52,7 @@ fn check(name: &str, config: VitConfig) {
     let gradients = GradientsParams::from_grads((output * cotangent).sum().backward(), &network);
     let mut found = gradients_by_name(&network, &gradients);
     if config.positions == VitPositions::Rotary {
-        found = by_names_of_timms_dinov3(found);
+        found = by_names_of_timms_dinov3(found, config.gated_mlp);
     }
     assert_eq!(found.keys().collect::<Vec<_>>(), golden.gradient_norms.keys().collect::<Vec<_>>());
     let largest = golden.gradient_norms.values().fold(0.0, |max: f64, v| max.max(*v));
@@ -74,9 +74,18 @@ fn check(name: &str, config: VitConfig) {
 }
 
 /// The gradients of a bias of keys, which stays 0, are 0.
-fn by_names_of_timms_dinov3(gradients: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, Vec<f64>> {
+fn by_names_of_timms_dinov3(
+    gradients: BTreeMap<String, Vec<f64>>,
+    gated: bool,
+) -> BTreeMap<String, Vec<f64>> {
     let mut named = BTreeMap::new();
     for (name, values) in gradients {
+        if gated && let Some((mlp, field)) = name.split_once(".fc1.") {
+            let (gate, other) = values.split_at(values.len() / 2);
+            named.insert(format!("{mlp}.fc1_g.{field}"), gate.to_vec());
+            named.insert(format!("{mlp}.fc1_x.{field}"), other.to_vec());
+            continue;
+        }
         match name.strip_suffix(".qkv.bias") {
             Some(layer) => {
                 let third = values.len() / 3;
@@ -129,7 +138,7 @@ fn dinov3_equals_that_of_timm_and_hugging_face() {
 #[test]
 fn fingerprints_of_other_transformers_stay_as_they_were() {
     let written = |config: VitConfig| toml::to_string(&NetworkConfig::from(config)).unwrap();
-    assert!(!written(small()).contains("positions") && !written(small()).contains("key_bias"));
+    assert!(["positions", "key_bias", "gated_mlp"].iter().all(|key| !written(small()).contains(key)));
     let of_dinov3 = written(dinov3());
     assert!(
         of_dinov3.contains("positions = \"rotary\"") && of_dinov3.contains("key_bias = false"),
@@ -166,16 +175,97 @@ fn the_names_of_the_authors_of_dinov3_are_read_and_masked_biases_of_keys_left_ou
     assert_close(&output, &golden.evaluation[0], 1e-5, "the authors' names");
 }
 
+/// Gated MLPs, whose inner layers have 80 channels.
+fn gated(config: VitConfig) -> VitConfig {
+    VitConfig { gated_mlp: true, mlp_ratio: 2.5, ..config }
+}
+
 #[test]
-fn dinov3_with_gated_mlps_is_refused() {
-    let mut tensors = Golden::read("vit-dinov3-hf").weights().tensors;
-    let gate = tensors["layer.0.mlp.up_proj.weight"].clone();
-    tensors.insert("layer.0.mlp.gate_proj.weight".into(), gate);
+fn transformers_with_gated_mlps_equal_those_of_timm_and_hugging_face() {
+    check("vit-dinov3-gated", gated(dinov3()));
+    check("vit-dinov3-gated-hf", VitConfig { dimensions: 0, ..gated(dinov3()) });
+    let giant = VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() };
+    check("vit-dinov2-gated", gated(giant));
+}
+
+/// The output of a network of `config` with tensors that have other names.
+fn output_of(golden: &Golden, config: VitConfig, tensors: BTreeMap<String, TensorData>) -> Tensor<2> {
+    let images = golden.images(&Device::flex());
+    let [_, channels, height, width] = images.dims();
+    let input = InputShape { channels, height, width };
+    let network = NetworkConfig::from(config).init(input, 1, &Device::flex()).unwrap();
+    let (network, report) = weights::load(network, Weights { tensors, ..Default::default() }).unwrap();
+    assert_eq!(report.refused, []);
+    network.forward(images).remove(0)
+}
+
+#[test]
+fn gated_mlps_by_the_names_of_the_authors_and_of_hugging_face_are_read() {
+    let renamed = |name: &str, pairs: &[(&str, &str)]| {
+        let tensors = Golden::read(name).weights().tensors.into_iter();
+        tensors
+            .map(|(name, data)| (pairs.iter().fold(name, |name, (from, to)| name.replace(from, to)), data))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let golden = Golden::read("vit-dinov2-gated");
+    let giant = gated(VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() });
+    let tensors = renamed("vit-dinov2-gated", &[("mlp.fc1", "mlp.w12"), ("mlp.fc2", "mlp.w3")]);
+    let output = output_of(&golden, giant.clone(), tensors);
+    assert_close(&output, &golden.evaluation[0], 1e-5, "DINOv2 of the authors");
+
+    let golden = Golden::read("vit-dinov3-gated");
+    let pairs = [("mlp.fc1_g", "mlp.w1"), ("mlp.fc1_x", "mlp.w2"), ("mlp.fc2", "mlp.w3")];
+    let output = output_of(&golden, gated(dinov3()), renamed("vit-dinov3-gated", &pairs));
+    assert_close(&output, &golden.evaluation[0], 1e-5, "DINOv3 of the authors");
+
+    // Published files have gate and other half together.
+    let golden = Golden::read("vit-dinov2-gated-hf");
+    let mut tensors = renamed("vit-dinov2-gated-hf", &[("mlp.down_proj", "mlp.weights_out")]);
+    for block in 0..2 {
+        for field in ["weight", "bias"] {
+            let mlp = format!("encoder.layer.{block}.mlp");
+            let [gate, up] = ["gate_proj", "up_proj"]
+                .map(|part| tensors.remove(&format!("{mlp}.{part}.{field}")).unwrap());
+            let mut shape = gate.shape().to_vec();
+            shape[0] *= 2;
+            let values = [gate, up].map(|data| data.try_into_vec::<f32>().unwrap()).concat();
+            tensors.insert(format!("{mlp}.weights_in.{field}"), TensorData::new(values, shape));
+        }
+    }
+    let config = VitConfig { dimensions: 0, norm_epsilon: 1e-6, mlp_ratio: 2.75, ..giant };
+    let output = output_of(&golden, config, tensors);
+    assert_close(&output, &golden.evaluation[0], 1e-5, "DINOv2 of Hugging Face");
+}
+
+#[test]
+fn a_file_with_half_of_a_gated_mlp_is_refused() {
+    let golden = Golden::read("vit-dinov3-gated-hf");
+    let mut tensors = golden.weights().tensors;
+    tensors.remove("layer.0.mlp.up_proj.weight").unwrap();
     let input = InputShape { channels: 3, height: 64, width: 64 };
-    let config = NetworkConfig::from(VitConfig { dimensions: 0, ..dinov3() });
+    let config = NetworkConfig::from(VitConfig { dimensions: 0, ..gated(dinov3()) });
     let network = config.init(input, 1, &Device::flex()).unwrap();
     let error = weights::load(network, Weights { tensors, ..Default::default() }).unwrap_err();
     assert!(error.to_string().contains("blocks.0.mlp.fc1.weight"), "{error}");
+}
+
+#[test]
+fn exports_of_gated_mlps_have_timms_names_and_are_read_again() {
+    for (name, config) in [
+        ("vit-dinov3-gated", gated(dinov3())),
+        ("vit-dinov2-gated", gated(VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() })),
+    ] {
+        let golden = Golden::read(name);
+        let (network, _) = golden.network(config.clone(), &Device::flex());
+        let exported = weights::to_pytorch(network.graph().expect("a graph"));
+        assert_eq!(
+            exported.keys().collect::<Vec<_>>(),
+            golden.weights().tensors.keys().collect::<Vec<_>>(),
+            "{name}"
+        );
+        let output = output_of(&golden, config, exported);
+        assert_close(&output, &golden.evaluation[0], 1e-5, name);
+    }
 }
 
 fn clip() -> VitConfig {

@@ -20,6 +20,7 @@ pub(super) fn token_width(step: &Step, input: Option<usize>) -> Option<usize> {
             FixedKind::Gelu(_) | FixedKind::DropPath { .. } | FixedKind::Add | FixedKind::Activation(_) => {
                 input
             }
+            FixedKind::GatedSilu => input.map(|width| width / 2),
             _ => None,
         },
         _ => None,
@@ -55,6 +56,7 @@ impl Graph {
             (Op::AttentionPool(pool), _) => self.attention_pool(pool, step, x, name),
             (Op::Fixed(fixed), _) => match (fixed.kind, width) {
                 (FixedKind::Gelu(kind), _) => self.gelu(kind, x, name),
+                (FixedKind::GatedSilu, Some(width)) => self.gated_silu(width, x, name),
                 // In training only.
                 (FixedKind::DropPath { .. }, _) => x.to_string(),
                 (FixedKind::ClassToken, _) => {
@@ -182,6 +184,24 @@ impl Graph {
         self.node("Mul", &[&y, &half], name, vec![])
     }
 
+    /// The channels from `from` to `to` of `x`.
+    fn channels(&mut self, x: &str, [from, to]: [usize; 2], name: &str) -> String {
+        let axis = self.integers(&format!("{name}.axis"), &[1], &[-1]);
+        let [from, to] = [("from", from), ("to", to)]
+            .map(|(of, place)| self.integers(&format!("{name}.{of}"), &[1], &[place as i64]));
+        self.node("Slice", &[x, &from, &to, &axis], name, vec![])
+    }
+
+    /// `silu(a) b` of the halves of `width` channels.
+    fn gated_silu(&mut self, width: usize, x: &str, name: &str) -> String {
+        let part = |part: &str| format!("{name}.{part}");
+        let a = self.channels(x, [0, width / 2], &part("first"));
+        let b = self.channels(x, [width / 2, width], &part("second"));
+        let sigmoid = self.node("Sigmoid", &[&a], &part("sigmoid"), vec![]);
+        let gate = self.node("Mul", &[&a, &sigmoid], &part("gate"), vec![]);
+        self.node("Mul", &[&gate, &b], name, vec![])
+    }
+
     /// Part `place` of the first side of `parts`.
     fn pick(&mut self, parts: &str, place: i64, name: &str) -> String {
         let place = self.integers(&format!("{name}.place"), &[], &[place]);
@@ -220,11 +240,8 @@ impl Graph {
         let part = |part: &str| format!("{name}.{part}");
         let [cos, sin] = self.turns(rotary, name);
         let channels = rotary.channels();
-        let last = self.integers(&part("axis"), &[1], &[-1]);
-        let [start, half, end] = [("start", 0), ("half", channels as i64 / 2), ("end", channels as i64)]
-            .map(|(of, place)| self.integers(&part(of), &[1], &[place]));
-        let left = self.node("Slice", &[x, &start, &half, &last], &part("left"), vec![]);
-        let right = self.node("Slice", &[x, &half, &end, &last], &part("right"), vec![]);
+        let left = self.channels(x, [0, channels / 2], &part("left"));
+        let right = self.channels(x, [channels / 2, channels], &part("right"));
         let right = self.node("Neg", &[&right], &part("negative"), vec![]);
         let other = self.node("Concat", &[&right, &left], &part("other"), vec![Attribute::Int("axis", -1)]);
         let x = self.node("Mul", &[x, &cos], &part("along"), vec![]);

@@ -85,9 +85,12 @@ fn network(renamed: &Renamed) -> Option<toml::Table> {
         }
     }
     set("patch", number(patch));
-    let mlp = *shape("blocks.0.mlp.fc1.weight")?.first()?;
-    if mlp != 4 * width {
-        set("mlp_ratio", Value::Float(mlp as f64 / width as f64));
+    let inner = *shape("blocks.0.mlp.fc2.weight")?.last()?;
+    if inner != 4 * width {
+        set("mlp_ratio", Value::Float(inner as f64 / width as f64));
+    }
+    if *shape("blocks.0.mlp.fc1.weight")?.first()? == 2 * inner {
+        set("gated_mlp", true.into());
     }
     if !has("cls_token") {
         set("class_token", false.into());

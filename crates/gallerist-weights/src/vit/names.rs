@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::TensorData;
 use gallerist_nn::Network;
-use gallerist_nn::graph::Op;
+use gallerist_nn::graph::{FixedKind, Op};
 
 use crate::tensors::{transposed, values};
 
@@ -49,8 +49,9 @@ enum Target {
     Whole(String),
     /// Its transpose.
     Transposed(String),
-    /// This part of three, one below the other: queries, keys, values.
-    Third(String, usize),
+    /// This part of several, one below the other: of three for queries, keys, values; of two for the gate of an MLP and what it
+    /// is the gate of.
+    Part { of: String, place: usize, parts: usize },
     /// Its first third, and the other two: queries, and keys with values.
     Query { query: String, others: String },
     /// A constant that the network has without the file.
@@ -63,15 +64,13 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
     let (family, prefix) = family(tensors)?;
     let has = |name: &str| tensors.contains_key(&format!("{prefix}{name}"));
     let clip_of_timm = has("norm_pre.weight") && !has("proj.weight");
-    // MLPs with a gate are no part of the network: the names stay, so that they are missed.
     let gated = tensors.keys().any(|key| key.ends_with(".mlp.gate_proj.weight"));
     let mut out = BTreeMap::new();
     let mut origins: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut thirds: BTreeMap<String, [Option<&TensorData>; 3]> = BTreeMap::new();
+    let mut collected: BTreeMap<String, Vec<Option<&TensorData>>> = BTreeMap::new();
     for (key, data) in tensors {
         let target = match key.strip_prefix(prefix.as_str()) {
-            Some(rest) if gated && rest.contains(".mlp.") => None,
-            Some(rest) => family.target(rest, clip_of_timm),
+            Some(rest) => family.target(rest, clip_of_timm, gated),
             // Hugging Face's projection is beside the tower.
             None if family == Family::HuggingFaceClip && key.ends_with("visual_projection.weight") => {
                 Some(Target::Whole("proj.weight".into()))
@@ -98,18 +97,18 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
                 put(others, rows(data, first, data.shape()[0]));
             }
             Some(Target::Known) => {}
-            Some(Target::Third(name, part)) => {
-                origins.entry(name.clone()).or_default().push(key.clone());
-                thirds.entry(name).or_default()[part] = Some(data);
+            Some(Target::Part { of, place, parts }) => {
+                origins.entry(of.clone()).or_default().push(key.clone());
+                collected.entry(of).or_insert_with(|| vec![None; parts])[place] = Some(data);
             }
         }
     }
-    for (name, parts) in thirds {
-        match parts {
-            [Some(query), Some(key), Some(value)] => {
-                out.insert(name, below(&[query, key, value]));
+    for (name, parts) in collected {
+        match (parts.iter().copied().collect::<Option<Vec<_>>>(), &parts[..]) {
+            (Some(parts), _) => {
+                out.insert(name, below(&parts));
             }
-            [Some(query), None, Some(value)] if family.is_rotary() => {
+            (None, [Some(query), None, Some(value)]) if family.is_rotary() => {
                 let zeros = TensorData::zeros::<f32, _>(query.shape().to_vec());
                 out.insert(name, below(&[query, &zeros, value]));
             }
@@ -154,12 +153,22 @@ pub(crate) fn rename_for_timm(network: &Network, tensors: &mut BTreeMap<String, 
     if !network.steps.iter().any(|step| rotary(&step.op)) {
         return;
     }
+    let gated = network
+        .steps
+        .iter()
+        .any(|step| matches!(&step.op, Op::Fixed(fixed) if fixed.kind == FixedKind::GatedSilu));
     for name in tensors.keys().cloned().collect::<Vec<_>>() {
         let data = tensors.remove(&name).expect("a key of the map");
         if let Some(layer) = name.strip_suffix(".qkv.bias") {
             let outputs = data.shape()[0];
             tensors.insert(format!("{layer}{QUERY_BIAS}"), rows(&data, 0, outputs / 3));
             tensors.insert(format!("{layer}{VALUE_BIAS}"), rows(&data, outputs / 3 * 2, outputs));
+        } else if let Some((mlp, field)) = name.split_once(GATED_LAYER).filter(|_| gated) {
+            let outputs = data.shape()[0];
+            let halves = [rows(&data, 0, outputs / 2), rows(&data, outputs / 2, outputs)];
+            for (part, half) in GATED_LAYERS_OF_TIMM.into_iter().zip(halves) {
+                tensors.insert(format!("{mlp}{part}{field}"), half);
+            }
         } else {
             let of_timm = DINO_V3_OF_TIMM.iter().fold(name, |name, (timm, ours)| name.replace(ours, timm));
             tensors.insert(of_timm, data);
@@ -280,9 +289,14 @@ const HUGGING_FACE: &[(&str, &str)] = &[
     (".attention.o_proj.", ".attn.proj."),
     (".intermediate.dense.", ".mlp.fc1."),
     (".output.dense.", ".mlp.fc2."),
+    (".mlp.weights_in.", ".mlp.fc1."),
+    (".mlp.weights_out.", ".mlp.fc2."),
     (".layer_scale1.lambda1", ".ls1.gamma"),
     (".layer_scale2.lambda1", ".ls2.gamma"),
 ];
+
+/// The gated MLPs of the authors of DINOv2 and DINOv3; [`GATED`] has the others.
+const GATED_OF_AUTHORS: &[(&str, &str)] = &[(".mlp.w12.", ".mlp.fc1."), (".mlp.w3.", ".mlp.fc2.")];
 
 const DINO_V3_OF_TIMM: &[(&str, &str)] = &[(".gamma_1", ".ls1.gamma"), (".gamma_2", ".ls2.gamma")];
 
@@ -316,22 +330,48 @@ const THIRDS: [(&str, usize); 9] = [
     (".attention.v_proj.", 2),
 ];
 
+/// The gate and what it is the gate of, in a file that has them apart. `up_proj` without a `gate_proj` is a whole layer.
+const GATED: [(&str, usize); 6] = [
+    (".mlp.fc1_g.", 0),
+    (".mlp.fc1_x.", 1),
+    (".mlp.w1.", 0),
+    (".mlp.w2.", 1),
+    (".mlp.gate_proj.", 0),
+    (".mlp.up_proj.", 1),
+];
+
+/// Both together here.
+const GATED_LAYER: &str = ".mlp.fc1.";
+
+/// Both in timm's DINOv3.
+const GATED_LAYERS_OF_TIMM: [&str; 2] = [GATED[0].0, GATED[1].0];
+
 impl Family {
-    /// What the tensor `name`, without what all names begin with, becomes; `None`: nothing of the network.
-    fn target(self, name: &str, clip_of_timm: bool) -> Option<Target> {
-        let replaced = |pairs: &[(&str, &str)]| {
+    /// What the tensor `name`, without what all names begin with, becomes; `None`: nothing of the network. `gated` tells whether
+    /// the file has a `gate_proj`.
+    fn target(self, name: &str, clip_of_timm: bool, gated: bool) -> Option<Target> {
+        let replaced = |name: &str, pairs: &[(&str, &str)]| {
             pairs.iter().fold(name.to_string(), |name, (from, to)| name.replace(from, to))
         };
+        let half = GATED.into_iter().find(|(part, _)| self.is_rotary() && name.contains(part));
+        if let Some((part, place)) = half.filter(|(part, _)| gated || *part != ".mlp.up_proj.") {
+            let pairs = if self == Family::HuggingFaceDinoV3 { HUGGING_FACE_DINO_V3 } else { &[] };
+            return Some(Target::Part {
+                of: replaced(&name.replace(part, GATED_LAYER), pairs),
+                place,
+                parts: 2,
+            });
+        }
         Some(match self {
             Family::Timm => match name {
                 "register_tokens" => Target::Whole("reg_token".into()),
                 // timm's CLIP has the projection as its classifier.
                 "head.weight" if clip_of_timm => Target::Whole("proj.weight".into()),
-                _ => Target::Whole(without_chunk(name)),
+                _ => Target::Whole(replaced(&without_chunk(name), GATED_OF_AUTHORS)),
             },
-            Family::Torchvision => Target::Whole(replaced(TORCHVISION)),
+            Family::Torchvision => Target::Whole(replaced(name, TORCHVISION)),
             Family::OpenAiClip if name == "proj" => Target::Transposed("proj.weight".into()),
-            Family::OpenAiClip => Target::Whole(replaced(OPENAI)),
+            Family::OpenAiClip => Target::Whole(replaced(name, OPENAI)),
             Family::DinoV3 => match name {
                 "storage_tokens" => Target::Whole("reg_token".into()),
                 "rope_embed.periods" => Target::Known,
@@ -339,9 +379,9 @@ impl Family {
                 _ => {
                     let bias = |part| Some(format!("{}.qkv.bias", name.strip_suffix(part)?));
                     match (bias(QUERY_BIAS), bias(VALUE_BIAS)) {
-                        (Some(new), _) => Target::Third(new, 0),
-                        (_, Some(new)) => Target::Third(new, 2),
-                        _ => Target::Whole(replaced(DINO_V3_OF_TIMM)),
+                        (Some(of), _) => Target::Part { of, place: 0, parts: 3 },
+                        (_, Some(of)) => Target::Part { of, place: 2, parts: 3 },
+                        _ => Target::Whole(replaced(&replaced(name, DINO_V3_OF_TIMM), GATED_OF_AUTHORS)),
                     }
                 }
             },
@@ -357,9 +397,11 @@ impl Family {
                         others: format!("attn_pool.kv.{field}"),
                     });
                 }
-                let new = replaced(pairs);
+                let new = replaced(name, pairs);
                 match THIRDS.into_iter().find(|(part, _)| new.contains(part)) {
-                    Some((part, place)) => Target::Third(new.replace(part, ".attn.qkv."), place),
+                    Some((part, place)) => {
+                        Target::Part { of: new.replace(part, ".attn.qkv."), place, parts: 3 }
+                    }
                     None => Target::Whole(new),
                 }
             }

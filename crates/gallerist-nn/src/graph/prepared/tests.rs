@@ -57,7 +57,7 @@ fn difference<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> f32 {
 }
 
 /// Every built-in network: its run file and the sides of its images.
-const NETWORKS: [(&str, [usize; 3]); 22] = [
+const NETWORKS: [(&str, [usize; 3]); 23] = [
     ("kind = 'conv_blocks'\ndimensions = 32", [1, 28, 28]),
     ("kind = 'conv_blocks'\nchannels = [6, 7]\ndimensions = 5", [3, 13, 10]),
     ("kind = 'two_conv'\ndimensions = 8", [1, 28, 28]),
@@ -95,6 +95,7 @@ const NETWORKS: [(&str, [usize; 3]); 22] = [
          key_bias = false\nlayer_scale = true",
         [3, 48, 80],
     ),
+    ("kind = 'vit'\nsize = 'ti'\ndepth = 2\ngated_mlp = true\nmlp_ratio = 2.6", [3, 32, 48]),
     ("kind = 'resnet'\ndepth = 34\ndimensions = 8", [3, 112, 112]),
 ];
 
