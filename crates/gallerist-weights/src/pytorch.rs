@@ -98,6 +98,13 @@ pub(super) fn read_zip(path: &Path, file: File) -> Result<Weights> {
         }
         let mut bytes = Vec::with_capacity(size as usize);
         entry.read_to_end(&mut bytes).map_err(io)?;
+        // The directory of the archive has two sizes, of which a damaged one can differ from the other.
+        if bytes.len() as u64 != size {
+            return Err(damaged(
+                path,
+                format!("the entry `{name}` has {} bytes instead of {size}", bytes.len()),
+            ));
+        }
         Ok(bytes)
     };
     let order = format!("{root}byteorder");

@@ -10,6 +10,9 @@ pub(crate) fn write(seeds: &Seeds) {
     for file in ["code-legacy.pth", "legacy.pth", "module.pth", "zip.pth", "plain.pkl", "foreign.zip"] {
         seeds.fixture("weights", &format!("fixtures/weights/{file}"));
     }
+    for (name, tensors) in TRANSFORMERS {
+        seeds.add("weights", name, &safetensors(tensors));
+    }
     pickles(seeds);
     let of_run = "fixtures/compat/0.1.0";
     seeds.fixture("run_file", &format!("{of_run}/run/config.toml"));
@@ -66,6 +69,68 @@ const TABLES: [(&str, &str); 8] = [
     ("parquet", "pyarrow-snappy.parquet"),
     ("parquet", "pyarrow-zstd.parquet"),
 ];
+
+type Tensors = &'static [(&'static str, &'static [usize])];
+
+/// Transformers of one block by the names of several programs.
+const TRANSFORMERS: [(&str, Tensors); 3] = [
+    (
+        "vit-timm",
+        &[
+            ("cls_token", &[1, 1, 2]),
+            ("pos_embed", &[1, 5, 2]),
+            ("patch_embed.proj.weight", &[2, 3, 2, 2]),
+            ("blocks.0.norm1.weight", &[2]),
+            ("blocks.0.attn.qkv.weight", &[6, 2]),
+            ("blocks.0.ls1.gamma", &[2]),
+            ("blocks.0.mlp.w12.weight", &[4, 2]),
+            ("blocks.0.mlp.w3.weight", &[2, 2]),
+        ],
+    ),
+    (
+        "vit-dinov3",
+        &[
+            ("cls_token", &[1, 1, 2]),
+            ("storage_tokens", &[1, 4, 2]),
+            ("patch_embed.proj.weight", &[2, 3, 2, 2]),
+            ("blocks.0.norm1.weight", &[2]),
+            ("blocks.0.attn.qkv.weight", &[6, 2]),
+            ("blocks.0.attn.q_bias", &[2]),
+            ("blocks.0.attn.v_bias", &[2]),
+            ("blocks.0.gamma_1", &[2]),
+            ("blocks.0.mlp.w1.weight", &[2, 2]),
+            ("blocks.0.mlp.w2.weight", &[2, 2]),
+            ("blocks.0.mlp.w3.weight", &[2, 2]),
+        ],
+    ),
+    (
+        "vit-siglip",
+        &[
+            ("vision_model.embeddings.patch_embedding.weight", &[2, 3, 2, 2]),
+            ("vision_model.embeddings.position_embedding.weight", &[4, 2]),
+            ("vision_model.encoder.layers.0.layer_norm1.weight", &[2]),
+            ("vision_model.encoder.layers.0.self_attn.q_proj.weight", &[2, 2]),
+            ("vision_model.encoder.layers.0.self_attn.k_proj.weight", &[2, 2]),
+            ("vision_model.encoder.layers.0.self_attn.v_proj.weight", &[2, 2]),
+            ("vision_model.encoder.layers.0.mlp.fc1.weight", &[4, 2]),
+            ("vision_model.encoder.layers.0.mlp.fc2.weight", &[2, 4]),
+            ("vision_model.head.probe", &[1, 1, 2]),
+            ("vision_model.head.attention.in_proj_weight", &[6, 2]),
+        ],
+    ),
+];
+
+/// A file of tensors of zeros.
+fn safetensors(tensors: Tensors) -> Vec<u8> {
+    let mut end = 0;
+    let entries = tensors.iter().map(|(name, shape)| {
+        let start = end;
+        end += 4 * shape.iter().product::<usize>();
+        format!(r#""{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{start},{end}]}}"#)
+    });
+    let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; end]].concat()
+}
 
 /// A checkpoint of one tensor in each group.
 fn checkpoint() -> Vec<u8> {

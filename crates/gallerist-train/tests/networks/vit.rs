@@ -250,6 +250,45 @@ fn a_file_with_half_of_a_gated_mlp_is_refused() {
 }
 
 #[test]
+fn tensors_of_other_ranks_and_sizes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    for (name, config) in [
+        ("vit-dinov3-gated", gated(dinov3())),
+        ("vit-dinov3-gated-hf", gated(dinov3())),
+        ("vit-dinov2", VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() }),
+        ("vit-siglip-hf", siglip()),
+    ] {
+        let golden = Golden::read(name);
+        let whole = golden.weights().tensors;
+        let [_, channels, height, width] = golden.images(&Device::flex()).dims();
+        for tensor in whole.keys() {
+            for shape in [
+                vec![],
+                vec![0],
+                vec![1],
+                vec![5, 1],
+                vec![0, 3],
+                vec![1, 0, 2],
+                vec![2, 2, 2, 2],
+                vec![2, 3, 0, 0],
+            ] {
+                let mut tensors = whole.clone();
+                tensors.insert(tensor.clone(), TensorData::zeros::<f32, _>(shape));
+                params::write(&path, &tensors).unwrap();
+                // Whether it is a transformer at all may depend on the tensor.
+                let _ = weights::network_of(&path);
+                let network = NetworkConfig::from(config.clone());
+                let network =
+                    network.init(InputShape { channels, height, width }, 1, &Device::flex()).unwrap();
+                // A head, or a tensor that the network has not, may be left out.
+                let _ = weights::load(network, Weights { tensors, ..Default::default() });
+            }
+        }
+    }
+}
+
+#[test]
 fn exports_of_gated_mlps_have_timms_names_and_are_read_again() {
     for (name, config) in [
         ("vit-dinov3-gated", gated(dinov3())),

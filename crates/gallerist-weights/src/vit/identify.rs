@@ -50,10 +50,11 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         Family::DinoV3 => ("those of DINOv3", IMAGENET),
         Family::HuggingFaceDinoV3 => ("those of DINOv3 (Hugging Face)", IMAGENET),
     };
-    let patch = *shape("patch_embed.proj.weight")?.last()?;
+    let [_, _, patch, _] = shape("patch_embed.proj.weight")?[..] else { return None };
     let trained = shape("pos_embed").and_then(|positions| {
-        let class = has("cls_token") && square_root(positions[1]).is_none();
-        square_root(positions[1] - usize::from(class)).map(|side| side * patch)
+        let [_, positions, _] = positions[..] else { return None };
+        let class = has("cls_token") && square_root(positions).is_none();
+        square_root(positions.checked_sub(class.into())?)?.checked_mul(patch)
     });
     let side = match trained {
         Some(side) if side != 518 => side,
@@ -67,6 +68,9 @@ fn network(renamed: &Renamed) -> Option<toml::Table> {
     let shape = |name: &str| renamed.tensors.get(name).map(|data| data.shape().to_vec());
     let has = |name: &str| renamed.tensors.contains_key(name);
     let [width, _, patch, _] = shape("patch_embed.proj.weight")?[..] else { return None };
+    if width == 0 || patch == 0 {
+        return None;
+    }
     let depth = (0..).take_while(|i| has(&format!("blocks.{i}.norm1.weight"))).count();
     let mut table = toml::Table::new();
     let mut set = |key: &str, value: Value| table.insert(key.into(), value);

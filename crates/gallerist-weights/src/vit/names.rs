@@ -67,9 +67,11 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
     let gated = tensors.keys().any(|key| key.ends_with(".mlp.gate_proj.weight"));
     let mut out = BTreeMap::new();
     let mut origins: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut collected: BTreeMap<String, Vec<Option<&TensorData>>> = BTreeMap::new();
+    let mut collected: BTreeMap<(String, usize), Vec<Option<&TensorData>>> = BTreeMap::new();
     for (key, data) in tensors {
         let target = match key.strip_prefix(prefix.as_str()) {
+            // A number is no part of a transformer.
+            _ if data.shape().is_empty() => None,
             Some(rest) => family.target(rest, clip_of_timm, gated),
             // Hugging Face's projection is beside the tower.
             None if family == Family::HuggingFaceClip && key.ends_with("visual_projection.weight") => {
@@ -99,11 +101,11 @@ pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed>
             Some(Target::Known) => {}
             Some(Target::Part { of, place, parts }) => {
                 origins.entry(of.clone()).or_default().push(key.clone());
-                collected.entry(of).or_insert_with(|| vec![None; parts])[place] = Some(data);
+                collected.entry((of, parts)).or_insert_with(|| vec![None; parts])[place] = Some(data);
             }
         }
     }
-    for (name, parts) in collected {
+    for ((name, _), parts) in collected {
         match (parts.iter().copied().collect::<Option<Vec<_>>>(), &parts[..]) {
             (Some(parts), _) => {
                 out.insert(name, below(&parts));
@@ -133,7 +135,7 @@ fn complete_biases(tensors: &mut BTreeMap<String, TensorData>) -> Vec<String> {
     let weights: Vec<String> =
         tensors.keys().filter(|key| key.ends_with(".attn.qkv.weight")).cloned().collect();
     let biases = weights.into_iter().map(|weight| {
-        let outputs = tensors[&weight].shape()[0];
+        let outputs = tensors[&weight].shape().first().copied().unwrap_or(0);
         let name = weight.replace(".weight", ".bias");
         let mut bias = tensors.get(&name).map_or_else(|| vec![0.0; outputs], |data| values(data).to_vec());
         if let Some(of_keys) = bias.get_mut(outputs / 3..outputs / 3 * 2) {

@@ -56,7 +56,8 @@ pub(crate) fn fit_positions(
 
 /// Whether one of `count` positions is that of the class token, for a network with `area` patches.
 fn has_class_position(count: usize, area: usize) -> bool {
-    count == area + 1 || (count != area && square_root(count).is_none() && square_root(count - 1).is_some())
+    let is_square = |count: usize| square_root(count).is_some();
+    count == area + 1 || (count != area && !is_square(count) && count.checked_sub(1).is_some_and(is_square))
 }
 
 /// The side of a square grid of so many patches.
