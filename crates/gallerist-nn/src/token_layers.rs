@@ -230,6 +230,12 @@ fn attend(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>) -> Tensor<3> {
     in_dtype(y.swap_dims(1, 2).reshape([n, queries, heads * d]), dtype)
 }
 
+/// The gate of an MLP, `silu(a) b` for the halves `a`, `b` of each token: `[n, count, 2 width]` to `[n, count, width]`.
+pub fn gated_silu(x: Tensor<3>) -> Tensor<3> {
+    let dtype = x.dtype();
+    in_dtype(gallerist_kernels::gated_silu(at_least_f32(x)), dtype)
+}
+
 /// Drops each image's branch with probability `rate` and scales the others by `1 / (1 - rate)` (Huang et al. 2016,
 /// stochastic depth).
 pub fn drop_path(x: Tensor<3>, name: &str, rate: f64, draw: Draw) -> Tensor<3> {

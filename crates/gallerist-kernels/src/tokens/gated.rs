@@ -1,6 +1,6 @@
 //! The gate of an MLP with two first layers (Shazeer 2020, SwiGLU).
 
-use gallerist_util::simd::{Work, vectorize};
+use gallerist_util::vectorized;
 use rayon::prelude::*;
 
 use super::math::{sigmoid, sigmoid_and_slope};
@@ -14,10 +14,7 @@ const PART: usize = 16 * 1024;
 pub(crate) fn forward(x: &[f32], half: usize) -> Buffer {
     let _measured = profile::scope("gated silu");
     let mut y = Buffer::new(x.len() / 2);
-    y.par_chunks_mut(half)
-        .zip(x.par_chunks(2 * half))
-        .with_min_len(rows(half))
-        .for_each(|(y, x)| vectorize(Forward { x, y }));
+    y.par_chunks_mut(half).zip(x.par_chunks(2 * half)).with_min_len(rows(half)).for_each(|(y, x)| gate(x, y));
     y
 }
 
@@ -29,7 +26,7 @@ pub(crate) fn gradient(x: &[f32], dy: &[f32], half: usize) -> Buffer {
         .zip(x.par_chunks(2 * half))
         .zip(dy.par_chunks(half))
         .with_min_len(rows(half))
-        .for_each(|((dx, x), dy)| vectorize(Backward { x, dy, dx }));
+        .for_each(|((dx, x), dy)| gate_gradient(x, dy, dx));
     dx
 }
 
@@ -38,17 +35,8 @@ fn rows(half: usize) -> usize {
     (PART / (2 * half)).max(1)
 }
 
-struct Forward<'a> {
-    x: &'a [f32],
-    y: &'a mut [f32],
-}
-
-impl Work for Forward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Self { x, y } = self;
+vectorized! {
+    fn gate<'a>(x: &'a [f32], y: &'a mut [f32]) -> () {
         let (a, b) = x.split_at(y.len());
         let b = &b[..y.len()];
         for i in 0..y.len() {
@@ -57,18 +45,8 @@ impl Work for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
-    x: &'a [f32],
-    dy: &'a [f32],
-    dx: &'a mut [f32],
-}
-
-impl Work for Backward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Self { x, dy, dx } = self;
+vectorized! {
+    fn gate_gradient<'a>(x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32]) -> () {
         let half = dy.len();
         let (a, b) = x.split_at(half);
         let (da, db) = dx.split_at_mut(half);

@@ -7,9 +7,9 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::chain::Value;
 use crate::extractor::Extractor;
-use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32, in_dtype};
+use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32};
 use crate::token_layers::{
-    AttentionPool, Draw, Gelu, LayerNorm, LayerScale, SelfAttention, Tokens, drop_path,
+    AttentionPool, Draw, Gelu, LayerNorm, LayerScale, SelfAttention, Tokens, drop_path, gated_silu,
 };
 
 /// An operation with its parameters.
@@ -331,11 +331,7 @@ impl Network {
                         Value::Tokens(tokens) => Value::Tokens(kind.apply(tokens)),
                         other => Value::Rows(kind.apply(other.rows())),
                     },
-                    FixedKind::GatedSilu => {
-                        let x = one().tokens();
-                        let dtype = x.dtype();
-                        Value::Tokens(in_dtype(gallerist_kernels::gated_silu(at_least_f32(x)), dtype))
-                    }
+                    FixedKind::GatedSilu => Value::Tokens(gated_silu(one().tokens())),
                     FixedKind::DropPath { rate } => {
                         let x = one().tokens();
                         Value::Tokens(match draw {

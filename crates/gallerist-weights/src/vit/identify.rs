@@ -50,7 +50,7 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         Family::DinoV3 => ("those of DINOv3", IMAGENET),
         Family::HuggingFaceDinoV3 => ("those of DINOv3 (Hugging Face)", IMAGENET),
     };
-    let [_, _, patch, _] = shape("patch_embed.proj.weight")?[..] else { return None };
+    let patch = *shape("patch_embed.proj.weight")?.last()?;
     let trained = shape("pos_embed").and_then(|positions| {
         let [_, positions, _] = positions[..] else { return None };
         let class = has("cls_token") && square_root(positions).is_none();
