@@ -138,6 +138,13 @@ def of_timm():
     write("vit-siglip-gradients", plain(56, 14, output="attention", **siglip), [2, 3, 56, 56], gradients=True)
 
 
+def without_mask(tower):
+    """Files may have a mask token, which is only for training."""
+    del tower.embeddings._parameters["mask_token"]
+    tower.embeddings.mask_token = None
+    return tower
+
+
 def of_others():
     from open_clip.transformer import QuickGELU, VisionTransformer as OpenClip
     from torchvision.models.vision_transformer import VisionTransformer as TorchVision
@@ -175,26 +182,18 @@ def of_others():
             name = name.replace("mlp.fc1", "intermediate.dense").replace("mlp.fc2", "output.dense")
         return name
 
-    tower = Dinov2WithRegistersModel(Dinov2WithRegistersConfig(image_size=98, **small))
-    del tower.embeddings._parameters["mask_token"]
-    tower.embeddings.mask_token = None
+    tower = without_mask(Dinov2WithRegistersModel(Dinov2WithRegistersConfig(image_size=98, **small)))
     write("vit-dinov2-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 98, 98], published)
     config = DINOv3ViTConfig(image_size=64, intermediate_size=128, num_register_tokens=4, **{**small, "patch_size": 16})
-    tower = DINOv3ViTModel(config)
-    del tower.embeddings._parameters["mask_token"]
-    tower.embeddings.mask_token = None
+    tower = without_mask(DINOv3ViTModel(config))
     # Published files have the blocks at the top.
     called = lambda name: without(name).removeprefix("model.")  # noqa: E731
     write("vit-dinov3-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 64, 64], called)
     config.use_gated_mlp, config.hidden_act, config.intermediate_size = True, "silu", 80
-    tower = DINOv3ViTModel(config)
-    del tower.embeddings._parameters["mask_token"]
-    tower.embeddings.mask_token = None
+    tower = without_mask(DINOv3ViTModel(config))
     write("vit-dinov3-gated-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 64, 64], called)
     config = Dinov2WithRegistersConfig(image_size=98, use_swiglu_ffn=True, **small)
-    tower = Dinov2WithRegistersModel(config)
-    del tower.embeddings._parameters["mask_token"]
-    tower.embeddings.mask_token = None
+    tower = without_mask(Dinov2WithRegistersModel(config))
     write("vit-dinov2-gated-hf", Only(tower, lambda m, x: m(x).pooler_output), [2, 3, 98, 98], published)
     tower = ViTModel(ViTConfig(image_size=56, intermediate_size=128, layer_norm_eps=1e-6, **small), add_pooling_layer=False)
     write("vit-hf", Only(tower, lambda m, x: m(x).last_hidden_state[:, 0]), [2, 3, 56, 56], published)

@@ -29,12 +29,17 @@ impl Seeds {
 
     /// Adds a file of the repository.
     fn fixture(&self, target: &str, path: &str) {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let bytes = std::fs::read(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let bytes = fixture(path);
         let mut parts = path.rsplit('/');
         let (name, folder) = (parts.next().expect("a part"), parts.next().unwrap_or_default());
         self.add(target, &format!("{folder}-{name}"), &bytes);
     }
+}
+
+/// The bytes of a file of the repository.
+fn fixture(path: &str) -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn main() {

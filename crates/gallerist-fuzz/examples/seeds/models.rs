@@ -1,10 +1,8 @@
 //! Weights, ONNX models, and the files of runs, from the fixtures and the files that the program has built in.
 
-use std::path::Path;
-
 use gallerist_util::protobuf::Message;
 
-use crate::Seeds;
+use crate::{Seeds, fixture};
 
 pub(crate) fn write(seeds: &Seeds) {
     for file in ["code-legacy.pth", "legacy.pth", "module.pth", "zip.pth", "plain.pkl", "foreign.zip"] {
@@ -33,8 +31,7 @@ pub(crate) fn write(seeds: &Seeds) {
         (4, "exact.index"),
         (5, "run.npy"),
     ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of_run).join(file);
-        let bytes = std::fs::read(path).expect("a fixture");
+        let bytes = fixture(&format!("{of_run}/{file}"));
         seeds.add("info", &file.replace('/', "-"), &[&[place][..], &bytes].concat());
     }
     seeds.add("preprocessor", "clip", br#"{"do_resize":true,"size":{"shortest_edge":224},"crop_size":{"height":224,"width":224},"image_mean":[0.48,0.45,0.4],"image_std":[0.26,0.26,0.27],"do_rescale":true,"rescale_factor":0.00392}"#);
@@ -151,8 +148,7 @@ fn checkpoint() -> Vec<u8> {
 fn job() -> Vec<u8> {
     let metrics = r#"{"protocol":"every image against the rest","metric":"cosine","metrics":{"recall@1":0.7187405159332322,"map@r":0.333},"queries":9,"gallery":9,"queries_without_match":0,"ties":2,"tie_bounds":{"map":{"low":0.4386292943284683,"high":0.4386293963728152}},"zero_rows":0,"notes":[],"clustering":{"nmi":0.83,"ami":0.64,"pair_f1":0.44,"mean_squared_distance":0.34,"kmeans":{"clusters":3,"starts":1,"iterations":20,"start":"rows","seed":0}},"checkpoint":"best","step":3,"model":"82c6","broken_images":0,"class_overlap":{"shared":0,"test":3}}"#;
     let usage = r#"{"peak_memory_mib":244.5}"#;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/compat/0.1.0/run/log.jsonl");
-    let log = std::fs::read_to_string(path).expect("a fixture");
+    let log = String::from_utf8(fixture("fixtures/compat/0.1.0/run/log.jsonl")).expect("text");
     let steps: Vec<&str> = log.lines().take(3).collect();
     [metrics, usage, &steps.join("\n")].join("\u{1E}").into_bytes()
 }

@@ -111,9 +111,11 @@ fn transformers_of_patch_14_16_and_32_equal_timms() {
 
 #[test]
 fn registers_and_learned_scales_equal_timms() {
-    let config =
-        VitConfig { patch: 14, output: VitOutput::ClassAndMean, registers: 4, layer_scale: true, ..small() };
-    check("vit-dinov2", config);
+    check("vit-dinov2", VitConfig { output: VitOutput::ClassAndMean, ..dinov2() });
+}
+
+fn dinov2() -> VitConfig {
+    VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() }
 }
 
 fn dinov3() -> VitConfig {
@@ -167,11 +169,7 @@ fn the_names_of_the_authors_of_dinov3_are_read_and_masked_biases_of_keys_left_ou
         let mask = [vec![1.0f32; 32], vec![0.0; 32], vec![1.0; 32]].concat();
         tensors.insert(format!("{block}.attn.qkv.bias_mask"), TensorData::new(mask, [96]));
     }
-    let input = InputShape { channels: 3, height: 64, width: 96 };
-    let network = NetworkConfig::from(dinov3()).init(input, 1, &Device::flex()).unwrap();
-    let (network, report) = weights::load(network, Weights { tensors, ..Default::default() }).unwrap();
-    assert_eq!(report.refused, []);
-    let output = network.forward(golden.images(&Device::flex())).remove(0);
+    let output = output_of(&golden, dinov3(), tensors);
     assert_close(&output, &golden.evaluation[0], 1e-5, "the authors' names");
 }
 
@@ -184,8 +182,7 @@ fn gated(config: VitConfig) -> VitConfig {
 fn transformers_with_gated_mlps_equal_those_of_timm_and_hugging_face() {
     check("vit-dinov3-gated", gated(dinov3()));
     check("vit-dinov3-gated-hf", VitConfig { dimensions: 0, ..gated(dinov3()) });
-    let giant = VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() };
-    check("vit-dinov2-gated", gated(giant));
+    check("vit-dinov2-gated", gated(dinov2()));
 }
 
 /// The output of a network of `config` with tensors that have other names.
@@ -208,7 +205,7 @@ fn gated_mlps_by_the_names_of_the_authors_and_of_hugging_face_are_read() {
             .collect::<BTreeMap<_, _>>()
     };
     let golden = Golden::read("vit-dinov2-gated");
-    let giant = gated(VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() });
+    let giant = gated(dinov2());
     let tensors = renamed("vit-dinov2-gated", &[("mlp.fc1", "mlp.w12"), ("mlp.fc2", "mlp.w3")]);
     let output = output_of(&golden, giant.clone(), tensors);
     assert_close(&output, &golden.evaluation[0], 1e-5, "DINOv2 of the authors");
@@ -256,7 +253,7 @@ fn tensors_of_other_ranks_and_sizes_are_refused() {
     for (name, config) in [
         ("vit-dinov3-gated", gated(dinov3())),
         ("vit-dinov3-gated-hf", gated(dinov3())),
-        ("vit-dinov2", VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() }),
+        ("vit-dinov2", dinov2()),
         ("vit-siglip-hf", siglip()),
     ] {
         let golden = Golden::read(name);
@@ -290,10 +287,7 @@ fn tensors_of_other_ranks_and_sizes_are_refused() {
 
 #[test]
 fn exports_of_gated_mlps_have_timms_names_and_are_read_again() {
-    for (name, config) in [
-        ("vit-dinov3-gated", gated(dinov3())),
-        ("vit-dinov2-gated", gated(VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() })),
-    ] {
+    for (name, config) in [("vit-dinov3-gated", gated(dinov3())), ("vit-dinov2-gated", gated(dinov2()))] {
         let golden = Golden::read(name);
         let (network, _) = golden.network(config.clone(), &Device::flex());
         let exported = weights::to_pytorch(network.graph().expect("a graph"));
@@ -348,7 +342,7 @@ fn the_tower_of_siglip_equals_that_of_timm_and_hugging_face() {
 fn the_transformers_of_torchvision_and_hugging_face_are_read() {
     check("vit-torchvision", VitConfig { mlp_ratio: 2.0, dimensions: 0, ..small() });
     check("vit-hf", VitConfig { patch: 14, dimensions: 0, ..small() });
-    let dino = VitConfig { patch: 14, registers: 4, layer_scale: true, dimensions: 0, ..small() };
+    let dino = VitConfig { dimensions: 0, ..dinov2() };
     check("vit-dinov2-hf", dino);
 }
 
