@@ -2,7 +2,7 @@
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
         [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--without-pytorch]
-        [--engine] [--bf16] [--memory] [--markdown FILE]
+        [--engine] [--direct] [--bf16] [--memory] [--markdown FILE]
 
 Without a CASE all are run. Needs torch, torchvision, timm, safetensors and numpy; --inference, which takes the sizes of
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
@@ -65,8 +65,8 @@ def cases():
 
 
 class Ours:
-    def __init__(self, command, config, shape, weights, threads, kernels, bf16, inference, onnx):
-        request = {"network": config, "shape": shape, "weights": weights, "kernels": kernels, "bf16": bf16}
+    def __init__(self, command, config, shape, weights, threads, kernels, products, inference, onnx):
+        request = {"network": config, "shape": shape, "weights": weights, "kernels": kernels, "products": products}
         request = json.dumps(dict(request, inference=inference, onnx=onnx))
         environment = dict(os.environ, RAYON_NUM_THREADS=str(threads))
         self.process = subprocess.Popen(
@@ -221,6 +221,7 @@ def main():
     parser.add_argument("--without-peer", action="store_true")
     parser.add_argument("--without-pytorch", action="store_true", help="of the peers, measure onnxruntime alone")
     parser.add_argument("--engine", action="store_true", help="measure the engine without our kernels, too")
+    parser.add_argument("--direct", action="store_true", help="measure Gallerist without Winograd's algorithm, too")
     parser.add_argument("--bf16", action="store_true", help="measure products in bf16, too")
     parser.add_argument("--memory", action="store_true", help="measure memory instead of time")
     parser.add_argument("--markdown", help="file to append the table to")
@@ -230,13 +231,14 @@ def main():
     command = ["cargo", "run", "-q", "--release", "-p", "gallerist-train", "--example", "train_step", "--"]
     command = [str(pathlib.Path(options.binary).resolve())] if options.binary else command
 
-    sides_of_table = ["Gallerist"]
+    sides_of_table = ["Gallerist"] + ["Gallerist, direct"] * options.direct
     without_pytorch = options.without_peer or options.without_pytorch
     sides_of_table += [] if without_pytorch else ["PyTorch", "PyTorch, channels last"]
     sides_of_table += ["onnxruntime"] if options.inference and not options.without_peer else []
     sides_of_table += ["Burn without the kernels"] if options.engine else []
     if options.bf16:
-        sides_of_table += [f"{side}, bf16" for side in sides_of_table if side != "onnxruntime"]
+        others = ("onnxruntime", "Gallerist, direct")
+        sides_of_table += [f"{side}, bf16" for side in sides_of_table if side not in others]
     kind = "batch" if options.inference else "frozen"
     lines = [
         f"| network | {kind} | " + " | ".join(sides_of_table) + ("" if options.memory else " | losses differ by") + " |",
@@ -264,7 +266,8 @@ def main():
                     if side == "onnxruntime":
                         return OnnxRuntime(onnx, shape, options.threads, len(config.get("heads", [0])))
                     kernels, file = side.startswith("Gallerist"), onnx if inference else None
-                    return Ours(command, config, shape, weights, options.threads, kernels, bf16, inference, file)
+                    products = "bf16" if bf16 else "f32-direct" if side.endswith("direct") else "f32"
+                    return Ours(command, config, shape, weights, options.threads, kernels, products, inference, file)
 
                 if options.memory:
                     peaks = [peak_memory(lambda side=side: made(side), options.steps) for side in sides_of_table]

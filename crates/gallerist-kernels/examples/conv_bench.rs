@@ -1,16 +1,18 @@
 //! Measures the convolutions of common networks, one by one: forward and both gradients.
 //!
 //! ```text
-//! RAYON_NUM_THREADS=2 cargo run --release -p gallerist-kernels --example conv_bench -- [REPETITIONS] [bf16]
+//! RAYON_NUM_THREADS=2 cargo run --release -p gallerist-kernels --example conv_bench -- [REPETITIONS] [PRODUCTS]
 //! ```
 //!
-//! With `bf16` the operands of products are rounded to bf16 ([`gallerist_kernels::with_bf16_products`]).
+//! `PRODUCTS` are `f32` (the default), `f32-direct` or `bf16` ([`gallerist_kernels::Products`]).
 //!
 //! Prints GFLOP/s of the fastest call of each, and the total time of the fastest calls.
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Distribution, Tensor};
-use gallerist_kernels::{Activation, ConvNorm, Shortcut, Statistics, conv_norm_chain, profile};
+use gallerist_kernels::{
+    Activation, ConvNorm, Products, Shortcut, Statistics, conv_norm_chain, profile, with_products,
+};
 
 /// Images, height and width, channels in and out, window, stride, groups.
 const SHAPES: [[usize; 7]; 22] = [
@@ -40,13 +42,14 @@ const SHAPES: [[usize; 7]; 22] = [
 
 fn main() {
     let repetitions = std::env::args().nth(1).map_or(5, |n| n.parse().expect("a number of repetitions"));
-    match std::env::args().nth(2).as_deref() {
-        Some("bf16") => {
-            println!("products in bf16 by {}", gallerist_kernels::bf16_unit().unwrap_or("f32"));
-            gallerist_kernels::with_bf16_products(|| measure(repetitions));
-        }
-        _ => measure(repetitions),
+    let products = std::env::args().nth(2).map_or(Products::F32, |name| {
+        let named = |products: &Products| products.name() == name;
+        *Products::ALL.iter().find(|&p| named(p)).expect("the name of products")
+    });
+    if products == Products::Bf16 {
+        println!("products in bf16 by {}", gallerist_kernels::bf16_unit().unwrap_or("f32"));
     }
+    with_products(products, || measure(repetitions));
 }
 
 fn measure(repetitions: usize) {

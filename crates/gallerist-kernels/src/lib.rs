@@ -11,7 +11,7 @@
 //! operation of the engine accepts these strides, and the kernels are fastest with them.
 //!
 //! The values depend on the inputs and on whether the CPU has fused multiply-add. They do not depend on the number of
-//! threads or on the width of the vectors. bf16 products ([`with_bf16_products`]) also depend on the instructions that
+//! threads or on the width of the vectors. bf16 products ([`with_products`]) also depend on the instructions that
 //! compute them.
 
 // Unsafe code is in `product`, `conv`, `depthwise`, `disjoint`, `buffer` and `transpose`. Their unit tests run under Miri
@@ -49,7 +49,7 @@ pub use ops::{
     batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,
     max_pool2d, set_enabled, unit_rows,
 };
-pub use product::{bf16_unit, with_bf16_products};
+pub use product::{Products, bf16_unit, with_products};
 pub use token_ops::{gated_silu, gelu, layer_norm, linear_tokens, self_attention};
 pub use tokens::{Gelu, Rotary};
 pub use unit::{RowValue, project_row, scale_rows};

@@ -141,7 +141,7 @@ pub fn gated_silu(x: Tensor<3>) -> Tensor<3> {
 }
 
 /// A linear layer of tokens, `x weight + bias`, as a convolution of 1 x 1: the products are those of
-/// [`with_bf16_products`](crate::with_bf16_products), too.
+/// [`with_products`](crate::with_products), too.
 ///
 /// # Shapes
 ///

@@ -2,14 +2,13 @@
 
 use gallerist_collective::Shared;
 
-use crate::product::Precision;
+use crate::product::Choice;
 
 /// Runs `work`, such as a forward pass, on a thread of rayon's pool, and waits for it.
 ///
 /// Every operation divides its work among these threads. An operation that another thread starts wakes one of them at
-/// its start and is woken at its end; a network runs hundreds of operations in a step. The precision of
-/// [`with_bf16_products`](crate::with_bf16_products) and the ranks of
-/// [`Shared::within`] apply to `work`.
+/// its start and is woken at its end; a network runs hundreds of operations in a step. The products of
+/// [`with_products`](crate::with_products) and the ranks of [`Shared::within`] apply to `work`.
 ///
 /// Use it for passes that run one after the other, as in training. Do not use it for concurrent passes, as in a server: a
 /// thread that waits for a part of one pass may start another one, which delays the first.
@@ -27,20 +26,20 @@ use crate::product::Precision;
 /// assert_eq!(y.dims(), [1, 8, 4, 4]);
 /// ```
 pub fn on_worker<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    let (precision, ranks) = (Precision::current(), Shared::current());
-    rayon::scope(|_| precision.scope(|| Shared::scope(ranks, work)))
+    let (choice, ranks) = (Choice::current(), Shared::current());
+    rayon::scope(|_| choice.scope(|| Shared::scope(ranks, work)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::product::Unit;
+    use crate::product::{Precision, Unit};
 
     #[test]
-    fn the_precision_of_products_is_inherited() {
-        let inside = || Precision::Bf16(Unit::PORTABLE).scope(|| on_worker(Precision::current));
-        assert!(matches!(inside(), Precision::Bf16(Unit::PORTABLE)));
-        assert!(matches!(on_worker(Precision::current), Precision::F32));
+    fn the_choice_of_products_is_inherited() {
+        let choice = Choice { precision: Precision::Bf16(Unit::PORTABLE), winograd: true };
+        assert_eq!(choice.scope(|| on_worker(Choice::current)), choice);
+        assert!(!on_worker(Choice::current).winograd);
     }
 
     #[test]

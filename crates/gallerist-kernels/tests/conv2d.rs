@@ -2,7 +2,7 @@
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, module};
-use gallerist_kernels::{bf16_unit, conv2d, with_bf16_products};
+use gallerist_kernels::{Products, bf16_unit, conv2d, with_products};
 use proptest::prelude::*;
 
 /// Sizes of one convolution.
@@ -163,7 +163,7 @@ fn check_bf16(case: &Case) {
     let depthwise = case.groups > 1 && case.channels == [1, 1];
     if bf16_unit().is_some() && !depthwise {
         check_with(case, to_bf16, |case, x, weight, bias, dy| {
-            with_bf16_products(|| run(case, x, weight, bias, dy))
+            with_products(Products::Bf16, || run(case, x, weight, bias, dy))
         });
     }
 }
@@ -292,22 +292,25 @@ fn sizes_around_the_tiles_of_bf16_equal_the_definition() {
 
 #[test]
 fn bits_do_not_depend_on_the_number_of_threads() {
-    let case = square(37, [12, 20], 9, 3);
+    let case = square(37, [16, 48], 9, 3);
     let x = values(&case.input(), 5);
     let weight = values(&case.weight(), 6);
     let bias = values(&case.weight()[..1], 7);
     let dy = values(&case.output(), 8);
     let run = || run(&case, &x, &weight, &bias, &dy);
-    for rounded in [false, true] {
+    let mut first: Vec<[Vec<u32>; 4]> = vec![];
+    for &products in Products::ALL {
         let with = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| if rounded { with_bf16_products(run) } else { run() })
+            pool.install(|| with_products(products, run))
                 .map(|values| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>())
         };
         let one = with(1);
         for threads in [2, 3, 5, 16] {
-            assert_eq!(with(threads), one, "{threads} threads");
+            assert_eq!(with(threads), one, "{products:?}, {threads} threads");
         }
+        assert!(!first.contains(&one) || products == Products::Bf16, "each computes in its own way");
+        first.push(one);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use gallerist_kernels::prepared::Products;
+use gallerist_kernels::Products;
 use gallerist_tensor::dynamic::AnyModule;
 
 use crate::extractor::Extractor;

@@ -1,8 +1,8 @@
 //! Takes training steps of a network on request, for `bench/train_step/run.py`.
 //!
 //! The argument is one JSON object: the network as in a run file, the shape of the images, and a file to
-//! write the first weights to, with PyTorch's names; `kernels` is whether those of `gallerist-kernels` are used, `bf16`
-//! whether their products are rounded.
+//! write the first weights to, with PyTorch's names; `kernels` is whether those of `gallerist-kernels` are used, `products`
+//! how these multiply (`f32`, the default, `f32-direct` or `bf16`).
 //! With `profile`, the last steps are measured by kernel, and the longest are printed to the standard error:
 //!
 //! ```text
@@ -11,8 +11,7 @@
 //! ```
 //!
 //! With `onnx`, a path, the network is also written there, to be run by others. With `inference` steps are
-//! forward passes alone of the network prepared for embedding,
-//! `without_winograd` turns off Winograd's algorithm.
+//! forward passes alone of the network prepared for embedding.
 //!
 //! Then every line of the standard input is a number of steps to take; the reply is a line with the
 //! seconds and the loss of each. The loss is the mean square of all embeddings, the optimiser SGD with
@@ -25,7 +24,7 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_kernels::{on_worker, with_bf16_products};
+use gallerist_kernels::{on_worker, with_products};
 use gallerist_nn::{HeadChoice, InputShape, NetworkConfig, Products};
 use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use gallerist_train::profile::{Operation, Profile};
@@ -39,37 +38,25 @@ struct Request {
     weights: PathBuf,
     kernels: bool,
     #[serde(default)]
-    bf16: bool,
+    products: Products,
     #[serde(default)]
     profile: bool,
     #[serde(default)]
     inference: bool,
     onnx: Option<PathBuf>,
-    #[serde(default)]
-    without_winograd: bool,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).ok_or("the argument is a JSON object")?;
     let request: Request = serde_json::from_str(&argument)?;
     gallerist_kernels::set_enabled(request.kernels);
-    let bf16 = request.bf16;
+    let products = request.products;
     let serve = || on_worker(|| serve(request).map_err(|error| error.to_string()));
-    Ok(if bf16 { with_bf16_products(serve) } else { serve() }?)
+    Ok(with_products(products, serve)?)
 }
 
 fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
-    let Request {
-        network: config,
-        shape,
-        weights: file,
-        profile,
-        inference,
-        onnx,
-        bf16,
-        without_winograd,
-        ..
-    } = request;
+    let Request { network: config, shape, weights: file, profile, inference, onnx, products, .. } = request;
     let device = Device::flex().autodiff();
     let [_, channels, height, width] = shape;
     let input = InputShape { channels, height, width };
@@ -88,11 +75,6 @@ fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
     let images = |device: &Device| Tensor::<4>::from_data(TensorData::new(values.clone(), shape), device);
     let (images, plain) = (images(&device), images(&Device::flex()));
     let fixed = network.valid();
-    let products = match (bf16, without_winograd) {
-        (true, _) => Products::Bf16,
-        (false, true) => Products::F32Direct,
-        (false, false) => Products::F32,
-    };
     let prepared = if inference { fixed.prepare(input, products) } else { None };
     let mean_square = |outputs: Vec<Tensor<2>>| {
         let squares = outputs.into_iter().map(|output| output.powi_scalar(2).mean());

@@ -5,7 +5,7 @@
 //! "Mixed Precision Training"). On the CPU, only the operands of the products in convolutions are rounded.
 
 use burn::tensor::DType;
-use gallerist_kernels::{bf16_unit, with_bf16_products};
+use gallerist_kernels::{Products, bf16_unit, with_products};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -13,11 +13,14 @@ use gallerist_tensor::device::{OpenDevice, on_device};
 
 /// `train.precision`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 32 bits. NVIDIA GPUs may round the operands of products to 19 bits (TF32).
+    /// 32 bits. NVIDIA GPUs may round the operands of products to 19 bits (TF32). On CPUs, 3 x 3 convolutions and their
+    /// gradients are computed by Winograd's algorithm where it is faster ([`Products::F32`]).
     #[default]
     F32,
+    /// The same without Winograd's algorithm: smaller rounding errors.
+    F32Direct,
     /// 16 bits with the exponents of f32. On CPUs with AMX or AVX-512 BF16, the operands of convolutions and of their
     /// gradients are rounded to it; sums accumulate in f32, and activations stay f32.
     Bf16,
@@ -30,6 +33,7 @@ impl Precision {
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
+            Precision::F32Direct => "f32-direct",
             Precision::Bf16 => "bf16",
             Precision::F16 => "f16",
         }
@@ -38,7 +42,7 @@ impl Precision {
     /// The engine's name for it.
     pub fn dtype(self) -> DType {
         match self {
-            Precision::F32 => DType::F32,
+            Precision::F32 | Precision::F32Direct => DType::F32,
             Precision::Bf16 => DType::BF16,
             Precision::F16 => DType::F16,
         }
@@ -51,7 +55,7 @@ impl Precision {
     /// [`Error::Value`] naming the device.
     pub fn check(self, device: &OpenDevice) -> Result<()> {
         let (there, wanted) = match (self, device.is_cpu()) {
-            (Precision::F32, _) => return Ok(()),
+            (Precision::F32 | Precision::F32Direct, _) => return Ok(()),
             (Precision::Bf16, true) => {
                 let without = format!("f32 on {device}, which has neither AMX nor AVX-512 BF16");
                 (bf16_unit().is_some(), without)
@@ -78,14 +82,18 @@ impl Precision {
 
     /// Runs a forward or backward pass of a network on `device`.
     pub(super) fn run<R: Send>(self, device: &OpenDevice, pass: impl FnOnce() -> R + Send) -> R {
-        let pass = || on_device(device.device(), pass);
-        if self == Precision::Bf16 && device.is_cpu() { with_bf16_products(pass) } else { pass() }
+        let products = match self {
+            Precision::F32 => Products::F32,
+            Precision::Bf16 if device.is_cpu() => Products::Bf16,
+            _ => Products::F32Direct,
+        };
+        with_products(products, || on_device(device.device(), pass))
     }
 
     /// A note about the instructions on `device`, if there is one: `products in bf16 by AMX`.
     pub fn described(self, device: &OpenDevice) -> Option<String> {
         match (self, device.is_cpu()) {
-            (Precision::F32, _) => None,
+            (Precision::F32 | Precision::F32Direct, _) => None,
             (_, true) => Some(format!("products in {} by {}", self.name(), bf16_unit()?)),
             (_, false) => Some(self.name().into()),
         }
@@ -155,7 +163,7 @@ mod tests {
     #[test]
     fn on_the_processor_16_bits_are_refused_unless_it_multiplies_them() {
         let cpu = DeviceChoice::Cpu.open().unwrap();
-        assert!(Precision::F32.check(&cpu).is_ok());
+        assert!(Precision::F32.check(&cpu).is_ok() && Precision::F32Direct.check(&cpu).is_ok());
         assert_eq!(Precision::Bf16.check(&cpu).is_ok(), bf16_unit().is_some());
         let error = Precision::F16.check(&cpu).unwrap_err().to_string();
         assert!(error.contains("train.precision") && error.contains("f16"), "{error}");

@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
-use crate::product::{self, Product, Right, Run, chunks, panel_width};
+use crate::product::{self, Precision, Product, Right, Run, chunks, panel_width};
 use crate::profile;
 
 /// Fewest partial sums of the weight gradient.
@@ -49,7 +49,7 @@ pub(crate) fn both_gradients<T: Send>(
     let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);
     let [grid] = &grids[..] else { unreachable!("stride 1 makes one grid") };
-    let weights = grid.pack(weight, sizes);
+    let weights = Weights::pack(weight, &grid.order(sizes), Precision::current());
     let part_len = weight.len();
     let tiles = grid.windows.tiles_of(sizes.input.channels.max(sizes.output.channels), TILE_POSITIONS);
     let parts = tiles.len().min((PARTS_ELEMENTS / part_len).clamp(MIN_PARTS, MAX_PARTS));
@@ -58,6 +58,7 @@ pub(crate) fn both_gradients<T: Send>(
     let mut sums = match &weights {
         Weights::Rows(_) => Buffer::zeros(parts * part_len),
         Weights::Panels(_) => Buffer::new(parts * part_len),
+        Weights::Transformed(_) => unreachable!("a product of one tap"),
     };
     let accumulate = earlier.is_some();
     assert!(!(accumulate && sizes.is_depthwise()), "the depthwise kernel does not accumulate");
@@ -73,6 +74,7 @@ pub(crate) fn both_gradients<T: Send>(
         match &weights {
             Weights::Rows(rows) => pass.depthwise(tile, rows, dx, sums),
             Weights::Panels(panels) => pass.pointwise(tile, panels, dx, sums, index > 0),
+            Weights::Transformed(_) => unreachable!("a product of one tap"),
         }
         after.map(|after| after(first, dx))
     };
@@ -200,6 +202,7 @@ impl Pass<'_> {
             }
             Weights::Panels(_) if self.input_is_long() => gradient.copy_from_slice(total),
             Weights::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
+            Weights::Transformed(_) => unreachable!("a product of one tap"),
         }
         gradient
     }

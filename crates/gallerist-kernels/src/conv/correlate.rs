@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::pack::{Panels, Weights};
 use super::source::Source;
 use super::windows::{Tile, View, Windows};
+use super::winograd;
 use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
@@ -86,6 +87,9 @@ pub(super) fn correlate<T: Send>(
                 && target.channels.len() == target.maps.channels
     );
     assert!(target.channels.end <= target.maps.channels);
+    if let Weights::Transformed(weights) = weights {
+        return winograd::correlate(windows, source, weights, target, out, accumulate, ending, after);
+    }
     let columns = target.channels.len() / groups;
     // With too few tiles for all threads, as for a single image, the tiles of a depthwise convolution are smaller, and the
     // columns of another one are split as well. The values do not depend on this. The parts of `after` do, however.
@@ -121,6 +125,7 @@ pub(super) fn correlate<T: Send>(
                     // SAFETY: the positions of different tiles do not overlap, nor the columns of different splits.
                     unsafe { task.dense(&view, panels, columns, &positions, &out_positions, &add_positions) };
                 }
+                Weights::Transformed(_) => unreachable!("returned above"),
             }
             after.map(|after| {
                 let first = out_positions[0];

@@ -3,12 +3,11 @@
 use rayon::prelude::*;
 
 use super::correlate::{After, Target, correlate};
-use super::pack::Weights;
+use super::pack::{Order, Weights};
 use super::source::Source;
 use super::windows::Windows;
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;
-use crate::product::Precision;
 use crate::profile;
 
 /// The convolution `y[n, o, i, j] = sum over taps and channels of x * weight (+ bias[o])`, and the results of `after` for
@@ -24,7 +23,7 @@ pub(crate) fn forward<T: Send>(
     after: Option<After<'_, T>>,
 ) -> (Buffer, Vec<T>) {
     let _measured = profile::convolution("convolution", sizes, 1);
-    let weights = Weights::of_forward(weight, sizes, Precision::current());
+    let weights = Weights::of_step(weight, &Order::of_forward(sizes), sizes);
     let mut y = Buffer::new(sizes.output.len());
     let target =
         Target { maps: sizes.output, first: [0, 0], step: [1, 1], channels: 0..sizes.output.channels };

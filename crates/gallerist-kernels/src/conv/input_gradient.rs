@@ -68,26 +68,22 @@ impl Grid {
         self.taps.iter().any(Vec::is_empty)
     }
 
-    pub(super) fn pack(&self, weight: &[f32], sizes: &Geometry) -> Weights {
+    pub(super) fn order(&self, sizes: &Geometry) -> Order {
         let (channels, columns, taps) = (sizes.channels_out_group(), sizes.channels_in_group(), sizes.taps());
         let [rows, row_taps] = &self.taps;
         let of_row = |a: &usize| {
             let first = a * sizes.kernel[1];
             row_taps.iter().map(move |b| first + b)
         };
-        Weights::pack(
-            weight,
-            &Order {
-                groups: sizes.groups,
-                channels,
-                columns,
-                taps: rows.iter().flat_map(of_row).collect(),
-                channel_step: columns * taps,
-                column_step: taps,
-                group_step: channels * columns * taps,
-            },
-            Precision::current(),
-        )
+        Order {
+            groups: sizes.groups,
+            channels,
+            columns,
+            taps: rows.iter().flat_map(of_row).collect(),
+            channel_step: columns * taps,
+            column_step: taps,
+            group_step: channels * columns * taps,
+        }
     }
 }
 
@@ -109,7 +105,7 @@ pub(crate) fn input_gradient<T: Send>(
     if let [grid] = &grids[..]
         && sizes.stride == [1, 1]
     {
-        let weights = grid.pack(weight, sizes);
+        let weights = Weights::of_step(weight, &grid.order(sizes), sizes);
         let parts =
             correlate(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None, after);
         return (own, parts);
@@ -119,7 +115,7 @@ pub(crate) fn input_gradient<T: Send>(
         dx.fill(0.0);
     }
     for grid in grids.iter().filter(|grid| !grid.is_empty()) {
-        let weights = grid.pack(weight, sizes);
+        let weights = Weights::pack(weight, &grid.order(sizes), Precision::current());
         correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None, None);
     }
     let row = sizes.input.width * sizes.input.channels;

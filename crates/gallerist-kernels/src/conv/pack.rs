@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::winograd::{self, Transformed};
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;
 use crate::product::{MAX_PANEL, Precision, Right, Tiles, panel_width};
@@ -12,23 +13,17 @@ pub(super) enum Weights {
     Panels(Panels),
     /// Depthwise: one row of all channels per tap.
     Rows(Buffer),
+    /// For Winograd's algorithm.
+    Transformed(Transformed),
 }
 
 impl Weights {
-    /// The contiguous weight `[channels out, channels in / groups, height, width]` of a forward pass.
-    pub(super) fn of_forward(weight: &[f32], sizes: &Geometry, precision: Precision) -> Self {
-        let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
-        let columns = sizes.channels_out_group();
-        let order = Order {
-            groups: sizes.groups,
-            channels,
-            columns,
-            taps: (0..taps).collect(),
-            channel_step: taps,
-            column_step: channels * taps,
-            group_step: columns * channels * taps,
-        };
-        Self::pack(weight, &order, precision)
+    /// A weight for a convolution of a training step, or for its input gradient.
+    pub(super) fn of_step(weight: &[f32], order: &Order, sizes: &Geometry) -> Self {
+        match winograd::pays(sizes) {
+            true => Self::Transformed(Transformed::new(weight, order)),
+            false => Self::pack(weight, order, Precision::current()),
+        }
     }
 
     pub(super) fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
@@ -59,6 +54,21 @@ pub(super) struct Order {
 }
 
 impl Order {
+    /// The order of the contiguous weight `[channels out, channels in / groups, height, width]` of a forward pass.
+    pub(super) fn of_forward(sizes: &Geometry) -> Self {
+        let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
+        let columns = sizes.channels_out_group();
+        Order {
+            groups: sizes.groups,
+            channels,
+            columns,
+            taps: (0..taps).collect(),
+            channel_step: taps,
+            column_step: channels * taps,
+            group_step: columns * channels * taps,
+        }
+    }
+
     /// Whether a column's elements are contiguous, channel by channel, as in a weight's own order.
     fn has_columns_together(&self) -> bool {
         self.channel_step == self.taps.len() && self.taps.iter().copied().eq(0..self.taps.len())
@@ -66,7 +76,7 @@ impl Order {
 
     /// Writes `count` columns of a group, the first of which starts `weight`, to a panel of `width` columns: one row per tap
     /// and channel.
-    fn pack_panel(&self, weight: &[f32], [count, width]: [usize; 2], panel: &mut [f32]) {
+    pub(super) fn pack_panel(&self, weight: &[f32], [count, width]: [usize; 2], panel: &mut [f32]) {
         let Order { channels, channel_step, column_step, .. } = *self;
         if self.has_columns_together() {
             let rows = Elements { taps: self.taps.len(), channels, pitch: width };

@@ -1,21 +1,21 @@
 //! A convolution whose weight is packed once, with what follows it.
 
 use super::correlate::{Ending, Place, Target, correlate};
-use super::pack::Weights;
+use super::pack::{Order, Weights};
 use super::source::Source;
 use super::windows::Windows;
-use super::winograd::Winograd;
+use super::winograd::{self, Transformed};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::{Activation, Bounds};
-use crate::prepared::Products;
-use crate::product::{MAX_PANEL, Precision};
+use crate::product::{MAX_PANEL, Precision, Products};
 use crate::profile;
 
 /// `activation(convolution + bias)`, or `activation(convolution + bias + other maps)`.
 pub(crate) struct Prepared {
     weights: Weights,
-    winograd: Option<Winograd>,
+    /// The same for Winograd's algorithm, for sizes at which it is faster.
+    transformed: Option<Weights>,
     bias: Vec<f32>,
     bounds: Bounds,
 }
@@ -35,9 +35,11 @@ impl Prepared {
         let is_row = sizes.output.height * sizes.output.width == 1;
         let precision = products.precision(is_row);
         let allowed = products != Products::F32Direct && precision == Precision::F32;
-        let winograd = if allowed { Winograd::new(weight, sizes) } else { None };
-        let weights = Weights::of_forward(weight, sizes, precision);
-        Self { weights, winograd, bias, bounds: activation.bounds() }
+        let order = Order::of_forward(sizes);
+        let transformed = (allowed && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
+        let transformed = transformed.map(Weights::Transformed);
+        let weights = Weights::pack(weight, &order, precision);
+        Self { weights, transformed, bias, bounds: activation.bounds() }
     }
 
     /// Writes the result for `x`, plus `add`, maps of the result's channels and positions. A depthwise convolution adds
@@ -45,9 +47,7 @@ impl Prepared {
     pub(crate) fn run(&self, x: &[f32], sizes: &Geometry, add: Option<&[f32]>, place: Place<'_>) {
         let _measured = profile::convolution("convolution", sizes, 1);
         let ending = Ending { bias: &self.bias, add, bounds: self.bounds };
-        if let Some(winograd) = self.winograd.as_ref().filter(|winograd| winograd.suits(sizes)) {
-            return winograd.run(x, sizes, &ending, place);
-        }
+        let transformed = self.transformed.as_ref().filter(|_| winograd::pays_if_prepared(sizes));
         let Place { values, pitch, channel } = place;
         let target = Target {
             maps: Maps { channels: pitch, ..sizes.output },
@@ -60,7 +60,7 @@ impl Prepared {
             &windows,
             sizes.groups,
             &source,
-            &self.weights,
+            transformed.unwrap_or(&self.weights),
             &target,
             values,
             false,

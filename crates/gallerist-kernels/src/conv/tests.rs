@@ -3,7 +3,7 @@ use burn::tensor::ops::ConvOptions;
 use super::*;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
-use crate::product::{Precision, Unit, units};
+use crate::product::{Choice, Precision, Unit, units};
 
 fn small(i: usize) -> f32 {
     (i * 7 % 11) as f32 - 5.0
@@ -98,7 +98,7 @@ fn equal_the_definition(cases: &[Case]) {
         // Miri takes minutes for all of them.
         let units = [Unit::PORTABLE].into_iter().chain(units());
         for unit in units.filter(|_| !cfg!(miri) || kernel == [1, 1]) {
-            Precision::Bf16(unit).scope(check);
+            Choice { precision: Precision::Bf16(unit), winograd: false }.scope(check);
         }
     }
 }

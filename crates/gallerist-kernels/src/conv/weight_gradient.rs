@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::pack::by_column;
 use super::source::{Source, with_positions};
 use super::windows::{Tile, View, Windows, clip, tile_positions, tile_runs};
+use super::winograd;
 use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
@@ -30,6 +31,9 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
     let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
     assert_eq!(x.len(), sizes.input.len());
     assert_eq!(dy.len(), sizes.output.len());
+    if winograd::pays(sizes) {
+        return winograd::weight_gradient(x, dy, sizes);
+    }
     // Of the calling thread, not of the workers.
     let precision = Precision::current();
     let windows = Windows::forward(sizes);

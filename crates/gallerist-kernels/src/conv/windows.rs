@@ -46,7 +46,7 @@ impl Windows {
         }
     }
 
-    fn lowest(&self, axis: usize) -> isize {
+    pub(super) fn lowest(&self, axis: usize) -> isize {
         self.offsets[axis].iter().copied().min().unwrap_or(0)
     }
 
@@ -89,21 +89,26 @@ impl Windows {
             let parts = self.grid[0].div_ceil(rows);
             self.tiles_of_rows(self.grid[0].div_ceil(parts))
         } else {
-            let images = (most_rows / self.grid[0]).clamp(1, self.source.images);
-            (0..self.source.images)
-                .step_by(images)
-                .map(|first_image| Tile {
-                    first_image,
-                    images: images.min(self.source.images - first_image),
-                    first_row: 0,
-                    rows: self.grid[0],
-                })
-                .collect()
+            self.tiles_of_images(most_rows / self.grid[0])
         }
     }
 
+    /// Tiles of so many images, the last one of fewer.
+    pub(super) fn tiles_of_images(&self, images: usize) -> Vec<Tile> {
+        let images = images.clamp(1, self.source.images);
+        (0..self.source.images)
+            .step_by(images)
+            .map(|first_image| Tile {
+                first_image,
+                images: images.min(self.source.images - first_image),
+                first_row: 0,
+                rows: self.grid[0],
+            })
+            .collect()
+    }
+
     /// Tiles of so many rows of an image, the last ones of fewer.
-    fn tiles_of_rows(&self, rows: usize) -> Vec<Tile> {
+    pub(super) fn tiles_of_rows(&self, rows: usize) -> Vec<Tile> {
         (0..self.source.images)
             .flat_map(|first_image| {
                 (0..self.grid[0]).step_by(rows).map(move |first_row| Tile {

@@ -6,9 +6,9 @@ use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
 use super::fuse::fuse;
 use super::plan::Plan;
-use super::products::Products;
 use super::step::{Convolution, Fixed, Layer, Step};
 use crate::norm::Activation;
+use crate::product::Products;
 use crate::tokens::{Gelu, Rotary};
 
 /// The result of a layer.

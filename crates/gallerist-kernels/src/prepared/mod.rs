@@ -5,7 +5,7 @@
 //! 1. Batch norms and other factors per channel become part of the weights of the convolution before them. Activations,
 //!    sums with a shortcut and the bias become the end of the convolution's product, which computes them in registers.
 //! 2. A convolution whose only user joins channels writes its result where the joined maps are.
-//! 3. The weights are packed in the order in which the products read them, for the wanted [`Products`]. The weights of 3 x 3
+//! 3. The weights are packed in the order in which the products read them, for the wanted [`Products`](crate::Products). The weights of 3 x 3
 //!    convolutions of stride 1 are also packed for Winograd's algorithm.
 //!
 //! Results differ from those of the single layers by rounding only. Every value is `[height, width, channels]` for each
@@ -14,8 +14,8 @@
 //! # Example
 //!
 //! ```
-//! use gallerist_kernels::Activation;
-//! use gallerist_kernels::prepared::{Builder, Convolution, Products};
+//! use gallerist_kernels::prepared::{Builder, Convolution};
+//! use gallerist_kernels::{Activation, Products};
 //!
 //! // 2 x the image, minus 1, at least 0; then the mean over all positions.
 //! let (mut b, image) = Builder::new([1, 2, 2]);
@@ -31,12 +31,10 @@ mod builder;
 mod fuse;
 mod layer;
 mod plan;
-mod products;
 mod step;
 
 pub use builder::{Builder, Node};
 pub use plan::Plan;
-pub use products::Products;
 pub use step::Convolution;
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
 use super::layer;
-use super::products::Products;
 use super::step::{Convolution, Fixed, Layer, Step};
 use crate::buffer::Buffer;
 use crate::conv::{Place, Prepared};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
+use crate::product::Products;
 use crate::transpose::transpose;
 
 /// A network whose layers are prepared for images of one size.
@@ -35,7 +35,7 @@ struct Planned {
 
 enum Work {
     Images,
-    Conv { prepared: Prepared, shape: [usize; 4], options: ConvOptions<2> },
+    Conv { prepared: Box<Prepared>, shape: [usize; 4], options: ConvOptions<2> },
     Affine { scale: Vec<f32>, shift: Vec<f32> },
     Activation(Activation),
     Add,
@@ -253,7 +253,7 @@ impl Work {
         let sizes = Geometry::new(x, shape, &options)
             .unwrap_or_else(|| panic!("a convolution with the weight {shape:?} of {x:?}"));
         assert!(add.is_none_or(|maps| maps == sizes.output), "{add:?} is added to {:?}", sizes.output);
-        let prepared = Prepared::new(&weight, &bias, &sizes, then, products);
+        let prepared = Box::new(Prepared::new(&weight, &bias, &sizes, then, products));
         (Work::Conv { prepared, shape, options }, sizes.output)
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::norm::Activation;
+use crate::product::Products;
 
 /// Maps `[height][width][channels]` in f64.
 #[derive(Clone)]

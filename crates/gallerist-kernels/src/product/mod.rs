@@ -3,6 +3,7 @@
 //! [`Product`] reads its left operand in place: each row starts at an address of its own, so that a convolution needs no
 //! copy of its windows. Operands are `f32` ([`float`]), or rounded to bf16 with sums in `f32` ([`rounded`]).
 
+mod choice;
 mod float;
 mod operands;
 mod rounded;
@@ -16,14 +17,16 @@ mod x86;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use choice::Choice;
+pub use choice::{Products, with_products};
 pub(crate) use operands::{Finish, Product, Right};
 pub(crate) use runs::{Run, chunks};
 pub(crate) use sizes::{BLOCK_ROWS, MAX_PANEL, panel_width};
 pub(crate) use tiles::Tiles;
-pub(crate) use unit::{Precision, fastest};
+pub(crate) use unit::Precision;
+pub use unit::bf16_unit;
 #[cfg(test)]
 pub(crate) use unit::{Unit, units};
-pub use unit::{bf16_unit, with_bf16_products};
 
 use crate::disjoint::Disjoint;
 

@@ -1,7 +1,8 @@
-//! The precision of products, chosen per thread, and the CPU's instructions for bf16.
+//! The precision of products, and the CPU's instructions for bf16.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
+
+use super::choice::Choice;
 
 /// A way to multiply bf16 operands that this CPU has. A value proves that its instructions can be used: only [`units`]
 /// makes one, after it has asked the CPU and the system.
@@ -37,26 +38,10 @@ pub(crate) enum Precision {
     Bf16(Unit),
 }
 
-thread_local! {
-    static CURRENT: Cell<Precision> = const { Cell::new(Precision::F32) };
-}
-
 impl Precision {
     /// The precision that this thread has chosen.
     pub(crate) fn current() -> Self {
-        CURRENT.get()
-    }
-
-    /// Runs `work`; every product that it starts on this thread has this precision.
-    pub(crate) fn scope<R>(self, work: impl FnOnce() -> R) -> R {
-        struct Restore(Precision);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.set(self.0);
-            }
-        }
-        let _restore = Restore(CURRENT.replace(self));
-        work()
+        Choice::current().precision
     }
 }
 
@@ -67,31 +52,6 @@ pub fn bf16_unit() -> Option<&'static str> {
         Kind::Pairs => "AVX-512 BF16",
         Kind::Portable => "plain",
     })
-}
-
-/// Runs `work` with bf16 products. Convolutions that `work` starts on the calling thread, and their gradients, round the
-/// operands of their products to bf16 (8 significant bits) and accumulate in `f32`.
-///
-/// Feature maps, weights and gradients stay `f32`. Depthwise convolutions, which are limited by memory bandwidth, are not
-/// affected. Where [`bf16_unit`] is `None`, products stay `f32`.
-///
-/// # Example
-///
-/// ```
-/// use burn::tensor::{Device, Tensor, ops::ConvOptions};
-///
-/// let device = Device::flex();
-/// let x = Tensor::<4>::full([1, 32, 4, 4], 1.001, &device);
-/// let weight = Tensor::<4>::ones([16, 32, 1, 1], &device);
-/// let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
-/// let y = gallerist_kernels::with_bf16_products(|| gallerist_kernels::conv2d(x, weight, None, options));
-/// let y: Vec<f32> = y.into_data().try_into_vec().unwrap();
-/// // 1.001 becomes 1.
-/// let wanted = if gallerist_kernels::bf16_unit().is_some() { 32.0 } else { 32.0 * 1.001 };
-/// assert!((y[0] - wanted).abs() < 1e-5);
-/// ```
-pub fn with_bf16_products<R>(work: impl FnOnce() -> R) -> R {
-    fastest().map_or(Precision::F32, Precision::Bf16).scope(work)
 }
 
 /// The fastest unit of this CPU.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use gallerist_kernels::prepared::{Builder, Convolution, Node, Plan, Products};
+use gallerist_kernels::Products;
+use gallerist_kernels::prepared::{Builder, Convolution, Node, Plan};
 
 use super::network::{Fixed, FixedKind, Network, Op, Step};
 use crate::layers::{BatchNorm, Conv, Gem, Linear, Pool};

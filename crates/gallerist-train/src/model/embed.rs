@@ -9,7 +9,7 @@ use gallerist_collective::part;
 use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
-use gallerist_kernels::with_bf16_products;
+use gallerist_kernels::with_products;
 use gallerist_nn::Products;
 use gallerist_retrieval::columns::{Column, Columns, MAX_COLUMNS};
 use gallerist_retrieval::file::{Source, Sources};
@@ -324,7 +324,7 @@ impl Model {
     /// Runs a pass of a network without a prepared form.
     fn with_wanted_products<R>(&self, pass: impl FnOnce() -> R) -> R {
         match self.config.evaluation.products {
-            Products::Bf16 if self.device == Device::flex() => with_bf16_products(pass),
+            Products::Bf16 if self.device == Device::flex() => with_products(Products::Bf16, pass),
             _ => pass(),
         }
     }

@@ -1,7 +1,7 @@
 //! Mixed precision: networks given images in 16 bits, and products in bf16.
 
 use burn::tensor::{DType, Device};
-use gallerist_kernels::{bf16_unit, with_bf16_products};
+use gallerist_kernels::{Products, bf16_unit, with_products};
 use gallerist_nn::{
     ConvBlocksConfig, FreezeBatchNorm, GlobalPool, NetworkConfig, ResNetConfig, TwoConvConfig,
 };
@@ -59,7 +59,7 @@ fn outputs_and_gradients_in_16_bits_are_those_in_32_up_to_their_rounding() {
 #[test]
 fn products_in_bf16_change_outputs_and_gradients_by_their_rounding() {
     for (config, shape) in networks() {
-        let found = with_bf16_products(|| plain(&config, shape)).off(&plain(&config, shape));
+        let found = with_products(Products::Bf16, || plain(&config, shape)).off(&plain(&config, shape));
         if bf16_unit().is_none() {
             assert_eq!((found.outputs, found.gradient), (0.0, 0.0), "{}", config.name());
             continue;
@@ -68,6 +68,18 @@ fn products_in_bf16_change_outputs_and_gradients_by_their_rounding() {
         assert!(found.outputs > 0.0, "{}: nothing is rounded", config.name());
         assert!(found.within(bound), "{}: {found:?}, bound {bound:?}", config.name());
     }
+}
+
+#[test]
+fn winograds_algorithm_changes_outputs_and_gradients_by_its_rounding() {
+    let config = ResNetConfig { depth: 18, dimensions: 7, ..Default::default() }.into();
+    let shape = [8, 3, 64, 64];
+    let exact = plain(&config, shape);
+    let found = with_products(Products::F32, || plain(&config, shape)).off(&exact);
+    let bound = when_moved(&exact, &config, shape, 2e-6).unwrap();
+    assert!(found.outputs > 0.0, "the algorithm is not used");
+    assert!(found.within(bound), "{found:?}, bound {bound:?}");
+    assert!(bound.gradient < Off::TELLING, "{bound:?} says nothing");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
+use gallerist_kernels::{Products, with_products};
 use gallerist_nn::{MobileNetV2Config, NetworkConfig, VitConfig};
 use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use serde::Deserialize;
@@ -19,6 +20,13 @@ struct Steps {
     losses: Vec<f64>,
     /// How far each loss moves, relative to itself, when the weights move by a part in ten million.
     off: Vec<f64>,
+}
+
+/// Also by Winograd's algorithm, if the network has convolutions that it suits.
+fn check_all_products(name: &str, config: impl Into<NetworkConfig> + Clone) {
+    for products in [Products::F32Direct, Products::F32] {
+        with_products(products, || check(name, config.clone()));
+    }
 }
 
 fn check(name: &str, config: impl Into<NetworkConfig>) {
@@ -53,7 +61,7 @@ fn check(name: &str, config: impl Into<NetworkConfig>) {
 
 #[test]
 fn resnet_50_takes_pytorchs_steps() {
-    check("resnet50-srt", resnet_50_srt());
+    check_all_products("resnet50-srt", resnet_50_srt());
 }
 
 #[test]
@@ -68,7 +76,7 @@ fn efficientnet_lite_takes_pytorchs_steps() {
 
 #[test]
 fn bn_inception_takes_pytorchs_steps() {
-    check("bn_inception", inception(32));
+    check_all_products("bn_inception", inception(32));
 }
 
 #[test]
