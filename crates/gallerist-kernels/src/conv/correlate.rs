@@ -91,21 +91,25 @@ pub(super) fn correlate<T: Send>(
         return winograd::correlate(windows, source, weights, target, out, accumulate, ending, after);
     }
     let columns = target.channels.len() / groups;
-    // With too few tiles for all threads, as for a single image, the tiles of a depthwise convolution are smaller, and the
-    // columns of another one are split as well. The values do not depend on this. The parts of `after` do, however.
-    let tiles = match weights {
-        Weights::Rows(_) if after.is_none() => windows.tiles_for(rayon::current_num_threads()),
-        _ => windows.tiles(),
-    };
-    let (columns_of_split, splits) = match weights {
+    // With too few tiles for all threads, as for a single image, the tiles of a depthwise convolution are smaller. For
+    // another one, the columns are split as well, or where these are few, the tiles. The values do not depend on this. The
+    // parts of `after` do, however.
+    let threads = rayon::current_num_threads();
+    let mut tiles = windows.tiles();
+    let mut split = (columns, 1);
+    match weights {
+        Weights::Rows(_) if after.is_none() => tiles = windows.tiles_for(threads),
         Weights::Panels(panels) if after.is_none() => {
             let count = columns.div_ceil(panels.width);
-            let splits = (2 * rayon::current_num_threads()).div_ceil(tiles.len());
-            let of_split = count.div_ceil(splits).max(1);
-            (of_split * panels.width, count.div_ceil(of_split).max(1))
+            if !divides_well(count * tiles.len(), threads) {
+                tiles = windows.tiles_for(threads);
+            }
+            let of_split = panels_of_split(count, tiles.len(), threads);
+            split = (of_split * panels.width, count.div_ceil(of_split));
         }
-        _ => (columns, 1),
-    };
+        _ => {}
+    }
+    let (columns_of_split, splits) = split;
     let task = Task { windows, groups, target, out: Disjoint::new(out), accumulate, ending };
     let work = |index: usize| {
         let (tile, first_column) = (tiles[index / splits], index % splits * columns_of_split);
@@ -137,6 +141,21 @@ pub(super) fn correlate<T: Send>(
         })
     };
     (0..tiles.len() * splits).into_par_iter().with_max_len(1).filter_map(work).collect()
+}
+
+/// How many of the `count` panels of columns of each tile belong together, so that `threads` are busy to the end: at least
+/// two tasks for each thread if there are so many panels, and of these divisions the one with the shortest time, if all
+/// panels take equally long.
+pub(super) fn panels_of_split(count: usize, tiles: usize, threads: usize) -> usize {
+    let tasks = |of_split: usize| count.div_ceil(of_split) * tiles;
+    let time = |of_split: &usize| tasks(*of_split).div_ceil(threads) * of_split;
+    let wanted = (2 * threads).min(count * tiles);
+    (1..=count).rev().filter(|&of_split| tasks(of_split) >= wanted).min_by_key(time).unwrap_or(1)
+}
+
+/// Whether `threads` that take one of so many tasks after another are busy for nine tenths of the time.
+fn divides_well(tasks: usize, threads: usize) -> bool {
+    10 * tasks >= 9 * tasks.div_ceil(threads) * threads
 }
 
 /// What the tasks of a correlation have in common.

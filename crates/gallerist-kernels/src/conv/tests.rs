@@ -37,6 +37,18 @@ fn convolutions_of_several_tiles_equal_the_definition() {
     ]);
 }
 
+#[test]
+fn panels_are_divided_among_the_threads() {
+    use super::correlate::panels_of_split;
+    // One tile and two threads: 15 panels as 4 + 4 + 4 + 3, 9 as single ones, 18 as six times 3.
+    for (count, wanted) in [(15, 4), (9, 1), (18, 3), (16, 4), (6, 1), (3, 1), (1, 1), (0, 1)] {
+        assert_eq!(panels_of_split(count, 1, 2), wanted, "{count} panels");
+    }
+    assert_eq!(panels_of_split(8, 100, 2), 8, "enough tiles");
+    assert_eq!(panels_of_split(8, 3, 2), 4);
+    assert_eq!(panels_of_split(8, 1, 16), 1);
+}
+
 /// Images, height, width, groups, channels in and out of a group, kernel, stride, padding.
 type Case = (usize, usize, usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 2]);
 

@@ -9,7 +9,7 @@ use super::transforms::{Apply, Ends, OfInput, Output};
 use super::weight::Transformed;
 use super::{Block, ELEMENTS, Elements, IN, OUT, Rows, row_of};
 use crate::buffer::with_scratch;
-use crate::conv::correlate::{After, Ending, Target};
+use crate::conv::correlate::{After, Ending, Target, panels_of_split};
 use crate::conv::source::Source;
 use crate::conv::windows::{Windows, tile_positions};
 use crate::disjoint::Disjoint;
@@ -37,8 +37,7 @@ pub(in crate::conv) fn correlate<T: Send>(
     let blocks = Block::all(windows);
     // With few blocks, the panels of a block are split. The values do not depend on this.
     let panels = weights.panels();
-    let splits = (2 * rayon::current_num_threads()).div_ceil(blocks.len());
-    let of_split = panels.div_ceil(splits.min(panels));
+    let of_split = panels_of_split(panels, blocks.len(), rayon::current_num_threads());
     let splits = panels.div_ceil(of_split);
     let task = Task { windows, source, weights, target, out: Disjoint::new(out), accumulate, ending };
     // All channels of the maps are of this result, as the caller has checked.
