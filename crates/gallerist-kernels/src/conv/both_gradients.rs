@@ -4,7 +4,8 @@ use rayon::prelude::*;
 
 use super::correlate::After;
 use super::input_gradient::{Grid, input_gradient};
-use super::pack::{Panels, Weights, by_column};
+use super::order::by_column;
+use super::pack::{Panels, Weights};
 use super::source::{Source, with_positions};
 use super::weight_gradient::{MAX_PARTS, PARTS_ELEMENTS, join_parts, weight_gradient};
 use super::windows::{TILE_POSITIONS, Tile, following, tile_positions};
@@ -12,7 +13,7 @@ use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
-use crate::product::{self, Precision, Product, Right, Run, chunks, panel_width};
+use crate::product::{self, Choice, Product, Right, Run, chunks, panel_width};
 use crate::profile;
 
 /// Fewest partial sums of the weight gradient.
@@ -49,7 +50,7 @@ pub(crate) fn both_gradients<T: Send>(
     let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);
     let [grid] = &grids[..] else { unreachable!("stride 1 makes one grid") };
-    let weights = Weights::pack(weight, &grid.order(sizes), Precision::current());
+    let weights = Weights::pack(weight, &grid.order(sizes), Choice::current().precision);
     let part_len = weight.len();
     let tiles = grid.windows.tiles_of(sizes.input.channels.max(sizes.output.channels), TILE_POSITIONS);
     let parts = tiles.len().min((PARTS_ELEMENTS / part_len).clamp(MIN_PARTS, MAX_PARTS));

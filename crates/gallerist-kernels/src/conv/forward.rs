@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use super::correlate::{After, Target, correlate};
-use super::pack::{Order, Weights};
+use super::order::Order;
+use super::pack::Weights;
 use super::source::Source;
 use super::windows::Windows;
 use crate::buffer::Buffer;

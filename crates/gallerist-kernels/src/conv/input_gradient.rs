@@ -3,12 +3,13 @@
 use rayon::prelude::*;
 
 use super::correlate::{After, Target, correlate};
-use super::pack::{Order, Weights};
+use super::order::Order;
+use super::pack::Weights;
 use super::source::Source;
 use super::windows::{TILE_ELEMENTS, Windows};
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;
-use crate::product::Precision;
+use crate::product::Choice;
 use crate::profile;
 
 /// One of the interleaved grids of input positions that a stride makes: the windows over the output gradient that its
@@ -115,7 +116,7 @@ pub(crate) fn input_gradient<T: Send>(
         dx.fill(0.0);
     }
     for grid in grids.iter().filter(|grid| !grid.is_empty()) {
-        let weights = Weights::pack(weight, &grid.order(sizes), Precision::current());
+        let weights = Weights::pack(weight, &grid.order(sizes), Choice::current().precision);
         correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None, None);
     }
     let row = sizes.input.width * sizes.input.channels;

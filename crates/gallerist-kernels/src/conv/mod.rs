@@ -16,6 +16,7 @@ mod both_gradients;
 mod correlate;
 mod forward;
 mod input_gradient;
+mod order;
 mod pack;
 mod prepared;
 mod source;

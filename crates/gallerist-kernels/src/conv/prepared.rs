@@ -1,7 +1,8 @@
 //! A convolution whose weight is packed once, with what follows it.
 
 use super::correlate::{Ending, Place, Target, correlate};
-use super::pack::{Order, Weights};
+use super::order::Order;
+use super::pack::Weights;
 use super::source::Source;
 use super::windows::Windows;
 use super::winograd::{self, Transformed};

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::pack::by_column;
+use super::order::by_column;
 use super::source::{Source, with_positions};
 use super::windows::{Tile, View, Windows, clip, tile_positions, tile_runs};
 use super::winograd;
@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
-use crate::product::{self, BLOCK_ROWS, Precision, Product, Right, chunks, panel_width};
+use crate::product::{self, BLOCK_ROWS, Choice, Precision, Product, Right, chunks, panel_width};
 use crate::profile;
 use crate::transpose::transpose;
 
@@ -35,7 +35,7 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
         return winograd::weight_gradient(x, dy, sizes);
     }
     // Of the calling thread, not of the workers.
-    let precision = Precision::current();
+    let precision = Choice::current().precision;
     let windows = Windows::forward(sizes);
     let tiles = windows.tiles_of(sizes.input.channels, TILE_POSITIONS);
     let (channels, columns) = (sizes.channels_in_group(), sizes.channels_out_group());

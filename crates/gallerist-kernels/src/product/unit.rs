@@ -2,8 +2,6 @@
 
 use std::sync::OnceLock;
 
-use super::choice::Choice;
-
 /// A way to multiply bf16 operands that this CPU has. A value proves that its instructions can be used: only [`units`]
 /// makes one, after it has asked the CPU and the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +34,6 @@ impl Unit {
 pub(crate) enum Precision {
     F32,
     Bf16(Unit),
-}
-
-impl Precision {
-    /// The precision that this thread has chosen.
-    pub(crate) fn current() -> Self {
-        Choice::current().precision
-    }
 }
 
 /// The instructions that multiply bf16 on this CPU: `"AMX"`, `"AVX-512 BF16"`, or `None` if nothing is faster than `f32`.

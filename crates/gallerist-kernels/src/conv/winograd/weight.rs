@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::transforms::{Apply, OfKernel};
 use super::{ELEMENTS, IN, SIDE};
 use crate::buffer::{Buffer, with_scratch};
-use crate::conv::pack::Order;
+use crate::conv::order::Order;
 use crate::product::panel_width;
 
 /// `G g G^T` of all kernels of a convolution, or of its input gradient.

@@ -7,7 +7,7 @@ use super::correlate::transform_inputs;
 use super::transforms::{Apply, OfOutputGradient, ToKernelGradient};
 use super::{Block, ELEMENTS, Elements, IN, OUT, Rows, SIDE, row_of};
 use crate::buffer::Buffer;
-use crate::conv::pack::by_column;
+use crate::conv::order::by_column;
 use crate::conv::source::Source;
 use crate::conv::windows::Windows;
 use crate::disjoint::Disjoint;
