@@ -43,8 +43,8 @@ const SHAPES: [[usize; 7]; 22] = [
 fn main() {
     let repetitions = std::env::args().nth(1).map_or(5, |n| n.parse().expect("a number of repetitions"));
     let products = std::env::args().nth(2).map_or(Products::F32, |name| {
-        let named = |products: &Products| products.name() == name;
-        *Products::ALL.iter().find(|&p| named(p)).expect("the name of products")
+        let mut all = Products::ALL.iter().copied();
+        all.find(|products| products.name() == name).expect("the name of products")
     });
     if products == Products::Bf16 {
         println!("products in bf16 by {}", gallerist_kernels::bf16_unit().unwrap_or("f32"));

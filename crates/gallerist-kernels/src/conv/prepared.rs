@@ -9,7 +9,7 @@ use super::winograd::{self, Transformed};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::{Activation, Bounds};
-use crate::product::{MAX_PANEL, Precision, Products};
+use crate::product::{Choice, MAX_PANEL, Products};
 use crate::profile;
 
 /// `activation(convolution + bias)`, or `activation(convolution + bias + other maps)`.
@@ -34,8 +34,7 @@ impl Prepared {
         let mut bias = bias.to_vec();
         bias.resize(bias.len() + MAX_PANEL, 0.0);
         let is_row = sizes.output.height * sizes.output.width == 1;
-        let precision = products.precision(is_row);
-        let allowed = products != Products::F32Direct && precision == Precision::F32;
+        let Choice { precision, winograd: allowed } = products.choice(is_row);
         let order = Order::of_forward(sizes);
         let transformed = (allowed && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
         let transformed = transformed.map(Weights::Transformed);

@@ -23,12 +23,13 @@ gallerist_util::named_values! {
 }
 
 impl Products {
-    /// The precision of a layer of maps or tokens, or of rows.
-    pub(crate) fn precision(self, of_rows: bool) -> Precision {
-        match (self, of_rows) {
+    /// The choice for a layer of maps or tokens, or of rows.
+    pub(crate) fn choice(self, of_rows: bool) -> Choice {
+        let precision = match (self, of_rows) {
             (Products::Bf16, false) => fastest().map_or(Precision::F32, Precision::Bf16),
             _ => Precision::F32,
-        }
+        };
+        Choice { precision, winograd: self != Products::F32Direct && precision == Precision::F32 }
     }
 }
 
@@ -86,7 +87,5 @@ impl Choice {
 /// assert!((y[0] - wanted).abs() < 1e-5);
 /// ```
 pub fn with_products<R>(products: Products, work: impl FnOnce() -> R) -> R {
-    let precision = products.precision(false);
-    let winograd = products != Products::F32Direct && precision == Precision::F32;
-    Choice { precision, winograd }.scope(work)
+    products.choice(false).scope(work)
 }

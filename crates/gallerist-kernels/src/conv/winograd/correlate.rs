@@ -5,9 +5,10 @@ use std::ops::Range;
 use gallerist_util::simd::run;
 use rayon::prelude::*;
 
-use super::transforms::{Apply, Ends, OfInput, Output};
+use super::tiles::transform;
+use super::transforms::{Ends, OfInput, Output};
 use super::weight::Transformed;
-use super::{Block, ELEMENTS, Elements, IN, OUT, Rows, row_of};
+use super::{Block, ELEMENTS, Elements, IN, OUT, row_of};
 use crate::buffer::with_scratch;
 use crate::conv::correlate::{After, Ending, Target, panels_of_split};
 use crate::conv::source::Source;
@@ -86,7 +87,7 @@ impl Task<'_> {
         with_scratch(1, ELEMENTS * count * row, |transformed| {
             let elements = Elements::new(transformed, count, channels);
             // SAFETY: `transformed` is borrowed mutably, and this is the only use of its rows.
-            unsafe { transform_inputs(self.source, self.windows, block, elements, 0) };
+            unsafe { transform(OfInput, self.source, self.windows, block, elements, 0) };
             with_scratch(2, ELEMENTS * count * width, |products| {
                 for panel in panels {
                     let of_panel = width.min(columns - panel * width);
@@ -150,30 +151,4 @@ impl Task<'_> {
         };
         run(Output::new(products, &mut targets, columns, ends));
     }
-}
-
-/// Writes `B^T d B` of all tiles of a block, the first of which is tile `first` of `to`.
-///
-/// # Safety
-///
-/// Nothing else accesses the rows of these tiles during the call.
-pub(super) unsafe fn transform_inputs(
-    source: &Source<'_>,
-    windows: &Windows,
-    block: &Block,
-    to: Elements<'_>,
-    first: usize,
-) {
-    let channels = windows.source.channels;
-    let zeros = vec![0.0; channels];
-    Rows::read(source, windows, block, IN - OUT, |rows| {
-        for tile in 0..block.tiles() {
-            let [image, i, j] = block.place(tile);
-            let at = [i.cast_signed() + windows.lowest(0), j.cast_signed() + windows.lowest(1)];
-            let from = rows.tile::<IN>(image, at, &zeros);
-            // SAFETY: the caller's promise.
-            let mut to = unsafe { to.of(first + tile, channels) };
-            run(Apply::new(OfInput, &from, &mut to, channels));
-        }
-    });
 }

@@ -11,6 +11,7 @@
 //! The rounding errors are larger than those of the definition, by a factor that the tests bound.
 
 mod correlate;
+mod tiles;
 mod transforms;
 mod weight;
 mod weight_gradient;

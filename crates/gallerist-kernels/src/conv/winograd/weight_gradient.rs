@@ -3,9 +3,9 @@
 use gallerist_util::simd::run;
 use rayon::prelude::*;
 
-use super::correlate::transform_inputs;
-use super::transforms::{Apply, OfOutputGradient, ToKernelGradient};
-use super::{Block, ELEMENTS, Elements, IN, OUT, Rows, SIDE, row_of};
+use super::tiles::transform;
+use super::transforms::{Apply, OfInput, OfOutputGradient, ToKernelGradient};
+use super::{Block, ELEMENTS, Elements, IN, SIDE, row_of};
 use crate::buffer::Buffer;
 use crate::conv::order::by_column;
 use crate::conv::source::Source;
@@ -49,8 +49,8 @@ pub(in crate::conv) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &
             // SAFETY: different blocks have different tiles, and the two sides are different memories.
             unsafe {
                 match task % 2 {
-                    0 => transform_inputs(x, &windows, block, to_inputs, first),
-                    _ => transform_gradients(dy, &positions, block, to_outputs, first),
+                    0 => transform(OfInput, x, &windows, block, to_inputs, first),
+                    _ => transform(OfOutputGradient, dy, &positions, block, to_outputs, first),
                 }
             }
         });
@@ -95,31 +95,6 @@ fn parts(blocks: &[Block], row: usize) -> impl Iterator<Item = &[Block]> {
     // Parts of nearly equal numbers of blocks.
     let parts = tiles.div_ceil(most).min(blocks.len());
     blocks.chunks(blocks.len().div_ceil(parts))
-}
-
-/// Writes `A dy A^T` of all tiles of a block, the first of which is tile `first` of `to`.
-///
-/// # Safety
-///
-/// Nothing else accesses the rows of these tiles during the call.
-unsafe fn transform_gradients(
-    dy: &Source<'_>,
-    positions: &Windows,
-    block: &Block,
-    to: Elements<'_>,
-    first: usize,
-) {
-    let channels = positions.source.channels;
-    let zeros = vec![0.0; channels];
-    Rows::read(dy, positions, block, 0, |rows| {
-        for tile in 0..block.tiles() {
-            let [image, row, column] = block.place(tile);
-            let from = rows.tile::<OUT>(image, [row.cast_signed(), column.cast_signed()], &zeros);
-            // SAFETY: the caller's promise.
-            let mut to = unsafe { to.of(first + tile, channels) };
-            run(Apply::new(OfOutputGradient, &from, &mut to, channels));
-        }
-    });
 }
 
 /// `G^T U G` of the sums, one row of `outputs` per element and input channel; one row per tap and input channel.
