@@ -112,7 +112,13 @@ pub(crate) fn scope(operation: &'static str) -> Scope {
 }
 
 /// Measures a convolution, or `passes` of its gradients.
-pub(crate) fn convolution(operation: &'static str, sizes: &Geometry, passes: u64) -> Scope {
+pub(crate) fn convolution(operation: &'static str, sizes: &Geometry, passes: usize) -> Scope {
+    let window = sizes.taps() * sizes.channels_in_group();
+    sized(operation, sizes, passes * sizes.output.len() * window)
+}
+
+/// Measures an operation with the sizes of a convolution.
+pub(crate) fn sized(operation: &'static str, sizes: &Geometry, multiply_adds: usize) -> Scope {
     Scope(RUNNING.load(Ordering::Relaxed).then(|| {
         let Geometry { input, output, kernel, stride, groups, .. } = sizes;
         let key = [
@@ -129,9 +135,7 @@ pub(crate) fn convolution(operation: &'static str, sizes: &Geometry, passes: u64
             stride[1],
             *groups,
         ];
-        let window = kernel[0] * kernel[1] * input.channels / groups;
-        let multiply_adds = passes * (output.len() * window) as u64;
-        ((operation, Some(key)), multiply_adds, Instant::now())
+        ((operation, Some(key)), multiply_adds as u64, Instant::now())
     }))
 }
 

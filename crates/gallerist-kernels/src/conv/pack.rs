@@ -31,14 +31,19 @@ impl Weights {
         if !(channels == 1 && columns == 1 && groups > 1) {
             return Self::Panels(Panels::pack(weight, order, precision));
         }
-        let mut rows = Buffer::new(order.taps.len() * groups);
-        for (row, tap) in rows.chunks_exact_mut(groups).zip(&order.taps) {
-            for (group, value) in row.iter_mut().enumerate() {
-                *value = weight[group * order.group_step + tap];
-            }
-        }
-        Self::Rows(rows)
+        Self::Rows(rows_of_taps(weight, order))
     }
+}
+
+/// The weight of a depthwise convolution, a row of all channels per tap.
+pub(super) fn rows_of_taps(weight: &[f32], order: &Order) -> Buffer {
+    let mut rows = Buffer::new(order.taps.len() * order.groups);
+    for (row, tap) in rows.chunks_exact_mut(order.groups).zip(&order.taps) {
+        for (group, value) in row.iter_mut().enumerate() {
+            *value = weight[group * order.group_step + tap];
+        }
+    }
+    rows
 }
 
 /// The weight as the right operand of a product.
@@ -58,8 +63,7 @@ enum PanelValues {
 }
 
 impl Panels {
-    /// As [`Weights::pack`].
-    fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
+    pub(super) fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
         let Order { groups, channels, columns, column_step, group_step, .. } = *order;
         let width = match precision {
             Precision::F32 => panel_width(),

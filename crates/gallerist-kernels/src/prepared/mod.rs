@@ -5,7 +5,8 @@
 //! 1. Batch norms and other factors per channel become part of the weights of the convolution before them. Activations,
 //!    sums with a shortcut and the bias become the end of the convolution's product, which computes them in registers.
 //! 2. A convolution whose only user joins channels writes its result where the joined maps are.
-//! 3. The weights are packed in the order in which the products read them, for the wanted [`Products`](crate::Products). The weights of 3 x 3
+//! 3. The convolutions of an inverted residual block (expansion, depthwise, projection) are computed together, some rows at a time.
+//! 4. The weights are packed in the order in which the products read them, for the wanted [`Products`](crate::Products). The weights of 3 x 3
 //!    convolutions of stride 1 are also packed for Winograd's algorithm.
 //!
 //! Results differ from those of the single layers by rounding only. Every value is `[height, width, channels]` for each
@@ -27,6 +28,7 @@
 //! assert_eq!(plan.run(&[0.0, 1.0, 2.0, 3.0], 1, &[true]), [Some(vec![(0.0 + 1.0 + 3.0 + 5.0) / 4.0])]);
 //! ```
 
+mod blocks;
 mod builder;
 mod fuse;
 mod layer;

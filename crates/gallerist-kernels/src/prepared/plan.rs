@@ -3,10 +3,10 @@
 use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
-use super::layer;
-use super::step::{Convolution, Fixed, Layer, Step};
+use super::step::{self, Convolution, Fixed, Layer, Step};
+use super::{blocks, layer};
 use crate::buffer::Buffer;
-use crate::conv::{Place, Prepared};
+use crate::conv::{InvertedResidual, Place, Prepared};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -36,6 +36,7 @@ struct Planned {
 enum Work {
     Images,
     Conv { prepared: Box<Prepared>, shape: [usize; 4], options: ConvOptions<2> },
+    InvertedResidual(Box<InvertedResidual>),
     Affine { scale: Vec<f32>, shift: Vec<f32> },
     Activation(Activation),
     Add,
@@ -51,38 +52,13 @@ impl Plan {
         products: Products,
     ) -> Self {
         let input = Maps { images: 1, height, width, channels };
-        let mut planned: Vec<Planned> = Vec::with_capacity(steps.len());
-        for step in steps {
-            let of = |i: usize| planned[step.inputs[i]].maps;
-            let (work, maps) = match step.layer {
-                Layer::Images => (Work::Images, input),
-                Layer::Conv(conv, then) => {
-                    let add = step.inputs.get(1).map(|_| of(1));
-                    Work::conv(*conv, then, of(0), add, products)
-                }
-                Layer::Affine { scale, shift } => {
-                    assert_eq!(scale.len(), of(0).channels, "factors for {:?}", of(0));
-                    (Work::Affine { scale, shift }, of(0))
-                }
-                Layer::Activation(activation) => (Work::Activation(activation), of(0)),
-                Layer::Add => {
-                    assert_eq!(of(0), of(1), "sizes of the two terms of a sum");
-                    (Work::Add, of(0))
-                }
-                Layer::Concat => {
-                    let parts: Vec<Maps> = (0..step.inputs.len()).map(of).collect();
-                    let channels = parts.iter().map(|maps| maps.channels).sum();
-                    let first = Maps { channels, ..parts[0] };
-                    assert!(parts.iter().all(|maps| Maps { channels, ..*maps } == first), "{parts:?} joined");
-                    (Work::Concat, first)
-                }
-                Layer::Fixed(fixed) => {
-                    let maps = fixed.output(of(0));
-                    (Work::Fixed(fixed), maps)
-                }
-            };
-            planned.push(Planned { work, inputs: step.inputs, maps, place: None, done: Vec::new() });
-        }
+        let (steps, outputs) = blocks::join(steps, outputs, input);
+        let sizes = step::sizes(&steps, input);
+        let planned = steps.into_iter().zip(&sizes).map(|(step, &maps)| {
+            let work = Work::new(step.layer, step.inputs.first().map(|&i| sizes[i]), products);
+            Planned { work, inputs: step.inputs, maps, place: None, done: Vec::new() }
+        });
+        let planned = planned.collect();
         let mut plan = Plan { steps: planned, outputs, input, bytes_per_image: 0 };
         plan.place_parts();
         plan.plan_memory();
@@ -209,6 +185,12 @@ impl Plan {
                 prepared.run(x, &sizes, add, Place { values: &mut y, pitch, channel });
                 y
             }
+            Work::InvertedResidual(block) => {
+                let add = (step.inputs.len() > 1).then(|| input(1).0);
+                let mut y = Buffer::new(maps.len());
+                block.run(input(0).0, count, add, &mut y);
+                y
+            }
             Work::Affine { scale, shift } => {
                 let (x, of_x) = input(0);
                 layer::by_channel(x, of_x.channels, |x, channel| x * scale[channel] + shift[channel])
@@ -241,20 +223,23 @@ impl Plan {
 }
 
 impl Work {
-    fn conv(
-        conv: Convolution,
-        then: Activation,
-        x: Maps,
-        add: Option<Maps>,
-        products: Products,
-    ) -> (Self, Maps) {
-        let Convolution { weight: (weight, shape), bias, stride, padding, groups } = conv;
-        let options = ConvOptions::new_with_padding([stride; 2], padding, [1, 1], groups);
-        let sizes = Geometry::new(x, shape, &options)
-            .unwrap_or_else(|| panic!("a convolution with the weight {shape:?} of {x:?}"));
-        assert!(add.is_none_or(|maps| maps == sizes.output), "{add:?} is added to {:?}", sizes.output);
-        let prepared = Box::new(Prepared::new(&weight, &bias, &sizes, then, products));
-        (Work::Conv { prepared, shape, options }, sizes.output)
+    /// `x` are the sizes of the first input for one image.
+    fn new(layer: Layer, x: Option<Maps>, products: Products) -> Self {
+        let x = || x.expect("every layer but the images has an input");
+        match layer {
+            Layer::Images => Work::Images,
+            Layer::Conv(conv, then) => {
+                let Convolution { weight: (weight, shape), bias, .. } = &*conv;
+                let prepared = Prepared::new(weight, bias, &conv.sizes(x()), then, products);
+                Work::Conv { prepared: Box::new(prepared), shape: *shape, options: conv.options() }
+            }
+            Layer::InvertedResidual(convs) => Work::InvertedResidual(Box::new(blocks::prepare(&convs, x(), products))),
+            Layer::Affine { scale, shift } => Work::Affine { scale, shift },
+            Layer::Activation(activation) => Work::Activation(activation),
+            Layer::Add => Work::Add,
+            Layer::Concat => Work::Concat,
+            Layer::Fixed(fixed) => Work::Fixed(fixed),
+        }
     }
 }
 

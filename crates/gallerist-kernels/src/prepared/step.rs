@@ -1,9 +1,11 @@
-//! The layers of a network before they are prepared.
+//! The layers of a network before they are prepared, and the sizes of their results.
 
 use std::sync::Arc;
 
-use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
+use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
+use crate::geometry::Geometry;
+use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::tokens::{Gelu, Rotary};
 
@@ -37,6 +39,9 @@ pub(super) enum Layer {
     Add,
     Concat,
     Fixed(Fixed),
+    /// The convolutions of an inverted residual block, with the activations after them. A second input is added before the
+    /// last activation.
+    InvertedResidual(Vec<(Convolution, Activation)>),
 }
 
 /// A layer that preparation does not change.
@@ -78,4 +83,72 @@ pub(super) enum Fixed {
 pub(super) struct Step {
     pub(super) layer: Layer,
     pub(super) inputs: Vec<usize>,
+}
+
+impl Convolution {
+    pub(super) fn options(&self) -> ConvOptions<2> {
+        ConvOptions::new_with_padding([self.stride; 2], self.padding, [1, 1], self.groups)
+    }
+
+    /// The sizes for an input.
+    ///
+    /// # Panics
+    ///
+    /// If the convolution does not fit it.
+    pub(super) fn sizes(&self, x: Maps) -> Geometry {
+        let shape = self.weight.1;
+        Geometry::new(x, shape, &self.options())
+            .unwrap_or_else(|| panic!("a convolution with the weight {shape:?} of {x:?}"))
+    }
+}
+
+impl Layer {
+    /// The sizes of the result for those of the inputs; `images` are those of the network's images.
+    ///
+    /// # Panics
+    ///
+    /// If the layer does not fit its inputs.
+    fn output(&self, inputs: &[Maps], images: Maps) -> Maps {
+        let with_add = |y: Maps| {
+            assert!(inputs.get(1).is_none_or(|add| *add == y), "{:?} is added to {y:?}", inputs.last());
+            y
+        };
+        match self {
+            Layer::Images => images,
+            Layer::Conv(conv, _) => with_add(conv.sizes(inputs[0]).output),
+            Layer::InvertedResidual(convs) => {
+                with_add(convs.iter().fold(inputs[0], |x, (conv, _)| conv.sizes(x).output))
+            }
+            Layer::Affine { scale, .. } => {
+                assert_eq!(scale.len(), inputs[0].channels, "factors for {:?}", inputs[0]);
+                inputs[0]
+            }
+            Layer::Activation(_) => inputs[0],
+            Layer::Add => {
+                assert_eq!(inputs[0], inputs[1], "sizes of the two terms of a sum");
+                inputs[0]
+            }
+            Layer::Concat => {
+                let channels = inputs.iter().map(|maps| maps.channels).sum();
+                let first = Maps { channels, ..inputs[0] };
+                assert!(inputs.iter().all(|maps| Maps { channels, ..*maps } == first), "{inputs:?} joined");
+                first
+            }
+            Layer::Fixed(fixed) => fixed.output(inputs[0]),
+        }
+    }
+}
+
+/// The sizes of the results of all steps for one image.
+///
+/// # Panics
+///
+/// If a layer does not fit its inputs.
+pub(super) fn sizes(steps: &[Step], images: Maps) -> Vec<Maps> {
+    let mut sizes: Vec<Maps> = Vec::with_capacity(steps.len());
+    for step in steps {
+        let inputs: Vec<Maps> = step.inputs.iter().map(|&i| sizes[i]).collect();
+        sizes.push(step.layer.output(&inputs, images));
+    }
+    sizes
 }

@@ -196,3 +196,73 @@ fn bf16_rounds_the_operands_of_maps_and_not_those_of_rows() {
         assert!((maps - wanted).abs() < 1e-4 && (row - exact).abs() < 1e-4, "{products:?}: {maps}, {row}");
     }
 }
+
+/// The layers of an inverted residual block.
+struct Block {
+    channels: [usize; 3],
+    sides: [usize; 2],
+    size: usize,
+    stride: usize,
+    padding: [(usize, usize); 2],
+    expands: bool,
+}
+
+impl Block {
+    /// A plan whose block has one user for each result, or a plan of its single layers, whose results are outputs too.
+    fn plan(&self, apart: bool, products: Products) -> Plan {
+        let [inputs, wide, out] = self.channels;
+        let (mut b, image) = Builder::new([inputs, self.sides[0], self.sides[1]]);
+        let mut outputs = Vec::new();
+        let mut x = image;
+        if self.expands {
+            x = b.conv(x, convolution([wide, inputs], 1, 1, 1));
+            x = b.activation(x, Activation::Relu6);
+            outputs.push(x);
+        }
+        let depthwise = convolution([wide, wide], self.size, self.stride, wide);
+        x = b.conv(x, Convolution { padding: self.padding, ..depthwise });
+        x = b.activation(x, Activation::Relu);
+        outputs.push(x);
+        x = b.conv(x, convolution([out, wide], 1, 1, 1));
+        if inputs == out && self.stride == 1 {
+            x = b.add(x, image);
+        }
+        outputs.push(x);
+        if !apart {
+            outputs = vec![x];
+        }
+        b.finish(&outputs, products)
+    }
+}
+
+#[test]
+fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
+    let same = |size: usize| [(size / 2, size / 2); 2];
+    let blocks = [
+        ([3, 20, 3], [9, 8], 3, 1, same(3), true),
+        ([3, 20, 5], [9, 11], 3, 2, [(0, 1), (0, 1)], true),
+        ([5, 17, 5], [7, 7], 5, 1, same(5), true),
+        ([4, 40, 6], [10, 9], 5, 2, same(5), true),
+        ([18, 18, 7], [11, 6], 3, 1, same(3), false),
+        ([6, 6, 2], [8, 8], 2, 3, [(0, 0); 2], false),
+        // Several steps of rows.
+        ([16, 144, 16], [96, 96], 3, 1, same(3), true),
+        ([8, 96, 24], [112, 112], 3, 2, same(3), true),
+    ];
+    for (channels, sides, size, stride, padding, expands) in blocks {
+        let block = Block { channels, sides, size, stride, padding, expands };
+        if cfg!(miri) && sides[0] > 20 {
+            continue;
+        }
+        for (count, products) in [(1, Products::F32), (2, Products::F32), (3, Products::F32), (2, Products::Bf16)] {
+            let plans = [false, true].map(|apart| block.plan(apart, products));
+            assert!(plans[0].bytes_per_image() < plans[1].bytes_per_image(), "{channels:?} was not joined");
+            let (values, _) = images(count, channels[0], sides);
+            let found = plans[0].run(&values, count, &[true]).remove(0).unwrap();
+            let mut wanted = vec![false; plans[1].outputs()];
+            *wanted.last_mut().unwrap() = true;
+            let wanted = plans[1].run(&values, count, &wanted).pop().unwrap().unwrap();
+            assert!(found == wanted, "{channels:?} {sides:?} {count} {products:?}");
+        }
+    }
+}
