@@ -34,6 +34,12 @@ pub(crate) fn starts(first: usize, pitch: usize) -> [usize; SIDE] {
 
 /// Writes the `rows x columns` matrix `from` into `to` as `columns x rows`.
 pub(crate) fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32]) {
+    match rows {
+        1 => return to.copy_from_slice(from),
+        2 => return interleave::<2>(from, columns, to),
+        3 => return interleave::<3>(from, columns, to),
+        _ => {}
+    }
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
             let (height, width) = (SIDE.min(rows - row), SIDE.min(columns - column));
@@ -41,6 +47,15 @@ pub(crate) fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32
             let targets = starts(column * rows + row, rows);
             block(from, &sources[..height], to, &targets[..width]);
         }
+    }
+}
+
+/// [`transpose`] of few rows, such as the colours of an image.
+fn interleave<const ROWS: usize>(from: &[f32], columns: usize, to: &mut [f32]) {
+    assert_eq!([from.len(), to.len()], [ROWS * columns; 2]);
+    let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &from[row * columns..][..columns]);
+    for (column, to) in to.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
+        *to = rows.map(|row| row[column]);
     }
 }
 
@@ -108,7 +123,7 @@ mod tests {
 
     #[test]
     fn blocks_of_all_sizes_are_transposed_and_nothing_else_is_written() {
-        for (rows, columns) in [(1, 1), (3, 16), (16, 5), (16, 16), (17, 33), (40, 15), (0, 4), (4, 0)] {
+        for (rows, columns) in [(1, 1), (1, 5), (2, 19), (3, 16), (16, 5), (16, 16), (17, 33), (40, 15), (0, 4), (4, 0)] {
             let from: Vec<f32> = (0..rows * columns).map(|i| i as f32 + 1.0).collect();
             let mut to = vec![0.0; rows * columns + 3];
             transpose(&from, rows, columns, &mut to[1..rows * columns + 1]);

@@ -11,6 +11,7 @@ use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::Products;
+use crate::profile;
 use crate::transpose::transpose;
 
 /// A network whose layers are prepared for images of one size.
@@ -245,6 +246,7 @@ impl Work {
 
 /// Images with the channels innermost.
 fn innermost(images: &[f32], maps: Maps) -> Buffer {
+    let _measured = profile::scope("images with the channels innermost");
     let area = maps.height * maps.width;
     let mut y = Buffer::new(maps.len());
     y.par_chunks_mut(area * maps.channels)
