@@ -123,7 +123,9 @@ mod tests {
 
     #[test]
     fn blocks_of_all_sizes_are_transposed_and_nothing_else_is_written() {
-        for (rows, columns) in [(1, 1), (1, 5), (2, 19), (3, 16), (16, 5), (16, 16), (17, 33), (40, 15), (0, 4), (4, 0)] {
+        for (rows, columns) in
+            [(1, 1), (1, 5), (2, 19), (3, 16), (16, 5), (16, 16), (17, 33), (40, 15), (0, 4), (4, 0)]
+        {
             let from: Vec<f32> = (0..rows * columns).map(|i| i as f32 + 1.0).collect();
             let mut to = vec![0.0; rows * columns + 3];
             transpose(&from, rows, columns, &mut to[1..rows * columns + 1]);

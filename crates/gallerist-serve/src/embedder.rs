@@ -52,6 +52,12 @@ pub trait Embedder: Send + Sync {
     /// The reason why the image has no embedding, which the answer to the upload contains.
     fn embed(&self, image: &Image) -> Result<Vec<f32>, String>;
 
+    /// The network as one that embeds several images at once; `None` where [`embed`](Self::embed) is as fast. The server
+    /// embeds images that wait for the network together.
+    fn batched(&self) -> Option<&dyn BatchEmbedder> {
+        None
+    }
+
     /// Whether it embeds texts, too.
     fn has_text(&self) -> bool {
         false
@@ -72,6 +78,22 @@ pub trait Embedder: Send + Sync {
         let _ = image;
         None
     }
+}
+
+/// A network that embeds several images at once ([`Embedder::batched`]).
+pub trait BatchEmbedder {
+    /// What the network reads of an image: few values, because many images may wait for the network. Called from several
+    /// threads at once.
+    ///
+    /// # Errors
+    /// The reason why the image has no embedding, which the answer to the upload contains.
+    fn preprocess(&self, image: &Image) -> Result<Vec<f32>, String>;
+
+    /// The embeddings of preprocessed images, each that of [`Embedder::embed`]. Called from one thread at a time.
+    ///
+    /// # Errors
+    /// A reason. The server then embeds each of the images alone.
+    fn embed_preprocessed(&self, images: &[&[f32]]) -> Result<Vec<Vec<f32>>, String>;
 }
 
 /// The embedding of a text.

@@ -32,13 +32,37 @@ impl Gate {
         self.inside() >= self.most
     }
 
+    /// A place for a task of several parts.
+    pub(crate) fn enter(&self) -> Result<Place, Refusal> {
+        let counted = Counted::enter(&self.inside, self.most).ok_or_else(Refusal::busy)?;
+        Ok(Place { gate: self.clone(), counted: Arc::new(counted) })
+    }
+
     /// Runs `work` on a blocking thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let counted = Counted::enter(&self.inside, self.most).ok_or_else(Refusal::busy)?;
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Refusal::busy())?;
+        self.enter()?.run(work).await
+    }
+}
+
+/// The place of a task that has entered a gate. It counts until the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct Place {
+    gate: Gate,
+    counted: Arc<Counted>,
+}
+
+impl Place {
+    /// Runs a part of the task on a blocking thread.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let permits = Arc::clone(&self.gate.permits);
+        let permit = permits.acquire_owned().await.map_err(|_| Refusal::busy())?;
+        let counted = Arc::clone(&self.counted);
         // A cancelled request does not end its work, which keeps its permit until it is done.
         let work = move || {
             let _held = (counted, permit);

@@ -56,7 +56,7 @@ mod tls;
 pub use access::Token;
 pub use client::Network;
 pub use companion::Companion;
-pub use embedder::{Embedder, FeatureMap, TextVector};
+pub use embedder::{BatchEmbedder, Embedder, FeatureMap, TextVector};
 pub use error::{Error, Result};
 pub use gallery::Gallery;
 pub use images::Images;

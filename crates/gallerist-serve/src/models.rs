@@ -23,7 +23,7 @@ use shuttle::{Config, Runner, thread};
 use tower_service::Service;
 
 use crate::analysis::Turn;
-use crate::batch::{Batcher, Refused};
+use crate::batch::{Batcher, Refused, Searches};
 use crate::client::Peer;
 use crate::gallery::{Gallery, Listed, Query};
 use crate::gate::Gate;
@@ -296,12 +296,12 @@ fn a_search_sees_a_gallery_before_or_after_a_change_never_between() {
 fn every_query_of_a_batch_gets_its_own_answer_and_the_thread_ends_with_its_gallery() {
     check(2000, || {
         let gallery = Arc::new(Gallery::from_index("model", Box::new(index())).unwrap());
-        let batcher = Arc::new(Batcher::start(Arc::clone(&gallery)).unwrap());
+        let batcher = Arc::new(Batcher::start(Searches(Arc::clone(&gallery))).unwrap());
         let client = |place: f32, nearest: u64| {
             let batcher = Arc::clone(&batcher);
             Box::new(move || {
                 for k in [1, 5000] {
-                    let found = block_on(batcher.search(query(place, k))).unwrap().found;
+                    let found = block_on(batcher.ask(query(place, k))).unwrap().found;
                     assert_eq!(found[0].0, nearest);
                     assert_eq!(found.len(), k.min(4));
                 }
@@ -312,14 +312,14 @@ fn every_query_of_a_batch_gets_its_own_answer_and_the_thread_ends_with_its_galle
             // Of another length than the gallery's rows: it fails alone.
             let query = Query { vector: vec![1.0, 2.0], ..query(0.0, 1) };
             Box::new(move || {
-                let refused = block_on(batcher.search(query)).err().expect("it fails");
+                let refused = block_on(batcher.ask(query)).err().expect("it fails");
                 assert!(matches!(refused, Refused::Failed(_) | Refused::Broken), "{refused:?}");
             }) as Box<dyn FnOnce() + Send>
         };
         let given_up = {
             let batcher = Arc::clone(&batcher);
             Box::new(move || {
-                block_on(cancelled(batcher.search(query(20.0, 1))));
+                block_on(cancelled(batcher.ask(query(20.0, 1))));
             }) as Box<dyn FnOnce() + Send>
         };
         together(vec![client(11.0, 1), client(29.0, 3), broken, given_up]);

@@ -8,7 +8,7 @@ use gallerist_util::hex;
 use crate::access;
 use crate::analysis::{Analysis, AnalysisInput, Other, Turn};
 use crate::audit::Audit;
-use crate::batch::Batcher;
+use crate::batch::{Batcher, Embeddings, Searches};
 use crate::companion::{Companion, Set, Side};
 use crate::embedder::Embedder;
 use crate::gallery::Gallery;
@@ -71,7 +71,9 @@ pub(crate) struct State {
     pub(crate) gallery: Arc<Gallery>,
     pub(crate) images: Option<Images>,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
-    pub(crate) search: Batcher,
+    /// Embeds images together, if the embedder can.
+    pub(crate) embedding: Option<Batcher<Embeddings>>,
+    pub(crate) search: Batcher<Searches>,
     pub(crate) other: Option<Arc<Other>>,
     pub(crate) queries: Option<Arc<Side>>,
     pub(crate) rules: Arc<Rules>,
@@ -231,11 +233,13 @@ impl State {
             training: training.clone(),
             map: gallery.map_file(),
         };
+        let batched = embedder.as_ref().filter(|embedder| embedder.batched().is_some());
         let analysis = Analysis::start(&gallery, input, options, Arc::clone(&shared.turn))?;
         Ok(Arc::new(Self {
             name: name.into(),
             names: Arc::clone(&shared.names),
-            search: Batcher::start(Arc::clone(&gallery))?,
+            embedding: batched.map(|network| Batcher::start(Embeddings(Arc::clone(network)))).transpose()?,
+            search: Batcher::start(Searches(Arc::clone(&gallery)))?,
             gallery,
             other,
             queries,

@@ -104,6 +104,10 @@ fn embedded(run: &Path) -> Matrix {
     let images = ImageSet::open(archive).unwrap();
     let rows = (0..IMAGES).flat_map(|i| model.embed_image(images.decode(i).unwrap()).unwrap());
     let rows: Vec<f32> = rows.collect();
+    let values: Vec<Vec<f32>> =
+        (0..IMAGES).map(|i| model.preprocess(images.decode(i).unwrap()).unwrap()).collect();
+    let values: Vec<&[f32]> = values.iter().map(Vec::as_slice).collect();
+    assert_eq!(model.embed_preprocessed(&values).unwrap().concat(), rows, "images embedded together");
     Matrix::new(IMAGES, rows.len() / IMAGES, rows).unwrap()
 }
 

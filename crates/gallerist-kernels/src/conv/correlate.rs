@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::pack::{Panels, Weights};
 use super::source::Source;
-use super::windows::{Tile, View, Windows};
+use super::windows::{Tile, View, Windows, divides_well};
 use super::winograd;
 use crate::buffer::Buffer;
 use crate::depthwise;
@@ -151,11 +151,6 @@ pub(super) fn panels_of_split(count: usize, tiles: usize, threads: usize) -> usi
     let time = |of_split: &usize| tasks(*of_split).div_ceil(threads) * of_split;
     let wanted = (2 * threads).min(count * tiles);
     (1..=count).rev().filter(|&of_split| tasks(of_split) >= wanted).min_by_key(time).unwrap_or(1)
-}
-
-/// Whether `threads` that take one of so many tasks after another are busy for nine tenths of the time.
-fn divides_well(tasks: usize, threads: usize) -> bool {
-    10 * tasks >= 9 * tasks.div_ceil(threads) * threads
 }
 
 /// What the tasks of a correlation have in common.

@@ -132,7 +132,14 @@ impl InvertedResidual {
     /// # Safety
     ///
     /// Nothing else accesses these rows of `out` during the call.
-    unsafe fn rows(&self, x: &[f32], image: usize, rows: Range<usize>, add: Option<&[f32]>, out: Disjoint<'_>) {
+    unsafe fn rows(
+        &self,
+        x: &[f32],
+        image: usize,
+        rows: Range<usize>,
+        add: Option<&[f32]>,
+        out: Disjoint<'_>,
+    ) {
         let output = self.depthwise.sizes.output;
         let layout = Layout::new(&self.depthwise.sizes, rows.len());
         with_scratch(0, layout.wide(), |wide| {
@@ -209,7 +216,12 @@ impl Pointwise {
         let panels = Panels::pack(weight, &Order::of_forward(sizes), products.choice(is_row).precision);
         let mut bias = bias.to_vec();
         bias.resize(bias.len() + MAX_PANEL, 0.0);
-        Self { panels, bias, bounds: activation.bounds(), channels: [sizes.input.channels, sizes.output.channels] }
+        Self {
+            panels,
+            bias,
+            bounds: activation.bounds(),
+            channels: [sizes.input.channels, sizes.output.channels],
+        }
     }
 
     /// The result for the positions that start at `from` is written from `to` on, plus the values from each of `add`'s.

@@ -69,13 +69,13 @@ impl Windows {
         self.tiles_of(self.source.channels, TILE_POSITIONS)
     }
 
-    /// As [`tiles`](Self::tiles), but at least `count`, if there are so many rows.
-    pub(super) fn tiles_for(&self, count: usize) -> Vec<Tile> {
+    /// As [`tiles`](Self::tiles), but so many that `threads` end together, if there are so many rows.
+    pub(super) fn tiles_for(&self, threads: usize) -> Vec<Tile> {
         let tiles = self.tiles();
-        if tiles.len() >= count {
+        if divides_well(tiles.len(), threads) {
             return tiles;
         }
-        let parts = count.div_ceil(self.source.images);
+        let parts = tiles.len().next_multiple_of(threads).div_ceil(self.source.images);
         self.tiles_of_rows(self.grid[0].div_ceil(parts))
     }
 
@@ -219,6 +219,11 @@ impl Windows {
         }
         runs
     }
+}
+
+/// Whether `threads` that take one of so many tasks after another are busy for nine tenths of the time.
+pub(super) fn divides_well(tasks: usize, threads: usize) -> bool {
+    10 * tasks >= 9 * tasks.div_ceil(threads) * threads
 }
 
 /// The values of the windows of a tile.

@@ -28,7 +28,8 @@ pub(super) fn join(steps: Vec<Step>, outputs: Vec<usize>, images: Maps) -> (Vec<
             _ if inside => *convs.last_mut().expect("just added") = Some(step),
             None => joined.push(Step { inputs: step.inputs.iter().map(new).collect(), ..step }),
             Some(block) => {
-                let mut parts: Vec<Step> = block[..block.len() - 1].iter().filter_map(|&i| convs[i].take()).collect();
+                let mut parts: Vec<Step> =
+                    block[..block.len() - 1].iter().filter_map(|&i| convs[i].take()).collect();
                 let inputs = parts[0].inputs.iter().chain(&step.inputs[1..]).map(new).collect();
                 parts.push(step);
                 let layers = parts.into_iter().map(|part| match part.layer {
@@ -61,7 +62,8 @@ fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize
             at = steps[i].inputs.first().copied();
         }
         blocks[last] = (0..chain.len()).map(|first| &chain[first..]).find_map(|block| {
-            let convs: Vec<(&Convolution, Activation)> = block.iter().map(|&(_, conv, then)| (conv, then)).collect();
+            let convs: Vec<(&Convolution, Activation)> =
+                block.iter().map(|&(_, conv, then)| (conv, then)).collect();
             let x = sizes[steps[block[0].0].inputs[0]];
             InvertedResidual::fits(&layers(&convs, x)).then(|| block.iter().map(|&(i, ..)| i).collect())
         });

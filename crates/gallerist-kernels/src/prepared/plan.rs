@@ -234,7 +234,9 @@ impl Work {
                 let prepared = Prepared::new(weight, bias, &conv.sizes(x()), then, products);
                 Work::Conv { prepared: Box::new(prepared), shape: *shape, options: conv.options() }
             }
-            Layer::InvertedResidual(convs) => Work::InvertedResidual(Box::new(blocks::prepare(&convs, x(), products))),
+            Layer::InvertedResidual(convs) => {
+                Work::InvertedResidual(Box::new(blocks::prepare(&convs, x(), products)))
+            }
             Layer::Affine { scale, shift } => Work::Affine { scale, shift },
             Layer::Activation(activation) => Work::Activation(activation),
             Layer::Add => Work::Add,

@@ -254,7 +254,9 @@ fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
         if cfg!(miri) && sides[0] > 20 {
             continue;
         }
-        for (count, products) in [(1, Products::F32), (2, Products::F32), (3, Products::F32), (2, Products::Bf16)] {
+        for (count, products) in
+            [(1, Products::F32), (2, Products::F32), (3, Products::F32), (2, Products::Bf16)]
+        {
             let plans = [false, true].map(|apart| block.plan(apart, products));
             assert!(plans[0].bytes_per_image() < plans[1].bytes_per_image(), "{channels:?} was not joined");
             let (values, _) = images(count, channels[0], sides);

@@ -10,7 +10,7 @@ use gallerist_retrieval::index::Items;
 
 use super::failures::{Quality, Trial};
 use super::snapshot::Snapshot;
-use crate::batch::Batcher;
+use crate::batch::{Batcher, Searches};
 use crate::companion::{Companion, Set, Side};
 use crate::gallery::{Catalog, Gallery};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub(crate) struct Other {
     pub(crate) name: String,
     pub(crate) gallery: Arc<Gallery>,
-    pub(crate) search: Batcher,
+    pub(crate) search: Batcher<Searches>,
     /// The queries, embedded by the other network.
     pub(crate) queries: Option<Arc<Side>>,
 }
@@ -49,7 +49,7 @@ impl Other {
         });
         Ok(Self {
             name,
-            search: Batcher::start(Arc::clone(&gallery))?,
+            search: Batcher::start(Searches(Arc::clone(&gallery)))?,
             queries: queries.transpose()?,
             gallery,
         })

@@ -9,11 +9,11 @@ use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::embedding::{Embedded, embedded_image};
+use super::embedding::{Embedded, embedded};
 use super::error::{Answer, Refusal};
 use super::extract::{Id, Shared};
 use super::pictures;
-use crate::batch::Batcher;
+use crate::batch::{Batcher, Searches};
 use crate::companion::{Set, Side};
 use crate::embedder::TextVector;
 use crate::gallery::Gallery;
@@ -54,7 +54,7 @@ impl Model {
 #[derive(Clone, Copy)]
 pub(super) struct Searched<'a> {
     pub(super) gallery: &'a Arc<Gallery>,
-    pub(super) search: &'a Batcher,
+    pub(super) search: &'a Batcher<Searches>,
     pub(super) companions: [(Set, &'a Option<Arc<Side>>); 2],
 }
 
@@ -127,12 +127,9 @@ impl Asked {
             return Err(Refusal::bad("a region is embedded by the gallery's network, not by the other one")
                 .hint("search with the whole image, or in the gallery's own embeddings"));
         }
-        let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
         let (images, image) = pictures::find(state, id)?;
-        let work = move || {
-            embedded_image(embedder.as_ref(), Some(region), || images.decode(image).map_err(Refusal::from))
-        };
-        let embedded = state.work.run(work).await??;
+        let decode = move || images.decode(image).map_err(Refusal::from);
+        let embedded = embedded(state, &state.work.enter()?, Some(region), decode).await?;
         let row = as_compared(searched.gallery.metric(), self.timed(embedded))?;
         // Name, label and camera are those of the item.
         let before = self.rows.len();

@@ -11,7 +11,7 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::embedding::embedded;
+use super::embedding::{decoded, embedded};
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, PathId, Shared};
 use super::token::Writer;
@@ -107,6 +107,9 @@ pub(crate) async fn add(
     let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
     let limit = state.options.decode_time;
     let own = Arc::clone(&state);
+    // The item keeps its place between the two parts: what was embedded is not refused.
+    let place = state.work.enter()?;
+    let (row, ..) = embedded(&state, &place, None, move || decoded(&bytes, limit)).await?;
     let work = move || -> Answer<(StatusCode, u64)> {
         let id = item_id(source.as_deref(), &path);
         let change = Change::Add {
@@ -118,7 +121,6 @@ pub(crate) async fn add(
             replace,
         };
         let by_path = stable_id(&path);
-        let (row, ..) = embedded(embedder.as_ref(), &bytes, None, limit)?;
         let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
         let set = EmbeddingSet {
             labels: label.map(|label| vec![label]),
@@ -142,7 +144,7 @@ pub(crate) async fn add(
         let there = gallery.read().catalog.row(id).is_some();
         Ok((StatusCode::OK, if there { id } else { by_path }))
     };
-    let (status, id) = state.work.run(work).await??;
+    let (status, id) = place.run(work).await??;
     Ok((status, Json(Added { id: Id(id) })))
 }
 

@@ -6,45 +6,69 @@ use axum::http::StatusCode;
 use gallerist_data::DecodeLimits;
 
 use super::error::{Answer, Refusal};
-use crate::embedder::Embedder;
+use crate::batch::{Preprocessed, Refused};
+use crate::gate::Place;
+use crate::state::State;
 use gallerist_data::Region;
 
 /// The embedding of an image, and the time that decoding and embedding took.
 pub(crate) type Embedded = (Vec<f32>, Duration, Duration);
 
-/// The embedding of an uploaded file, or of a region of it.
+/// The embedding of an image, or of a region of it, by the network of the gallery.
 ///
-/// Decoding stops after `limit`.
-pub(crate) fn embedded(
-    embedder: &dyn Embedder,
-    bytes: &[u8],
+/// `decode` runs on a blocking thread. Images that wait for the network are embedded together, if it can.
+pub(crate) async fn embedded(
+    state: &State,
+    place: &Place,
     region: Option<Region>,
-    limit: Duration,
+    decode: impl FnOnce() -> Answer<gallerist_data::Image> + Send + 'static,
 ) -> Answer<Embedded> {
-    embedded_image(embedder, region, || decoded(bytes, limit))
-}
-
-/// The embedding of an image of the server, or of a region of it.
-pub(crate) fn embedded_image(
-    embedder: &dyn Embedder,
-    region: Option<Region>,
-    decode: impl FnOnce() -> Answer<gallerist_data::Image>,
-) -> Answer<Embedded> {
-    let begin = Instant::now();
-    let image = decode()?;
-    let image = match region {
-        Some(region) => region.of(&image).map_err(Refusal::bad)?,
-        None => image,
+    let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
+    let decode = move || -> Answer<_> {
+        let image = decode()?;
+        match region {
+            Some(region) => region.of(&image).map_err(Refusal::bad),
+            None => Ok(image),
+        }
     };
-    let decode = begin.elapsed();
+    let refused = |problem| Refusal::unprocessable(format!("the image cannot be embedded: {problem}"));
+    let Some(embedding) = &state.embedding else {
+        let work = move || -> Answer<Embedded> {
+            let (image, decode) = timed(decode);
+            let image = image?;
+            let (vector, embed) = timed(|| embedder.embed(&image).map_err(refused));
+            Ok((vector?, decode, embed))
+        };
+        return place.run(work).await?;
+    };
+    let work = move || -> Answer<_> {
+        let (image, decode) = timed(decode);
+        let image = image?;
+        let network = embedder.batched().ok_or_else(|| refused("the network has changed".to_owned()))?;
+        let (values, preprocess) = timed(|| network.preprocess(&image).map_err(refused));
+        Ok((values?, decode, preprocess))
+    };
+    let (values, decode, preprocess) = place.run(work).await??;
     let begin = Instant::now();
-    let vector = embedder
-        .embed(&image)
-        .map_err(|problem| Refusal::unprocessable(format!("the image cannot be embedded: {problem}")))?;
-    Ok((vector, decode, begin.elapsed()))
+    let vector =
+        embedding.ask(Preprocessed { values, _place: place.clone() }).await.map_err(
+            |refusal| match refusal {
+                Refused::Busy => Refusal::busy(),
+                Refused::Broken => Refusal::internal("the network broke off"),
+                Refused::Failed(problem) => refused(problem),
+            },
+        )?;
+    Ok((vector, decode, preprocess + begin.elapsed()))
 }
 
-fn decoded(bytes: &[u8], limit: Duration) -> Answer<gallerist_data::Image> {
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let begin = Instant::now();
+    let result = work();
+    (result, begin.elapsed())
+}
+
+/// The image of an uploaded file. Decoding stops after `limit`.
+pub(crate) fn decoded(bytes: &[u8], limit: Duration) -> Answer<gallerist_data::Image> {
     let limits = DecodeLimits::default().within(limit);
     gallerist_data::decode_with(bytes, "the upload", &limits).map_err(|error| match error {
         gallerist_data::Error::DecodeDeadline { .. } => {

@@ -92,8 +92,8 @@ impl Refusal {
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<Refused<Error>> for Refusal {
+    fn from(refused: Refused<Error>) -> Self {
         match refused {
             Refused::Busy => Self::busy(),
             Refused::Broken => Self::internal("the search broke off"),

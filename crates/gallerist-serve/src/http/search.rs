@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::asked::{Asked, Model, QueryBody, Took, milliseconds};
-use super::embedding::embedded;
+use super::embedding::{decoded, embedded};
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
 use super::filter::{checked, filter};
@@ -287,7 +287,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
         true => searched.gallery.all_or(state.options.k + more),
         false => (k + more, false),
     };
-    let Listed { found, catalog } = searched.search.search(Query { vector, k: most, filter, mask }).await?;
+    let Listed { found, catalog } = searched.search.ask(Query { vector, k: most, filter, mask }).await?;
     asked.took.search = milliseconds(begin.elapsed());
 
     let metric = searched.gallery.metric();
@@ -494,7 +494,7 @@ pub(crate) struct UploadForm {
     )
 )]
 pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
-    let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
+    let _ = state.embedder.as_ref().ok_or_else(Refusal::no_network)?;
     let names = [
         "id",
         "text",
@@ -547,10 +547,10 @@ pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Result
     let mut regions = regions.into_iter().chain(std::iter::repeat(None));
     let mut asked = Asked::new();
     for (name, bytes) in form.images {
-        let (embedder, limit) = (Arc::clone(&embedder), state.options.decode_time);
+        let limit = state.options.decode_time;
         let region = regions.next().flatten();
-        let work = move || embedded(embedder.as_ref(), &bytes, region, limit);
-        let found = state.work.run(work).await??;
+        let decode = move || decoded(&bytes, limit);
+        let found = embedded(&state, &state.work.enter()?, region, decode).await?;
         let row = asked.timed(found);
         asked.vector(&state.gallery, row, name)?;
     }

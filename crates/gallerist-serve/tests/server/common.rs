@@ -54,7 +54,7 @@ impl Barrier {
         drop(self.changed.wait_while(state, |state| state.1 < waiting).unwrap());
     }
 
-    fn pass(&self) {
+    pub(crate) fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.1 += 1;
         self.changed.notify_all();

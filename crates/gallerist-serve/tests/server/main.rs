@@ -18,4 +18,5 @@ mod saved;
 mod search;
 mod texts;
 mod tls;
+mod together;
 mod views;

@@ -161,7 +161,78 @@ impl Model {
     ///
     /// When the run file's `[image]` is not valid.
     pub fn embed_image(&self, image: Image) -> Result<Vec<f32>> {
-        Ok(self.pass(image)?.0)
+        let transform = Transform::evaluation(&self.config.image)?;
+        let outputs = self.outputs(self.preprocess(image)?, shape_of(&transform, 1));
+        Ok(self.rows(outputs, transform.views()))
+    }
+
+    /// What the network reads of an image: its views, each `[channels, height, width]`.
+    ///
+    /// # Errors
+    ///
+    /// When the run file's `[image]` is not valid.
+    pub fn preprocess(&self, image: Image) -> Result<Vec<f32>> {
+        let transform = Transform::evaluation(&self.config.image)?;
+        let mut values = vec![0.0; transform.views() * transform.tensor_len()];
+        // Evaluation uses no random numbers.
+        transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
+        Ok(values)
+    }
+
+    /// The embeddings of preprocessed images, [`images_at_once`](Self::images_at_once) together: each that of
+    /// [`embed_image`](Self::embed_image), to the bit where the network has a prepared form, else up to rounding. For calls
+    /// one after the other.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use gallerist_data::Image;
+    /// use gallerist_train::model::Model;
+    ///
+    /// let model = Model::load("runs/omniglot/checkpoints/best.safetensors".as_ref())?;
+    /// let image = Image::new(28, 28, 1, vec![255; 28 * 28]);
+    /// let values = model.preprocess(image)?;
+    /// let embeddings = model.embed_preprocessed(&[&values, &values])?;
+    /// assert_eq!(embeddings[0], embeddings[1]);
+    /// # Ok::<(), gallerist_train::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the run file's `[image]` is not valid.
+    ///
+    /// # Panics
+    ///
+    /// If an image has not as many values as [`preprocess`](Self::preprocess) gives.
+    pub fn embed_preprocessed(&self, images: &[&[f32]]) -> Result<Vec<Vec<f32>>> {
+        let transform = Transform::evaluation(&self.config.image)?;
+        let views = transform.views();
+        let wanted = views * transform.tensor_len();
+        assert!(images.iter().all(|image| image.len() == wanted), "{wanted} values of each image");
+        let mut embeddings = Vec::with_capacity(images.len());
+        for some in images.chunks(self.images_at_once(views)) {
+            let shape = shape_of(&transform, some.len());
+            let rows = on_device(&self.device, || self.rows(self.outputs(some.concat(), shape), views));
+            embeddings.extend(rows.chunks(rows.len() / some.len()).map(<[f32]>::to_vec));
+        }
+        Ok(embeddings)
+    }
+
+    /// The outputs of the network for tensors of this shape.
+    fn outputs(&self, values: Vec<f32>, shape: [usize; 4]) -> Vec<Tensor<2>> {
+        match self.prepared(shape) {
+            Some(prepared) => prepared.forward(&values, shape[0]),
+            None => {
+                let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
+                self.with_wanted_products(|| self.network.forward(images))
+            }
+        }
+    }
+
+    /// The embeddings, one after the other, from the outputs for the views of the images.
+    fn rows(&self, outputs: Vec<Tensor<2>>, views: usize) -> Vec<f32> {
+        let outputs = outputs.into_iter().map(|x| mean_of_views(x, views)).collect();
+        host(self.heads.embed(outputs, &self.places, self.normalizes()).into_data())
     }
 
     /// The embedding of one decoded image, as [`embed_image`](Self::embed_image), and the network's last feature maps.
@@ -171,27 +242,11 @@ impl Model {
     ///
     /// When the run file's `[image]` is not valid, and when the network returns no feature maps.
     pub fn embed_with_maps(&self, image: Image) -> Result<ImageMaps> {
-        let (embedding, maps) = self.pass(image)?;
-        let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
-            message: format!("the network `{}` shows no feature maps", self.config.network.name()),
-            hint: "implement Embedder::forward_with_maps for it".into(),
-        })?;
-        let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
-        let [_, height, width, channels] = maps.dims();
-        Ok(ImageMaps { embedding, maps: host(maps.into_data()), shape: [height, width, channels] })
-    }
-
-    /// One image through the network: its embedding, and the feature maps of its views.
-    fn pass(&self, image: Image) -> Result<(Vec<f32>, Option<Tensor<4>>)> {
         let transform = Transform::evaluation(&self.config.image)?;
-        let [channels, height, width] = transform.shape();
-        let mut values = vec![0.0; transform.views() * transform.tensor_len()];
-        // Evaluation uses no random numbers.
-        transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
-        let shape = [transform.views(), channels, height, width];
+        let (values, shape) = (self.preprocess(image)?, shape_of(&transform, 1));
         let (outputs, maps) = match self.prepared(shape) {
             Some(prepared) => {
-                let (outputs, maps) = prepared.forward_with_maps(&values, transform.views());
+                let (outputs, maps) = prepared.forward_with_maps(&values, shape[0]);
                 (outputs, Some(maps))
             }
             None => {
@@ -199,9 +254,14 @@ impl Model {
                 self.with_wanted_products(|| self.network.forward_with_maps(images))
             }
         };
-        let outputs = outputs.into_iter().map(|x| mean_of_views(x, transform.views())).collect();
-        let embedding = self.heads.embed(outputs, &self.places, self.normalizes());
-        Ok((host(embedding.into_data()), maps))
+        let embedding = self.rows(outputs, transform.views());
+        let maps = maps.ok_or_else(|| gallerist_tensor::Error::Conflict {
+            message: format!("the network `{}` shows no feature maps", self.config.network.name()),
+            hint: "implement Embedder::forward_with_maps for it".into(),
+        })?;
+        let maps = maps.narrow(0, 0, 1).permute([0, 2, 3, 1]);
+        let [_, height, width, channels] = maps.dims();
+        Ok(ImageMaps { embedding, maps: host(maps.into_data()), shape: [height, width, channels] })
     }
 
     pub(crate) fn embed_store(
@@ -351,17 +411,8 @@ impl Model {
             let (items, broken) = (batch.items.clone(), batch.broken.clone());
             let mut rows = Vec::new();
             if !batch.items.is_empty() {
-                let shape = batch.shape();
-                let outputs = on_device(&device, || match self.prepared(shape) {
-                    Some(prepared) => prepared.forward(&batch.images, shape[0]),
-                    None => {
-                        let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &device);
-                        self.with_wanted_products(|| self.network.forward(images))
-                    }
-                });
-                let outputs = outputs.into_iter().map(|x| mean_of_views(x, batch.views)).collect();
-                let embeddings = self.heads.embed(outputs, &self.places, self.normalizes());
-                rows = embeddings.into_data().try_into_vec::<f32>().expect("embeddings are f32");
+                let (shape, views) = (batch.shape(), batch.views);
+                rows = on_device(&device, || self.rows(self.outputs(batch.images, shape), views));
             }
             each(EmbeddedBatch { items, rows, broken })?;
         }
@@ -400,6 +451,12 @@ fn sources(set: &ImageSet, items: &[u32]) -> Sources {
     });
     let places = items.iter().map(|&i| Some(set.source(i as usize)));
     Sources::new(list.collect(), places).expect("every image is of a source of the set")
+}
+
+/// The shape of all views of so many images.
+fn shape_of(transform: &Transform, images: usize) -> [usize; 4] {
+    let [channels, height, width] = transform.shape();
+    [images * transform.views(), channels, height, width]
 }
 
 /// The values of a tensor in f32.

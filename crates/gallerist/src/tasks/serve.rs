@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gallerist_data::Image;
 use gallerist_nn::Products;
 use gallerist_serve::{
-    Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, TextVector,
+    BatchEmbedder, Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, TextVector,
 };
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::{EmbeddedText, ImageMaps, Model};
@@ -367,6 +367,10 @@ impl Embedder for Network {
         self.model.embed_image(image.clone()).map_err(|error| error.to_string())
     }
 
+    fn batched(&self) -> Option<&dyn BatchEmbedder> {
+        Some(self)
+    }
+
     fn has_text(&self) -> bool {
         self.model.has_text()
     }
@@ -381,5 +385,15 @@ impl Embedder for Network {
         let ImageMaps { maps: values, shape: [height, width, channels], .. } =
             self.model.embed_with_maps(image.clone()).ok()?;
         Some(FeatureMap { height, width, channels, values })
+    }
+}
+
+impl BatchEmbedder for Network {
+    fn preprocess(&self, image: &Image) -> Result<Vec<f32>, String> {
+        self.model.preprocess(image.clone()).map_err(|error| error.to_string())
+    }
+
+    fn embed_preprocessed(&self, images: &[&[f32]]) -> Result<Vec<Vec<f32>>, String> {
+        self.model.embed_preprocessed(images).map_err(|error| error.to_string())
     }
 }
