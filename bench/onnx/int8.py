@@ -2,6 +2,7 @@
 
     python bench/onnx/int8.py MODEL.onnx IMAGES.zip [--mean R G B] [--std R G B] [--threads 2] [--calibration 256]
         [--method entropy minmax percentile] [--queries 3043]
+        [--save FOLDER]
 
 Needs onnx, onnxruntime, numpy and pillow. IMAGES.zip is CUB-200 (2010): its last 100 classes, every image against all
 others, by cosine similarity. Weights have one scale per channel, activations one scale per tensor, from --calibration of
@@ -11,6 +12,7 @@ the same images. Prints Recall@1 and the median wall time of a pass, both sides 
 import argparse
 import io
 import pathlib
+import shutil
 import statistics
 import tempfile
 import time
@@ -95,6 +97,7 @@ def main():
     parser.add_argument("--calibration", type=int, default=256)
     parser.add_argument("--method", nargs="+", choices=METHODS, default=["minmax"])
     parser.add_argument("--queries", type=int, default=1 << 30)
+    parser.add_argument("--save", type=pathlib.Path, help="folder for the models in int8")
     arguments = parser.parse_args()
     pixels, classes = images(arguments.images, np.float32(arguments.mean), np.float32(arguments.std))
     some = np.random.default_rng(1).permutation(len(pixels))[: arguments.calibration]
@@ -119,6 +122,9 @@ def main():
                 calibrate_method=METHODS[method],
             )
             sides[f"int8, {method}"] = session(path, arguments.threads)
+            if arguments.save:
+                arguments.save.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, arguments.save)
         print("| | Recall@1 | batch 1, ms | batch 32, ms |\n| --- | ---: | ---: | ---: |")
         recall = {name: recall_at_1(side, pixels, classes) for name, side in sides.items()}
         single, batch = times(sides, pixels[:1]), times(sides, pixels[:32])

@@ -11,9 +11,7 @@ use gallerist_util::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channe
 use gallerist_util::sync::{Arc, thread};
 use tokio::sync::oneshot;
 
-use crate::embedder::Embedder;
 use crate::gallery::{Gallery, Listed, Query};
-use crate::gate::Place;
 use crate::{Error, Result};
 
 /// The largest number of questions that wait.
@@ -147,35 +145,6 @@ impl Work for Searches {
 
     fn answers(&self, queries: &[Query]) -> Result<Vec<Listed>> {
         self.0.search(queries)
-    }
-}
-
-/// The embeddings of images that an embedder has preprocessed ([`Embedder::batched`]).
-pub(crate) struct Embeddings(pub(crate) Arc<dyn Embedder>);
-
-/// What the network reads of an image.
-pub(crate) struct Preprocessed {
-    pub(crate) values: Vec<f32>,
-    /// Kept until the image is embedded, also if its client has gone: as many images wait as have a place.
-    pub(crate) _place: Place,
-}
-
-impl Work for Embeddings {
-    type Question = Preprocessed;
-    type Answer = Vec<f32>;
-    type Problem = String;
-
-    const AT_ONCE: usize = 32;
-    const NAME: &'static str = "embedding";
-
-    fn answers(&self, images: &[Preprocessed]) -> std::result::Result<Vec<Vec<f32>>, String> {
-        let network = self.0.batched().ok_or("the network embeds one image at a time")?;
-        let images: Vec<&[f32]> = images.iter().map(|image| &image.values[..]).collect();
-        let rows = network.embed_preprocessed(&images)?;
-        if rows.len() != images.len() {
-            return Err(format!("the network gave {} embeddings for {} images", rows.len(), images.len()));
-        }
-        Ok(rows)
     }
 }
 

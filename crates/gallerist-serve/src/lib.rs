@@ -32,6 +32,7 @@ mod batch;
 mod client;
 mod companion;
 mod embedder;
+mod embeddings;
 mod error;
 mod gallery;
 mod gate;

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use gallerist_data::DecodeLimits;
 
 use super::error::{Answer, Refusal};
-use crate::batch::{Preprocessed, Refused};
+use crate::batch::Refused;
+use crate::embeddings::Preprocessed;
 use crate::gate::Place;
 use crate::state::State;
 use gallerist_data::Region;

@@ -494,7 +494,9 @@ pub(crate) struct UploadForm {
     )
 )]
 pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
-    let _ = state.embedder.as_ref().ok_or_else(Refusal::no_network)?;
+    if state.embedder.is_none() {
+        return Err(Refusal::no_network());
+    }
     let names = [
         "id",
         "text",
