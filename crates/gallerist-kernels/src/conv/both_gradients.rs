@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::correlate::After;
 use super::input_gradient::{Grid, input_gradient};
 use super::order::by_column;
-use super::pack::{Panels, Weights};
+use super::pack::{Packed, Panels};
 use super::source::{Source, with_positions};
 use super::weight_gradient::{MAX_PARTS, PARTS_ELEMENTS, join_parts, weight_gradient};
 use super::windows::{TILE_POSITIONS, Tile, following, tile_positions};
@@ -50,16 +50,15 @@ pub(crate) fn both_gradients<T: Send>(
     let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);
     let [grid] = &grids[..] else { unreachable!("stride 1 makes one grid") };
-    let weights = Weights::pack(weight, &grid.order(sizes), Choice::current().precision);
+    let weights = Packed::pack(weight, &grid.order(sizes), Choice::current().precision);
     let part_len = weight.len();
     let tiles = grid.windows.tiles_of(sizes.input.channels.max(sizes.output.channels), TILE_POSITIONS);
     let parts = tiles.len().min((PARTS_ELEMENTS / part_len).clamp(MIN_PARTS, MAX_PARTS));
     let per_part = tiles.len().div_ceil(parts);
     let parts = tiles.len().div_ceil(per_part);
     let mut sums = match &weights {
-        Weights::Rows(_) => Buffer::zeros(parts * part_len),
-        Weights::Panels(_) => Buffer::new(parts * part_len),
-        Weights::Transformed(_) => unreachable!("a product of one tap"),
+        Packed::Rows(_) => Buffer::zeros(parts * part_len),
+        Packed::Panels(_) => Buffer::new(parts * part_len),
     };
     let accumulate = earlier.is_some();
     assert!(!(accumulate && sizes.is_depthwise()), "the depthwise kernel does not accumulate");
@@ -73,9 +72,8 @@ pub(crate) fn both_gradients<T: Send>(
         // SAFETY: the tile's positions are contiguous in `dx`, and different tiles have different positions.
         let dx = unsafe { shared.slice(first, positions * channels) };
         match &weights {
-            Weights::Rows(rows) => pass.depthwise(tile, rows, dx, sums),
-            Weights::Panels(panels) => pass.pointwise(tile, panels, dx, sums, index > 0),
-            Weights::Transformed(_) => unreachable!("a product of one tap"),
+            Packed::Rows(rows) => pass.depthwise(tile, rows, dx, sums),
+            Packed::Panels(panels) => pass.pointwise(tile, panels, dx, sums, index > 0),
         }
         after.map(|after| after(first, dx))
     };
@@ -185,11 +183,11 @@ impl Pass<'_> {
     }
 
     /// The gradient in the weight's order from the total of all parts.
-    fn weight(&self, weights: &Weights, total: &[f32]) -> Buffer {
+    fn weight(&self, weights: &Packed, total: &[f32]) -> Buffer {
         let (inputs, outputs) = (self.sizes.input.channels, self.sizes.output.channels);
         let mut gradient = Buffer::new(total.len());
         match weights {
-            Weights::Rows(_) => {
+            Packed::Rows(_) => {
                 let taps = self.sizes.taps();
                 let [row_taps, column_taps] = &self.grid.taps;
                 let kernel_width = self.sizes.kernel[1];
@@ -201,9 +199,8 @@ impl Pass<'_> {
                     }
                 }
             }
-            Weights::Panels(_) if self.input_is_long() => gradient.copy_from_slice(total),
-            Weights::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
-            Weights::Transformed(_) => unreachable!("a product of one tap"),
+            Packed::Panels(_) if self.input_is_long() => gradient.copy_from_slice(total),
+            Packed::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
         }
         gradient
     }

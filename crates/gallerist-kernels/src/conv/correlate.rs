@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::pack::{Panels, Weights};
+use super::pack::{Packed, Panels, Weights};
 use super::source::Source;
 use super::windows::{Tile, View, Windows, divides_well};
 use super::winograd;
@@ -87,9 +87,12 @@ pub(super) fn correlate<T: Send>(
                 && target.channels.len() == target.maps.channels
     );
     assert!(target.channels.end <= target.maps.channels);
-    if let Weights::Transformed(weights) = weights {
-        return winograd::correlate(windows, source, weights, target, out, accumulate, ending, after);
-    }
+    let weights = match weights {
+        Weights::Packed(packed) => packed,
+        Weights::Transformed(weights) => {
+            return winograd::correlate(windows, source, weights, target, out, accumulate, ending, after);
+        }
+    };
     let columns = target.channels.len() / groups;
     // With too few tiles for all threads, as for a single image, the tiles of a depthwise convolution are smaller. For
     // another one, the columns are split as well, or where these are few, the tiles. The values do not depend on this. The
@@ -98,8 +101,8 @@ pub(super) fn correlate<T: Send>(
     let mut tiles = windows.tiles();
     let mut split = (columns, 1);
     match weights {
-        Weights::Rows(_) if after.is_none() => tiles = windows.tiles_for(threads),
-        Weights::Panels(panels) if after.is_none() => {
+        Packed::Rows(_) if after.is_none() => tiles = windows.tiles_for(threads),
+        Packed::Panels(panels) if after.is_none() => {
             let count = columns.div_ceil(panels.width);
             if !divides_well(count * tiles.len(), threads) {
                 tiles = windows.tiles_for(threads);
@@ -121,15 +124,14 @@ pub(super) fn correlate<T: Send>(
                 added.map(|_| target.positions(windows, tile, target.channels.len(), 0)).unwrap_or_default();
             match weights {
                 // SAFETY: the positions of different tiles do not overlap.
-                Weights::Rows(rows) => unsafe {
+                Packed::Rows(rows) => unsafe {
                     task.depthwise(&view, rows, &positions, &out_positions);
                 },
-                Weights::Panels(panels) => {
+                Packed::Panels(panels) => {
                     let columns = first_column..columns.min(first_column + columns_of_split);
                     // SAFETY: the positions of different tiles do not overlap, nor the columns of different splits.
                     unsafe { task.dense(&view, panels, columns, &positions, &out_positions, &add_positions) };
                 }
-                Weights::Transformed(_) => unreachable!("returned above"),
             }
             after.map(|after| {
                 let first = out_positions[0];

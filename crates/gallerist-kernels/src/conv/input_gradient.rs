@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::correlate::{After, Target, correlate};
 use super::order::Order;
-use super::pack::Weights;
+use super::pack::{Packed, Weights};
 use super::source::Source;
 use super::windows::{TILE_ELEMENTS, Windows};
 use crate::buffer::Buffer;
@@ -116,7 +116,7 @@ pub(crate) fn input_gradient<T: Send>(
         dx.fill(0.0);
     }
     for grid in grids.iter().filter(|grid| !grid.is_empty()) {
-        let weights = Weights::pack(weight, &grid.order(sizes), Choice::current().precision);
+        let weights = Weights::Packed(Packed::pack(weight, &grid.order(sizes), Choice::current().precision));
         correlate::<()>(&grid.windows, sizes.groups, dy, &weights, &grid.target, dx, accumulate, None, None);
     }
     let row = sizes.input.width * sizes.input.channels;

@@ -10,11 +10,16 @@ use crate::product::{Choice, MAX_PANEL, Precision, Right, Tiles, panel_width};
 
 /// The weight as an operand of [`correlate`](super::correlate::correlate).
 pub(super) enum Weights {
+    Packed(Packed),
+    /// For Winograd's algorithm.
+    Transformed(Transformed),
+}
+
+/// The weight itself, in another order.
+pub(super) enum Packed {
     Panels(Panels),
     /// Depthwise: one row of all channels per tap.
     Rows(Buffer),
-    /// For Winograd's algorithm.
-    Transformed(Transformed),
 }
 
 impl Weights {
@@ -22,10 +27,12 @@ impl Weights {
     pub(super) fn of_step(weight: &[f32], order: &Order, sizes: &Geometry) -> Self {
         match winograd::pays(sizes) {
             true => Self::Transformed(Transformed::new(weight, order)),
-            false => Self::pack(weight, order, Choice::current().precision),
+            false => Self::Packed(Packed::pack(weight, order, Choice::current().precision)),
         }
     }
+}
 
+impl Packed {
     pub(super) fn pack(weight: &[f32], order: &Order, precision: Precision) -> Self {
         let Order { groups, channels, columns, .. } = *order;
         if !(channels == 1 && columns == 1 && groups > 1) {

@@ -2,7 +2,7 @@
 
 use super::correlate::{Ending, Place, Target, correlate};
 use super::order::Order;
-use super::pack::Weights;
+use super::pack::{Packed, Weights};
 use super::source::Source;
 use super::windows::Windows;
 use super::winograd::{self, Transformed};
@@ -38,7 +38,7 @@ impl Prepared {
         let order = Order::of_forward(sizes);
         let transformed = (allowed && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
         let transformed = transformed.map(Weights::Transformed);
-        let weights = Weights::pack(weight, &order, precision);
+        let weights = Weights::Packed(Packed::pack(weight, &order, precision));
         Self { weights, transformed, bias, bounds: activation.bounds() }
     }
 
