@@ -87,10 +87,17 @@ fn rows_are_run_once_and_the_table_has_only_what_was_measured() {
     assert_eq!((&row(3)["runs"], &row(3)["cells"][0]["printed"]), (&0.into(), &50.0.into()));
     assert!(row(0)["seconds_per_step"].as_f64().unwrap() > 0.0);
 
-    // The same again trains nothing.
+    // The same again trains nothing, and removes what a process left that was killed at the end of a job.
+    let folders = std::fs::read_dir(store.path()).unwrap().map(|entry| entry.unwrap().path());
+    let strays: Vec<_> = folders
+        .filter(|folder| folder.join("run").is_dir())
+        .map(|folder| folder.join(".usage.json.7-0.gallerist-tmp"))
+        .collect();
+    strays.iter().for_each(|stray| std::fs::write(stray, "{").unwrap());
     let again = experiment(store.path(), &["run", "--seeds", "2", "--only", "m = 0.2"]);
     assert_eq!(again.status.code(), Some(0));
     assert_eq!(text(&again.stderr).matches("was done: m = 0.2").count(), 2, "{}", text(&again.stderr));
+    assert!(strays.len() >= 4 && strays.iter().filter(|stray| !stray.exists()).count() == 2);
 
     let read = |ending: &str| {
         std::fs::read_to_string(store.path().join(format!("tables/own-smoke.{ending}"))).unwrap()

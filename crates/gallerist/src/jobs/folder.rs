@@ -150,7 +150,8 @@ impl JobFolder {
             .map_err(|e| io("write", &path, e))
     }
 
-    /// Makes the folder and locks it; `None` if another process has the lock or trains into the run directory.
+    /// Makes the folder and locks it; `None` if another process has the lock or trains into the run directory. Removes what a
+    /// killed process left: the folder of a job that is done is not written again, which would do so.
     pub(super) fn lock(&self) -> Result<Option<File>> {
         files::create_dir_all(&self.path).map_err(|e| io("create", &self.path, e))?;
         let path = self.path.join("lock");
@@ -163,6 +164,7 @@ impl JobFolder {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }
+        files::sweep(&self.path).map_err(|e| io("clean", &self.path, e))?;
         // The training process of a killed program continues and holds the lock of its run directory.
         let trained =
             File::open(self.run()).is_ok_and(|run| matches!(run.try_lock(), Err(TryLockError::WouldBlock)));
