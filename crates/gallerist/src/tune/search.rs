@@ -226,11 +226,12 @@ impl Running<'_> {
                 End::Done(numbers) => take(&mut study.trials[i], numbers, job, outcome),
             }
         }
-        self.store.save(&study.trials)?;
         for outcome in outcomes.iter().filter(|outcome| outcome.numbers().is_some()) {
-            // The numbers are kept. The weights of the many trials are deleted because nothing uses them.
+            // The numbers are kept. The weights of the many trials are deleted because nothing uses them: before the trials are
+            // saved, after which a search that continues does not look at the run again.
             let _ = std::fs::remove_dir_all(outcome.directory.join("checkpoints"));
         }
+        self.store.save(&study.trials)?;
         Ok(!stopped)
     }
 }
