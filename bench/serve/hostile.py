@@ -13,12 +13,11 @@ import http.client
 import json
 import multiprocessing
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
 
-from shared import FORM, form
+from shared import FORM, form, milliseconds, serving
 
 GOOD = 10
 LIMIT = 2 * GOOD
@@ -59,9 +58,15 @@ def flood(port, address, body, connections, end, counts):
 
 
 def case(options, name, clients, more):
-    command = [options.program, "serve", "--gallery", options.run / "embeddings.safetensors", "--port", "0", "--analysis-limit", "0"]
-    server = subprocess.Popen([*map(str, command), "--trusted-proxy", "127.0.0.1", *more], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    port = int(server.stdout.readline().rsplit(":", 1)[1])
+    gallery = options.run / "embeddings.safetensors"
+    with serving(options.program, gallery, "--trusted-proxy", "127.0.0.1", *more) as port:
+        times, refused, counts = measured(options, port, clients)
+    p50, p99 = [round(milliseconds(times, share), 1) for share in (0.5, 0.99)]
+    print(json.dumps({"case": name, "answered": len(times), "refused": refused, "p50_ms": p50, "p99_ms": p99, "hostile_200_429_other": counts}))
+
+
+def measured(options, port, clients):
+    """The seconds of the good client's uploads, how many were refused, and the answers to the hostile clients."""
     body = form(options.image.read_bytes())
     good = Client(port, "10.0.0.1", body)
     assert good.upload() == 200
@@ -83,11 +88,7 @@ def case(options, name, clients, more):
         if time.monotonic() > end:
             break
     [process.join() for process in hostile]
-    server.terminate()
-    server.wait()
-    times.sort()
-    at = lambda share: round(1000 * times[min(len(times) - 1, int(share * len(times)))], 1)
-    print(json.dumps({"case": name, "answered": len(times), "refused": refused, "p50_ms": at(0.5), "p99_ms": at(0.99), "hostile_200_429_other": list(counts)}))
+    return times, refused, list(counts)
 
 
 def main():

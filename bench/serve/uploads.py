@@ -10,21 +10,17 @@ machine. Nothing but the standard library is needed.
 
 import argparse
 import http.client
-import os
 import statistics
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 
-from shared import FORM, form, free_port
+from shared import FORM, form, milliseconds, serving
 
 CONNECTIONS = [1, 4, 16, 64]
 
 
 def load(port, bodies, connections, seconds):
-    """Answers, errors and sorted seconds of all requests."""
+    """Answers per second, errors, and the seconds of all answers."""
     end = time.monotonic() + seconds
     times, errors = [], []
 
@@ -45,33 +41,18 @@ def load(port, bodies, connections, seconds):
         thread.start()
     for thread in threads:
         thread.join()
-    return len(times) / (time.monotonic() - start), len(errors), sorted(times)
+    return len(times) / (time.monotonic() - start), len(errors), times
 
 
 def serve(binary, gallery, bodies, seconds):
     """Figures for each number of connections: requests per second, p50, p99 (ms), errors."""
-    port = free_port()
-    command = [binary, "serve", "--gallery", gallery, "--port", str(port), "--analysis-limit", "1"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=60).read()
-                break
-            except OSError:
-                if server.poll() is not None:
-                    sys.exit(f"the server of {binary} did not start")
-                time.sleep(0.2)
+    with serving(binary, gallery) as port:
         load(port, bodies, 2, 1)
         found = []
         for connections in CONNECTIONS:
             rate, errors, times = load(port, bodies, connections, seconds)
-            at = lambda share: 1e3 * times[min(len(times) - 1, int(share * len(times)))]
-            found.append((rate, at(0.5), at(0.99), errors))
+            found.append((rate, milliseconds(times, 0.5), milliseconds(times, 0.99), errors))
         return found
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def main():
