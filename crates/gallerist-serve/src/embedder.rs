@@ -1,5 +1,7 @@
 //! The network that a server embeds images with.
 
+use std::sync::Arc;
+
 use gallerist_data::Image;
 
 /// A network that embeds images as those of the gallery were embedded.
@@ -54,7 +56,7 @@ pub trait Embedder: Send + Sync {
 
     /// The network as one that embeds several images at once; `None` where [`embed`](Self::embed) is as fast. The server
     /// embeds images that wait for the network together.
-    fn batched(&self) -> Option<&dyn BatchEmbedder> {
+    fn batched(self: Arc<Self>) -> Option<Arc<dyn BatchEmbedder>> {
         None
     }
 
@@ -81,7 +83,7 @@ pub trait Embedder: Send + Sync {
 }
 
 /// A network that embeds several images at once ([`Embedder::batched`]).
-pub trait BatchEmbedder {
+pub trait BatchEmbedder: Send + Sync {
     /// What the network reads of an image: few values, because many images may wait for the network. Called from several
     /// threads at once.
     ///

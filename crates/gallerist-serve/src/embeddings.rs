@@ -3,11 +3,11 @@
 use gallerist_util::sync::Arc;
 
 use crate::batch::Work;
-use crate::embedder::Embedder;
+use crate::embedder::BatchEmbedder;
 use crate::gate::Place;
 
-/// The embeddings of images that an embedder has preprocessed ([`Embedder::batched`]).
-pub(crate) struct Embeddings(pub(crate) Arc<dyn Embedder>);
+/// The embeddings of images that an embedder has preprocessed ([`Embedder::batched`](crate::Embedder::batched)).
+pub(crate) struct Embeddings(pub(crate) Arc<dyn BatchEmbedder>);
 
 /// What the network reads of an image.
 pub(crate) struct Preprocessed {
@@ -25,9 +25,8 @@ impl Work for Embeddings {
     const NAME: &'static str = "embedding";
 
     fn answers(&self, images: &[Preprocessed]) -> std::result::Result<Vec<Vec<f32>>, String> {
-        let network = self.0.batched().ok_or("the network embeds one image at a time")?;
         let images: Vec<&[f32]> = images.iter().map(|image| &image.values[..]).collect();
-        let rows = network.embed_preprocessed(&images)?;
+        let rows = self.0.embed_preprocessed(&images)?;
         if rows.len() != images.len() {
             return Err(format!("the network gave {} embeddings for {} images", rows.len(), images.len()));
         }

@@ -10,7 +10,7 @@ use crate::analysis::{Analysis, AnalysisInput, Other, Turn};
 use crate::audit::Audit;
 use crate::batch::{Batcher, Searches};
 use crate::companion::{Companion, Set, Side};
-use crate::embedder::Embedder;
+use crate::embedder::{BatchEmbedder, Embedder};
 use crate::embeddings::Embeddings;
 use crate::gallery::Gallery;
 use crate::gate::Gate;
@@ -72,8 +72,8 @@ pub(crate) struct State {
     pub(crate) gallery: Arc<Gallery>,
     pub(crate) images: Option<Images>,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
-    /// Embeds images together, if the embedder can.
-    pub(crate) embedding: Option<Batcher<Embeddings>>,
+    /// The embedder as one that embeds images together, if it can, and those that wait for it.
+    pub(crate) batched: Option<(Arc<dyn BatchEmbedder>, Batcher<Embeddings>)>,
     pub(crate) search: Batcher<Searches>,
     pub(crate) other: Option<Arc<Other>>,
     pub(crate) queries: Option<Arc<Side>>,
@@ -234,12 +234,16 @@ impl State {
             training: training.clone(),
             map: gallery.map_file(),
         };
-        let batched = embedder.as_ref().filter(|embedder| embedder.batched().is_some());
+        let batched = embedder.clone().and_then(Embedder::batched);
+        let batched = match batched {
+            Some(network) => Some((Arc::clone(&network), Batcher::start(Embeddings(network))?)),
+            None => None,
+        };
         let analysis = Analysis::start(&gallery, input, options, Arc::clone(&shared.turn))?;
         Ok(Arc::new(Self {
             name: name.into(),
             names: Arc::clone(&shared.names),
-            embedding: batched.map(|network| Batcher::start(Embeddings(Arc::clone(network)))).transpose()?,
+            batched,
             search: Batcher::start(Searches(Arc::clone(&gallery)))?,
             gallery,
             other,

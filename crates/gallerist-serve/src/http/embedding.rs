@@ -1,5 +1,6 @@
 //! From an uploaded file to an embedding.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -33,7 +34,7 @@ pub(crate) async fn embedded(
         }
     };
     let refused = |problem| Refusal::unprocessable(format!("the image cannot be embedded: {problem}"));
-    let Some(embedding) = &state.embedding else {
+    let Some((network, waiting)) = &state.batched else {
         let work = move || -> Answer<Embedded> {
             let (image, decode) = timed(decode);
             let image = image?;
@@ -42,17 +43,17 @@ pub(crate) async fn embedded(
         };
         return place.run(work).await?;
     };
+    let network = Arc::clone(network);
     let work = move || -> Answer<_> {
         let (image, decode) = timed(decode);
         let image = image?;
-        let network = embedder.batched().ok_or_else(|| refused("the network has changed".to_owned()))?;
         let (values, preprocess) = timed(|| network.preprocess(&image).map_err(refused));
         Ok((values?, decode, preprocess))
     };
     let (values, decode, preprocess) = place.run(work).await??;
     let begin = Instant::now();
     let vector =
-        embedding.ask(Preprocessed { values, _place: place.clone() }).await.map_err(
+        waiting.ask(Preprocessed { values, _place: place.clone() }).await.map_err(
             |refusal| match refusal {
                 Refused::Busy => Refusal::busy(),
                 Refused::Broken => Refusal::internal("the network broke off"),

@@ -29,7 +29,7 @@ impl Embedder for Squares {
         Err("images are embedded together".to_owned())
     }
 
-    fn batched(&self) -> Option<&dyn BatchEmbedder> {
+    fn batched(self: Arc<Self>) -> Option<Arc<dyn BatchEmbedder>> {
         Some(self)
     }
 }

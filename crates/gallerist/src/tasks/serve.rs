@@ -367,7 +367,7 @@ impl Embedder for Network {
         self.model.embed_image(image.clone()).map_err(|error| error.to_string())
     }
 
-    fn batched(&self) -> Option<&dyn BatchEmbedder> {
+    fn batched(self: Arc<Self>) -> Option<Arc<dyn BatchEmbedder>> {
         Some(self)
     }
 
