@@ -162,7 +162,7 @@ impl Model {
     /// When the run file's `[image]` is not valid.
     pub fn embed_image(&self, image: Image) -> Result<Vec<f32>> {
         let transform = Transform::evaluation(&self.config.image)?;
-        let outputs = self.outputs(self.preprocess(image)?, shape_of(&transform, 1));
+        let outputs = self.outputs(values_of(&transform, image), shape_of(&transform, 1));
         Ok(self.rows(outputs, transform.views()))
     }
 
@@ -172,11 +172,7 @@ impl Model {
     ///
     /// When the run file's `[image]` is not valid.
     pub fn preprocess(&self, image: Image) -> Result<Vec<f32>> {
-        let transform = Transform::evaluation(&self.config.image)?;
-        let mut values = vec![0.0; transform.views() * transform.tensor_len()];
-        // Evaluation uses no random numbers.
-        transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
-        Ok(values)
+        Ok(values_of(&Transform::evaluation(&self.config.image)?, image))
     }
 
     /// The embeddings of preprocessed images, [`images_at_once`](Self::images_at_once) together: each that of
@@ -243,7 +239,7 @@ impl Model {
     /// When the run file's `[image]` is not valid, and when the network returns no feature maps.
     pub fn embed_with_maps(&self, image: Image) -> Result<ImageMaps> {
         let transform = Transform::evaluation(&self.config.image)?;
-        let (values, shape) = (self.preprocess(image)?, shape_of(&transform, 1));
+        let (values, shape) = (values_of(&transform, image), shape_of(&transform, 1));
         let (outputs, maps) = match self.prepared(shape) {
             Some(prepared) => {
                 let (outputs, maps) = prepared.forward_with_maps(&values, shape[0]);
@@ -451,6 +447,14 @@ fn sources(set: &ImageSet, items: &[u32]) -> Sources {
     });
     let places = items.iter().map(|&i| Some(set.source(i as usize)));
     Sources::new(list.collect(), places).expect("every image is of a source of the set")
+}
+
+/// The views of an image, one after the other.
+fn values_of(transform: &Transform, image: Image) -> Vec<f32> {
+    let mut values = vec![0.0; transform.views() * transform.tensor_len()];
+    // Evaluation uses no random numbers.
+    transform.apply(&transform.fit(image), &mut Random::new(0, "seen", 0, 0), &mut values);
+    values
 }
 
 /// The shape of all views of so many images.
