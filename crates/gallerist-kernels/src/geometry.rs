@@ -43,6 +43,11 @@ impl Geometry {
         })
     }
 
+    /// Whether the result is a row for each image: of a single position.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        self.output.height * self.output.width == 1
+    }
+
     /// Whether every channel is convolved on its own, with one kernel.
     pub(crate) fn is_depthwise(&self) -> bool {
         self.groups > 1 && self.channels_in_group() == 1 && self.channels_out_group() == 1

@@ -10,13 +10,14 @@ use rayon::prelude::*;
 
 use super::order::Order;
 use super::pack::{Panels, rows_of_taps};
+use super::prepared::padded;
 use crate::buffer::{Buffer, with_scratch};
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::{Activation, Bounds};
-use crate::product::{self, Finish, MAX_PANEL, Product, Products, Run, chunks};
+use crate::product::{self, Finish, Product, Products, Run, chunks};
 use crate::profile;
 
 /// Elements of the rows between the convolutions: half of a second-level cache of 1 MiB, or less.
@@ -202,7 +203,7 @@ impl InvertedResidual {
 /// A 1 x 1 convolution.
 struct Pointwise {
     panels: Panels,
-    /// One value per channel, then [`MAX_PANEL`] more.
+    /// [`padded`].
     bias: Vec<f32>,
     bounds: Bounds,
     /// In and out.
@@ -212,13 +213,10 @@ struct Pointwise {
 impl Pointwise {
     fn new(layer: &Layer<'_>, products: Products) -> Self {
         let Layer { weight, bias, sizes, activation } = layer;
-        let is_row = sizes.output.height * sizes.output.width == 1;
-        let panels = Panels::pack(weight, &Order::of_forward(sizes), products.choice(is_row).precision);
-        let mut bias = bias.to_vec();
-        bias.resize(bias.len() + MAX_PANEL, 0.0);
+        let precision = products.choice(sizes.is_of_rows()).precision;
         Self {
-            panels,
-            bias,
+            panels: Panels::pack(weight, &Order::of_forward(sizes), precision),
+            bias: padded(bias),
             bounds: activation.bounds(),
             channels: [sizes.input.channels, sizes.output.channels],
         }

@@ -31,15 +31,12 @@ impl Prepared {
         activation: Activation,
         products: Products,
     ) -> Self {
-        let mut bias = bias.to_vec();
-        bias.resize(bias.len() + MAX_PANEL, 0.0);
-        let is_row = sizes.output.height * sizes.output.width == 1;
-        let Choice { precision, winograd: allowed } = products.choice(is_row);
+        let Choice { precision, winograd: allowed } = products.choice(sizes.is_of_rows());
         let order = Order::of_forward(sizes);
         let transformed = (allowed && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
         let transformed = transformed.map(Weights::Transformed);
         let weights = Weights::Packed(Packed::pack(weight, &order, precision));
-        Self { weights, transformed, bias, bounds: activation.bounds() }
+        Self { weights, transformed, bias: padded(bias), bounds: activation.bounds() }
     }
 
     /// Writes the result for `x`, plus `add`, maps of the result's channels and positions. A depthwise convolution adds
@@ -68,4 +65,9 @@ impl Prepared {
             None,
         );
     }
+}
+
+/// A bias as products read it: with [`MAX_PANEL`] more values, which are not used.
+pub(super) fn padded(bias: &[f32]) -> Vec<f32> {
+    [bias, &[0.0; MAX_PANEL]].concat()
 }

@@ -1,6 +1,6 @@
 //! Convolutions that are computed together, as an inverted residual block.
 
-use super::step::{Convolution, Layer, Step, sizes};
+use super::step::{Convolution, Layer, Step, sizes, users};
 use crate::conv::{self, InvertedResidual};
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -16,39 +16,42 @@ pub(super) fn join(steps: Vec<Step>, outputs: Vec<usize>, images: Maps) -> (Vec<
     for block in blocks.iter().flatten() {
         block[..block.len() - 1].iter().for_each(|&i| inside[i] = true);
     }
+    let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
     let mut joined: Vec<Step> = Vec::with_capacity(steps.len());
     // The new step of each old one; those inside of a block have no users but their block.
     let mut of = Vec::with_capacity(steps.len());
-    let mut convs: Vec<Option<Step>> = Vec::with_capacity(steps.len());
-    for ((step, block), inside) in steps.into_iter().zip(&blocks).zip(inside) {
+    for (i, block) in blocks.into_iter().enumerate() {
         of.push(joined.len());
-        convs.push(None);
-        let new = |i: &usize| of[*i];
-        match block {
-            _ if inside => *convs.last_mut().expect("just added") = Some(step),
-            None => joined.push(Step { inputs: step.inputs.iter().map(new).collect(), ..step }),
-            Some(block) => {
-                let mut parts: Vec<Step> =
-                    block[..block.len() - 1].iter().filter_map(|&i| convs[i].take()).collect();
-                let inputs = parts[0].inputs.iter().chain(&step.inputs[1..]).map(new).collect();
-                parts.push(step);
-                let layers = parts.into_iter().map(|part| match part.layer {
-                    Layer::Conv(conv, then) => (*conv, then),
-                    other => unreachable!("a block of convolutions with {other:?}"),
-                });
-                joined.push(Step { layer: Layer::InvertedResidual(layers.collect()), inputs });
-            }
+        if inside[i] {
+            continue;
         }
+        let parts = block.unwrap_or_else(|| vec![i]).into_iter().filter_map(|i| steps[i].take());
+        let mut step = joined_step(parts.collect());
+        step.inputs.iter_mut().for_each(|input| *input = of[*input]);
+        joined.push(step);
     }
     let outputs = outputs.iter().map(|&i| of[i]).collect();
     (joined, outputs)
 }
 
+/// The step of a block; a step alone stays as it is.
+fn joined_step(mut parts: Vec<Step>) -> Step {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let added = parts[parts.len() - 1].inputs[1..].to_vec();
+    let inputs = [parts[0].inputs.clone(), added].concat();
+    let layers = parts.into_iter().map(|part| match part.layer {
+        Layer::Conv(conv, then) => (*conv, then),
+        other => unreachable!("a block of convolutions with {other:?}"),
+    });
+    Step { layer: Layer::InvertedResidual(layers.collect()), inputs }
+}
+
 /// The steps of the block that ends with each step.
 fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize>>> {
     let sizes = sizes(steps, images);
-    let mut users = vec![0; steps.len()];
-    steps.iter().flat_map(|step| &step.inputs).chain(outputs).for_each(|&i| users[i] += 1);
+    let users = users(steps.iter().map(|step| &step.inputs[..]), outputs);
     let mut blocks: Vec<Option<Vec<usize>>> = vec![None; steps.len()];
     for last in 0..steps.len() {
         let mut chain = Vec::new();
@@ -62,10 +65,9 @@ fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize
             at = steps[i].inputs.first().copied();
         }
         blocks[last] = (0..chain.len()).map(|first| &chain[first..]).find_map(|block| {
-            let convs: Vec<(&Convolution, Activation)> =
-                block.iter().map(|&(_, conv, then)| (conv, then)).collect();
             let x = sizes[steps[block[0].0].inputs[0]];
-            InvertedResidual::fits(&layers(&convs, x)).then(|| block.iter().map(|&(i, ..)| i).collect())
+            let layers = layers(block.iter().map(|&(_, conv, then)| (conv, then)), x);
+            InvertedResidual::fits(&layers).then(|| block.iter().map(|&(i, ..)| i).collect())
         });
     }
     blocks
@@ -73,15 +75,17 @@ fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize
 
 /// A block for inputs of these sizes.
 pub(super) fn prepare(convs: &[(Convolution, Activation)], x: Maps, products: Products) -> InvertedResidual {
-    let convs: Vec<(&Convolution, Activation)> = convs.iter().map(|(conv, then)| (conv, *then)).collect();
-    InvertedResidual::new(&layers(&convs, x), products)
+    InvertedResidual::new(&layers(convs.iter().map(|(conv, then)| (conv, *then)), x), products)
 }
 
-fn layers<'a>(convs: &[(&'a Convolution, Activation)], mut x: Maps) -> Vec<conv::Layer<'a>> {
-    let layer = |&(conv, activation): &(&'a Convolution, Activation)| {
+fn layers<'a>(
+    convs: impl Iterator<Item = (&'a Convolution, Activation)>,
+    mut x: Maps,
+) -> Vec<conv::Layer<'a>> {
+    let layer = |(conv, activation): (&'a Convolution, Activation)| {
         let sizes = conv.sizes(x);
         x = sizes.output;
         conv::Layer { weight: &conv.weight.0, bias: &conv.bias, sizes, activation }
     };
-    convs.iter().map(layer).collect()
+    convs.map(layer).collect()
 }

@@ -1,12 +1,11 @@
 //! Layers that become part of the convolution before them.
 
-use super::step::{Convolution, Layer, Step};
+use super::step::{Convolution, Layer, Step, users};
 use crate::norm::Activation;
 
 /// The steps after fusion, and the outputs among them.
 pub(super) fn fuse(steps: Vec<Step>, outputs: &[usize]) -> (Vec<Step>, Vec<usize>) {
-    let mut users = vec![0; steps.len()];
-    steps.iter().flat_map(|step| &step.inputs).chain(outputs).for_each(|&i| users[i] += 1);
+    let users = users(steps.iter().map(|step| &step.inputs[..]), outputs);
     let mut fused = Fused { steps: Vec::with_capacity(steps.len()), of: Vec::new(), users };
     for step in steps {
         let of = fused.push(step);

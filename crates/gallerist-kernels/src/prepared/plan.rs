@@ -68,8 +68,7 @@ impl Plan {
 
     /// Convolutions that write their result into the joined maps of their only user.
     fn place_parts(&mut self) {
-        let mut users = vec![0; self.steps.len()];
-        self.steps.iter().flat_map(|step| &step.inputs).chain(&self.outputs).for_each(|&i| users[i] += 1);
+        let users = step::users(self.steps.iter().map(|step| &step.inputs[..]), &self.outputs);
         for i in 0..self.steps.len() {
             if !matches!(self.steps[i].work, Work::Concat) {
                 continue;

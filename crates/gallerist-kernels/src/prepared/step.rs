@@ -139,6 +139,16 @@ impl Layer {
     }
 }
 
+/// The number of steps and outputs that use the result of each step; `inputs` are those of all steps.
+pub(super) fn users<'a>(
+    inputs: impl ExactSizeIterator<Item = &'a [usize]>,
+    outputs: &'a [usize],
+) -> Vec<usize> {
+    let mut users = vec![0; inputs.len()];
+    inputs.flatten().chain(outputs).for_each(|&i| users[i] += 1);
+    users
+}
+
 /// The sizes of the results of all steps for one image.
 ///
 /// # Panics
