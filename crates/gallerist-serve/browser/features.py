@@ -573,7 +573,7 @@ class Columns(RunTest):
 
     def columns(self):
         """Price and shop of the results or items on the page, by the server."""
-        names = [cell.get_attribute("aria-label") for cell in self.page.locator("main [role=gridcell]").all()]
+        names = self.names(self.page.locator("main [role=gridcell]"))
         by_name = {item["path"]: item["columns"] for item in self.items}
         return [by_name[re.search(r"\d+\.png", name).group()] for name in names]
 

@@ -136,11 +136,15 @@ class PageTest(unittest.TestCase):
         self.page.wait_for_load_state("networkidle")
         self.page.screenshot(path=options.out / f"{name}.png")
 
+    def names(self, elements):
+        """What a screen reader calls the elements of a locator, all read at one moment: the page may replace them at any time."""
+        return elements.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+
     def results(self, where="main"):
         """The names of the results in their order, as a screen reader has them, once there are any."""
         cells = self.page.locator(f"{where} .lists [role=gridcell]")
         expect(cells.first).to_have_attribute("aria-label", re.compile("rank 1,"))
-        return [re.match(r"rank (\d+), (.*), distance ([\d.–]+)", cell.get_attribute("aria-label")).groups() for cell in cells.all()]
+        return [re.match(r"rank (\d+), (.*), distance ([\d.–]+)", name).groups() for name in self.names(cells)]
 
     def paths(self, where="main"):
         return [name.split(", ")[-1] for _, name, _ in self.results(where)]

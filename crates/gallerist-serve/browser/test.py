@@ -248,7 +248,8 @@ class Gallery(RunTest):
         page = self.open("#view=failures")
         expect(page.locator("main .facts")).to_contain_text("mean average precision")
         cells = page.locator("main .list [role=gridcell]")
-        shown = [float(re.search(r"precision ([\d.]+)", cell.get_attribute("aria-label")).group(1)) for cell in cells.all()]
+        expect(cells.first).to_have_attribute("aria-label", re.compile("precision"))
+        shown = [float(re.search(r"precision ([\d.]+)", name).group(1)) for name in self.names(cells)]
         self.assertEqual(shown, sorted(shown))
         page.locator("main .line").nth(1).click()
         self.results("aside")
@@ -277,7 +278,7 @@ class Gallery(RunTest):
         page = self.open("#view=compare")
         cells = page.locator("main .list [role=gridcell]")
         expect(cells.first).to_have_attribute("aria-label", re.compile("change"))
-        shown = [float(re.search(r"change ▲ \+([\d.]+)", cell.get_attribute("aria-label")).group(1)) for cell in cells.all()]
+        shown = [float(re.search(r"change ▲ \+([\d.]+)", name).group(1)) for name in self.names(cells)]
         self.assertEqual(shown, sorted(shown, reverse=True))
         page.get_by_role("button", name="Lost most").click()
         expect(cells.first).to_have_attribute("aria-label", re.compile("▼"))
@@ -598,10 +599,10 @@ class Queries(PageTest):
         page.locator("main .tile .picture").first.click()
         self.assertEqual(self.paths(), [f"{i}.png" for i in [2, 3, 4, 5, 6]])
         verdicts = page.locator("main .lists .verdict")
-        self.assertEqual([one.get_attribute("aria-label") for one in verdicts.all()], ["wrong", "right", "right", "wrong", "wrong"])
+        self.assertEqual(self.names(verdicts), ["wrong", "right", "right", "wrong", "wrong"])
         page.get_by_role("button", name="All items").click()
         expect(page.locator("main .lists [role=gridcell]")).to_have_count(7)
-        said = [one.get_attribute("aria-label") for one in page.locator("main .lists .verdict").all()]
+        said = self.names(page.locator("main .lists .verdict"))
         self.assertEqual(said[:4], ["does not count", "does not count", "wrong", "right"])
         self.shot("persons-all")
         again = page.url

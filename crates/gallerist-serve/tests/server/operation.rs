@@ -1,6 +1,7 @@
 //! Health, readiness and metrics, as `deploy/` uses them.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gallerist_serve::{Contents, Options};
 use serde_json::Value;
@@ -67,7 +68,15 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_is_exported() {
     let fixture = Fixture::new();
     let server = Running::start(fixture.contents(), options());
     assert_eq!(server.get("/health").status, 200);
-    let text = metrics(&server);
+    // The connection of the request before may still be closing.
+    let start = Instant::now();
+    let text = loop {
+        let text = metrics(&server);
+        if text.contains("\ngallerist_connections 1\n") || start.elapsed() > Duration::from_secs(30) {
+            break text;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
     let dashboard: Value = serde_json::from_str(include_str!("../../../../deploy/grafana.json")).unwrap();
     let mut used = Vec::new();
     names(&dashboard, &mut used);
