@@ -4,23 +4,29 @@ use std::marker::PhantomData;
 
 /// A mutable slice that several threads share. The elements are reached through unsafe code only, whose callers prove
 /// that no two threads access the same element at the same time.
-#[derive(Clone, Copy)]
-pub(crate) struct Disjoint<'a> {
-    start: *mut f32,
+pub(crate) struct Disjoint<'a, T = f32> {
+    start: *mut T,
     len: usize,
-    values: PhantomData<&'a mut [f32]>,
+    values: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: the safe methods of a `Disjoint` access no element. The unsafe ones, and every access through `as_mut_ptr`,
-// demand of their caller that no other thread accesses the same elements meanwhile, and an `f32` may be accessed by any
-// thread.
-unsafe impl Send for Disjoint<'_> {}
-// SAFETY: a shared reference allows what a copy allows, and copies may be sent to other threads, as shown above.
-unsafe impl Sync for Disjoint<'_> {}
+impl<T> Clone for Disjoint<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
 
-impl<'a> Disjoint<'a> {
+impl<T> Copy for Disjoint<'_, T> {}
+
+// SAFETY: the safe methods of a `Disjoint` access no element. The unsafe ones, and every access through `as_mut_ptr`,
+// demand of their caller that no other thread accesses the same elements meanwhile, and a `T` may be sent to any thread.
+unsafe impl<T: Send> Send for Disjoint<'_, T> {}
+// SAFETY: a shared reference allows what a copy allows, and copies may be sent to other threads, as shown above.
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+
+impl<'a, T> Disjoint<'a, T> {
     /// Borrows `values` mutably until the last copy of the result is gone.
-    pub(crate) fn new(values: &'a mut [f32]) -> Self {
+    pub(crate) fn new(values: &'a mut [T]) -> Self {
         Self { start: values.as_mut_ptr(), len: values.len(), values: PhantomData }
     }
 
@@ -30,7 +36,7 @@ impl<'a> Disjoint<'a> {
     }
 
     /// The address of the first element. The next [`Self::len`] elements belong to the slice.
-    pub(crate) fn as_mut_ptr(self) -> *mut f32 {
+    pub(crate) fn as_mut_ptr(self) -> *mut T {
         self.start
     }
 
@@ -54,7 +60,7 @@ impl<'a> Disjoint<'a> {
     /// # Panics
     ///
     /// If they are not all inside.
-    pub(crate) unsafe fn slice(self, first: usize, len: usize) -> &'a mut [f32] {
+    pub(crate) unsafe fn slice(self, first: usize, len: usize) -> &'a mut [T] {
         let from = self.starting_at(first);
         assert!(len <= from.len, "{len} elements from {first} of {}", self.len);
         // SAFETY: the elements are inside the slice that `new` borrowed for 'a, as was just checked, and the caller

@@ -62,6 +62,20 @@ impl Windows {
         [self.input, self.output].map(|maps| maps.height * maps.width * maps.channels)
     }
 
+    /// For each row (axis 0) and column (1) of the result: the rows or columns of the input in its window, and 1.
+    pub(crate) fn axes(&self) -> [Vec<(Range<usize>, f32)>; 2] {
+        let sizes = [(self.input.height, self.output.height), (self.input.width, self.output.width)];
+        [0, 1].map(|axis| {
+            let (size, count) = sizes[axis];
+            let inside = |i: usize| {
+                let first = i * self.stride[axis];
+                let clamp = |at: usize| at.saturating_sub(self.padding[axis].0).min(size);
+                (clamp(first)..clamp(first + self.kernel[axis]), 1.0)
+            };
+            (0..count).map(inside).collect()
+        })
+    }
+
     /// The windows of an axis that contain row (axis 0) or column (1) `i` of the input.
     fn containing(&self, axis: usize, i: usize) -> Range<usize> {
         let at = i + self.padding[axis].0;
@@ -298,6 +312,16 @@ impl Means {
         });
         let gradient = [0, 1].map(|axis| transposed(&forward[axis], sizes[axis].0));
         Some(Self { input, output, forward, gradient })
+    }
+
+    /// For each row (axis 0) and column (1) of the result: the rows or columns of the input in its window, and the factor of
+    /// their sum.
+    pub(crate) fn axes(&self) -> [Vec<(Range<usize>, f32)>; 2] {
+        let of_taps = |taps: &Taps| {
+            let factor = taps.weights.first().copied().unwrap_or(0.0);
+            (taps.from..taps.from + taps.weights.len(), factor)
+        };
+        [0, 1].map(|axis| self.forward[axis].iter().map(of_taps).collect())
     }
 }
 

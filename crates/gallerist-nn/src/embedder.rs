@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use gallerist_kernels::Products;
+use gallerist_kernels::prepared::{Measurement, Ranges};
 use gallerist_tensor::dynamic::AnyModule;
 
 use crate::extractor::Extractor;
@@ -80,6 +81,18 @@ pub trait Embedder {
         None
     }
 
+    /// The same in int8, in measured ranges. `None`: it has no form in int8, or the ranges are of another network.
+    fn prepare_int8(&self, input: InputShape, ranges: &Ranges) -> Option<Prepared> {
+        let _ = (input, ranges);
+        None
+    }
+
+    /// A measurement of the ranges of its layers, for [`prepare_int8`](Self::prepare_int8). `None`: it has no form in int8.
+    fn measure(&self, input: InputShape) -> Option<Measurement> {
+        let _ = input;
+        None
+    }
+
     /// The bytes that one image needs in a pass without gradients, which decides how many images are embedded at
     /// once. The default suits a network like ResNet-50 at 224 x 224 pixels.
     fn bytes_per_image(&self) -> usize {
@@ -151,6 +164,14 @@ impl Embedder for Network {
 
     fn prepare(&self, input: InputShape, products: Products) -> Option<Prepared> {
         Network::prepare(self, input, products)
+    }
+
+    fn prepare_int8(&self, input: InputShape, ranges: &Ranges) -> Option<Prepared> {
+        Network::prepare_int8(self, input, ranges)
+    }
+
+    fn measure(&self, input: InputShape) -> Option<Measurement> {
+        Network::measure(self, input)
     }
 
     fn blocks(&self) -> Option<usize> {

@@ -64,5 +64,6 @@ pub use two_conv::TwoConvConfig;
 pub use vit::{VitConfig, VitOutput, VitPositions, VitSize};
 
 pub use gallerist_kernels::Products;
+pub use gallerist_kernels::prepared::{Measurement, Ranges};
 pub use gallerist_kernels::Rotary;
 pub use gallerist_tensor::{Error, Result};

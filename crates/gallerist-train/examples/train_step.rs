@@ -75,7 +75,15 @@ fn serve(request: Request) -> Result<(), Box<dyn std::error::Error>> {
     let images = |device: &Device| Tensor::<4>::from_data(TensorData::new(values.clone(), shape), device);
     let (images, plain) = (images(&device), images(&Device::flex()));
     let fixed = network.valid();
-    let prepared = if inference { fixed.prepare(input, products) } else { None };
+    let prepared = match (inference, products) {
+        (false, _) => None,
+        (true, Products::Int8) => {
+            let mut measurement = fixed.measure(input).expect("a network with a form in int8");
+            measurement.add(&values, shape[0]);
+            fixed.prepare_int8(input, &measurement.finish().expect("finite values"))
+        }
+        (true, products) => fixed.prepare(input, products),
+    };
     let mean_square = |outputs: Vec<Tensor<2>>| {
         let squares = outputs.into_iter().map(|output| output.powi_scalar(2).mean());
         squares.reduce(|sum, loss| sum + loss).expect("a network has a head")

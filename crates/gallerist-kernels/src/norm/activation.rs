@@ -39,6 +39,11 @@ impl Bounds {
         if x >= self.high { self.high } else { x }
     }
 
+    /// The least and the largest value.
+    pub(crate) fn ends(self) -> [f32; 2] {
+        [self.low, self.high]
+    }
+
     /// Whether there is a bound.
     pub(crate) fn is_bounded(self) -> bool {
         self.low > f32::NEG_INFINITY || self.high < f32::INFINITY

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
+use super::bytes;
 use super::fuse::fuse;
 use super::plan::Plan;
+use super::ranges::{Measurement, Ranges};
 use super::step::{Convolution, Fixed, Layer, Step};
+use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::Products;
 use crate::tokens::{Gelu, Rotary};
@@ -135,14 +138,52 @@ impl Builder {
         self.fixed(Fixed::MeanOfTokens { after }, x)
     }
 
-    /// The plan that gives these results by such products.
+    /// The plan that gives these results by such products; in int8 there is [`finish_int8`](Self::finish_int8).
     ///
     /// # Panics
     ///
     /// If the sizes of the layers do not fit together.
     pub fn finish(self, outputs: &[Node], products: Products) -> Plan {
+        let (steps, outputs, images) = self.fused(outputs);
+        Plan::new(steps, outputs, images, products, None)
+    }
+
+    /// The plan that gives these results in int8, as far as the layers from the images on have a form for it: convolutions with
+    /// all channels or one in a group, with what follows them, pooling over windows, sums and joined channels. What is after them,
+    /// as the last linear layer, is computed in f32. A network whose multiplications are elsewhere, as in transformers, is
+    /// computed in f32 as a whole.
+    ///
+    /// Weights have a step for each output channel; `ranges` are those of [`measure`](Self::measure) for the same layers and
+    /// outputs. `None` if they are of other ones. The values depend on nothing but the inputs, but for what is in f32.
+    ///
+    /// # Panics
+    ///
+    /// If the sizes of the layers do not fit together.
+    pub fn finish_int8(self, outputs: &[Node], ranges: &Ranges) -> Option<Plan> {
+        let (steps, outputs, images) = self.fused(outputs);
+        if steps.len() != ranges.0.len() {
+            return None;
+        }
+        let (segment, steps, outputs) = bytes::split(steps, outputs, images, ranges);
+        Some(Plan::new(steps, outputs, images, Products::F32, segment))
+    }
+
+    /// A measurement of the ranges of all layers.
+    ///
+    /// # Panics
+    ///
+    /// If the sizes of the layers do not fit together.
+    pub fn measure(self, outputs: &[Node]) -> Measurement {
+        let (steps, _, images) = self.fused(outputs);
+        let all = (0..steps.len()).collect();
+        Measurement::new(Plan::new(steps, all, images, Products::F32, None))
+    }
+
+    /// The layers, with those joined that are parts of a convolution, the outputs, and the sizes of an image.
+    fn fused(self, outputs: &[Node]) -> (Vec<Step>, Vec<usize>, Maps) {
         let outputs: Vec<usize> = outputs.iter().map(|node| node.0).collect();
         let (steps, outputs) = fuse(self.steps, &outputs);
-        Plan::new(steps, outputs, self.input, products)
+        let [channels, height, width] = self.input;
+        (steps, outputs, Maps { images: 1, height, width, channels })
     }
 }

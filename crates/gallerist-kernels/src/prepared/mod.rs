@@ -30,13 +30,16 @@
 
 mod blocks;
 mod builder;
+mod bytes;
 mod fuse;
 mod layer;
 mod plan;
+mod ranges;
 mod step;
 
 pub use builder::{Builder, Node};
 pub use plan::Plan;
+pub use ranges::{Measurement, Ranges};
 pub use step::Convolution;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
 use super::step::{self, Convolution, Fixed, Layer, Step};
+use super::bytes::Segment;
 use super::{blocks, layer};
 use crate::buffer::Buffer;
 use crate::conv::{InvertedResidual, Place, Prepared};
@@ -16,6 +17,8 @@ use crate::transpose::transpose;
 
 /// A network whose layers are prepared for images of one size.
 pub struct Plan {
+    /// The layers that compute in int8, before all others.
+    segment: Option<Segment>,
     steps: Vec<Planned>,
     outputs: Vec<usize>,
     input: Maps,
@@ -36,6 +39,8 @@ struct Planned {
 
 enum Work {
     Images,
+    /// A result of the segment.
+    Result(usize),
     Conv { prepared: Box<Prepared>, shape: [usize; 4], options: ConvOptions<2> },
     InvertedResidual(Box<InvertedResidual>),
     Affine { scale: Vec<f32>, shift: Vec<f32> },
@@ -49,10 +54,10 @@ impl Plan {
     pub(super) fn new(
         steps: Vec<Step>,
         outputs: Vec<usize>,
-        [channels, height, width]: [usize; 3],
+        input: Maps,
         products: Products,
+        segment: Option<Segment>,
     ) -> Self {
-        let input = Maps { images: 1, height, width, channels };
         let (steps, outputs) = blocks::join(steps, outputs, input);
         let sizes = step::sizes(&steps, input);
         let planned = steps.into_iter().zip(&sizes).map(|(step, &maps)| {
@@ -60,7 +65,7 @@ impl Plan {
             Planned { work, inputs: step.inputs, maps, place: None, done: Vec::new() }
         });
         let planned = planned.collect();
-        let mut plan = Plan { steps: planned, outputs, input, bytes_per_image: 0 };
+        let mut plan = Plan { segment, steps: planned, outputs, input, bytes_per_image: 0 };
         plan.place_parts();
         plan.plan_memory();
         plan
@@ -112,7 +117,8 @@ impl Plan {
             }
             self.steps[i].done = done;
         }
-        self.bytes_per_image = most * size_of::<f32>();
+        let of_segment = self.segment.as_ref().map_or(0, Segment::bytes_per_image);
+        self.bytes_per_image = of_segment + most * size_of::<f32>();
     }
 
     /// The most bytes that the results of an image take at one time.
@@ -147,7 +153,15 @@ impl Plan {
             return wanted.iter().map(|wanted| wanted.then(Vec::new)).collect();
         }
         let mut values: Vec<Option<Buffer>> = self.steps.iter().map(|_| None).collect();
+        let mut results: Vec<Option<Buffer>> = match &self.segment {
+            Some(segment) => segment.run(images, count).into_iter().map(Some).collect(),
+            None => Vec::new(),
+        };
         for (i, step) in self.steps.iter().enumerate() {
+            if let Work::Result(index) = step.work {
+                values[i] = results[index].take();
+                continue;
+            }
             self.run_step(i, images, count, &mut values);
             for &done in &step.done {
                 values[done] = None;
@@ -177,6 +191,7 @@ impl Plan {
         };
         let result = match &step.work {
             Work::Images => innermost(images, maps),
+            Work::Result(_) => unreachable!("the results of the segment are there before"),
             Work::Conv { prepared, shape, options } => {
                 let mut y = own.take().expect("a convolution writes in place");
                 let (x, of_x) = input(0);
@@ -228,6 +243,7 @@ impl Work {
         let x = || x.expect("every layer but the images has an input");
         match layer {
             Layer::Images => Work::Images,
+            Layer::Result { index, .. } => Work::Result(index),
             Layer::Conv(conv, then) => {
                 let Convolution { weight: (weight, shape), bias, .. } = &*conv;
                 let prepared = Prepared::new(weight, bias, &conv.sizes(x()), then, products);

@@ -42,6 +42,11 @@ pub(super) enum Layer {
     /// The convolutions of an inverted residual block, with the activations after them. A second input is added before the
     /// last activation.
     InvertedResidual(Vec<(Convolution, Activation)>),
+    /// A result of the layers that compute in int8.
+    Result {
+        index: usize,
+        maps: Maps,
+    },
 }
 
 /// A layer that preparation does not change.
@@ -115,6 +120,7 @@ impl Layer {
         };
         match self {
             Layer::Images => images,
+            Layer::Result { maps, .. } => *maps,
             Layer::Conv(conv, _) => with_add(conv.sizes(inputs[0]).output),
             Layer::InvertedResidual(convs) => {
                 with_add(convs.iter().fold(inputs[0], |x, (conv, _)| conv.sizes(x).output))

@@ -1,3 +1,5 @@
+use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
+
 use super::*;
 use crate::norm::Activation;
 use crate::product::Products;
@@ -267,4 +269,99 @@ fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
             assert!(found == wanted, "{channels:?} {sides:?} {count} {products:?}");
         }
     }
+}
+
+/// A network with every layer that has a form for bytes, and some after them that have none.
+fn mixed_network([height, width]: [usize; 2]) -> (Builder, Vec<Node>) {
+    let (mut b, image) = Builder::new([3, height, width]);
+    let x = b.conv(image, convolution([16, 3], 3, 2, 1));
+    let x = b.activation(x, Activation::Relu);
+    let wide = b.conv(x, convolution([40, 16], 1, 1, 1));
+    let wide = b.activation(wide, Activation::Relu6);
+    let depthwise = b.conv(wide, convolution([40, 40], 5, 1, 40));
+    let depthwise = b.activation(depthwise, Activation::Relu6);
+    let narrow = b.conv(depthwise, convolution([16, 40], 1, 1, 1));
+    let sum = b.add(narrow, x);
+    let pooled = b.max_pool(sum, MaxPoolOptions { kernel_size: [3, 3], stride: [1, 1], padding: [(1, 1); 2], dilation: [1, 1], ceil_mode: false });
+    let options = AvgPoolOptions {
+        kernel_size: [3, 3],
+        stride: [1, 1],
+        padding: [(1, 1); 2],
+        count_include_pad: false,
+        ceil_mode: false,
+    };
+    let mean = b.average_pool(sum, options);
+    let other = b.conv(sum, convolution([32, 16], 3, 1, 1));
+    let twice = b.add(pooled, mean);
+    let joined = b.concat(&[pooled, mean, other, twice]);
+    let last = b.conv(joined, convolution([70, 80], 1, 1, 1));
+    let mean = b.global_average(last);
+    let row = b.conv(mean, convolution([8, 70], 1, 1, 1));
+    (b, vec![row, last, sum])
+}
+
+fn ranges(values: &[f32], count: usize, sides: [usize; 2]) -> Ranges {
+    let (b, outputs) = mixed_network(sides);
+    let mut measurement = b.measure(&outputs);
+    measurement.add(values, count);
+    measurement.finish().unwrap()
+}
+
+#[test]
+fn int8_is_near_f32_and_the_same_for_each_image_alone() {
+    let (sides, count) = ([13, 10], 5);
+    let (values, _) = images(count, 3, sides);
+    let ranges = ranges(&values, count, sides);
+    let (b, outputs) = mixed_network(sides);
+    let in_f32 = b.finish(&outputs, Products::F32).run(&values, count, &[true; 3]);
+    let (b, outputs) = mixed_network(sides);
+    let plan = b.finish_int8(&outputs, &ranges).unwrap();
+    let results = plan.run(&values, count, &[true; 3]);
+    for (i, (found, wanted)) in results.iter().zip(&in_f32).enumerate() {
+        let (found, wanted) = (found.as_ref().unwrap(), wanted.as_ref().unwrap());
+        let square = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+        let off = square(&mut found.iter().zip(wanted).map(|(x, y)| x - y)) / square(&mut wanted.iter().copied());
+        assert!(off.sqrt() < 0.04, "output {i}: off by {}", off.sqrt());
+        assert!(off > 0.0, "output {i} is not in int8");
+    }
+    let image = values.len() / count;
+    for i in 0..count {
+        let alone = plan.run(&values[i * image..][..image], 1, &[true; 3]);
+        for (alone, all) in alone.iter().zip(&results) {
+            let (alone, all) = (alone.as_ref().unwrap(), all.as_ref().unwrap());
+            assert_eq!(alone[..], all[i * alone.len()..][..alone.len()]);
+        }
+    }
+    let text = serde_json::to_string(&ranges).unwrap();
+    assert_eq!(serde_json::from_str::<Ranges>(&text).unwrap(), ranges);
+}
+
+#[test]
+fn ranges_of_other_layers_are_refused() {
+    let sides = [8, 8];
+    let (values, _) = images(1, 3, sides);
+    let ranges = ranges(&values, 1, sides);
+    let (mut b, image) = Builder::new([3, 8, 8]);
+    let mean = b.global_average(image);
+    assert!(b.finish_int8(&[mean], &ranges).is_none());
+}
+
+#[test]
+fn a_network_with_few_multiplications_in_convolutions_stays_in_f32() {
+    let network = || {
+        let (mut b, image) = Builder::new([3, 8, 8]);
+        let maps = b.conv(image, convolution([4, 3], 1, 1, 1));
+        let row = b.flatten(maps);
+        let row = b.conv(row, convolution([64, 256], 1, 1, 1));
+        (b, [row])
+    };
+    let (values, _) = images(2, 3, [8, 8]);
+    let (b, outputs) = network();
+    let mut measurement = b.measure(&outputs);
+    measurement.add(&values, 2);
+    let ranges = measurement.finish().unwrap();
+    let (b, outputs) = network();
+    let in_f32 = b.finish(&outputs, Products::F32).run(&values, 2, &[true]);
+    let (b, outputs) = network();
+    assert_eq!(b.finish_int8(&outputs, &ranges).unwrap().run(&values, 2, &[true]), in_f32);
 }

@@ -19,6 +19,9 @@ gallerist_util::named_values! {
         /// ([`bf16_unit`](crate::bf16_unit)), else as `F32`. Depthwise convolutions, attention and layers of rows, such as
         /// the last one, stay f32.
         Bf16 = "bf16", "operands rounded to bf16, on CPUs with AMX or AVX-512 BF16";
+        /// Of networks that only embed: the maps between the convolutions are bytes, in the ranges measured on some images
+        /// ([`Builder::finish_int8`](crate::prepared::Builder::finish_int8)). Elsewhere as `F32`.
+        Int8 = "int8", "maps between convolutions in int8, in the ranges of `gallerist model calibrate`";
     }
 }
 

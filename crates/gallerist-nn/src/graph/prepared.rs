@@ -5,7 +5,7 @@ use std::fmt;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_kernels::Products;
-use gallerist_kernels::prepared::{Builder, Convolution, Node, Plan};
+use gallerist_kernels::prepared::{Builder, Convolution, Measurement, Node, Plan, Ranges};
 
 use super::network::{Fixed, FixedKind, Network, Op, Step};
 use crate::layers::{BatchNorm, Conv, Gem, Linear, Pool};
@@ -57,6 +57,54 @@ impl Network {
     /// # Ok::<(), gallerist_nn::Error>(())
     /// ```
     pub fn prepare(&self, input: InputShape, products: Products) -> Option<Prepared> {
+        let Layers { builder, outputs, patches } = self.layers_for(input)?;
+        Some(Prepared { plan: builder.finish(&outputs, products), patches })
+    }
+
+    /// The network prepared in int8: maps between convolutions are bytes, in ranges that were measured on images of this size
+    /// ([`measure`](Self::measure)). What follows the last convolution is in f32, and so is a network whose multiplications are
+    /// elsewhere, as in transformers.
+    ///
+    /// `None` as for [`prepare`](Self::prepare), and for ranges of another network.
+    ///
+    /// # Panics
+    ///
+    /// If the network does not fit the images.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use gallerist_nn::{ConvBlocksConfig, InputShape, NetworkConfig};
+    ///
+    /// let input = InputShape { channels: 1, height: 28, width: 28 };
+    /// let config = NetworkConfig::from(ConvBlocksConfig::default());
+    /// let network = config.init(input, 1, &Device::flex())?;
+    /// let images: Vec<f32> = (0..2 * 28 * 28).map(|i| (i % 13) as f32 / 13.0).collect();
+    /// let mut measurement = network.measure(input).unwrap();
+    /// measurement.add(&images, 2);
+    /// let ranges = measurement.finish().unwrap();
+    /// let prepared = network.prepare_int8(input, &ranges).unwrap();
+    /// assert_eq!(prepared.forward(&images, 2)[0].dims(), [2, 64]);
+    /// # Ok::<(), gallerist_nn::Error>(())
+    /// ```
+    pub fn prepare_int8(&self, input: InputShape, ranges: &Ranges) -> Option<Prepared> {
+        let Layers { builder, outputs, patches } = self.layers_for(input)?;
+        Some(Prepared { plan: builder.finish_int8(&outputs, ranges)?, patches })
+    }
+
+    /// A measurement of the ranges of all layers for images of one size; `None` as for [`prepare`](Self::prepare).
+    ///
+    /// # Panics
+    ///
+    /// If the network does not fit the images.
+    pub fn measure(&self, input: InputShape) -> Option<Measurement> {
+        let Layers { builder, outputs, .. } = self.layers_for(input)?;
+        Some(builder.measure(&outputs))
+    }
+
+    /// The steps as layers of a plan.
+    fn layers_for(&self, input: InputShape) -> Option<Layers> {
         let attends = self.steps.iter().any(|step| matches!(step.op, Op::AttentionPool(_)));
         if attends || self.extractor().is_some() || !gallerist_kernels::is_enabled() {
             return None;
@@ -68,10 +116,18 @@ impl Network {
             let node = plan.translate(step);
             plan.nodes.push(node);
         }
-        let outputs: Vec<Node> = self.heads.iter().chain([&last]).map(|&i| plan.nodes[i]).collect();
+        let outputs = self.heads.iter().chain([&last]).map(|&i| plan.nodes[i]).collect();
         let patches = self.has_tokens(last).then(|| self.patches());
-        Some(Prepared { plan: plan.builder.finish(&outputs, products), patches })
+        Some(Layers { builder: plan.builder, outputs, patches })
     }
+}
+
+/// The layers of a plan, with its outputs: the heads and the last maps.
+struct Layers {
+    builder: Builder,
+    outputs: Vec<Node>,
+    /// As [`Prepared::patches`].
+    patches: Option<(usize, [usize; 2])>,
 }
 
 impl Prepared {

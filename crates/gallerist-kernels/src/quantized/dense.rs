@@ -1,0 +1,261 @@
+//! Convolutions of all channels with each other.
+
+use gallerist_util::vectorized;
+
+use super::ending::{Column, Ending, Ends, Scales, columns};
+use super::scale::{rounded, signed};
+use super::{LANES, Layout, Line, VECTORS, is_fast};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::x86;
+use crate::disjoint::Disjoint;
+use crate::product::Run;
+
+/// Terms of a sum whose bytes are multiplied together.
+pub(super) const GROUP: usize = 4;
+
+/// Most terms of a sum: no sum of bytes times signed bytes is outside of 32 bits.
+const MOST_TERMS: usize = 1 << 16;
+
+/// The bytes that a position of the result reads, from the first byte of its window on.
+pub(crate) struct Taps {
+    /// Of lengths that are multiples of [`GROUP`].
+    pub(super) runs: Vec<Run>,
+    /// Channels of the weights, and with those to the next multiple of [`GROUP`].
+    channels: [usize; 2],
+}
+
+impl Taps {
+    /// Of a window of `kernel` rows and columns.
+    pub(crate) fn new(x: &Layout, kernel: [usize; 2]) -> Self {
+        let padded = x.channels.next_multiple_of(GROUP);
+        let mut runs: Vec<Run> = Vec::new();
+        for (row, column) in (0..kernel[0]).flat_map(|row| (0..kernel[1]).map(move |column| (row, column))) {
+            let offset = x.at_border(row, column);
+            match runs.last_mut() {
+                Some(last) if last.offset + last.len == offset => last.len += padded,
+                _ => runs.push(Run { offset, len: padded }),
+            }
+        }
+        Self { runs, channels: [x.channels, padded] }
+    }
+
+    fn terms(&self) -> usize {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+}
+
+/// A position of the result: the first byte of its window, its first element in the result, and its first byte in the maps that
+/// are added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) add: u32,
+}
+
+/// Where the result is written.
+#[derive(Clone, Copy)]
+pub(crate) enum Out<'a> {
+    /// Whole vectors of a position are written.
+    Bytes(Disjoint<'a, u8>),
+    Floats(Disjoint<'a>),
+}
+
+/// Maps that are added.
+pub(crate) type Added<'a> = &'a [u8];
+
+/// A convolution, packed: panels of up to [`VECTORS`] vectors of columns.
+pub(crate) struct Dense {
+    taps: Taps,
+    weights: Vec<Line>,
+    ending: Ending,
+    columns: usize,
+    /// Terms of a sum, in groups.
+    groups: usize,
+}
+
+/// A panel: its first column, its vectors, and its weights.
+pub(super) struct Panel<'a> {
+    pub(super) first: usize,
+    pub(super) vectors: usize,
+    pub(super) weights: &'a [Line],
+    pub(super) ends: Ends<'a>,
+}
+
+impl Dense {
+    /// Packs a contiguous weight `[channels out, channels in, height, width]`.
+    ///
+    /// # Panics
+    ///
+    /// If a sum has too many terms.
+    pub(crate) fn new(weight: &[f32], bias: &[f32], taps: Taps, scales: Scales) -> Self {
+        let [channels, padded] = taps.channels;
+        let per_column = weight.len() / bias.len();
+        let area = per_column / channels;
+        let terms = taps.terms();
+        assert!(terms == area * padded && terms <= MOST_TERMS, "{terms} terms of {per_column} weights");
+        let packed: Vec<(f32, Vec<i8>)> =
+            weight.chunks_exact(per_column).map(|weight| signed(weight.iter().copied())).collect();
+        let byte = |column: usize, term: usize| {
+            let (tap, channel) = (term / padded, term % padded);
+            match packed.get(column) {
+                Some((_, bytes)) if channel < channels => bytes[channel * area + tap],
+                _ => 0,
+            }
+        };
+        let of_column = |((step, bytes), bias): (&(f32, Vec<i8>), &f32)| Column {
+            step: *step,
+            sum: bytes.iter().map(|&byte| i32::from(byte)).sum(),
+            bias: *bias,
+        };
+        let of_columns: Vec<Column> = packed.iter().zip(bias).map(of_column).collect();
+        let groups = terms / GROUP;
+        let mut weights = Vec::new();
+        let mut order = Vec::new();
+        for (first, vectors) in panels(bias.len()) {
+            let of_panel: Vec<usize> = columns(first, vectors, scales.y.is_some()).collect();
+            for (group, vector) in (0..groups).flat_map(|group| (0..vectors).map(move |vector| (group, vector))) {
+                let mut line = [0; LANES * GROUP];
+                for (i, value) in line.iter_mut().enumerate() {
+                    let column = of_panel[vector * LANES + i / GROUP];
+                    *value = byte(column, group * GROUP + i % GROUP);
+                }
+                weights.push(Line(line));
+            }
+            order.extend(of_panel);
+        }
+        let ending = Ending::new(&of_columns, order.into_iter(), scales);
+        Self { taps, weights, ending, columns: bias.len(), groups }
+    }
+
+    /// Writes the result at `positions`.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else accesses these positions of the result during the call.
+    ///
+    /// # Panics
+    ///
+    /// If an operand or the result does not have all elements that are named.
+    pub(crate) unsafe fn compute(
+        &self,
+        x: &[u8],
+        positions: &[Position],
+        add: Option<Added<'_>>,
+        out: Out<'_>,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.compute_by(is_fast(), x, positions, add, out) };
+    }
+
+    /// [`compute`](Self::compute), by the CPU's instructions for bytes or by portable code.
+    ///
+    /// # Safety
+    ///
+    /// As [`compute`](Self::compute); `fast` only if the CPU has them.
+    pub(super) unsafe fn compute_by(
+        &self,
+        fast: bool,
+        x: &[u8],
+        positions: &[Position],
+        add: Option<Added<'_>>,
+        out: Out<'_>,
+    ) {
+        let most = |of: fn(&Position) -> u32| positions.iter().map(of).max().unwrap_or(0) as usize;
+        let reach = self.taps.runs.iter().map(|run| run.offset + run.len).max().unwrap_or(0);
+        let whole = self.columns.next_multiple_of(LANES);
+        assert!(most(|at| at.from) + reach <= x.len(), "a window outside of the maps");
+        assert!(add.is_none_or(|add| most(|at| at.add) + whole <= add.len()), "maps that are added");
+        let (len, end) = match out {
+            Out::Bytes(out) => (out.len(), whole),
+            Out::Floats(out) => (out.len(), self.columns),
+        };
+        assert!(most(|at| at.to) + end <= len, "a position outside of the result");
+        let mut weights = &self.weights[..];
+        for (first, vectors) in panels(self.columns) {
+            let (of_panel, rest) = weights.split_at(self.groups * vectors);
+            weights = rest;
+            let panel =
+                Panel { first, vectors, weights: of_panel, ends: self.ending.starting_at(first) };
+            let task = Task { x, runs: &self.taps.runs, panel, positions, add, columns: self.columns };
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if fast {
+                // SAFETY: the caller's promise; the elements are inside, as was checked.
+                unsafe { x86::dense(&task, out) };
+                continue;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { task.portable(out) };
+        }
+    }
+}
+
+/// The first column and the vectors of every panel.
+fn panels(columns: usize) -> impl Iterator<Item = (usize, usize)> {
+    let width = VECTORS * LANES;
+    (0..columns).step_by(width).map(move |first| (first, (columns - first).min(width).div_ceil(LANES)))
+}
+
+/// A panel of columns at some positions.
+pub(super) struct Task<'a> {
+    pub(super) x: &'a [u8],
+    pub(super) runs: &'a [Run],
+    pub(super) panel: Panel<'a>,
+    pub(super) positions: &'a [Position],
+    pub(super) add: Option<Added<'a>>,
+    /// Of all panels.
+    pub(super) columns: usize,
+}
+
+impl Task<'_> {
+    /// # Safety
+    ///
+    /// Nothing else accesses the panel's columns at these positions of the result during the call.
+    unsafe fn portable(&self, out: Out<'_>) {
+        let Panel { first, vectors, weights, ends } = &self.panel;
+        let interleave = matches!(out, Out::Bytes(_));
+        let of_lanes: Vec<usize> = columns(0, *vectors, interleave).collect();
+        for position in self.positions {
+            let mut all = [0; VECTORS * LANES];
+            let sums = &mut all[..vectors * LANES];
+            let mut at = 0;
+            for run in self.runs {
+                let x = &self.x[position.from as usize + run.offset..][..run.len];
+                let lines = run.len / GROUP * vectors;
+                sum(x, &weights[at..at + lines], sums);
+                at += lines;
+            }
+            let added = |column: usize| self.add.map_or(0, |add| add[position.add as usize + first + column]);
+            let to = position.to as usize + first;
+            for (lane, &column) in of_lanes.iter().enumerate() {
+                let value = ends.value(lane, sums[lane], added(column));
+                match out {
+                    // SAFETY: the caller's promise.
+                    Out::Bytes(out) => unsafe { out.slice(to + column, 1)[0] = rounded(value) },
+                    // SAFETY: as above.
+                    Out::Floats(out) if first + column < self.columns => unsafe {
+                        out.slice(to + column, 1)[0] = value;
+                    },
+                    Out::Floats(_) => {}
+                }
+            }
+        }
+    }
+}
+
+vectorized! {
+    /// Adds the products of a run of bytes with its weights, group after group, to the sums.
+    fn sum<'a>(x: &'a [u8], weights: &'a [Line], sums: &'a mut [i32]) -> () {
+        let vectors = sums.len() / LANES;
+        for (x, weights) in x.chunks_exact(GROUP).zip(weights.chunks_exact(vectors)) {
+            let x = [x[0], x[1], x[2], x[3]].map(i32::from);
+            for (Line(line), sums) in weights.iter().zip(sums.chunks_exact_mut(LANES)) {
+                for (sum, weight) in sums.iter_mut().zip(line.as_chunks::<GROUP>().0) {
+                    for i in 0..GROUP {
+                        *sum += x[i] * i32::from(weight[i]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Convolutions of every channel on its own.
+
+use super::dense::GROUP;
+use super::ending::{Column, Ending, Ends, Scales, columns};
+use super::scale::{rounded, signed};
+use super::{LANES, Line, VECTORS, is_fast};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::x86;
+use crate::disjoint::Disjoint;
+
+/// Channels of a block.
+pub(super) const BLOCK: usize = VECTORS * LANES;
+
+/// Most rows and columns of a window.
+pub(crate) const MOST_TAPS: usize = 8;
+
+/// A depthwise convolution, packed: blocks of [`BLOCK`] channels. In a block, [`VECTORS`] vectors for each column of the window
+/// and each [`GROUP`] of its rows.
+pub(crate) struct Depthwise {
+    weights: Vec<Line>,
+    ending: Ending,
+    channels: usize,
+    kernel: [usize; 2],
+}
+
+/// A row of the result.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// The first byte of the first window.
+    pub(crate) from: usize,
+    /// The first byte of the result.
+    pub(crate) to: usize,
+    /// Positions.
+    pub(crate) count: usize,
+}
+
+/// Bytes from one to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Steps {
+    /// Row of the input.
+    pub(crate) row: usize,
+    /// Position of the input and of the result, which have the same channels.
+    pub(crate) pitch: usize,
+    /// Columns of the input from one window to the next.
+    pub(crate) stride: usize,
+}
+
+impl Depthwise {
+    /// Packs a contiguous weight `[channels, 1, height, width]`.
+    ///
+    /// # Panics
+    ///
+    /// If the window is larger than [`MOST_TAPS`].
+    pub(crate) fn new(weight: &[f32], bias: &[f32], kernel: [usize; 2], scales: Scales) -> Self {
+        let [height, width] = kernel;
+        assert!(height.max(width) <= MOST_TAPS, "a window of {height} x {width}");
+        let channels = bias.len();
+        let packed: Vec<(f32, Vec<i8>)> =
+            weight.chunks_exact(height * width).map(|weight| signed(weight.iter().copied())).collect();
+        let of_column = |((step, bytes), bias): (&(f32, Vec<i8>), &f32)| Column {
+            step: *step,
+            sum: bytes.iter().map(|&byte| i32::from(byte)).sum(),
+            bias: *bias,
+        };
+        let of_columns: Vec<Column> = packed.iter().zip(bias).map(of_column).collect();
+        let mut weights = Vec::new();
+        let mut order = Vec::new();
+        for first in (0..channels).step_by(BLOCK) {
+            let of_block: Vec<usize> = columns(first, VECTORS, true).collect();
+            for column in 0..width {
+                for (group, vector) in (0..height.div_ceil(GROUP)).flat_map(|g| (0..VECTORS).map(move |v| (g, v))) {
+                    let mut line = [0; LANES * GROUP];
+                    for (i, value) in line.iter_mut().enumerate() {
+                        let row = group * GROUP + i % GROUP;
+                        let channel = of_block[vector * LANES + i / GROUP];
+                        if row < height && channel < channels {
+                            *value = packed[channel].1[row * width + column];
+                        }
+                    }
+                    weights.push(Line(line));
+                }
+            }
+            order.extend(of_block);
+        }
+        let ending = Ending::new(&of_columns, order.into_iter(), scales);
+        Self { weights, ending, channels, kernel }
+    }
+
+    /// Writes a row of the result.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else accesses this row of the result during the call.
+    ///
+    /// # Panics
+    ///
+    /// If the input or the result does not have all bytes that are named.
+    pub(crate) unsafe fn compute(&self, x: &[u8], row: Row, steps: Steps, out: Disjoint<'_, u8>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.compute_by(is_fast(), x, row, steps, out) };
+    }
+
+    /// [`compute`](Self::compute), by the CPU's instructions for bytes or by portable code.
+    ///
+    /// # Safety
+    ///
+    /// As [`compute`](Self::compute); `fast` only if the CPU has them.
+    pub(super) unsafe fn compute_by(&self, fast: bool, x: &[u8], row: Row, steps: Steps, out: Disjoint<'_, u8>) {
+        let [height, width] = self.kernel;
+        let Row { from, to, count } = row;
+        assert!(count > 0 && steps.pitch == self.channels.next_multiple_of(LANES));
+        let last = from + (height - 1) * steps.row + ((count - 1) * steps.stride + width) * steps.pitch;
+        assert!(last <= x.len(), "a window outside of the maps");
+        assert!(to + count * steps.pitch <= out.len(), "a position outside of the result");
+        let per_block = width * height.div_ceil(GROUP) * VECTORS;
+        for (block, weights) in self.weights.chunks_exact(per_block).enumerate() {
+            let first = block * BLOCK;
+            let task = Task {
+                x: &x[from + first..],
+                kernel: self.kernel,
+                row: Row { to: to + first, ..row },
+                steps,
+                bytes: (steps.pitch - first).min(BLOCK),
+                weights,
+                ends: self.ending.starting_at(first),
+            };
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if fast {
+                // SAFETY: the caller's promise; the bytes are inside, as was checked.
+                unsafe { x86::depthwise(&task, out) };
+                continue;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { task.portable(out) };
+        }
+    }
+}
+
+/// A block of channels in a row.
+pub(super) struct Task<'a> {
+    /// From the first byte on that is read.
+    pub(super) x: &'a [u8],
+    pub(super) kernel: [usize; 2],
+    pub(super) row: Row,
+    pub(super) steps: Steps,
+    /// Bytes of the block.
+    pub(super) bytes: usize,
+    pub(super) weights: &'a [Line],
+    pub(super) ends: Ends<'a>,
+}
+
+impl Task<'_> {
+    /// # Safety
+    ///
+    /// Nothing else accesses the block's channels in this row of the result during the call.
+    unsafe fn portable(&self, out: Disjoint<'_, u8>) {
+        let [height, width] = self.kernel;
+        let Steps { row, pitch, stride } = self.steps;
+        let groups = height.div_ceil(GROUP);
+        let of_lanes: Vec<usize> = columns(0, VECTORS, true).collect();
+        for i in 0..self.row.count {
+            // SAFETY: the caller's promise.
+            let to = unsafe { out.slice(self.row.to + i * pitch, self.bytes) };
+            for (lane, &channel) in of_lanes.iter().enumerate().filter(|(_, channel)| **channel < self.bytes) {
+                let mut sum = 0;
+                for (a, b) in (0..height).flat_map(|a| (0..width).map(move |b| (a, b))) {
+                    let Line(line) = &self.weights[(b * groups + a / GROUP) * VECTORS + lane / LANES];
+                    let weight = line[lane % LANES * GROUP + a % GROUP];
+                    let x = self.x[a * row + (i * stride + b) * pitch + channel];
+                    sum += i32::from(x) * i32::from(weight);
+                }
+                to[channel] = rounded(self.ends.value(lane, sum, 0));
+            }
+        }
+    }
+}
