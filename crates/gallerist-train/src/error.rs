@@ -37,6 +37,14 @@ pub enum Error {
         /// What to do.
         hint: Option<String>,
     },
+    /// The ranges that embedding in int8 needs are not there.
+    #[error("there are no ranges of the network's values, which int8 needs\n  {reason}")]
+    Ranges {
+        /// Why not.
+        reason: String,
+        /// The run directory.
+        run: String,
+    },
     /// The run directory cannot be used.
     #[error("cannot use the run directory `{}`\n  {reason}", path.display())]
     RunDirectory {
@@ -151,6 +159,9 @@ impl Error {
             Error::Config { hint, .. }
             | Error::Checkpoint { hint, .. }
             | Error::RunDirectory { hint, .. } => hint.clone(),
+            Error::Ranges { run, .. } => Some(format!(
+                "measure them on images such as those of the gallery: `gallerist model calibrate --run {run} --images IMAGES`"
+            )),
             Error::NonfiniteEmbeddings { .. } => Some(
                 "the network or the preparation of this image overflows: check [image] (std, prepare), and use another \
                  checkpoint of the run"

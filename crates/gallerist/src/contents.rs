@@ -45,6 +45,8 @@ pub enum ContentsKind {
     Log,
     /// The test metrics of a run.
     Metrics,
+    /// The ranges of the values of a run's network, for int8.
+    Ranges,
     /// A run file.
     RunFile,
     /// An ONNX model.
@@ -67,6 +69,7 @@ impl ContentsKind {
             Self::Tags => "tags and selections of a gallery",
             Self::Log => "the log of a run",
             Self::Metrics => "the test metrics of a run",
+            Self::Ranges => "the ranges of a network for int8",
             Self::RunFile => "a run file",
             Self::Onnx => "an ONNX model",
             Self::Weights => "weights of a network",
@@ -213,13 +216,17 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
     Ok((kind, false))
 }
 
-/// A list of shards, the record of a shard, or the metrics of a run.
+/// A list of shards, the record of a shard, ranges for int8, or the metrics of a run.
 fn json_file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
     let text = read_regular_to_string(path).map_err(|source| io("read", path, source))?;
-    let format = serde_json::from_str::<Value>(&text)
-        .ok()
-        .and_then(|value| Some(value["format"].as_str()?.to_owned()));
-    match format.as_deref() {
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    match value["format"].as_str() {
+        Some("gallerist-ranges") => {
+            facts.add("layers", value["ranges"].as_array().map_or(0, Vec::len));
+            facts.add("measured on images", value["images"].clone());
+            facts.add("model", value["model"].clone());
+            Ok((ContentsKind::Ranges, false))
+        }
         Some("gallerist-shards") => {
             let list = JoinedShards::read(path)?;
             list.verify(path)?;

@@ -150,11 +150,11 @@ impl Builder {
 
     /// The plan that gives these results in int8, as far as the layers from the images on have a form for it: convolutions with
     /// all channels or one in a group, with what follows them, pooling over windows, sums and joined channels. What is after them,
-    /// as the last linear layer, is computed in f32. A network whose multiplications are elsewhere, as in transformers, is
-    /// computed in f32 as a whole.
+    /// as the last linear layer, is computed in f32.
     ///
     /// Weights have a step for each output channel; `ranges` are those of [`measure`](Self::measure) for the same layers and
-    /// outputs. `None` if they are of other ones. The values depend on nothing but the inputs, but for what is in f32.
+    /// outputs. `None` if they are of other ones, and for a network most of whose multiplications are elsewhere, as in
+    /// transformers. What is in int8 has the same values on every CPU.
     ///
     /// # Panics
     ///
@@ -164,8 +164,8 @@ impl Builder {
         if steps.len() != ranges.0.len() {
             return None;
         }
-        let (segment, steps, outputs) = bytes::split(steps, outputs, images, ranges);
-        Some(Plan::new(steps, outputs, images, Products::F32, segment))
+        let (segment, steps, outputs) = bytes::split(steps, outputs, images, ranges)?;
+        Some(Plan::new(steps, outputs, images, Products::F32, Some(segment)))
     }
 
     /// A measurement of the ranges of all layers.

@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::ranges::Ranges;
+use super::equalize::equalize;
+use super::ranges::{LayerValues, Ranges};
 use super::step::{self, Convolution, Fixed, Layer, Step};
 use crate::buffer::{Buffer, with_scratch};
 use crate::disjoint::Disjoint;
@@ -53,14 +54,14 @@ enum Work {
     Concat,
 }
 
-/// The steps after the segment, whose first ones are its results, and the outputs among them. No segment where less than half of
-/// the multiplications can be done in int8.
+/// The segment, the steps after it, among which are its results, and the outputs among them. `None` where not more than half of the
+/// multiplications can be done in int8.
 pub(super) fn split(
-    steps: Vec<Step>,
+    mut steps: Vec<Step>,
     outputs: Vec<usize>,
     images: Maps,
     ranges: &Ranges,
-) -> (Option<Segment>, Vec<Step>, Vec<usize>) {
+) -> Option<(Segment, Vec<Step>, Vec<usize>)> {
     assert_eq!(steps.len(), ranges.0.len(), "ranges of another network");
     let sizes = step::sizes(&steps, images);
     let mut inside: Vec<bool> = Vec::with_capacity(steps.len());
@@ -83,7 +84,7 @@ pub(super) fn split(
     let of_segment: usize =
         steps.iter().zip(&inside).filter(|(_, inside)| **inside).map(|(step, _)| multiply_adds(step)).sum();
     if 2 * of_segment <= all {
-        return (None, steps, outputs);
+        return None;
     }
     // Results that later layers read, but for the images themselves, which these read as they are.
     let mut read = vec![false; steps.len()];
@@ -91,7 +92,16 @@ pub(super) fn split(
     later.chain(&outputs).for_each(|&input| read[input] = true);
     let is_result = |i: usize| inside[i] && read[i] && !matches!(steps[i].layer, Layer::Images);
     let results: Vec<usize> = (0..steps.len()).filter(|&i| is_result(i)).collect();
-    let segment = Segment::new(&steps, &inside, &results, &sizes, ranges);
+    let mut values = ranges.0.clone();
+    let users = step::users(steps.iter().map(|step| &step.inputs[..]), &outputs);
+    for second in (0..steps.len()).filter(|&i| inside[i]) {
+        if let Some(&first) = steps[second].inputs.first()
+            && users[first] == 1
+        {
+            equalize(&mut steps, &mut values, first, second);
+        }
+    }
+    let segment = Segment::new(&steps, &inside, &results, &sizes, &values);
 
     let mut kept = Vec::new();
     let mut of = vec![usize::MAX; steps.len()];
@@ -106,7 +116,7 @@ pub(super) fn split(
         of[i] = kept.len();
         kept.push(Step { layer, inputs });
     }
-    (Some(segment), kept, outputs.iter().map(|&i| of[i]).collect())
+    Some((segment, kept, outputs.iter().map(|&i| of[i]).collect()))
 }
 
 /// Whether a layer has a form for bytes.
@@ -134,7 +144,7 @@ impl Segment {
         inside: &[bool],
         results: &[usize],
         sizes: &[Maps],
-        ranges: &Ranges,
+        values: &[LayerValues],
     ) -> Self {
         // The layers by their new numbers.
         let members: Vec<usize> = (0..steps.len()).filter(|&i| inside[i]).collect();
@@ -158,9 +168,9 @@ impl Segment {
                 // A part of joined maps has their scale.
                 _ => match users[index][..] {
                     [user] if matches!(steps[members[user]].layer, Layer::Concat) => {
-                        Scale::of(ranges.0[members[user]])
+                        Scale::of(values[members[user]].range)
                     }
-                    _ => Scale::of(ranges.0[i]),
+                    _ => Scale::of(values[i].range),
                 },
             };
             scales.push(scale);
@@ -172,7 +182,8 @@ impl Segment {
             let result = result_of(i);
             let in_f32 = users[index].is_empty() && is_dense(&steps[i], sizes);
             let y = (!in_f32).then_some(scales[index]);
-            let work = Work::new(&steps[i], &inputs, &layouts, &scales, index, y, sizes);
+            let means = steps[i].inputs.first().map_or(&[][..], |&input| &values[input].means);
+            let work = Work::new(&steps[i], &inputs, &layouts, &scales, index, y, sizes, means);
             let place = (!in_f32).then_some(0);
             layers.push(Planned { work, inputs, layout: layouts[index], scale: scales[index], place, result });
         }
@@ -330,7 +341,7 @@ impl Segment {
 }
 
 impl Work {
-    /// `y` is the scale of a result in bytes.
+    /// `y` is the scale of a result in bytes, `means` are those of the channels of the first input.
     fn new(
         step: &Step,
         inputs: &[usize],
@@ -339,13 +350,14 @@ impl Work {
         index: usize,
         y: Option<Scale>,
         sizes: &[Maps],
+        means: &[f32],
     ) -> Self {
         match &step.layer {
             Layer::Images => Work::Images,
             Layer::Conv(conv, then) => {
                 let x = (&layouts[inputs[0]], scales[inputs[0]]);
                 let add = inputs.get(1).map(|&i| (&layouts[i], scales[i]));
-                Self::conv(conv, *then, x, add, (&layouts[index], y), sizes[step.inputs[0]])
+                Self::conv(conv, *then, x, add, (&layouts[index], y), (sizes[step.inputs[0]], means))
             }
             Layer::Add => Work::Add,
             Layer::Concat => Work::Concat,
@@ -367,16 +379,17 @@ impl Work {
         (of_x, x): (&Layout, Scale),
         add: Option<(&Layout, Scale)>,
         (of_y, y): (&Layout, Option<Scale>),
-        input: Maps,
+        (input, means): (Maps, &[f32]),
     ) -> Self {
         let (weight, [_, _, height, width]) = &conv.weight;
         let (kernel, padding) = ([*height, *width], conv.padding.map(|(before, _)| before));
         let scales = Scales { x, add: add.map(|(_, scale)| scale), y, bounds: then.bounds().ends() };
+        let expected = expected(conv, input, means);
         if conv.sizes(input).is_depthwise() {
-            let packed = Depthwise::new(weight, &conv.bias, kernel, scales);
+            let packed = Depthwise::new(weight, &expected, &conv.bias, kernel, scales);
             return Work::Depthwise { conv: Box::new(packed), stride: conv.stride, padding };
         }
-        let dense = Dense::new(weight, &conv.bias, Taps::new(of_x, kernel), scales);
+        let dense = Dense::new(weight, &expected, &conv.bias, Taps::new(of_x, kernel), scales);
         let position = |row: usize, column: usize| Position {
             from: of_x.at_border(
                 row * conv.stride + of_x.before[0] - padding[0],
@@ -392,6 +405,24 @@ impl Work {
             (0..of_y.height).flat_map(|row| (0..of_y.width).map(move |column| position(row, column))).collect();
         Work::Dense { conv: Box::new(dense), positions }
     }
+}
+
+/// The mean of the values at each weight of a channel, `[channels, height, width]`, over all positions of the result: those
+/// outside of the maps are 0.
+fn expected(conv: &Convolution, x: Maps, means: &[f32]) -> Vec<f32> {
+    let y = conv.sizes(x).output;
+    let [_, _, height, width] = conv.weight.1;
+    // The part of the positions of the result whose tap is inside.
+    let inside = |axis: usize, tap: usize| {
+        let (size, count) = ([x.height, x.width][axis], [y.height, y.width][axis]);
+        let before = conv.padding[axis].0;
+        let is_inside = |i: &usize| (before..before + size).contains(&(i * conv.stride + tap));
+        (0..count).filter(is_inside).count() as f32 / count as f32
+    };
+    let rows: Vec<f32> = (0..height).map(|tap| inside(0, tap)).collect();
+    let columns: Vec<f32> = (0..width).map(|tap| inside(1, tap)).collect();
+    let of_taps = rows.iter().flat_map(|row| columns.iter().map(move |column| row * column));
+    means.iter().flat_map(|mean| of_taps.clone().map(move |inside| mean * inside)).collect()
 }
 
 /// Whether a layer is a convolution of all channels with each other.

@@ -31,6 +31,7 @@
 mod blocks;
 mod builder;
 mod bytes;
+mod equalize;
 mod fuse;
 mod layer;
 mod plan;

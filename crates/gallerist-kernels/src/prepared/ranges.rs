@@ -11,24 +11,49 @@ const BINS: usize = 4096;
 /// The parts of the largest range among which the one with the smallest error is chosen.
 const PARTS: std::ops::RangeInclusive<usize> = 20..=100;
 
-/// For every layer of a network, in order, the least and the largest of its values that int8 can hold.
+/// For every layer of a network, in order, the least and the largest of its values that int8 can hold, and mean and largest
+/// value of each channel.
 ///
 /// They belong to one network with its weights and one size of images. Made by [`Measurement`], read by
 /// [`Builder::finish_int8`](super::Builder::finish_int8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Ranges(pub(super) Vec<[f32; 2]>);
+pub struct Ranges(pub(super) Vec<LayerValues>);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LayerValues {
+    pub(super) range: [f32; 2],
+    /// Of each channel.
+    pub(super) means: Vec<f32>,
+    /// The largest value of each channel, 0 where it is negative.
+    pub(super) highs: Vec<f32>,
+}
 
 /// The values of a network's layers for some images: made by [`Builder::measure`](super::Builder::measure).
 pub struct Measurement {
     /// All layers are outputs.
     plan: Plan,
-    values: Vec<Histogram>,
+    values: Vec<Values>,
+}
+
+/// The values of a layer.
+#[derive(Default)]
+struct Values {
+    histogram: Histogram,
+    /// Of each channel.
+    sums: Vec<f64>,
+    highs: Vec<f32>,
+    positions: usize,
 }
 
 impl Measurement {
     pub(super) fn new(plan: Plan) -> Self {
-        let values = (0..plan.outputs()).map(|_| Histogram::default()).collect();
+        let of_channels = |i| {
+            let channels = plan.output(i)[2];
+            Values { sums: vec![0.0; channels], highs: vec![0.0; channels], ..Values::default() }
+        };
+        let values = (0..plan.outputs()).map(of_channels).collect();
         Self { plan, values }
     }
 
@@ -40,15 +65,33 @@ impl Measurement {
     /// If there are not as many values as `count` images have.
     pub fn add(&mut self, images: &[f32], count: usize) {
         let outputs = self.plan.run(images, count, &vec![true; self.plan.outputs()]);
-        self.values.par_iter_mut().zip(outputs.par_iter()).for_each(|(histogram, values)| {
-            values.iter().flatten().for_each(|&value| histogram.add(value));
+        self.values.par_iter_mut().zip(outputs.par_iter()).for_each(|(seen, values)| {
+            values.iter().for_each(|values| seen.add(values));
         });
     }
 
     /// For each layer the range whose bytes have the smallest mean squared error. `None` if a layer has given NaN or infinity,
     /// or there were no images.
     pub fn finish(&self) -> Option<Ranges> {
-        self.values.par_iter().map(Histogram::best).collect::<Option<_>>().map(Ranges)
+        let of_layer = |values: &Values| {
+            let mean = |sum: &f64| (sum / values.positions as f64) as f32;
+            let means = values.sums.iter().map(mean).collect();
+            Some(LayerValues { range: values.histogram.best()?, means, highs: values.highs.clone() })
+        };
+        self.values.par_iter().map(of_layer).collect::<Option<_>>().map(Ranges)
+    }
+}
+
+impl Values {
+    fn add(&mut self, values: &[f32]) {
+        for position in values.chunks_exact(self.sums.len()) {
+            self.positions += 1;
+            for ((sum, high), &value) in self.sums.iter_mut().zip(&mut self.highs).zip(position) {
+                *sum += f64::from(value);
+                *high = if value > *high { value } else { *high };
+                self.histogram.add(value);
+            }
+        }
     }
 }
 
@@ -132,8 +175,8 @@ mod tests {
     fn even_values_take_the_whole_range_and_one_outlier_does_not() {
         let even = || (0..=10_000).map(|i| i as f32 / 1000.0 - 2.0);
         assert_eq!(of(even()), Some([-2.0, 8.0]));
-        let [low, high] = of(even().chain([20.0])).unwrap();
-        assert!(low < -1.0 && high < 13.0, "{low} to {high}");
+        let [low, high] = of(even().chain(even()).chain(even()).chain([20.0])).unwrap();
+        assert!(low <= -1.0 && high < 20.0, "{low} to {high}");
         assert_eq!(of([0.0; 5]), Some([0.0, 0.0]));
         assert_eq!(of([3.0, 6.0]).unwrap()[0], 0.0);
     }

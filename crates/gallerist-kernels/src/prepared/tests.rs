@@ -347,7 +347,7 @@ fn ranges_of_other_layers_are_refused() {
 }
 
 #[test]
-fn a_network_with_few_multiplications_in_convolutions_stays_in_f32() {
+fn a_network_with_few_multiplications_in_convolutions_has_no_form_in_int8() {
     let network = || {
         let (mut b, image) = Builder::new([3, 8, 8]);
         let maps = b.conv(image, convolution([4, 3], 1, 1, 1));
@@ -361,7 +361,5 @@ fn a_network_with_few_multiplications_in_convolutions_stays_in_f32() {
     measurement.add(&values, 2);
     let ranges = measurement.finish().unwrap();
     let (b, outputs) = network();
-    let in_f32 = b.finish(&outputs, Products::F32).run(&values, 2, &[true]);
-    let (b, outputs) = network();
-    assert_eq!(b.finish_int8(&outputs, &ranges).unwrap().run(&values, 2, &[true]), in_f32);
+    assert!(b.finish_int8(&outputs, &ranges).is_none());
 }

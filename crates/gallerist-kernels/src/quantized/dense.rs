@@ -3,7 +3,7 @@
 use gallerist_util::vectorized;
 
 use super::ending::{Column, Ending, Ends, Scales, columns};
-use super::scale::{rounded, signed};
+use super::scale::rounded;
 use super::{LANES, Layout, Line, VECTORS, is_fast};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
@@ -83,32 +83,36 @@ pub(super) struct Panel<'a> {
 }
 
 impl Dense {
-    /// Packs a contiguous weight `[channels out, channels in, height, width]`.
+    /// Packs a contiguous weight `[channels out, channels in, height, width]`. `expected` are the means of the values at each
+    /// weight of a channel.
     ///
     /// # Panics
     ///
     /// If a sum has too many terms.
-    pub(crate) fn new(weight: &[f32], bias: &[f32], taps: Taps, scales: Scales) -> Self {
+    pub(crate) fn new(
+        weight: &[f32],
+        expected: &[f32],
+        bias: &[f32],
+        taps: Taps,
+        scales: Scales,
+    ) -> Self {
         let [channels, padded] = taps.channels;
         let per_column = weight.len() / bias.len();
         let area = per_column / channels;
         let terms = taps.terms();
         assert!(terms == area * padded && terms <= MOST_TERMS, "{terms} terms of {per_column} weights");
-        let packed: Vec<(f32, Vec<i8>)> =
-            weight.chunks_exact(per_column).map(|weight| signed(weight.iter().copied())).collect();
+        let of_columns: Vec<Column> = weight
+            .chunks_exact(per_column)
+            .zip(bias)
+            .map(|(weight, &bias)| Column::new(weight, expected, bias))
+            .collect();
         let byte = |column: usize, term: usize| {
             let (tap, channel) = (term / padded, term % padded);
-            match packed.get(column) {
-                Some((_, bytes)) if channel < channels => bytes[channel * area + tap],
+            match of_columns.get(column) {
+                Some(column) if channel < channels => column.bytes()[channel * area + tap],
                 _ => 0,
             }
         };
-        let of_column = |((step, bytes), bias): (&(f32, Vec<i8>), &f32)| Column {
-            step: *step,
-            sum: bytes.iter().map(|&byte| i32::from(byte)).sum(),
-            bias: *bias,
-        };
-        let of_columns: Vec<Column> = packed.iter().zip(bias).map(of_column).collect();
         let groups = terms / GROUP;
         let mut weights = Vec::new();
         let mut order = Vec::new();

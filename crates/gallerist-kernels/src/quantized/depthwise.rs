@@ -2,7 +2,7 @@
 
 use super::dense::GROUP;
 use super::ending::{Column, Ending, Ends, Scales, columns};
-use super::scale::{rounded, signed};
+use super::scale::rounded;
 use super::{LANES, Line, VECTORS, is_fast};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
@@ -46,23 +46,26 @@ pub(crate) struct Steps {
 }
 
 impl Depthwise {
-    /// Packs a contiguous weight `[channels, 1, height, width]`.
+    /// Packs a contiguous weight `[channels, 1, height, width]`. `expected` are the means of the values at each weight.
     ///
     /// # Panics
     ///
     /// If the window is larger than [`MOST_TAPS`].
-    pub(crate) fn new(weight: &[f32], bias: &[f32], kernel: [usize; 2], scales: Scales) -> Self {
+    pub(crate) fn new(
+        weight: &[f32],
+        expected: &[f32],
+        bias: &[f32],
+        kernel: [usize; 2],
+        scales: Scales,
+    ) -> Self {
         let [height, width] = kernel;
         assert!(height.max(width) <= MOST_TAPS, "a window of {height} x {width}");
         let channels = bias.len();
-        let packed: Vec<(f32, Vec<i8>)> =
-            weight.chunks_exact(height * width).map(|weight| signed(weight.iter().copied())).collect();
-        let of_column = |((step, bytes), bias): (&(f32, Vec<i8>), &f32)| Column {
-            step: *step,
-            sum: bytes.iter().map(|&byte| i32::from(byte)).sum(),
-            bias: *bias,
-        };
-        let of_columns: Vec<Column> = packed.iter().zip(bias).map(of_column).collect();
+        let of_columns: Vec<Column> = weight
+            .chunks_exact(height * width)
+            .zip(expected.chunks_exact(height * width).zip(bias))
+            .map(|(weight, (expected, &bias))| Column::new(weight, expected, bias))
+            .collect();
         let mut weights = Vec::new();
         let mut order = Vec::new();
         for first in (0..channels).step_by(BLOCK) {
@@ -74,7 +77,7 @@ impl Depthwise {
                         let row = group * GROUP + i % GROUP;
                         let channel = of_block[vector * LANES + i / GROUP];
                         if row < height && channel < channels {
-                            *value = packed[channel].1[row * width + column];
+                            *value = of_columns[channel].bytes()[row * width + column];
                         }
                     }
                     weights.push(Line(line));

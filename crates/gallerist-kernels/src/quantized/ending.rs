@@ -29,10 +29,29 @@ pub(crate) struct Scales {
 
 /// The weights of an output channel.
 pub(super) struct Column {
-    /// Their step.
-    pub(super) step: f32,
-    pub(super) sum: i32,
-    pub(super) bias: f32,
+    bytes: Vec<i8>,
+    /// Of the bytes.
+    step: f32,
+    bias: f64,
+}
+
+impl Column {
+    /// Rounds weights to signed bytes. What rounding adds to the sum for the values that are `expected` at each weight is taken off
+    /// the bias (Nagel et al. 2019, section 4.2).
+    pub(super) fn new(weights: &[f32], expected: &[f32], bias: f32) -> Self {
+        let largest = weights.iter().fold(0.0f32, |largest, weight| largest.max(weight.abs()));
+        let step = if largest < f32::MIN_POSITIVE { 1.0 } else { largest / 127.0 };
+        let bytes: Vec<i8> = weights.iter().map(|weight| (weight / step).round_ties_even() as i8).collect();
+        let added = |(weight, (byte, expected)): (&f32, (&i8, &f32))| {
+            (f64::from(*byte) * f64::from(step) - f64::from(*weight)) * f64::from(*expected)
+        };
+        let added: f64 = weights.iter().zip(bytes.iter().zip(expected)).map(added).sum();
+        Self { bytes, step, bias: f64::from(bias) - added }
+    }
+
+    pub(super) fn bytes(&self) -> &[i8] {
+        &self.bytes
+    }
 }
 
 impl Ending {
@@ -43,12 +62,13 @@ impl Ending {
         let zero = y.map_or(0.0, |y| f64::from(y.zero));
         let added = add.map_or(0.0, |add| f64::from(add.step) / unit);
         let of = |column: usize| {
-            let Column { step, sum, bias } = columns.get(column)?;
+            let Column { bytes, step, bias } = columns.get(column)?;
+            let sum: i32 = bytes.iter().map(|&byte| i32::from(byte)).sum();
             let factor = f64::from(x.step) * f64::from(*step) / unit;
             // The input's zero is part of the term, and so is that of the maps that are added.
-            let zeros = f64::from(x.zero) * f64::from(*sum) * factor
+            let zeros = f64::from(x.zero) * f64::from(sum) * factor
                 + add.map_or(0.0, |add| f64::from(add.zero) * added);
-            Some((factor as f32, (f64::from(*bias) / unit + zero - zeros) as f32))
+            Some((factor as f32, (bias / unit + zero - zeros) as f32))
         };
         let both: Vec<(f32, f32)> = order.map(|column| of(column).unwrap_or_default()).collect();
         let [low, high] = match y {

@@ -28,8 +28,12 @@ pub(crate) use layout::Layout;
 pub(crate) use maps::{Windows, add, concat, dequantize, quantize};
 pub(crate) use scale::Scale;
 
-/// Whether this CPU multiplies bytes (AVX-512 VNNI).
-pub(crate) fn is_fast() -> bool {
+/// The instructions that multiply bytes on this CPU, `"AVX-512 VNNI"`, or `None` if int8 is slower than `f32`.
+pub fn int8_unit() -> Option<&'static str> {
+    is_fast().then_some("AVX-512 VNNI")
+}
+
+fn is_fast() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     return x86::is_supported();
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -29,10 +29,3 @@ impl Scale {
 pub(super) fn rounded(position: f32) -> u8 {
     position.round_ties_even() as u8
 }
-
-/// Weights of one output channel as signed bytes, and their step.
-pub(super) fn signed(weights: impl Iterator<Item = f32> + Clone) -> (f32, Vec<i8>) {
-    let largest = weights.clone().fold(0.0f32, |largest, weight| largest.max(weight.abs()));
-    let step = if largest < f32::MIN_POSITIVE { 1.0 } else { largest / 127.0 };
-    (step, weights.map(|weight| (weight / step).round_ties_even() as i8).collect())
-}

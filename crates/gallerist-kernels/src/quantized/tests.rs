@@ -97,8 +97,9 @@ fn a_convolution_has_the_values_of_its_definition_with_all_instructions() {
                 (sum + if with_add { added } else { 0.0 }).clamp(0.0, 6.0)
             };
             let taps = || Taps::new(&of_x, [kernel; 2]);
-            let in_f32 = Dense::new(&weight, &bias, taps(), scales);
-            let in_bytes = Dense::new(&weight, &bias, taps(), Scales { y: Some(y), ..scales });
+            let nothing = vec![0.0; per_column];
+            let in_f32 = Dense::new(&weight, &nothing, &bias, taps(), scales);
+            let in_bytes = Dense::new(&weight, &nothing, &bias, taps(), Scales { y: Some(y), ..scales });
             let mut results = Vec::new();
             for fast in ways() {
                 let mut floats = vec![f32::NAN; count * count * outputs];
@@ -145,7 +146,7 @@ fn a_depthwise_convolution_has_the_values_of_its_definition_with_all_instruction
         let of_y = layout([count, count, channels], 0);
         let (weight, bias) = (signed(channels * kernel * kernel, 2), signed(channels, 3));
         let scales = Scales { x, add: None, y: Some(y), bounds: [-3.0, f32::INFINITY] };
-        let conv = Depthwise::new(&weight, &bias, [kernel; 2], scales);
+        let conv = Depthwise::new(&weight, &vec![0.0; weight.len()], &bias, [kernel; 2], scales);
         let steps = Steps { row: of_x.row(), pitch: of_x.pitch, stride };
         let mut results = Vec::new();
         for fast in ways() {
@@ -184,4 +185,26 @@ fn a_scale_has_0_and_covers_its_range() {
         let ends = range.map(|end| scale.position(end));
         assert!(ends.iter().all(|end| (-0.51..=255.51).contains(end)), "{range:?}: {ends:?}");
     }
+}
+
+#[test]
+fn what_rounding_adds_on_average_is_taken_off_the_bias() {
+    let of_x = layout([1, 1, 16], 0);
+    let x = Scale { step: 1.0, zero: 0 };
+    let mut weight = vec![0.49; 16];
+    weight[0] = 127.0;
+    let values: Vec<u8> = (0..16).map(|i| if i == 0 { 0 } else { 100 }).collect();
+    let expected: Vec<f32> = values.iter().map(|&value| f32::from(value)).collect();
+    let conv = Dense::new(
+        &weight,
+        &expected,
+        &[1.0],
+        Taps::new(&of_x, [1, 1]),
+        Scales { x, add: None, y: None, bounds: [f32::NEG_INFINITY, f32::INFINITY] },
+    );
+    let mut result = [0.0];
+    let positions = [Position { from: 0, to: 0, add: 0 }];
+    // SAFETY: nothing else accesses the result.
+    unsafe { conv.compute(&values, &positions, None, Out::Floats(Disjoint::new(&mut result))) };
+    assert!((result[0] - (15.0 * 49.0 + 1.0)).abs() < 1e-2, "{}", result[0]);
 }

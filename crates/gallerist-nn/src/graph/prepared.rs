@@ -62,10 +62,10 @@ impl Network {
     }
 
     /// The network prepared in int8: maps between convolutions are bytes, in ranges that were measured on images of this size
-    /// ([`measure`](Self::measure)). What follows the last convolution is in f32, and so is a network whose multiplications are
-    /// elsewhere, as in transformers.
+    /// ([`measure`](Self::measure)). What follows the last convolution is in f32.
     ///
-    /// `None` as for [`prepare`](Self::prepare), and for ranges of another network.
+    /// `None` as for [`prepare`](Self::prepare), for a network most of whose multiplications are not in convolutions of maps, such as
+    /// transformers, and for ranges of another network.
     ///
     /// # Panics
     ///

@@ -461,7 +461,8 @@ pub struct EvaluationConfig {
     /// Memory for the feature maps of the images that are embedded at once, in MiB; 0: [`MEMORY_PER_THREAD_MIB`] for
     /// each compute thread, [`MEMORY_OF_GPU_MIB`] on a GPU.
     pub memory_mib: usize,
-    /// The products of a network that only embeds, on the CPU.
+    /// The products of a network that only embeds, on the CPU. `int8` needs ranges, which `gallerist model calibrate` measures
+    /// when the run has ended; its own measurements are in f32.
     #[serde(skip_serializing_if = "are_default")]
     pub products: Products,
     /// Which weights are evaluated on the test set: `last` or `best` (on the validation classes).

@@ -226,7 +226,7 @@ impl Model {
     }
 
     /// The embeddings, one after the other, from the outputs for the views of the images.
-    fn rows(&self, outputs: Vec<Tensor<2>>, views: usize) -> Vec<f32> {
+    pub(super) fn rows(&self, outputs: Vec<Tensor<2>>, views: usize) -> Vec<f32> {
         let outputs = outputs.into_iter().map(|x| mean_of_views(x, views)).collect();
         host(self.heads.embed(outputs, &self.places, self.normalizes()).into_data())
     }
@@ -547,7 +547,7 @@ mod tests {
         let wanted = embed(&model);
         let mut model = model;
         for (products, most) in [(Products::F32, 1e-5), (Products::Bf16, 2e-2)] {
-            model = model.with_products(products);
+            model = model.with_products(products).unwrap();
             let found = embed(&model);
             let off = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(off < most, "{products:?}: off by {off}");

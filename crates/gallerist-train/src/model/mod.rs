@@ -2,10 +2,12 @@
 
 mod embed;
 mod exchange;
+mod int8;
 mod text;
 mod trained;
 
 pub use embed::{Embedded, EmbeddedBatch, ImageMaps, SPLIT, columns_of};
+pub use int8::Calibration;
 pub use text::EmbeddedText;
 pub use trained::Model;
 pub(crate) use trained::description;

@@ -1,12 +1,12 @@
 //! A trained network with its preprocessing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Single};
-use gallerist_nn::{AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products};
+use gallerist_nn::{AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products, Ranges};
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
@@ -48,6 +48,10 @@ pub struct Model {
     pub(super) strict: bool,
     /// Who shares the work.
     pub(super) ranks: Arc<dyn Collective>,
+    /// The file of the checkpoint, if it is one's.
+    pub(super) checkpoint: Option<PathBuf>,
+    /// The ranges of the network's values, for int8.
+    ranges: Option<Ranges>,
     /// The network prepared for embedding on the CPU, made by the first pass.
     prepared: OnceLock<Option<Prepared>>,
     /// The text tower, opened by the first text.
@@ -84,6 +88,8 @@ impl Model {
             places,
             device,
             ranks: Arc::new(Single),
+            checkpoint: None,
+            ranges: None,
             prepared: OnceLock::new(),
             text: OnceLock::new(),
         }
@@ -95,7 +101,10 @@ impl Model {
         if self.device != Device::flex() || self.input != (InputShape { channels, height, width }) {
             return None;
         }
-        let prepare = || self.network.prepare(self.input, self.config.evaluation.products);
+        let prepare = || match (self.config.evaluation.products, &self.ranges) {
+            (Products::Int8, Some(ranges)) => self.network.prepare_int8(self.input, ranges),
+            (products, _) => self.network.prepare(self.input, products),
+        };
         self.prepared.get_or_init(prepare).as_ref()
     }
 
@@ -120,13 +129,25 @@ impl Model {
         Model { network, device, prepared: OnceLock::new(), ..self }
     }
 
-    /// The model with other products than those of its run file (`evaluation.products`).
-    pub fn with_products(mut self, products: Products) -> Self {
+    /// The model with these products instead of those of its run file (`evaluation.products`). Int8 reads the ranges of the
+    /// network's values from the file beside the checkpoint ([`calibrate`](Self::calibrate)); a model whose run file wants int8 is
+    /// opened with them where they are there, and embeds in f32 where not.
+    ///
+    /// # Errors
+    ///
+    /// For int8 without ranges of this checkpoint, or of a network that has no form in int8.
+    pub fn with_products(mut self, products: Products) -> Result<Self> {
+        if products == Products::Int8 && self.ranges.is_none() {
+            let ranges = self.read_ranges()?;
+            self.check_int8(&ranges)?;
+            self.ranges = Some(ranges);
+            self.prepared = OnceLock::new();
+        }
         if self.config.evaluation.products != products {
             self.config.evaluation.products = products;
             self.prepared = OnceLock::new();
         }
-        self
+        Ok(self)
     }
 
     /// The products of the network on the CPU.
@@ -172,9 +193,15 @@ impl Model {
         if !mismatch.is_empty() {
             return Err(bad(mismatch.to_string()));
         }
-        let model = Model { step: header.step, ..Model::new(config, input, network.valid()) };
+        let mut model = Model { step: header.step, ..Model::new(config, input, network.valid()) };
         if model.fingerprint != header.fingerprint {
             return Err(bad("its tensors do not give the fingerprint it names; the file is damaged".into()));
+        }
+        model.checkpoint = Some(path.into());
+        if model.products() == Products::Int8
+            && let Ok(ranges) = model.read_ranges()
+        {
+            model.ranges = Some(ranges);
         }
         let heads = model.config.evaluation.head_choice();
         model.with_heads(heads)

@@ -31,6 +31,8 @@ pub(crate) enum Done<'a> {
     Model(&'a Path),
     /// The run directory of a network without training was written.
     Network(&'a Path),
+    /// The ranges of a run's network were measured on images.
+    Calibrated(&'a Path, &'a [PathBuf]),
     /// The images of a set with classes were counted.
     Images(&'a [PathBuf]),
     /// A table of issues to fill was written.
@@ -90,6 +92,12 @@ impl Done<'_> {
                 let file = run.join("embeddings.safetensors");
                 Line::of("embed --run").path(run).words("--images IMAGES --out").path(file)
             }
+            Done::Calibrated(run, images) => Line::of("embed --run")
+                .path(run)
+                .words("--products int8 --images")
+                .paths(images)
+                .words("--out")
+                .path(run.join("embeddings.safetensors")),
             Done::Images(paths) => Line::of("init --images").paths(paths),
             Done::Issues(table) => Line::of("data info IMAGES --relabel").path(table),
             Done::Curves(runs) => Line::of("plot report").paths(runs).words("--out report.html"),

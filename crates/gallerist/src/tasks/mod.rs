@@ -1,5 +1,6 @@
 //! The main path: one function for each thing that the program does with images.
 
+mod calibrate;
 mod database;
 mod embed;
 mod evaluate;
@@ -14,6 +15,7 @@ mod test_images;
 mod threshold;
 mod train;
 
+pub use calibrate::{CalibrateOptions, Calibrated, calibrate};
 pub use embed::{EmbedOptions, embed, embed_images, open_model};
 pub use evaluate::{
     EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use gallerist_nn::Products;
+use gallerist_nn::{Products, int8_unit};
 use gallerist_retrieval::index::Origin;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::Model;
@@ -19,8 +19,8 @@ pub fn set_threads(threads: usize) {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
 }
 
-/// The model on `device`, by `products` or those of its run. A GPU is reported as a note, and bf16 with the instructions that
-/// compute it.
+/// The model on `device`, by `products` or those of its run. A GPU, for which products are not chosen, is reported as a note, and
+/// bf16 and int8 with the instructions that compute them.
 pub(super) fn on_device(
     model: Model,
     device: DeviceChoice,
@@ -28,20 +28,25 @@ pub(super) fn on_device(
     observer: &mut dyn Observer,
 ) -> Result<Model> {
     let device = device.open()?;
-    let model = match products {
-        Some(products) => model.with_products(products),
-        None => model,
-    };
-    match (device.is_cpu(), model.products()) {
-        (false, _) => observer.note(&format!("device: {device}")),
-        (true, Products::Bf16) => {
+    if !device.is_cpu() {
+        observer.note(&format!("device: {device}"));
+        return Ok(model.on(device.device()));
+    }
+    let wanted = products.unwrap_or(model.products());
+    let model = model.with_products(wanted)?;
+    match wanted {
+        Products::Bf16 => {
             let without = || "products in f32: it has neither AMX nor AVX-512 BF16".to_owned();
             let products = Precision::Bf16.described(&device).unwrap_or_else(without);
             observer.note(&format!("device: {device}, {products}"));
         }
-        (true, _) => {}
+        Products::Int8 => {
+            let by = int8_unit().map_or("portable code, slower than f32: without AVX-512 VNNI".into(), String::from);
+            observer.note(&format!("device: {device}, int8 by {by}"));
+        }
+        Products::F32 | Products::F32Direct => {}
     }
-    Ok(model.on(device.device()))
+    Ok(model)
 }
 
 /// The network that embedded the gallery: of `run`, or of the run that the gallery's file names.

@@ -109,6 +109,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
            --out runs/dinov2",
         ],
     ),
+    (
+        "model calibrate",
+        &[
+            "gallerist model calibrate --run runs/photos --images photos",
+            "gallerist model calibrate --run runs/photos --images more --count 1000 --json",
+        ],
+    ),
     ("weights list", &["gallerist weights list"]),
     ("weights fetch", &["gallerist weights fetch mobilenet_v2-v2 --out weights.pth"]),
     (

@@ -37,7 +37,7 @@ pub(crate) use info::Info;
 pub(crate) use init::Init;
 pub(crate) use loss::Loss;
 pub(crate) use merge::Merge;
-pub(crate) use model::{Model, ModelCommand, ModelImport, ModelInspect};
+pub(crate) use model::{Model, ModelCalibrate, ModelCommand, ModelImport, ModelInspect};
 pub(crate) use named::Precision;
 pub(crate) use search::Search;
 pub(crate) use serve::Serve;

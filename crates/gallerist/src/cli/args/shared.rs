@@ -117,7 +117,7 @@ pub(crate) struct DeviceArgs {
 pub(crate) struct ComputeArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Products of the network, on the CPU; bf16 changes the embeddings by about its rounding [default: evaluation.products
+    /// Products of the network, on the CPU; bf16 and int8 change the embeddings by their rounding [default: evaluation.products
     /// of the run, else f32]
     #[arg(long, value_parser = named::<Products>())]
     pub(crate) products: Option<Products>,

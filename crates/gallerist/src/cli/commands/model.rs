@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::CalibrateOptions;
 use crate::network::OnnxConfig;
 use crate::onnx::{Inspection, Port};
 use crate::train::RunConfig;
@@ -13,11 +14,13 @@ use crate::cli::args::{self, ModelCommand};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
 use crate::cli::printer::{self, Table, grouped};
+use crate::cli::terminal::Terminal;
 
 pub(super) fn run(args: args::Model) -> CommandResult {
     match args.command {
         ModelCommand::Inspect(args) => inspect(&args),
         ModelCommand::Import(args) => import(&args),
+        ModelCommand::Calibrate(args) => calibrate(&args),
     }
 }
 
@@ -111,4 +114,28 @@ fn import(args: &args::ModelImport) -> CommandResult {
     printer::note(&format!("model: {}", args.out.display()));
     Done::Network(&args.out).show();
     Ok(ExitCode::SUCCESS)
+}
+
+fn calibrate(args: &args::ModelCalibrate) -> CommandResult {
+    let options = CalibrateOptions {
+        checkpoint: args.model.checkpoint,
+        images: args.part.options(),
+        count: args.count.get(),
+    };
+    let calibrated = crate::calibrate(&args.model.run, &args.images, &options, &mut Terminal::default())?;
+    if args.json {
+        printer::json(&calibrated)?;
+    } else {
+        printer::note(&format!(
+            "ranges of {} images written to {}",
+            grouped(calibrated.images),
+            calibrated.file.display()
+        ));
+        printer::note(&format!(
+            "int8 against f32 on these images: cosine distance {:.4} on average, {:.4} at most",
+            calibrated.mean_distance, calibrated.largest_distance
+        ));
+        Done::Calibrated(&args.model.run, &args.images).show();
+    }
+    Ok(ExitCode::from(u8::from(!calibrated.broken.is_empty())))
 }

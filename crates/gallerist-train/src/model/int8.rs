@@ -1,0 +1,218 @@
+//! Ranges of a network's layers, for embedding in int8.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
+use gallerist_nn::{HeadChoice, Products, Ranges};
+use serde::{Deserialize, Serialize};
+
+use super::trained::Model;
+use crate::config::threads as resolved;
+use crate::{Error, Result, json};
+
+/// Images of a batch whose layers are measured: the values of all layers are in memory at a time.
+const BATCH: usize = 4;
+
+/// What the file says that it is.
+const FORMAT: &str = "gallerist-ranges";
+const VERSION: u32 = 1;
+
+/// Ranges measured on images, and how far embeddings in int8 are from those in f32 there.
+#[derive(Debug)]
+pub struct Calibration {
+    /// The ranges.
+    pub ranges: Ranges,
+    /// The images that were read.
+    pub images: usize,
+    /// Others that were chosen and cannot be read.
+    pub broken: Vec<Broken>,
+    /// Cosine distance between an image's embedding in int8 and in f32: the mean over the images.
+    pub mean_distance: f64,
+    /// And the largest.
+    pub largest_distance: f64,
+}
+
+/// The file of ranges, beside the checkpoint.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RangesFile {
+    format: String,
+    version: u32,
+    /// The fingerprint of the model.
+    model: String,
+    images: usize,
+    ranges: Ranges,
+}
+
+/// The file of the ranges of a checkpoint.
+fn file_of(checkpoint: &Path) -> PathBuf {
+    checkpoint.with_extension("ranges.json")
+}
+
+impl Model {
+    /// Measures the ranges of the network's layers on `count` images, evenly spaced in the set, or on all if it has fewer, and
+    /// compares embeddings in int8 with those in f32 on them. On the CPU.
+    ///
+    /// `progress` is called with the images done and all; each is read twice.
+    ///
+    /// # Errors
+    ///
+    /// When the network has no form in int8, such as a transformer or a model in ONNX, gives values that are not finite, or no image
+    /// can be read.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use gallerist_data::ImageSet;
+    /// use gallerist_nn::Products;
+    /// use gallerist_train::CheckpointKind;
+    /// use gallerist_train::model::Model;
+    ///
+    /// let model = Model::open(Path::new("runs/omniglot"), CheckpointKind::Best)?;
+    /// let calibration = model.calibrate(ImageSet::open("photos")?, 256, 0, &mut |_, _| {})?;
+    /// model.save_ranges(&calibration)?;
+    /// let fast = model.with_products(Products::Int8)?;
+    /// # Ok::<(), gallerist_train::Error>(())
+    /// ```
+    pub fn calibrate(
+        &self,
+        images: ImageSet,
+        count: usize,
+        threads: usize,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Calibration> {
+        let no_form = || self.no_form_in_int8();
+        let count = count.min(images.len());
+        let chosen: Vec<u32> = (0..count).map(|i| (i * images.len() / count) as u32).collect();
+        let transform = Transform::evaluation(&self.config.image)?;
+        let views = transform.views();
+        let store = Arc::new(ImageStore::new(Arc::new(images), transform.clone(), 0).subset(&chosen, transform));
+        let mut each = |before: usize, work: &mut dyn FnMut(Vec<f32>, usize)| -> Result<(usize, Vec<Broken>)> {
+            let (mut read, mut broken) = (0, Vec::new());
+            let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
+            for batch in Loader::new(store.clone(), BatchPlan::in_order(count, BATCH), options)? {
+                let batch = batch?;
+                read += batch.items.len();
+                broken.extend(batch.broken.clone());
+                if !batch.items.is_empty() {
+                    work(batch.images, batch.items.len() * views);
+                }
+                progress(before + read + broken.len(), 2 * count);
+            }
+            Ok((read, broken))
+        };
+        let mut measurement = self.network.measure(self.input).ok_or_else(no_form)?;
+        let (read, broken) = each(0, &mut |values, images| measurement.add(&values, images))?;
+        if read == 0 {
+            let first = broken.first().map(ToString::to_string).unwrap_or_default();
+            return Err(Error::NoImages { count, origin: store.set().name().into(), first });
+        }
+        let ranges = measurement.finish().ok_or_else(|| gallerist_tensor::Error::Conflict {
+            message: "a layer of the network gives values that are not finite for these images".into(),
+            hint: "look for NaN in the embeddings: `gallerist embed` names the images".into(),
+        })?;
+        let in_int8 = self.network.prepare_int8(self.input, &ranges).ok_or_else(no_form)?;
+        let in_f32 = self.network.prepare(self.input, Products::F32).ok_or_else(no_form)?;
+        let mut distances = Vec::new();
+        each(count, &mut |values, images| {
+            let both = [&in_f32, &in_int8].map(|network| self.rows(network.forward(&values, images), views));
+            let dimensions = both[0].len() / (images / views);
+            let rows = both[0].chunks(dimensions).zip(both[1].chunks(dimensions));
+            distances.extend(rows.map(|(x, y)| cosine_distance(x, y)));
+        })?;
+        Ok(Calibration {
+            ranges,
+            images: read,
+            broken,
+            mean_distance: distances.iter().sum::<f64>() / distances.len() as f64,
+            largest_distance: distances.iter().fold(0.0, |largest, distance| distance.max(largest)),
+        })
+    }
+
+    /// Writes measured ranges beside the checkpoint of the model, where [`with_products`](Self::with_products) finds them, and
+    /// returns the file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written, and for a model that is not of a checkpoint.
+    pub fn save_ranges(&self, calibration: &Calibration) -> Result<PathBuf> {
+        let checkpoint = self.checkpoint.as_ref().ok_or_else(|| gallerist_tensor::Error::Conflict {
+            message: "this model is of no checkpoint, beside which its ranges could be".into(),
+            hint: "save the run, and open the model from there".into(),
+        })?;
+        let file = file_of(checkpoint);
+        let Calibration { ranges, images, .. } = calibration;
+        let content = RangesFile {
+            format: FORMAT.into(),
+            version: VERSION,
+            model: self.base_fingerprint().to_owned(),
+            images: *images,
+            ranges: ranges.clone(),
+        };
+        json::write(&file, &content)?;
+        Ok(file)
+    }
+
+    /// The ranges beside the checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// When there are none, or they are of another checkpoint.
+    pub(super) fn read_ranges(&self) -> Result<Ranges> {
+        let run = self.checkpoint.as_ref().and_then(|file| file.parent()?.parent());
+        let run = run.map_or("RUN".into(), |run| run.display().to_string());
+        let problem = |reason: String| Error::Ranges { reason, run: run.clone() };
+        let Some(checkpoint) = &self.checkpoint else {
+            return Err(problem("the model is of no checkpoint".into()));
+        };
+        let file = file_of(checkpoint);
+        if !file.exists() {
+            return Err(problem(format!("there is no file `{}`", file.display())));
+        }
+        let RangesFile { format, version, model, ranges, .. } = json::read(&file)?;
+        if format != FORMAT || version != VERSION {
+            let reason = format!("`{}` is {format} {version}, and this program reads {FORMAT} {VERSION}", file.display());
+            return Err(problem(reason));
+        }
+        if model != self.base_fingerprint() {
+            return Err(problem(format!("those in `{}` are of another checkpoint", file.display())));
+        }
+        Ok(ranges)
+    }
+
+    /// The network in int8 in these ranges.
+    ///
+    /// # Errors
+    ///
+    /// When it has no form in int8.
+    pub(super) fn check_int8(&self, ranges: &Ranges) -> Result<()> {
+        if self.device == Device::flex() && self.network.prepare_int8(self.input, ranges).is_none() {
+            return Err(self.no_form_in_int8());
+        }
+        Ok(())
+    }
+
+    fn no_form_in_int8(&self) -> Error {
+        gallerist_tensor::Error::Conflict {
+            message: format!("the network `{}` has no form in int8", self.config.network.name()),
+            hint: "networks of convolutions have one; take --products f32 or bf16 for this one".into(),
+        }
+        .into()
+    }
+
+    /// The fingerprint of the weights, without a mark for heads.
+    fn base_fingerprint(&self) -> &str {
+        HeadChoice::of_fingerprint(&self.fingerprint).0
+    }
+}
+
+fn cosine_distance(x: &[f32], y: &[f32]) -> f64 {
+    let dot = |x: &[f32], y: &[f32]| -> f64 {
+        x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
+    };
+    let lengths = (dot(x, x) * dot(y, y)).sqrt();
+    if lengths > 0.0 { (1.0 - dot(x, y) / lengths).max(0.0) } else { 0.0 }
+}
