@@ -49,8 +49,8 @@ pub use ops::{
     batch_norm_relu_max_pool2, concat_channels, conv_norm_chain, conv2d, global_average_pool, is_enabled,
     max_pool2d, set_enabled, unit_rows,
 };
-pub use quantized::int8_unit;
 pub use product::{Products, bf16_unit, with_products};
+pub use quantized::int8_unit;
 pub use token_ops::{gated_silu, gelu, layer_norm, linear_tokens, self_attention};
 pub use tokens::{Gelu, Rotary};
 pub use unit::{RowValue, project_row, scale_rows};

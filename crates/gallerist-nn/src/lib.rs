@@ -63,7 +63,7 @@ pub use token_layers::{Draw, Gelu};
 pub use two_conv::TwoConvConfig;
 pub use vit::{VitConfig, VitOutput, VitPositions, VitSize};
 
-pub use gallerist_kernels::{Products, int8_unit};
-pub use gallerist_kernels::prepared::{Measurement, Ranges};
 pub use gallerist_kernels::Rotary;
+pub use gallerist_kernels::prepared::{Measurement, Ranges};
+pub use gallerist_kernels::{Products, int8_unit};
 pub use gallerist_tensor::{Error, Result};

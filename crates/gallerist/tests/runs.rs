@@ -485,3 +485,32 @@ fn names_of_files_cannot_steer_the_terminal() {
     let found: Value = serde_json::from_str(&all[5][0]).unwrap();
     assert!(found.to_string().contains("\u{202e}"), "the name comes back from JSON");
 }
+
+#[test]
+fn a_run_is_calibrated_and_embeds_and_searches_in_int8() {
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out run"));
+    let embed = "embed --run run --images data --products int8 --out all.safetensors";
+    let message = refused(&gallerist(at, embed));
+    assert!(message.contains("hint: measure them on images such as those of the gallery"), "{message}");
+    let message = ok(&gallerist(at, "model calibrate --run run --images data --count 20"));
+    assert!(message.contains("ranges of 20 images written to run/checkpoints/best.ranges.json"), "{message}");
+    assert!(message.contains("int8 against f32 on these images: cosine distance 0.0"), "{message}");
+    assert!(message.contains("next: gallerist embed --run run --products int8 --images data"), "{message}");
+    let message = ok(&gallerist(at, embed));
+    assert!(message.contains("int8 by "), "{message}");
+    let image = "data/Kind-0/sort-0/0.bmp";
+    ok(&gallerist(at, &format!("search --gallery all.safetensors --images {image} --products int8")));
+    ok(&gallerist(at, "evaluate --run run --products int8"));
+    let about = text(&gallerist(at, "info run/checkpoints/best.ranges.json").stdout);
+    assert!(about.starts_with("the ranges of a network for int8"), "{about}");
+
+    // Another checkpoint has other ranges.
+    ok(&gallerist(at, "train run.toml --out longer --set train.steps=8"));
+    let ranges = at.join("longer/checkpoints/last.ranges.json");
+    std::fs::copy(at.join("run/checkpoints/best.ranges.json"), ranges).unwrap();
+    let line = "embed --run longer --checkpoint last --images data --products int8 --out x.npy";
+    let message = refused(&gallerist(at, line));
+    assert!(message.contains("are of another checkpoint"), "{message}");
+}

@@ -126,7 +126,8 @@ fn has_form(step: &Step, sizes: &[Maps]) -> bool {
         Layer::Conv(conv, _) => {
             let [_, channels, height, width] = conv.weight.1;
             let sizes = conv.sizes(sizes[step.inputs[0]]);
-            let is_depthwise = sizes.is_depthwise() && step.inputs.len() == 1 && height.max(width) <= MOST_TAPS;
+            let is_depthwise =
+                sizes.is_depthwise() && step.inputs.len() == 1 && height.max(width) <= MOST_TAPS;
             !sizes.is_of_rows() && (conv.groups == 1 && channels * height * width < 1 << 15 || is_depthwise)
         }
         Layer::Concat => {
@@ -148,11 +149,10 @@ impl Segment {
     ) -> Self {
         // The layers by their new numbers.
         let members: Vec<usize> = (0..steps.len()).filter(|&i| inside[i]).collect();
-        let number = |i: usize| members.iter().position(|&member| member == i).expect("a layer of the segment");
-        let mut layouts: Vec<Layout> = members
-            .iter()
-            .map(|&i| Layout::new(sizes[i], matches!(steps[i].layer, Layer::Images)))
-            .collect();
+        let number =
+            |i: usize| members.iter().position(|&member| member == i).expect("a layer of the segment");
+        let mut layouts: Vec<Layout> =
+            members.iter().map(|&i| Layout::new(sizes[i], matches!(steps[i].layer, Layer::Images))).collect();
         let mut users: Vec<Vec<usize>> = vec![vec![]; members.len()];
         for (user, &i) in members.iter().enumerate() {
             steps[i].inputs.iter().for_each(|&input| users[number(input)].push(user));
@@ -185,7 +185,14 @@ impl Segment {
             let means = steps[i].inputs.first().map_or(&[][..], |&input| &values[input].means);
             let work = Work::new(&steps[i], &inputs, &layouts, &scales, index, y, sizes, means);
             let place = (!in_f32).then_some(0);
-            layers.push(Planned { work, inputs, layout: layouts[index], scale: scales[index], place, result });
+            layers.push(Planned {
+                work,
+                inputs,
+                layout: layouts[index],
+                scale: scales[index],
+                place,
+                result,
+            });
         }
         let memory = place(&mut layers, &users);
         let results = results.iter().map(|&i| sizes[i]).collect();
@@ -201,7 +208,8 @@ impl Segment {
     pub(super) fn run(&self, images: &[f32], count: usize) -> Vec<Buffer> {
         let layers = self.layers.len();
         let _measured = profile::scope("layers in int8");
-        let mut results: Vec<Buffer> = self.results.iter().map(|maps| Buffer::new(count * maps.len())).collect();
+        let mut results: Vec<Buffer> =
+            self.results.iter().map(|maps| Buffer::new(count * maps.len())).collect();
         let out: Vec<Disjoint<'_>> = results.iter_mut().map(|values| Disjoint::new(values)).collect();
         let image = images.len() / count;
         let threads = rayon::current_num_threads();
@@ -401,8 +409,9 @@ impl Work {
             } as u32,
             add: add.map_or(0, |(layout, _)| layout.at(row, column)) as u32,
         };
-        let positions =
-            (0..of_y.height).flat_map(|row| (0..of_y.width).map(move |column| position(row, column))).collect();
+        let positions = (0..of_y.height)
+            .flat_map(|row| (0..of_y.width).map(move |column| position(row, column)))
+            .collect();
         Work::Dense { conv: Box::new(dense), positions }
     }
 }

@@ -3,8 +3,8 @@
 use burn::tensor::ops::ConvOptions;
 use rayon::prelude::*;
 
-use super::step::{self, Convolution, Fixed, Layer, Step};
 use super::bytes::Segment;
+use super::step::{self, Convolution, Fixed, Layer, Step};
 use super::{blocks, layer};
 use crate::buffer::Buffer;
 use crate::conv::{InvertedResidual, Place, Prepared};
@@ -41,9 +41,16 @@ enum Work {
     Images,
     /// A result of the segment.
     Result(usize),
-    Conv { prepared: Box<Prepared>, shape: [usize; 4], options: ConvOptions<2> },
+    Conv {
+        prepared: Box<Prepared>,
+        shape: [usize; 4],
+        options: ConvOptions<2>,
+    },
     InvertedResidual(Box<InvertedResidual>),
-    Affine { scale: Vec<f32>, shift: Vec<f32> },
+    Affine {
+        scale: Vec<f32>,
+        shift: Vec<f32>,
+    },
     Activation(Activation),
     Add,
     Concat,

@@ -137,7 +137,8 @@ impl Histogram {
 
     /// The range with the smallest error.
     fn best(&self) -> Option<[f32; 2]> {
-        if !(self.low <= self.high) {
+        // NaN, or no value yet.
+        if self.low.is_nan() || self.low > self.high {
             return None;
         }
         let (low, high) = (self.low.min(0.0), self.high.max(0.0));

@@ -282,7 +282,16 @@ fn mixed_network([height, width]: [usize; 2]) -> (Builder, Vec<Node>) {
     let depthwise = b.activation(depthwise, Activation::Relu6);
     let narrow = b.conv(depthwise, convolution([16, 40], 1, 1, 1));
     let sum = b.add(narrow, x);
-    let pooled = b.max_pool(sum, MaxPoolOptions { kernel_size: [3, 3], stride: [1, 1], padding: [(1, 1); 2], dilation: [1, 1], ceil_mode: false });
+    let pooled = b.max_pool(
+        sum,
+        MaxPoolOptions {
+            kernel_size: [3, 3],
+            stride: [1, 1],
+            padding: [(1, 1); 2],
+            dilation: [1, 1],
+            ceil_mode: false,
+        },
+    );
     let options = AvgPoolOptions {
         kernel_size: [3, 3],
         stride: [1, 1],
@@ -320,7 +329,8 @@ fn int8_is_near_f32_and_the_same_for_each_image_alone() {
     for (i, (found, wanted)) in results.iter().zip(&in_f32).enumerate() {
         let (found, wanted) = (found.as_ref().unwrap(), wanted.as_ref().unwrap());
         let square = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
-        let off = square(&mut found.iter().zip(wanted).map(|(x, y)| x - y)) / square(&mut wanted.iter().copied());
+        let off =
+            square(&mut found.iter().zip(wanted).map(|(x, y)| x - y)) / square(&mut wanted.iter().copied());
         assert!(off.sqrt() < 0.04, "output {i}: off by {}", off.sqrt());
         assert!(off > 0.0, "output {i} is not in int8");
     }

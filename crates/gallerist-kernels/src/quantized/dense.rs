@@ -4,9 +4,9 @@ use gallerist_util::vectorized;
 
 use super::ending::{Column, Ending, Ends, Scales, columns};
 use super::scale::rounded;
-use super::{LANES, Layout, Line, VECTORS, is_fast};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
+use super::{LANES, Layout, Line, VECTORS, is_fast};
 use crate::disjoint::Disjoint;
 use crate::product::Run;
 
@@ -89,13 +89,7 @@ impl Dense {
     /// # Panics
     ///
     /// If a sum has too many terms.
-    pub(crate) fn new(
-        weight: &[f32],
-        expected: &[f32],
-        bias: &[f32],
-        taps: Taps,
-        scales: Scales,
-    ) -> Self {
+    pub(crate) fn new(weight: &[f32], expected: &[f32], bias: &[f32], taps: Taps, scales: Scales) -> Self {
         let [channels, padded] = taps.channels;
         let per_column = weight.len() / bias.len();
         let area = per_column / channels;
@@ -118,7 +112,9 @@ impl Dense {
         let mut order = Vec::new();
         for (first, vectors) in panels(bias.len()) {
             let of_panel: Vec<usize> = columns(first, vectors, scales.y.is_some()).collect();
-            for (group, vector) in (0..groups).flat_map(|group| (0..vectors).map(move |vector| (group, vector))) {
+            for (group, vector) in
+                (0..groups).flat_map(|group| (0..vectors).map(move |vector| (group, vector)))
+            {
                 let mut line = [0; LANES * GROUP];
                 for (i, value) in line.iter_mut().enumerate() {
                     let column = of_panel[vector * LANES + i / GROUP];
@@ -179,8 +175,7 @@ impl Dense {
         for (first, vectors) in panels(self.columns) {
             let (of_panel, rest) = weights.split_at(self.groups * vectors);
             weights = rest;
-            let panel =
-                Panel { first, vectors, weights: of_panel, ends: self.ending.starting_at(first) };
+            let panel = Panel { first, vectors, weights: of_panel, ends: self.ending.starting_at(first) };
             let task = Task { x, runs: &self.taps.runs, panel, positions, add, columns: self.columns };
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             if fast {

@@ -3,9 +3,9 @@
 use super::dense::GROUP;
 use super::ending::{Column, Ending, Ends, Scales, columns};
 use super::scale::rounded;
-use super::{LANES, Line, VECTORS, is_fast};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
+use super::{LANES, Line, VECTORS, is_fast};
 use crate::disjoint::Disjoint;
 
 /// Channels of a block.
@@ -71,7 +71,9 @@ impl Depthwise {
         for first in (0..channels).step_by(BLOCK) {
             let of_block: Vec<usize> = columns(first, VECTORS, true).collect();
             for column in 0..width {
-                for (group, vector) in (0..height.div_ceil(GROUP)).flat_map(|g| (0..VECTORS).map(move |v| (g, v))) {
+                for (group, vector) in
+                    (0..height.div_ceil(GROUP)).flat_map(|g| (0..VECTORS).map(move |v| (g, v)))
+                {
                     let mut line = [0; LANES * GROUP];
                     for (i, value) in line.iter_mut().enumerate() {
                         let row = group * GROUP + i % GROUP;
@@ -108,7 +110,14 @@ impl Depthwise {
     /// # Safety
     ///
     /// As [`compute`](Self::compute); `fast` only if the CPU has them.
-    pub(super) unsafe fn compute_by(&self, fast: bool, x: &[u8], row: Row, steps: Steps, out: Disjoint<'_, u8>) {
+    pub(super) unsafe fn compute_by(
+        &self,
+        fast: bool,
+        x: &[u8],
+        row: Row,
+        steps: Steps,
+        out: Disjoint<'_, u8>,
+    ) {
         let [height, width] = self.kernel;
         let Row { from, to, count } = row;
         assert!(count > 0 && steps.pitch == self.channels.next_multiple_of(LANES));
@@ -164,7 +173,8 @@ impl Task<'_> {
         for i in 0..self.row.count {
             // SAFETY: the caller's promise.
             let to = unsafe { out.slice(self.row.to + i * pitch, self.bytes) };
-            for (lane, &channel) in of_lanes.iter().enumerate().filter(|(_, channel)| **channel < self.bytes) {
+            for (lane, &channel) in of_lanes.iter().enumerate().filter(|(_, channel)| **channel < self.bytes)
+            {
                 let mut sum = 0;
                 for (a, b) in (0..height).flat_map(|a| (0..width).map(move |b| (a, b))) {
                     let Line(line) = &self.weights[(b * groups + a / GROUP) * VECTORS + lane / LANES];

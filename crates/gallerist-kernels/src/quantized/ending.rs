@@ -87,13 +87,7 @@ impl Ending {
     /// The ends of the columns from that of index `first` in the order of the vectors.
     pub(super) fn starting_at(&self, first: usize) -> Ends<'_> {
         let Self { factors, terms, added, low, high } = self;
-        Ends {
-            factors: &factors[first..],
-            terms: &terms[first..],
-            added: *added,
-            low: *low,
-            high: *high,
-        }
+        Ends { factors: &factors[first..], terms: &terms[first..], added: *added, low: *low, high: *high }
     }
 }
 

@@ -90,9 +90,8 @@ pub(crate) unsafe fn add(
 ) {
     let (layout, scale) = y;
     let factors = x.map(|(_, _, of_x)| of_x.step / scale.step);
-    let zero = f32::from(scale.zero)
-        - f32::from(x[0].2.zero) * factors[0]
-        - f32::from(x[1].2.zero) * factors[1];
+    let zero =
+        f32::from(scale.zero) - f32::from(x[0].2.zero) * factors[0] - f32::from(x[1].2.zero) * factors[1];
     for row in rows {
         // SAFETY: the caller's promise.
         let to = unsafe { row_of(out, layout, row) };

@@ -63,9 +63,15 @@ fn a_convolution_has_the_values_of_its_definition_with_all_instructions() {
     let y = Scale { step: 0.05, zero: 31 };
     let of_add = Scale { step: 0.03, zero: 9 };
     // Channels in and out, size of the window, stride: all numbers of vectors, whole blocks of rows and others.
-    for (inputs, outputs, kernel, stride) in
-        [(3, 5, 3, 2), (16, 16, 1, 1), (24, 144, 1, 1), (40, 33, 3, 1), (17, 64, 1, 2), (12, 48, 2, 1), (8, 100, 5, 1)]
-    {
+    for (inputs, outputs, kernel, stride) in [
+        (3, 5, 3, 2),
+        (16, 16, 1, 1),
+        (24, 144, 1, 1),
+        (40, 33, 3, 1),
+        (17, 64, 1, 2),
+        (12, 48, 2, 1),
+        (8, 100, 5, 1),
+    ] {
         let side = 11;
         let of_x = layout([side, side, inputs], kernel / 2);
         let values = bytes(of_x.len(), 3);
@@ -91,7 +97,8 @@ fn a_convolution_has_the_values_of_its_definition_with_all_instructions() {
             let wanted = |row: usize, column: usize, o: usize| {
                 let at = [row * stride, column * stride];
                 let weight = &weight[o * per_column..][..per_column];
-                let sum = by_definition(&values, &of_x, at, weight, [inputs, kernel], 0, x) + f64::from(bias[o]);
+                let sum =
+                    by_definition(&values, &of_x, at, weight, [inputs, kernel], 0, x) + f64::from(bias[o]);
                 let byte = i32::from(added[of_y.at(row, column) + o]) - i32::from(of_add.zero);
                 let added = f64::from(byte) * f64::from(of_add.step);
                 (sum + if with_add { added } else { 0.0 }).clamp(0.0, 6.0)
@@ -138,7 +145,9 @@ fn a_convolution_has_the_values_of_its_definition_with_all_instructions() {
 fn a_depthwise_convolution_has_the_values_of_its_definition_with_all_instructions() {
     let x = Scale { step: 0.02, zero: 77 };
     let y = Scale { step: 0.04, zero: 100 };
-    for (channels, kernel, stride) in [(16, 3, 1), (24, 3, 2), (96, 5, 1), (65, 5, 2), (130, 7, 1), (32, 4, 3)] {
+    for (channels, kernel, stride) in
+        [(16, 3, 1), (24, 3, 2), (96, 5, 1), (65, 5, 2), (130, 7, 1), (32, 4, 3)]
+    {
         let side = 9;
         let of_x = layout([side, side, channels], kernel / 2);
         let values = bytes(of_x.len(), 1);
@@ -152,8 +161,7 @@ fn a_depthwise_convolution_has_the_values_of_its_definition_with_all_instruction
         for fast in ways() {
             let mut bytes = vec![0; of_y.len()];
             for row in 0..count {
-                let of_row =
-                    Row { from: of_x.at_border(row * stride, 0), to: of_y.at(row, 0), count };
+                let of_row = Row { from: of_x.at_border(row * stride, 0), to: of_y.at(row, 0), count };
                 // SAFETY: nothing else accesses the result; the CPU has the instructions.
                 unsafe { conv.compute_by(fast, &values, of_row, steps, Disjoint::new(&mut bytes)) };
             }

@@ -180,7 +180,9 @@ impl<const V: usize> Vectors<V> {
             } else {
                 for v in 0..V {
                     // SAFETY: 16 bytes of vector `v`, by the caller's promise.
-                    bytes[v] = _mm512_cvtepu8_epi32(unsafe { added.add(v * LANES).cast::<__m128i>().read_unaligned() });
+                    bytes[v] = _mm512_cvtepu8_epi32(unsafe {
+                        added.add(v * LANES).cast::<__m128i>().read_unaligned()
+                    });
                 }
             }
             for v in 0..V {

@@ -486,7 +486,7 @@ pub(crate) struct EmbeddedItems {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use burn::module::Module;
     use gallerist_nn::InputShape;
 
@@ -494,7 +494,7 @@ mod tests {
     use crate::config::RunConfig;
 
     /// A colour bitmap of 4 x 4 pixels, brighter to the right or to the left.
-    fn bitmap(mirrored: bool) -> Vec<u8> {
+    pub(in crate::model) fn bitmap(mirrored: bool) -> Vec<u8> {
         let mut file = b"BM".to_vec();
         for word in [54 + 48u32, 0, 54, 40, 4, 4, 24 << 16 | 1, 0, 48, 0, 0, 0, 0] {
             file.extend(word.to_le_bytes());

@@ -89,21 +89,23 @@ impl Model {
         let chosen: Vec<u32> = (0..count).map(|i| (i * images.len() / count) as u32).collect();
         let transform = Transform::evaluation(&self.config.image)?;
         let views = transform.views();
-        let store = Arc::new(ImageStore::new(Arc::new(images), transform.clone(), 0).subset(&chosen, transform));
-        let mut each = |before: usize, work: &mut dyn FnMut(Vec<f32>, usize)| -> Result<(usize, Vec<Broken>)> {
-            let (mut read, mut broken) = (0, Vec::new());
-            let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
-            for batch in Loader::new(store.clone(), BatchPlan::in_order(count, BATCH), options)? {
-                let batch = batch?;
-                read += batch.items.len();
-                broken.extend(batch.broken.clone());
-                if !batch.items.is_empty() {
-                    work(batch.images, batch.items.len() * views);
+        let store =
+            Arc::new(ImageStore::new(Arc::new(images), transform.clone(), 0).subset(&chosen, transform));
+        let mut each =
+            |before: usize, work: &mut dyn FnMut(Vec<f32>, usize)| -> Result<(usize, Vec<Broken>)> {
+                let (mut read, mut broken) = (0, Vec::new());
+                let options = LoaderOptions::evaluation(resolved(threads)).strict(self.strict);
+                for batch in Loader::new(store.clone(), BatchPlan::in_order(count, BATCH), options)? {
+                    let batch = batch?;
+                    read += batch.items.len();
+                    broken.extend(batch.broken.clone());
+                    if !batch.items.is_empty() {
+                        work(batch.images, batch.items.len() * views);
+                    }
+                    progress(before + read + broken.len(), 2 * count);
                 }
-                progress(before + read + broken.len(), 2 * count);
-            }
-            Ok((read, broken))
-        };
+                Ok((read, broken))
+            };
         let mut measurement = self.network.measure(self.input).ok_or_else(no_form)?;
         let (read, broken) = each(0, &mut |values, images| measurement.add(&values, images))?;
         if read == 0 {
@@ -174,7 +176,10 @@ impl Model {
         }
         let RangesFile { format, version, model, ranges, .. } = json::read(&file)?;
         if format != FORMAT || version != VERSION {
-            let reason = format!("`{}` is {format} {version}, and this program reads {FORMAT} {VERSION}", file.display());
+            let reason = format!(
+                "`{}` is {format} {version}, and this program reads {FORMAT} {VERSION}",
+                file.display()
+            );
             return Err(problem(reason));
         }
         if model != self.base_fingerprint() {
@@ -210,9 +215,107 @@ impl Model {
 }
 
 fn cosine_distance(x: &[f32], y: &[f32]) -> f64 {
-    let dot = |x: &[f32], y: &[f32]| -> f64 {
-        x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
-    };
+    let dot =
+        |x: &[f32], y: &[f32]| -> f64 { x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum() };
     let lengths = (dot(x, x) * dot(y, y)).sqrt();
     if lengths > 0.0 { (1.0 - dot(x, y) / lengths).max(0.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gallerist_data::ImageSet;
+
+    use super::*;
+    use crate::config::{CheckpointKind, RunConfig};
+    use crate::model::embed::tests::bitmap;
+
+    fn images(folder: &Path) -> ImageSet {
+        for mirrored in [false, true] {
+            std::fs::write(folder.join(format!("{mirrored}.bmp")), bitmap(mirrored)).unwrap();
+        }
+        ImageSet::open(folder).unwrap()
+    }
+
+    /// A run of an untrained network.
+    fn run(folder: &Path, network: &str, seed: u64) -> Model {
+        let text = format!("[train]\nseed = {seed}\n[image]\nsize = 16\nchannels = 3\n{network}");
+        let config = RunConfig::parse(&text, "a test", &[]).unwrap();
+        Model::untrained(&config).unwrap().save_run(folder).unwrap();
+        Model::open(folder, CheckpointKind::Best).unwrap()
+    }
+
+    const CONVOLUTIONS: &str = "[network]\nkind = \"conv_blocks\"\nchannels = [16, 16]\ndimensions = 8";
+
+    fn embeddings(model: &Model, folder: &Path) -> Vec<f32> {
+        model.embed(images(folder), 1, &mut |_, _| ()).unwrap().set.embeddings.as_slice().to_vec()
+    }
+
+    #[test]
+    fn a_calibrated_run_embeds_in_int8_and_says_how_far_that_is_from_f32() {
+        let (folder, photos) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = folder.path().join("run");
+        let model = run(&at, CONVOLUTIONS, 1);
+        let fingerprint = model.fingerprint().to_owned();
+        let wanted = embeddings(&model, photos.path());
+        let mut seen = Vec::new();
+        let calibration =
+            model.calibrate(images(photos.path()), 10, 1, &mut |done, all| seen.push((done, all))).unwrap();
+        assert_eq!((calibration.images, seen.last()), (2, Some(&(4, 4))));
+        assert!(calibration.mean_distance <= calibration.largest_distance);
+        assert!((1e-9..1e-2).contains(&calibration.largest_distance), "{}", calibration.largest_distance);
+        let file = model.save_ranges(&calibration).unwrap();
+        assert_eq!(file, at.join("checkpoints/best.ranges.json"));
+        let model = model.with_products(Products::Int8).unwrap();
+        let found = embeddings(&model, photos.path());
+        let off = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!((1e-5..0.1).contains(&off), "off by {off}");
+        assert_eq!(model.fingerprint(), fingerprint);
+        // Another process, and back to f32.
+        let model = Model::open(&at, CheckpointKind::Best).unwrap().with_products(Products::Int8).unwrap();
+        assert_eq!(embeddings(&model, photos.path()), found);
+        assert_eq!(embeddings(&model.with_products(Products::F32).unwrap(), photos.path()), wanted);
+    }
+
+    #[test]
+    fn a_run_file_in_int8_is_embedded_so_once_there_are_ranges() {
+        let (folder, photos) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = folder.path().join("run");
+        let wanting = format!("{CONVOLUTIONS}\n[evaluation]\nproducts = \"int8\"");
+        let model = run(&at, &wanting, 1);
+        let in_f32 = embeddings(&model, photos.path());
+        let calibration = model.calibrate(images(photos.path()), 2, 1, &mut |_, _| ()).unwrap();
+        model.save_ranges(&calibration).unwrap();
+        let model = Model::open(&at, CheckpointKind::Best).unwrap();
+        assert_ne!(embeddings(&model, photos.path()), in_f32);
+    }
+
+    #[test]
+    fn int8_without_ranges_of_this_checkpoint_is_refused() {
+        let (folder, photos) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let refused = |model: Model| {
+            let error = model.with_products(Products::Int8).unwrap_err();
+            (error.to_string(), error.hint().unwrap_or_default())
+        };
+        let model = run(&first, CONVOLUTIONS, 1);
+        let calibration = model.calibrate(images(photos.path()), 2, 1, &mut |_, _| ()).unwrap();
+        let file = model.save_ranges(&calibration).unwrap();
+        let (message, hint) = refused(run(&second, CONVOLUTIONS, 2));
+        assert!(message.contains("there is no file"), "{message}");
+        assert!(hint.contains(&format!("gallerist model calibrate --run {}", second.display())), "{hint}");
+        std::fs::copy(file, second.join("checkpoints/best.ranges.json")).unwrap();
+        let (message, _) = refused(Model::open(&second, CheckpointKind::Best).unwrap());
+        assert!(message.contains("of another checkpoint"), "{message}");
+    }
+
+    #[test]
+    fn a_transformer_has_no_form_in_int8() {
+        let (folder, photos) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let network = "[network]\nkind = \"vit\"\nsize = \"ti\"\ndepth = 1\npatch = 16";
+        let model = run(&folder.path().join("run"), network, 1);
+        let error = model.calibrate(images(photos.path()), 2, 1, &mut |_, _| ()).unwrap_err();
+        assert!(error.to_string().contains("`vit` has no form in int8"), "{error}");
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Single};
-use gallerist_nn::{AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products, Ranges};
+use gallerist_nn::{
+    AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products, Ranges,
+};
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;

@@ -41,7 +41,8 @@ pub(super) fn on_device(
             observer.note(&format!("device: {device}, {products}"));
         }
         Products::Int8 => {
-            let by = int8_unit().map_or("portable code, slower than f32: without AVX-512 VNNI".into(), String::from);
+            let by = int8_unit()
+                .map_or("portable code, slower than f32: without AVX-512 VNNI".into(), String::from);
             observer.note(&format!("device: {device}, int8 by {by}"));
         }
         Products::F32 | Products::F32Direct => {}

@@ -131,6 +131,29 @@ fn prepared_networks_give_the_embeddings_and_maps_of_the_network() {
 }
 
 #[test]
+fn networks_of_convolutions_embed_in_int8() {
+    for (config, [channels, height, width]) in NETWORKS {
+        let input = InputShape { channels, height, width };
+        let network = network(config, input);
+        let images = images(input);
+        let mut measurement = network.measure(input).expect(config);
+        measurement.add(&images, IMAGES);
+        let ranges = measurement.finish().expect(config);
+        let Some(prepared) = network.prepare_int8(input, &ranges) else {
+            assert!(config.contains("'vit'"), "{config} has no form in int8");
+            continue;
+        };
+        assert!(!config.contains("'vit'"), "{config} has a form in int8");
+        let wanted = network.prepare(input, Products::F32Direct).unwrap().forward(&images, IMAGES);
+        for (found, wanted) in prepared.forward(&images, IMAGES).into_iter().zip(wanted) {
+            // The weights are random numbers, and nothing makes their networks bear rounding.
+            let cosine = cosine_distance(found, wanted);
+            assert!((1e-9..0.05).contains(&cosine), "{config}: cosine distance {cosine}");
+        }
+    }
+}
+
+#[test]
 fn one_image_has_the_embedding_that_it_has_in_a_batch() {
     let input = InputShape { channels: 3, height: 64, width: 64 };
     let network = network("kind = 'bn_inception'\ndimensions = 16", input);
