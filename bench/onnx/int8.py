@@ -1,19 +1,24 @@
-"""Time and retrieval of a network in int8, compared with f32, both by onnxruntime.
+"""Time and retrieval of a network in int8, compared with f32, both by onnxruntime, and the time of Gallerist's.
 
     python bench/onnx/int8.py MODEL.onnx IMAGES.zip [--mean R G B] [--std R G B] [--threads 2] [--calibration 256]
         [--method entropy minmax percentile] [--queries 3043]
-        [--save FOLDER]
+        [--save FOLDER] [--network JSON] [--binary PATH]
 
 Needs onnx, onnxruntime, numpy and pillow. IMAGES.zip is CUB-200 (2010): its last 100 classes, every image against all
 others, by cosine similarity. Weights have one scale per channel, activations one scale per tensor, from --calibration of
-the same images. Prints Recall@1 and the median wall time of a pass, both sides in alternation.
+the same images. Prints Recall@1 and the median wall time of a pass, all sides in alternation. With --network, the same network as
+in a run file, Gallerist's passes are timed, too, with random weights and images (`cargo build --release -p gallerist-train
+--example train_step`); `gallerist model calibrate` and `evaluate` give its Recall@1.
 """
 
 import argparse
 import io
+import json
+import os
 import pathlib
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 import zipfile
@@ -23,6 +28,8 @@ import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 METHODS = {
     "entropy": CalibrationMethod.Entropy,
@@ -64,6 +71,53 @@ def session(path, threads):
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+def passes(shape):
+    """Passes one after the other: so many that a program is warm."""
+    return 40 if shape[0] == 1 else 5
+
+
+class Gallerist:
+    """Passes of our own, by the example `train_step`; `processes` of the sizes of batches that were asked for."""
+
+    def __init__(self, binary, network, products, threads, folder):
+        self.command = [binary]
+        weights = pathlib.Path(folder) / f"{products}.safetensors"
+        self.request = {"network": network, "weights": str(weights), "kernels": True, "inference": True, "products": products}
+        self.environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
+        self.processes = {}
+
+    def seconds(self, shape):
+        if tuple(shape) not in self.processes:
+            command = [*self.command, json.dumps({**self.request, "shape": list(shape)})]
+            process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=self.environment)
+            assert process.stdout.readline().strip() == "ready"
+            self.processes[tuple(shape)] = process
+        process = self.processes[tuple(shape)]
+        process.stdin.write(f"{passes(shape)}\n")
+        process.stdin.flush()
+        return statistics.median(seconds for seconds, _ in json.loads(process.stdout.readline()))
+
+    def close(self):
+        for process in self.processes.values():
+            process.stdin.close()
+            process.wait()
+
+
+class OnnxRuntime:
+    def __init__(self, session, pixels):
+        self.session = session
+        self.pixels = pixels
+
+    def seconds(self, shape):
+        feed = {self.session.get_inputs()[0].name: self.pixels[: shape[0]]}
+        found = []
+        for _ in range(passes(shape)):
+            start = time.perf_counter()
+            self.session.run(None, feed)
+            found.append(time.perf_counter() - start)
+        return statistics.median(found)
+
+
 def recall_at_1(side, pixels, classes):
     name = side.get_inputs()[0].name
     rows = [side.run(None, {name: pixels[i : i + 32]})[0] for i in range(0, len(pixels), 32)]
@@ -74,16 +128,12 @@ def recall_at_1(side, pixels, classes):
     return float((classes[similarity.argmax(1)] == classes).mean())
 
 
-def times(sides, pixels, rounds=15):
+def times(sides, shape, rounds=8):
     """Median seconds of a pass of each side, in alternation."""
     found = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
-            feed = {side.get_inputs()[0].name: pixels}
-            side.run(None, feed)
-            start = time.perf_counter()
-            side.run(None, feed)
-            found[name].append(time.perf_counter() - start)
+            found[name].append(side.seconds(shape))
     return {name: statistics.median(values) for name, values in found.items()}
 
 
@@ -98,6 +148,8 @@ def main():
     parser.add_argument("--method", nargs="+", choices=METHODS, default=["minmax"])
     parser.add_argument("--queries", type=int, default=1 << 30)
     parser.add_argument("--save", type=pathlib.Path, help="folder for the models in int8")
+    parser.add_argument("--network", type=json.loads, help='such as {"kind": "mobilenet_v2", "dimensions": 0}')
+    parser.add_argument("--binary", default=str(ROOT / "target/release/examples/train_step"))
     arguments = parser.parse_args()
     pixels, classes = images(arguments.images, np.float32(arguments.mean), np.float32(arguments.std))
     some = np.random.default_rng(1).permutation(len(pixels))[: arguments.calibration]
@@ -127,9 +179,17 @@ def main():
                 shutil.copy(path, arguments.save)
         print("| | Recall@1 | batch 1, ms | batch 32, ms |\n| --- | ---: | ---: | ---: |")
         recall = {name: recall_at_1(side, pixels, classes) for name, side in sides.items()}
-        single, batch = times(sides, pixels[:1]), times(sides, pixels[:32])
-        for name in sides:
-            print(f"| {name} | {recall[name]:.4f} | {1e3 * single[name]:.1f} | {1e3 * batch[name]:.0f} |")
+        timed = {name: OnnxRuntime(side, pixels) for name, side in sides.items()}
+        if arguments.network:
+            for products in ["f32", "int8"]:
+                ours = Gallerist(arguments.binary, arguments.network, products, arguments.threads, folder)
+                timed[f"Gallerist {products}"] = ours
+        single, batch = [times(timed, [count, *pixels.shape[1:]]) for count in [1, 32]]
+        for name, side in timed.items():
+            found = f"{recall[name]:.4f}" if name in recall else ""
+            print(f"| {name} | {found} | {1e3 * single[name]:.1f} | {1e3 * batch[name]:.0f} |")
+            if isinstance(side, Gallerist):
+                side.close()
 
 
 if __name__ == "__main__":

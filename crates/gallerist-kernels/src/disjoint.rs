@@ -67,6 +67,23 @@ impl<'a, T> Disjoint<'a, T> {
         // promises that nothing else accesses them.
         unsafe { std::slice::from_raw_parts_mut(from.start, len) }
     }
+
+    /// The `len` elements from `first` on, to be read.
+    ///
+    /// # Safety
+    ///
+    /// Nothing writes these elements while the result is in use.
+    ///
+    /// # Panics
+    ///
+    /// If they are not all inside.
+    pub(crate) unsafe fn read(self, first: usize, len: usize) -> &'a [T] {
+        let from = self.starting_at(first);
+        assert!(len <= from.len, "{len} elements from {first} of {}", self.len);
+        // SAFETY: the elements are inside the slice that `new` borrowed for 'a, as was just checked, and the caller
+        // promises that nothing writes them.
+        unsafe { std::slice::from_raw_parts(from.start, len) }
+    }
 }
 
 #[cfg(test)]

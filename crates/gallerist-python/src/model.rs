@@ -9,7 +9,7 @@ use gallerist::device::DeviceChoice;
 use gallerist::model::{Embedded, Model as TrainedModel};
 use gallerist::network::Products;
 use gallerist::train::CheckpointKind;
-use gallerist::{EmbedOptions, Observer};
+use gallerist::{CalibrateOptions, EmbedOptions, Observer};
 use numpy::{PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -23,6 +23,7 @@ use crate::watch::{Watch, Watcher};
 #[pyclass(frozen, module = "gallerist._native")]
 pub(crate) struct Model {
     run: PathBuf,
+    checkpoint: CheckpointKind,
     model: TrainedModel,
 }
 
@@ -46,7 +47,7 @@ impl Model {
         let products = products.map(|products| named("products", products, kinds())).transpose()?;
         let options = EmbedOptions { checkpoint, device, normalize, products, ..EmbedOptions::default() };
         let model = detached(py, || gallerist::open_model(&run, &options, &mut ()).or_value_error())?;
-        Ok(Model { run, model })
+        Ok(Model { run, checkpoint, model })
     }
 
     /// Fingerprint, metric, steps, dimensions and the resolved run file.
@@ -75,6 +76,32 @@ impl Model {
         })
     }
 
+    /// Measures the ranges of the network's values on images of files, for int8, and writes them into the run directory.
+    #[pyo3(signature = (images, split, count, events))]
+    fn calibrate<'py>(
+        &self,
+        py: Python<'py>,
+        images: Vec<PathBuf>,
+        split: Option<String>,
+        count: usize,
+        events: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = CalibrateOptions {
+            checkpoint: self.checkpoint,
+            images: OpenOptions { split, ..OpenOptions::default() },
+            count,
+        };
+        let calibrated = watched(py, events, |watch| {
+            gallerist::calibrate(&self.run, &images, &options, watch).or_value_error()
+        })?;
+        let dict = PyDict::new(py);
+        dict.set_item("file", calibrated.file)?;
+        dict.set_item("images", calibrated.images)?;
+        dict.set_item("mean_distance", calibrated.mean_distance)?;
+        dict.set_item("largest_distance", calibrated.largest_distance)?;
+        Ok(dict)
+    }
+
     /// Embeds images of shape (height, width, channels), u8, with 1 or 3 channels.
     fn embed_arrays<'py>(
         &self,
@@ -99,15 +126,25 @@ impl Model {
         events: Py<PyAny>,
         embed: impl FnOnce(&mut Watch) -> PyResult<Embedded> + Send,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let watcher = Watcher::new(events);
-        let embedded = detached(py, || embed(&mut Watch(&watcher)));
-        if let Some(error) = watcher.error() {
-            return Err(error);
-        }
-        let embedded = embedded?;
-        watcher.event("phase_done", &json!({}));
+        let embedded = watched(py, events, embed)?;
         set_to_dict(py, embedded.set)
     }
+}
+
+/// The result of work that tells its progress to `events`.
+fn watched<T: Send>(
+    py: Python<'_>,
+    events: Py<PyAny>,
+    work: impl FnOnce(&mut Watch) -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let watcher = Watcher::new(events);
+    let result = detached(py, || work(&mut Watch(&watcher)));
+    if let Some(error) = watcher.error() {
+        return Err(error);
+    }
+    let result = result?;
+    watcher.event("phase_done", &json!({}));
+    Ok(result)
 }
 
 fn image(number: usize, array: &PyReadonlyArray3<'_, u8>) -> PyResult<Image> {

@@ -128,6 +128,24 @@ def test_a_model_embeds_files_and_arrays_alike(run, tmp_path):
         assert len(model.embed(tmp_path / "images", progress=False).embeddings) == 6
 
 
+def test_a_calibrated_model_embeds_in_int8(run, tmp_path):
+    out, _, _ = run
+    for name, picture in zip(*images(TEST, 6)):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(path)
+    with pytest.raises(ValueError, match="there are no ranges"):
+        gallerist.Model.load(out, products="int8")
+    model = gallerist.Model.load(out)
+    found = model.calibrate(tmp_path, count=4, progress=False)
+    assert found["images"] == 4 and 0 <= found["mean_distance"] <= found["largest_distance"] < 0.05
+    with pytest.raises(ValueError, match="count"):
+        model.calibrate(tmp_path, count=0)
+    wanted = model.embed(tmp_path, progress=False).embeddings
+    rows = gallerist.Model.load(out, products="int8").embed(tmp_path, progress=False).embeddings
+    assert (wanted * rows).sum(1).min() > 0.95
+
+
 @pytest.mark.parametrize(
     "images, message",
     [

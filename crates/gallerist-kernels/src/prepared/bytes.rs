@@ -180,7 +180,7 @@ impl Segment {
         for (index, &i) in members.iter().enumerate() {
             let inputs: Vec<usize> = steps[i].inputs.iter().map(|&input| number(input)).collect();
             let result = result_of(i);
-            let in_f32 = users[index].is_empty() && is_dense(&steps[i], sizes);
+            let in_f32 = result.is_some() && users[index].is_empty() && is_dense(&steps[i], sizes);
             let y = (!in_f32).then_some(scales[index]);
             let means = steps[i].inputs.first().map_or(&[][..], |&input| &values[input].means);
             let work = Work::new(&steps[i], &inputs, &layouts, &scales, index, y, sizes, means);
@@ -212,8 +212,9 @@ impl Segment {
             self.results.iter().map(|maps| Buffer::new(count * maps.len())).collect();
         let out: Vec<Disjoint<'_>> = results.iter_mut().map(|values| Disjoint::new(values)).collect();
         let image = images.len() / count;
+        // Threads that have an image each, or are more than those without one, need no others.
         let threads = rayon::current_num_threads();
-        let alone = count - count % threads;
+        let alone = if 2 * (count % threads) > threads { count } else { count - count % threads };
         let of = |i: usize| (&images[i * image..][..image], i);
         (0..alone).into_par_iter().with_max_len(1).for_each(|i| {
             with_scratch(0, self.memory / size_of::<f32>(), |memory| {
@@ -278,14 +279,10 @@ impl Segment {
             let Planned { layout, scale, place, .. } = &self.layers[index];
             let place = place.expect("a result that is read as bytes has a place");
             // SAFETY: nothing writes the inputs' maps, as the caller promises.
-            let values: &[u8] = unsafe { memory.slice(place, layout.len()) };
-            (values, layout, *scale)
+            (unsafe { memory.read(place, layout.len()) }, layout, *scale)
         };
         let input = |i: usize| maps(inputs[i]);
-        let of_result = |result: usize| {
-            let len = self.results[result].len();
-            (results[result].starting_at(number * len), len)
-        };
+        let of_result = |result: usize| results[result].starting_at(number * self.results[result].len());
         // The maps of this layer.
         let out = || memory.starting_at(place.expect("a result in f32 only is one of a convolution"));
         match work {
@@ -296,7 +293,7 @@ impl Segment {
                 let add = (inputs.len() > 1).then(|| input(1).0);
                 let out = match place {
                     Some(_) => Out::Bytes(out()),
-                    None => Out::Floats(of_result(result.expect("a result in f32")).0),
+                    None => Out::Floats(of_result(result.expect("a result in f32"))),
                 };
                 // SAFETY: as above.
                 unsafe { conv.compute(input(0).0, positions, add, out) };
@@ -336,13 +333,14 @@ impl Segment {
                 }
             }
         }
-        if let (Some(result), Some(_)) = (result, place) {
-            let (values, _) = of_result(*result);
+        if let (Some(result), Some(place)) = (result, place) {
             let row = layout.width * layout.channels;
-            // SAFETY: as above; these rows were just written.
+            let len = (rows.len() - 1) * layout.row() + layout.width * layout.pitch;
+            // SAFETY: the caller's promise; these rows were just written.
             unsafe {
-                let y = values.slice(rows.start * row, rows.len() * row);
-                quantized::dequantize(maps(index).0, layout, *scale, rows, y);
+                let x = memory.read(place + layout.at(rows.start, 0), len);
+                let y = of_result(*result).slice(rows.start * row, rows.len() * row);
+                quantized::dequantize(x, layout, *scale, y);
             }
         }
     }

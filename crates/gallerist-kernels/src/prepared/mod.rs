@@ -9,6 +9,9 @@
 //! 4. The weights are packed in the order in which the products read them, for the wanted [`Products`](crate::Products). The weights of 3 x 3
 //!    convolutions of stride 1 are also packed for Winograd's algorithm.
 //!
+//! [`Builder::finish_int8`] makes a plan whose maps between the convolutions are bytes, in [`Ranges`] that were measured on images
+//! ([`Builder::measure`]).
+//!
 //! Results differ from those of the single layers by rounding only. Every value is `[height, width, channels]` for each
 //! image: tokens are maps of one row, rows are maps of one position.
 //!

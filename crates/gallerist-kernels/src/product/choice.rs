@@ -20,8 +20,9 @@ gallerist_util::named_values! {
         /// the last one, stay f32.
         Bf16 = "bf16", "operands rounded to bf16, on CPUs with AMX or AVX-512 BF16";
         /// Of networks that only embed: the maps between the convolutions are bytes, in the ranges measured on some images
-        /// ([`Builder::finish_int8`](crate::prepared::Builder::finish_int8)). Elsewhere as `F32`.
-        Int8 = "int8", "maps between convolutions in int8, in the ranges of `gallerist model calibrate`";
+        /// ([`Builder::finish_int8`](crate::prepared::Builder::finish_int8)). Elsewhere, and where the CPU has no instructions for it
+        /// ([`int8_unit`](crate::int8_unit)), as `F32`.
+        Int8 = "int8", "maps between convolutions in int8, in the ranges of `gallerist model calibrate`, on CPUs with AVX-512 VNNI";
     }
 }
 

@@ -50,12 +50,12 @@ vectorized! {
     }
 }
 
-/// The values of rows of maps, `[rows, width, channels]`.
-pub(crate) fn dequantize(x: &[u8], of_x: &Layout, scale: Scale, rows: Range<usize>, y: &mut [f32]) {
-    let row = of_x.width * of_x.channels;
-    for (i, y) in rows.zip(y.chunks_exact_mut(row)) {
-        for (j, y) in y.chunks_exact_mut(of_x.channels).enumerate() {
-            values(&x[of_x.at(i, j)..][..of_x.channels], scale.step, f32::from(scale.zero), y);
+/// The values of some rows of maps, `[rows, width, channels]`. `x` starts with the first of them.
+pub(crate) fn dequantize(x: &[u8], of_x: &Layout, scale: Scale, y: &mut [f32]) {
+    for (row, y) in y.chunks_exact_mut(of_x.width * of_x.channels).enumerate() {
+        for (column, y) in y.chunks_exact_mut(of_x.channels).enumerate() {
+            let first = row * of_x.row() + column * of_x.pitch;
+            values(&x[first..first + of_x.channels], scale.step, f32::from(scale.zero), y);
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use layout::Layout;
 pub(crate) use maps::{Windows, add, concat, dequantize, quantize};
 pub(crate) use scale::Scale;
 
-/// The instructions that multiply bytes on this CPU, `"AVX-512 VNNI"`, or `None` if int8 is slower than `f32`.
+/// The instructions that multiply bytes on this CPU, `"AVX-512 VNNI"`, or `None` if int8 is slower than `f32` there.
 pub fn int8_unit() -> Option<&'static str> {
     is_fast().then_some("AVX-512 VNNI")
 }

@@ -39,8 +39,8 @@ class Model:
         :param checkpoint: ``best`` (by the validation) or ``last``.
         :param device: ``auto``, ``cpu``, or a GPU if this build has one.
         :param normalize: whether rows are scaled to length 1; None: as the run's metric needs.
-        :param products: ``f32``, ``f32-direct`` (without Winograd's algorithm) or ``bf16``, on the CPU; None: as the
-            run's ``evaluation.products``.
+        :param products: ``f32``, ``f32-direct`` (without Winograd's algorithm), ``bf16`` or ``int8`` (after
+            :meth:`calibrate`), on the CPU; None: as the run's ``evaluation.products``.
         """
         return cls(_native.Model.load(os.fspath(run), checkpoint, device, normalize, products))
 
@@ -73,6 +73,31 @@ class Model:
                 found = self._native.embed_arrays(arrays, events)
                 found["paths"] = found["source"] = found["sources"] = None
         return from_native(found)
+
+
+    def calibrate(
+        self, images: Any, *, count: int = 256, split: str | None = None, progress: bool = True
+    ) -> dict[str, Any]:
+        """Measures the ranges of the network's values, so that it can embed in int8: ``Model.load(run, products="int8")``.
+
+        The ranges are written into the run directory. On CPUs with AVX-512 VNNI, networks of convolutions embed 2 to 4
+        times as fast in int8.
+
+        :param images: a path, or a list of paths, of images such as those of the gallery.
+        :param count: how many of them are measured, evenly spaced.
+        :param split: the split of a data set that has several.
+        :param progress: shows a progress bar if tqdm is installed.
+        :returns: ``file``, ``images`` (how many were measured), and the cosine distance between their embeddings in int8
+            and in f32: ``mean_distance``, ``largest_distance``.
+        :raises ValueError: when the network has no form in int8, such as a transformer, or no image can be read.
+        """
+        paths, arrays = _images(images)
+        if arrays is not None:
+            raise ValueError("images: wanted paths; save images that are in memory to files")
+        if count < 1:
+            raise ValueError(f"count: wanted at least 1, got {count}")
+        with Events(progress) as events:
+            return self._native.calibrate(paths, split, count, events)
 
 
 def _images(images: Any) -> tuple[list[str], list[np.ndarray] | None]:

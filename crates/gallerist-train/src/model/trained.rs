@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Single};
 use gallerist_nn::{
-    AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products, Ranges,
+    AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products, Ranges, int8_unit,
 };
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
@@ -104,7 +104,9 @@ impl Model {
             return None;
         }
         let prepare = || match (self.config.evaluation.products, &self.ranges) {
-            (Products::Int8, Some(ranges)) => self.network.prepare_int8(self.input, ranges),
+            (Products::Int8, Some(ranges)) if int8_unit().is_some() => {
+                self.network.prepare_int8(self.input, ranges)
+            }
             (products, _) => self.network.prepare(self.input, products),
         };
         self.prepared.get_or_init(prepare).as_ref()
@@ -133,7 +135,8 @@ impl Model {
 
     /// The model with these products instead of those of its run file (`evaluation.products`). Int8 reads the ranges of the
     /// network's values from the file beside the checkpoint ([`calibrate`](Self::calibrate)); a model whose run file wants int8 is
-    /// opened with them where they are there, and embeds in f32 where not.
+    /// opened with them where they are there, and embeds in f32 where not. CPUs without AVX-512 VNNI compute in f32, which is faster
+    /// there.
     ///
     /// # Errors
     ///

@@ -41,9 +41,9 @@ pub(super) fn on_device(
             observer.note(&format!("device: {device}, {products}"));
         }
         Products::Int8 => {
-            let by = int8_unit()
-                .map_or("portable code, slower than f32: without AVX-512 VNNI".into(), String::from);
-            observer.note(&format!("device: {device}, int8 by {by}"));
+            let without = || "products in f32: it has no AVX-512 VNNI".to_owned();
+            let products = int8_unit().map_or_else(without, |unit| format!("int8 by {unit}"));
+            observer.note(&format!("device: {device}, {products}"));
         }
         Products::F32 | Products::F32Direct => {}
     }
