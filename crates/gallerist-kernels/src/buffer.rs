@@ -340,6 +340,12 @@ pub(crate) fn with_scratch<R>(slot: usize, len: usize, work: impl FnOnce(&mut [f
     })
 }
 
+/// Floats as bytes.
+pub(crate) fn bytes_of(values: &mut [f32]) -> &mut [u8] {
+    // SAFETY: the bytes are those of the floats, borrowed mutably, and every value of a byte is one.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::equalize::equalize;
 use super::ranges::{LayerValues, Ranges};
 use super::step::{self, Convolution, Fixed, Layer, Step};
-use crate::buffer::{Buffer, with_scratch};
+use crate::buffer::{Buffer, bytes_of, with_scratch};
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -476,10 +476,4 @@ fn place(layers: &mut [Planned], users: &[Vec<usize>]) -> usize {
         memory = memory.max(first + len);
     }
     memory
-}
-
-/// Floats as bytes.
-fn bytes_of(values: &mut [f32]) -> &mut [u8] {
-    // SAFETY: the bytes are those of the floats, borrowed mutably, and every value of a byte is one.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

@@ -25,8 +25,11 @@ pub(crate) use sizes::{BLOCK_ROWS, MAX_PANEL, panel_width};
 pub(crate) use tiles::Tiles;
 pub(crate) use unit::Precision;
 pub use unit::bf16_unit;
+pub(crate) use unit::has_matrix_unit_for_bytes;
 #[cfg(test)]
 pub(crate) use unit::{Unit, units};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) use x86::{configure as configure_tiles, release as release_tiles};
 
 use crate::disjoint::Disjoint;
 

@@ -51,6 +51,15 @@ pub(crate) fn fastest() -> Option<Unit> {
     *UNIT.get_or_init(|| units().into_iter().next())
 }
 
+/// Whether the CPU's matrix unit multiplies signed and unsigned bytes, and this process may use it.
+pub(crate) fn has_matrix_unit_for_bytes() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return *HAS.get_or_init(detect::has_matrix_unit_for_bytes);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    return *HAS.get_or_init(|| false);
+}
+
 /// All units of this CPU, the fastest first.
 pub(crate) fn units() -> Vec<Unit> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -81,9 +90,18 @@ mod detect {
 
     /// Whether the CPU multiplies matrices of bf16 and the system lets this process do so.
     fn has_matrix_unit() -> bool {
-        const BF16: u32 = 1 << 22;
+        has_tiles_with(1 << 22)
+    }
+
+    pub(super) fn has_matrix_unit_for_bytes() -> bool {
+        permitted() == Instructions::Avx512 && has_tiles_with(1 << 25)
+    }
+
+    /// Whether the CPU has tile registers and a feature of theirs.
+    fn has_tiles_with(feature: u32) -> bool {
         const TILES: u32 = 1 << 24;
-        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES && may_use_tiles()
+        let wanted = TILES | feature;
+        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & wanted == wanted && may_use_tiles()
     }
 
     #[cfg(target_os = "linux")]

@@ -95,7 +95,7 @@ unsafe fn store(to: *mut f32, values: __m512i) {
 /// # Safety
 ///
 /// The CPU has tile registers and the process may use them.
-pub(super) unsafe fn configure() {
+pub(crate) unsafe fn configure() {
     #[repr(C, align(64))]
     struct Configuration {
         palette: u8,
@@ -118,7 +118,7 @@ pub(super) unsafe fn configure() {
 /// # Safety
 ///
 /// As [`configure`].
-pub(super) unsafe fn release() {
+pub(crate) unsafe fn release() {
     // SAFETY: compiled code does not use these registers.
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }

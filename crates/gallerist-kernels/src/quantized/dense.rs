@@ -6,7 +6,9 @@ use super::ending::{Column, Ending, Ends, Scales, columns};
 use super::scale::rounded;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
-use super::{LANES, Layout, Line, VECTORS, is_fast};
+use super::{LANES, Layout, Line, Unit, VECTORS, fastest};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::buffer::{bytes_of, with_scratch};
 use crate::disjoint::Disjoint;
 use crate::product::Run;
 
@@ -145,17 +147,17 @@ impl Dense {
         out: Out<'_>,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { self.compute_by(is_fast(), x, positions, add, out) };
+        unsafe { self.compute_by(fastest(), x, positions, add, out) };
     }
 
-    /// [`compute`](Self::compute), by the CPU's instructions for bytes or by portable code.
+    /// [`compute`](Self::compute), by this unit.
     ///
     /// # Safety
     ///
-    /// As [`compute`](Self::compute); `fast` only if the CPU has them.
+    /// As [`compute`](Self::compute); the CPU has the unit.
     pub(super) unsafe fn compute_by(
         &self,
-        fast: bool,
+        unit: Unit,
         x: &[u8],
         positions: &[Position],
         add: Option<Added<'_>>,
@@ -171,21 +173,40 @@ impl Dense {
             Out::Floats(out) => (out.len(), self.columns),
         };
         assert!(most(|at| at.to) + end <= len, "a position outside of the result");
-        let mut weights = &self.weights[..];
-        for (first, vectors) in panels(self.columns) {
-            let (of_panel, rest) = weights.split_at(self.groups * vectors);
-            weights = rest;
-            let panel = Panel { first, vectors, weights: of_panel, ends: self.ending.starting_at(first) };
-            let task = Task { x, runs: &self.taps.runs, panel, positions, add, columns: self.columns };
+        let task = |panel| Task { x, runs: &self.taps.runs, panel, positions, add, columns: self.columns };
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if unit == Unit::Matrix && x86::takes_tiles(self.groups, positions.len()) {
+            for positions in positions.chunks(x86::MOST_ROWS) {
+                with_scratch(3, x86::rows_len(self.groups), |rows| {
+                    let rows = x86::gather(x, &self.taps.runs, positions, bytes_of(rows));
+                    for panel in self.panels() {
+                        // SAFETY: the caller's promise; the CPU has the unit, and the elements are inside, as was checked.
+                        unsafe { x86::dense_by_tiles(&Task { positions, ..task(panel) }, rows, out) };
+                    }
+                });
+            }
+            return;
+        }
+        for panel in self.panels() {
+            let task = task(panel);
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            if fast {
-                // SAFETY: the caller's promise; the elements are inside, as was checked.
+            if unit > Unit::Portable {
+                // SAFETY: the caller's promise; the CPU has the unit, and the elements are inside, as was checked.
                 unsafe { x86::dense(&task, out) };
                 continue;
             }
             // SAFETY: the caller's promise.
             unsafe { task.portable(out) };
         }
+    }
+
+    fn panels(&self) -> impl Iterator<Item = Panel<'_>> {
+        let mut weights = &self.weights[..];
+        panels(self.columns).map(move |(first, vectors)| {
+            let (of_panel, rest) = weights.split_at(self.groups * vectors);
+            weights = rest;
+            Panel { first, vectors, weights: of_panel, ends: self.ending.starting_at(first) }
+        })
     }
 }
 

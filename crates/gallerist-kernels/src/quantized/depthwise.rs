@@ -5,7 +5,7 @@ use super::ending::{Column, Ending, Ends, Scales, columns};
 use super::scale::rounded;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
-use super::{LANES, Line, VECTORS, is_fast};
+use super::{LANES, Line, Unit, VECTORS, fastest};
 use crate::disjoint::Disjoint;
 
 /// Channels of a block.
@@ -102,17 +102,17 @@ impl Depthwise {
     /// If the input or the result does not have all bytes that are named.
     pub(crate) unsafe fn compute(&self, x: &[u8], row: Row, steps: Steps, out: Disjoint<'_, u8>) {
         // SAFETY: the caller's promise.
-        unsafe { self.compute_by(is_fast(), x, row, steps, out) };
+        unsafe { self.compute_by(fastest(), x, row, steps, out) };
     }
 
-    /// [`compute`](Self::compute), by the CPU's instructions for bytes or by portable code.
+    /// [`compute`](Self::compute), by this unit.
     ///
     /// # Safety
     ///
-    /// As [`compute`](Self::compute); `fast` only if the CPU has them.
+    /// As [`compute`](Self::compute); the CPU has the unit.
     pub(super) unsafe fn compute_by(
         &self,
-        fast: bool,
+        unit: Unit,
         x: &[u8],
         row: Row,
         steps: Steps,
@@ -137,7 +137,7 @@ impl Depthwise {
                 ends: self.ending.starting_at(first),
             };
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            if fast {
+            if unit > Unit::Portable {
                 // SAFETY: the caller's promise; the bytes are inside, as was checked.
                 unsafe { x86::depthwise(&task, out) };
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! A value `x` of a layer is the byte `round(x / step) + zero`, with a step and a zero for each layer ([`Scale`]). A weight
 //! is a signed byte times a step for each output channel. Products of bytes are summed in 32 bits, without rounding, so that
-//! the results do not depend on the instructions: with AVX-512 VNNI ([`x86`]) they are those of the portable code, to the bit.
+//! the results do not depend on the instructions: with AMX or AVX-512 VNNI ([`x86`]) they are those of the portable code, to the bit.
 //!
 //! A layer ends in f32: the sum becomes a value, to which bias and shortcut are added and the activation applied, and that
 //! becomes a byte of the next layer's input ([`Ending`]).
@@ -28,16 +28,32 @@ pub(crate) use layout::Layout;
 pub(crate) use maps::{Windows, add, concat, dequantize, quantize};
 pub(crate) use scale::Scale;
 
-/// The instructions that multiply bytes on this CPU, `"AVX-512 VNNI"`, or `None` if int8 is slower than `f32` there.
-pub fn int8_unit() -> Option<&'static str> {
-    is_fast().then_some("AVX-512 VNNI")
+/// How bytes are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unit {
+    Portable,
+    /// AVX-512 VNNI.
+    Vectors,
+    /// The same, and the matrix unit (AMX) for products of many terms.
+    Matrix,
 }
 
-fn is_fast() -> bool {
+/// The fastest unit of this CPU. The others below it can be used, too.
+fn fastest() -> Unit {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    return x86::is_supported();
+    return x86::fastest();
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    return false;
+    return Unit::Portable;
+}
+
+/// The instructions that multiply bytes on this CPU: `"AMX and AVX-512 VNNI"`, `"AVX-512 VNNI"`, or `None` if int8 is slower than
+/// `f32` there.
+pub fn int8_unit() -> Option<&'static str> {
+    match fastest() {
+        Unit::Portable => None,
+        Unit::Vectors => Some("AVX-512 VNNI"),
+        Unit::Matrix => Some("AMX and AVX-512 VNNI"),
+    }
 }
 
 /// 64 bytes, aligned to a cache line.

@@ -53,8 +53,8 @@ fn by_definition(
     f64::from(sum) * f64::from(step) * f64::from(scale.step)
 }
 
-fn ways() -> Vec<bool> {
-    if is_fast() { vec![false, true] } else { vec![false] }
+fn units() -> impl Iterator<Item = Unit> {
+    [Unit::Portable, Unit::Vectors, Unit::Matrix].into_iter().filter(|&unit| unit <= fastest())
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_convolution_has_the_values_of_its_definition_with_all_instructions() {
         (12, 48, 2, 1),
         (8, 100, 5, 1),
     ] {
-        let side = 11;
+        let side = 13;
         let of_x = layout([side, side, inputs], kernel / 2);
         let values = bytes(of_x.len(), 3);
         let count = (side + 2 * (kernel / 2) - kernel) / stride + 1;
@@ -108,15 +108,15 @@ fn a_convolution_has_the_values_of_its_definition_with_all_instructions() {
             let in_f32 = Dense::new(&weight, &nothing, &bias, taps(), scales);
             let in_bytes = Dense::new(&weight, &nothing, &bias, taps(), Scales { y: Some(y), ..scales });
             let mut results = Vec::new();
-            for fast in ways() {
+            for unit in units() {
                 let mut floats = vec![f32::NAN; count * count * outputs];
                 let mut bytes = vec![0xaa; of_y.len()];
                 // SAFETY: nothing else accesses the results; the CPU has the instructions.
                 unsafe {
                     let out = Out::Floats(Disjoint::new(&mut floats));
-                    in_f32.compute_by(fast, &values, &positions(true), add, out);
+                    in_f32.compute_by(unit, &values, &positions(true), add, out);
                     let out = Out::Bytes(Disjoint::new(&mut bytes));
-                    in_bytes.compute_by(fast, &values, &positions(false), add, out);
+                    in_bytes.compute_by(unit, &values, &positions(false), add, out);
                 }
                 for (row, column, o) in (0..count)
                     .flat_map(|row| (0..count).map(move |column| (row, column)))
@@ -158,12 +158,12 @@ fn a_depthwise_convolution_has_the_values_of_its_definition_with_all_instruction
         let conv = Depthwise::new(&weight, &vec![0.0; weight.len()], &bias, [kernel; 2], scales);
         let steps = Steps { row: of_x.row(), pitch: of_x.pitch, stride };
         let mut results = Vec::new();
-        for fast in ways() {
+        for unit in units() {
             let mut bytes = vec![0; of_y.len()];
             for row in 0..count {
                 let of_row = Row { from: of_x.at_border(row * stride, 0), to: of_y.at(row, 0), count };
                 // SAFETY: nothing else accesses the result; the CPU has the instructions.
-                unsafe { conv.compute_by(fast, &values, of_row, steps, Disjoint::new(&mut bytes)) };
+                unsafe { conv.compute_by(unit, &values, of_row, steps, Disjoint::new(&mut bytes)) };
             }
             for (row, column) in (0..count).flat_map(|row| (0..count).map(move |column| (row, column))) {
                 for channel in 0..channels {

@@ -1,5 +1,6 @@
-//! AVX-512 VNNI: sums of products of four bytes in every lane.
+//! AVX-512 VNNI: sums of products of four bytes in every lane. AMX: products of tiles of 16 rows and columns and 64 bytes.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
@@ -8,19 +9,219 @@ use gallerist_util::simd::{Instructions, permitted};
 use super::dense::{self, GROUP, Out};
 use super::depthwise::{self, MOST_TAPS};
 use super::ending::Ends;
-use super::{LANES, Line, VECTORS};
+use super::{LANES, Line, Unit, VECTORS};
 use crate::disjoint::Disjoint;
-use crate::product::Run;
+use crate::product::{Run, configure_tiles, has_matrix_unit_for_bytes, release_tiles};
 
-/// Whether this CPU has the instructions and they are permitted.
-pub(super) fn is_supported() -> bool {
-    static SUPPORTED: OnceLock<bool> = OnceLock::new();
-    *SUPPORTED.get_or_init(|| {
-        permitted() == Instructions::Avx512
+/// Terms of a tile: 16 groups.
+const TILE_TERMS: usize = LANES * GROUP;
+
+/// Rows of a tile.
+const TILE_ROWS: usize = 16;
+
+/// Rows that are computed by tiles together, two tiles of them.
+const SIDE: usize = 2 * TILE_ROWS;
+
+/// Most rows whose bytes are gathered before they are multiplied: a multiple of [`SIDE`]. They stay in the second-level cache.
+pub(super) const MOST_ROWS: usize = 128;
+
+/// The fastest unit of this CPU that is permitted.
+pub(super) fn fastest() -> Unit {
+    static FASTEST: OnceLock<Unit> = OnceLock::new();
+    *FASTEST.get_or_init(|| {
+        let has_vectors = permitted() == Instructions::Avx512
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vnni")
+            && is_x86_feature_detected!("avx512vnni");
+        match (has_vectors, has_vectors && has_matrix_unit_for_bytes()) {
+            (_, true) => Unit::Matrix,
+            (true, false) => Unit::Vectors,
+            (false, false) => Unit::Portable,
+        }
     })
+}
+
+/// Whether a product with so many groups of terms is faster by tiles.
+pub(super) fn takes_tiles(groups: usize, rows: usize) -> bool {
+    groups >= 2 * LANES && rows >= TILE_ROWS
+}
+
+/// Bytes of a gathered row.
+fn row_len(groups: usize) -> usize {
+    (groups * GROUP).next_multiple_of(TILE_TERMS)
+}
+
+/// Elements of 4 bytes for the gathered rows of a product.
+pub(super) fn rows_len(groups: usize) -> usize {
+    MOST_ROWS * row_len(groups) / size_of::<f32>()
+}
+
+/// The bytes of the windows at some positions, one window after the other.
+#[derive(Clone, Copy)]
+pub(super) struct Gathered<'a> {
+    values: &'a [u8],
+    /// From a row to the next one.
+    stride: usize,
+}
+
+/// Copies the windows at up to [`MOST_ROWS`] positions to `to`. The rows after them, up to a multiple of [`SIDE`], have any values.
+pub(super) fn gather<'a>(
+    x: &[u8],
+    runs: &[Run],
+    positions: &[dense::Position],
+    to: &'a mut [u8],
+) -> Gathered<'a> {
+    let terms: usize = runs.iter().map(|run| run.len).sum();
+    let stride = terms.next_multiple_of(TILE_TERMS);
+    for (position, to) in positions.iter().zip(to.chunks_exact_mut(stride)) {
+        let mut at = 0;
+        for run in runs {
+            to[at..at + run.len].copy_from_slice(&x[position.from as usize + run.offset..][..run.len]);
+            at += run.len;
+        }
+    }
+    Gathered { values: to, stride }
+}
+
+/// A panel by tiles, from the windows at its positions.
+///
+/// # Safety
+///
+/// As [`dense`]; the CPU has the matrix unit, and `rows` are those of the task's positions.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) unsafe fn dense_by_tiles(task: &dense::Task<'_>, rows: Gathered<'_>, out: Out<'_>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match task.panel.vectors {
+            1 => tiles::<1>(task, rows, out),
+            2 => tiles::<2>(task, rows, out),
+            3 => tiles::<3>(task, rows, out),
+            _ => tiles::<VECTORS>(task, rows, out),
+        }
+    }
+}
+
+/// The sums of a block of rows, a vector after the other.
+#[repr(C, align(64))]
+struct Sums([[[i32; LANES]; VECTORS]; SIDE]);
+
+/// # Safety
+///
+/// As [`dense_by_tiles`]; the panel has `V` vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn tiles<const V: usize>(task: &dense::Task<'_>, rows: Gathered<'_>, out: Out<'_>) {
+    let weights = task.panel.weights;
+    let ends = Vectors::<V>::new(&task.panel.ends);
+    let groups = weights.len() / V;
+    let chunks = groups / LANES;
+    let Gathered { values, stride } = rows;
+    assert!(chunks > 0 && task.positions.len().next_multiple_of(SIDE) * stride <= values.len());
+    let mut sums = Sums([[[0; LANES]; VECTORS]; SIDE]);
+    // SAFETY: the CPU has tile registers that this process may use; nothing between here and their release uses them.
+    unsafe { configure_tiles() };
+    for (block, positions) in task.positions.chunks(SIDE).enumerate() {
+        // SAFETY: rows of this block are inside, as was just checked.
+        let x = unsafe { values.as_ptr().add(block * SIDE * stride) };
+        for v in (0..V).step_by(2) {
+            let second = (v + 1).min(V - 1);
+            // SAFETY: `chunks` tiles from the first and the 16th row of the block, and 16 lines of these vectors for each of
+            // them; the sums of a block have 32 rows of these vectors. Where both vectors are one, the second sums are
+            // written to the same place with the same values.
+            unsafe {
+                multiply_tiles(
+                    [x, x.add(TILE_ROWS * stride)],
+                    stride,
+                    [v, second].map(|v| weights.as_ptr().add(v)),
+                    V * size_of::<Line>(),
+                    chunks,
+                    [v, second].map(|v| sums.0[0][v].as_mut_ptr()),
+                );
+            }
+        }
+        for (row, (position, sums)) in positions.iter().zip(&sums.0).enumerate() {
+            // SAFETY: each is a vector.
+            let mut found: [__m512i; V] =
+                std::array::from_fn(|v| unsafe { sums[v].as_ptr().cast::<__m512i>().read() });
+            for group in chunks * LANES..groups {
+                // SAFETY: four bytes of this row.
+                let x = unsafe { x.add(row * stride + group * GROUP).cast::<i32>().read_unaligned() };
+                for v in 0..V {
+                    // SAFETY: vector `v` of this group.
+                    let weight = unsafe { weights.as_ptr().add(group * V + v).cast::<__m512i>().read() };
+                    found[v] = _mm512_dpbusd_epi32(found[v], _mm512_set1_epi32(x), weight);
+                }
+            }
+            // SAFETY: the caller's promise.
+            unsafe { write(task, &ends, &found, position, out) };
+        }
+    }
+    // SAFETY: as for the configuration.
+    unsafe { release_tiles() };
+}
+
+/// `c[i][j] = sum over t of a[i][t] * b[t][j]` for two tiles of rows and two of columns.
+///
+/// # Safety
+///
+/// * Tiles of 16 rows of 64 bytes can be read from every address of `a`, its rows `stride_a` bytes apart, `chunks` of them 64 bytes
+///   apart.
+/// * Tiles of 16 rows of 64 bytes can be read from every address of `b`, its rows `stride_b` bytes apart, `chunks` of them 16 rows
+///   apart.
+/// * The sums of 32 rows, [`VECTORS`] vectors apart, can be written from every address of `c`.
+/// * The CPU has the matrix unit, and its registers are configured.
+unsafe fn multiply_tiles(
+    [a0, a1]: [*const u8; 2],
+    stride_a: usize,
+    [b0, b1]: [*const Line; 2],
+    stride_b: usize,
+    chunks: usize,
+    [c0, c1]: [*mut i32; 2],
+) {
+    const ROW: usize = VECTORS * LANES * size_of::<i32>();
+    // SAFETY: `chunks > 0` tiles are read from every address and 2 x 2 tiles of sums are written, by the caller's promise. The
+    // tile registers are used by nothing else.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            "tileloadd tmm4, [{a0} + {stride_a}*1]",
+            "tileloadd tmm6, [{b0} + {stride_b}*1]",
+            "tileloadd tmm7, [{b1} + {stride_b}*1]",
+            "tdpbusd tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{a1} + {stride_a}*1]",
+            "tdpbusd tmm1, tmm4, tmm7",
+            "add {a0}, 64",
+            "add {b0}, {step_b}",
+            "tdpbusd tmm2, tmm5, tmm6",
+            "add {a1}, 64",
+            "add {b1}, {step_b}",
+            "tdpbusd tmm3, tmm5, tmm7",
+            "dec {chunks}",
+            "jnz 2b",
+            "tilestored [{c0} + {row}*1], tmm0",
+            "tilestored [{c1} + {row}*1], tmm1",
+            "tilestored [{c0} + {row}*1 + {half}], tmm2",
+            "tilestored [{c1} + {row}*1 + {half}], tmm3",
+            a0 = inout(reg) a0 => _,
+            a1 = inout(reg) a1 => _,
+            b0 = inout(reg) b0 => _,
+            b1 = inout(reg) b1 => _,
+            stride_a = in(reg) stride_a,
+            stride_b = in(reg) stride_b,
+            step_b = in(reg) TILE_ROWS * stride_b,
+            chunks = inout(reg) chunks => _,
+            c0 = in(reg) c0,
+            c1 = in(reg) c1,
+            row = in(reg) ROW,
+            half = const TILE_ROWS * ROW,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
 }
 
 /// # Safety
@@ -46,38 +247,21 @@ pub(super) unsafe fn dense(task: &dense::Task<'_>, out: Out<'_>) {
 /// As [`dense`]; the panel has `V` vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn rows<const R: usize, const V: usize>(task: &dense::Task<'_>, out: Out<'_>) {
-    let dense::Task { x, runs, panel, positions, add, columns } = task;
+    let dense::Task { x, runs, panel, positions, .. } = task;
     let ends = Vectors::<V>::new(&panel.ends);
     let weights = panel.weights.as_ptr();
     let whole = positions.chunks_exact(R);
     let rest = whole.remainder();
-    let write = |sums: &[[__m512i; V]; R], some: &[dense::Position]| {
-        for (sums, position) in sums.iter().zip(some) {
-            // SAFETY: the panel's columns at this position of the maps that are added.
-            let added = add.map(|add| unsafe { add.as_ptr().add(position.add as usize + panel.first) });
-            // SAFETY: as above.
-            let values = unsafe { ends.values(sums, added, matches!(out, Out::Bytes(_))) };
-            let to = position.to as usize + panel.first;
-            match out {
-                // SAFETY: whole vectors of this position are inside the result, and belong to the caller.
-                Out::Bytes(out) => unsafe { store_bytes(values, out.as_mut_ptr().add(to)) },
-                Out::Floats(out) => {
-                    for (v, values) in values.into_iter().enumerate() {
-                        let first = panel.first + v * LANES;
-                        let mask = ((1u32 << (columns - first).min(LANES)) - 1) as __mmask16;
-                        // SAFETY: the mask selects columns that the result has.
-                        unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr().add(to + v * LANES), mask, values) };
-                    }
-                }
-            }
-        }
-    };
     for some in whole {
         let from: [*const u8; R] =
             // SAFETY: the first byte of a window is inside.
             std::array::from_fn(|row| unsafe { x.as_ptr().add(some[row].from as usize) });
-        // SAFETY: the windows are inside, and there are as many weights as the runs have terms.
-        write(&unsafe { block::<R, V>(from, runs, weights) }, some);
+        // SAFETY: the windows are inside, and there are as many weights as the runs have terms. The caller's promise.
+        unsafe {
+            for (sums, position) in block::<R, V>(from, runs, weights).iter().zip(some) {
+                write(task, &ends, sums, position, out);
+            }
+        }
     }
     if !rest.is_empty() {
         // The last position fills the block.
@@ -86,7 +270,44 @@ unsafe fn rows<const R: usize, const V: usize>(task: &dense::Task<'_>, out: Out<
             unsafe { x.as_ptr().add(rest[row.min(rest.len() - 1)].from as usize) }
         });
         // SAFETY: as above.
-        write(&unsafe { block::<R, V>(from, runs, weights) }, rest);
+        unsafe {
+            for (sums, position) in block::<R, V>(from, runs, weights).iter().zip(rest) {
+                write(task, &ends, sums, position, out);
+            }
+        }
+    }
+}
+
+/// Ends the sums of the panel at a position, and writes them.
+///
+/// # Safety
+///
+/// As [`dense`]; the panel has `V` vectors.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn write<const V: usize>(
+    task: &dense::Task<'_>,
+    ends: &Vectors<V>,
+    sums: &[__m512i; V],
+    position: &dense::Position,
+    out: Out<'_>,
+) {
+    let first = task.panel.first;
+    // SAFETY: the panel's columns at this position of the maps that are added.
+    let added = task.add.map(|add| unsafe { add.as_ptr().add(position.add as usize + first) });
+    // SAFETY: as above.
+    let values = unsafe { ends.values(sums, added, matches!(out, Out::Bytes(_))) };
+    let to = position.to as usize + first;
+    match out {
+        // SAFETY: whole vectors of this position are inside the result, and belong to the caller.
+        Out::Bytes(out) => unsafe { store_bytes(values, out.as_mut_ptr().add(to)) },
+        Out::Floats(out) => {
+            for (v, values) in values.into_iter().enumerate() {
+                let mask = ((1u32 << (task.columns - first - v * LANES).min(LANES)) - 1) as __mmask16;
+                // SAFETY: the mask selects columns that the result has.
+                unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr().add(to + v * LANES), mask, values) };
+            }
+        }
     }
 }
 
