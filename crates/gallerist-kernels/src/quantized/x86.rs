@@ -43,7 +43,7 @@ pub(super) fn fastest() -> Unit {
 
 /// Whether a product with so many groups of terms is faster by tiles.
 pub(super) fn takes_tiles(groups: usize, rows: usize) -> bool {
-    groups >= 2 * LANES && rows >= TILE_ROWS
+    groups >= LANES && rows >= TILE_ROWS
 }
 
 /// Bytes of a gathered row.
