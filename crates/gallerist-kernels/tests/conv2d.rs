@@ -309,7 +309,9 @@ fn bits_do_not_depend_on_the_number_of_threads() {
         for threads in [2, 3, 5, 16] {
             assert_eq!(with(threads), one, "{products:?}, {threads} threads");
         }
-        assert!(!first.contains(&one) || products == Products::Bf16, "each computes in its own way");
+        // Without bf16's instructions it is f32, and so is int8 here.
+        let may_be_another = matches!(products, Products::Bf16 | Products::Int8);
+        assert!(!first.contains(&one) || may_be_another, "each computes in its own way");
         first.push(one);
     }
 }

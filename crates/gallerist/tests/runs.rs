@@ -499,10 +499,7 @@ fn a_run_is_calibrated_and_embeds_and_searches_in_int8() {
     assert!(message.contains("int8 against f32 on these images: cosine distance 0.0"), "{message}");
     assert!(message.contains("next: gallerist embed --run run --products int8 --images data"), "{message}");
     let message = ok(&gallerist(at, embed));
-    assert!(
-        message.contains("int8 by ") || message.contains("it has no AVX-512 VNNI"),
-        "{message}"
-    );
+    assert!(message.contains("int8 by ") || message.contains("it has no AVX-512 VNNI"), "{message}");
     let image = "data/Kind-0/sort-0/0.bmp";
     ok(&gallerist(
         at,

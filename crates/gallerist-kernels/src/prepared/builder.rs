@@ -6,8 +6,9 @@ use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
 use super::bytes;
 use super::fuse::fuse;
+use super::measurement::Measurement;
 use super::plan::Plan;
-use super::ranges::{Measurement, Ranges};
+use super::ranges::Ranges;
 use super::step::{Convolution, Fixed, Layer, Step};
 use crate::maps::Maps;
 use crate::norm::Activation;

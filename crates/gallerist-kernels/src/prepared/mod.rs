@@ -37,13 +37,15 @@ mod bytes;
 mod equalize;
 mod fuse;
 mod layer;
+mod measurement;
 mod plan;
 mod ranges;
 mod step;
 
 pub use builder::{Builder, Node};
+pub use measurement::Measurement;
 pub use plan::Plan;
-pub use ranges::{Measurement, Ranges};
+pub use ranges::Ranges;
 pub use step::Convolution;
 
 #[cfg(test)]

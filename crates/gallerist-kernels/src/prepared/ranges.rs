@@ -1,9 +1,6 @@
 //! The ranges of the values of a network's layers, measured on images.
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-
-use super::plan::Plan;
 
 /// Intervals of a histogram.
 const BINS: usize = 4096;
@@ -14,7 +11,8 @@ const PARTS: std::ops::RangeInclusive<usize> = 20..=100;
 /// For every layer of a network, in order, the least and the largest of its values that int8 can hold, and mean and largest
 /// value of each channel.
 ///
-/// They belong to one network with its weights and one size of images. Made by [`Measurement`], read by
+/// They belong to one network with its weights and one size of images. Made by
+/// [`Measurement`](super::Measurement), read by
 /// [`Builder::finish_int8`](super::Builder::finish_int8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -30,16 +28,9 @@ pub(super) struct LayerValues {
     pub(super) highs: Vec<f32>,
 }
 
-/// The values of a network's layers for some images: made by [`Builder::measure`](super::Builder::measure).
-pub struct Measurement {
-    /// All layers are outputs.
-    plan: Plan,
-    values: Vec<Values>,
-}
-
 /// The values of a layer.
 #[derive(Default)]
-struct Values {
+pub(super) struct Values {
     histogram: Histogram,
     /// Of each channel.
     sums: Vec<f64>,
@@ -47,43 +38,14 @@ struct Values {
     positions: usize,
 }
 
-impl Measurement {
-    pub(super) fn new(plan: Plan) -> Self {
-        let of_channels = |i| {
-            let channels = plan.output(i)[2];
-            Values { sums: vec![0.0; channels], highs: vec![0.0; channels], ..Values::default() }
-        };
-        let values = (0..plan.outputs()).map(of_channels).collect();
-        Self { plan, values }
-    }
-
-    /// Adds the values of `count` images `[count, channels, height, width]`. All values of the network's layers are in memory
-    /// at a time, those of about 4 images of 224 x 224 pixels and ResNet-50 in 200 MB.
-    ///
-    /// # Panics
-    ///
-    /// If there are not as many values as `count` images have.
-    pub fn add(&mut self, images: &[f32], count: usize) {
-        let outputs = self.plan.run(images, count, &vec![true; self.plan.outputs()]);
-        self.values.par_iter_mut().zip(outputs.par_iter()).for_each(|(seen, values)| {
-            values.iter().for_each(|values| seen.add(values));
-        });
-    }
-
-    /// For each layer the range whose bytes have the smallest mean squared error. `None` if a layer has given NaN or infinity,
-    /// or there were no images.
-    pub fn finish(&self) -> Option<Ranges> {
-        let of_layer = |values: &Values| {
-            let mean = |sum: &f64| (sum / values.positions as f64) as f32;
-            let means = values.sums.iter().map(mean).collect();
-            Some(LayerValues { range: values.histogram.best()?, means, highs: values.highs.clone() })
-        };
-        self.values.par_iter().map(of_layer).collect::<Option<_>>().map(Ranges)
-    }
-}
-
 impl Values {
-    fn add(&mut self, values: &[f32]) {
+    /// Of so many channels.
+    pub(super) fn new(channels: usize) -> Self {
+        Self { sums: vec![0.0; channels], highs: vec![0.0; channels], ..Self::default() }
+    }
+
+    /// Adds the values of some positions.
+    pub(super) fn add(&mut self, values: &[f32]) {
         for position in values.chunks_exact(self.sums.len()) {
             self.positions += 1;
             for ((sum, high), &value) in self.sums.iter_mut().zip(&mut self.highs).zip(position) {
@@ -92,6 +54,11 @@ impl Values {
                 self.histogram.add(value);
             }
         }
+    }
+
+    pub(super) fn finish(&self) -> Option<LayerValues> {
+        let means = self.sums.iter().map(|sum| (sum / self.positions as f64) as f32).collect();
+        Some(LayerValues { range: self.histogram.best()?, means, highs: self.highs.clone() })
     }
 }
 

@@ -1,19 +1,15 @@
 //! Convolutions of all channels with each other.
 
-use gallerist_util::vectorized;
-
-use super::ending::{Column, Ending, Ends, Scales, columns};
-use super::scale::rounded;
+use super::ending::{Column, Ending, Scales};
+use super::layout::Layout;
+use super::lines::{GROUP, LANES, Line, VECTORS, columns};
+use super::task::{Added, Out, Panel, PanelTask, Position};
+use super::unit::{Unit, fastest};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
-use super::{LANES, Layout, Line, Unit, VECTORS, fastest};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::buffer::{bytes_of, with_scratch};
-use crate::disjoint::Disjoint;
 use crate::product::Run;
-
-/// Terms of a sum whose bytes are multiplied together.
-pub(super) const GROUP: usize = 4;
 
 /// Most terms of a sum: no sum of bytes times signed bytes is outside of 32 bits.
 const MOST_TERMS: usize = 1 << 16;
@@ -46,26 +42,6 @@ impl Taps {
     }
 }
 
-/// A position of the result: the first byte of its window, its first element in the result, and its first byte in the maps that
-/// are added.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Position {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) add: u32,
-}
-
-/// Where the result is written.
-#[derive(Clone, Copy)]
-pub(crate) enum Out<'a> {
-    /// Whole vectors of a position are written.
-    Bytes(Disjoint<'a, u8>),
-    Floats(Disjoint<'a>),
-}
-
-/// Maps that are added.
-pub(crate) type Added<'a> = &'a [u8];
-
 /// A convolution, packed: panels of up to [`VECTORS`] vectors of columns.
 pub(crate) struct Dense {
     taps: Taps,
@@ -74,14 +50,6 @@ pub(crate) struct Dense {
     columns: usize,
     /// Terms of a sum, in groups.
     groups: usize,
-}
-
-/// A panel: its first column, its vectors, and its weights.
-pub(super) struct Panel<'a> {
-    pub(super) first: usize,
-    pub(super) vectors: usize,
-    pub(super) weights: &'a [Line],
-    pub(super) ends: Ends<'a>,
 }
 
 impl Dense {
@@ -173,7 +141,8 @@ impl Dense {
             Out::Floats(out) => (out.len(), self.columns),
         };
         assert!(most(|at| at.to) + end <= len, "a position outside of the result");
-        let task = |panel| Task { x, runs: &self.taps.runs, panel, positions, add, columns: self.columns };
+        let task =
+            |panel| PanelTask { x, runs: &self.taps.runs, panel, positions, add, columns: self.columns };
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if unit == Unit::Matrix && x86::takes_tiles(self.groups, positions.len()) {
             for positions in positions.chunks(x86::MOST_ROWS) {
@@ -181,7 +150,7 @@ impl Dense {
                     let rows = x86::gather(x, &self.taps.runs, positions, bytes_of(rows));
                     for panel in self.panels() {
                         // SAFETY: the caller's promise; the CPU has the unit, and the elements are inside, as was checked.
-                        unsafe { x86::dense_by_tiles(&Task { positions, ..task(panel) }, rows, out) };
+                        unsafe { x86::dense_by_tiles(&PanelTask { positions, ..task(panel) }, rows, out) };
                     }
                 });
             }
@@ -214,68 +183,4 @@ impl Dense {
 fn panels(columns: usize) -> impl Iterator<Item = (usize, usize)> {
     let width = VECTORS * LANES;
     (0..columns).step_by(width).map(move |first| (first, (columns - first).min(width).div_ceil(LANES)))
-}
-
-/// A panel of columns at some positions.
-pub(super) struct Task<'a> {
-    pub(super) x: &'a [u8],
-    pub(super) runs: &'a [Run],
-    pub(super) panel: Panel<'a>,
-    pub(super) positions: &'a [Position],
-    pub(super) add: Option<Added<'a>>,
-    /// Of all panels.
-    pub(super) columns: usize,
-}
-
-impl Task<'_> {
-    /// # Safety
-    ///
-    /// Nothing else accesses the panel's columns at these positions of the result during the call.
-    unsafe fn portable(&self, out: Out<'_>) {
-        let Panel { first, vectors, weights, ends } = &self.panel;
-        let interleave = matches!(out, Out::Bytes(_));
-        let of_lanes: Vec<usize> = columns(0, *vectors, interleave).collect();
-        for position in self.positions {
-            let mut all = [0; VECTORS * LANES];
-            let sums = &mut all[..vectors * LANES];
-            let mut at = 0;
-            for run in self.runs {
-                let x = &self.x[position.from as usize + run.offset..][..run.len];
-                let lines = run.len / GROUP * vectors;
-                sum(x, &weights[at..at + lines], sums);
-                at += lines;
-            }
-            let added = |column: usize| self.add.map_or(0, |add| add[position.add as usize + first + column]);
-            let to = position.to as usize + first;
-            for (lane, &column) in of_lanes.iter().enumerate() {
-                let value = ends.value(lane, sums[lane], added(column));
-                match out {
-                    // SAFETY: the caller's promise.
-                    Out::Bytes(out) => unsafe { out.slice(to + column, 1)[0] = rounded(value) },
-                    // SAFETY: as above.
-                    Out::Floats(out) if first + column < self.columns => unsafe {
-                        out.slice(to + column, 1)[0] = value;
-                    },
-                    Out::Floats(_) => {}
-                }
-            }
-        }
-    }
-}
-
-vectorized! {
-    /// Adds the products of a run of bytes with its weights, group after group, to the sums.
-    fn sum<'a>(x: &'a [u8], weights: &'a [Line], sums: &'a mut [i32]) -> () {
-        let vectors = sums.len() / LANES;
-        for (x, weights) in x.chunks_exact(GROUP).zip(weights.chunks_exact(vectors)) {
-            let x = [x[0], x[1], x[2], x[3]].map(i32::from);
-            for (Line(line), sums) in weights.iter().zip(sums.chunks_exact_mut(LANES)) {
-                for (sum, weight) in sums.iter_mut().zip(line.as_chunks::<GROUP>().0) {
-                    for i in 0..GROUP {
-                        *sum += x[i] * i32::from(weight[i]);
-                    }
-                }
-            }
-        }
-    }
 }

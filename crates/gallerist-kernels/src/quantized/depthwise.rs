@@ -1,18 +1,12 @@
 //! Convolutions of every channel on its own.
 
-use super::dense::GROUP;
-use super::ending::{Column, Ending, Ends, Scales, columns};
-use super::scale::rounded;
+use super::ending::{Column, Ending, Scales};
+use super::lines::{BLOCK, GROUP, LANES, Line, MOST_TAPS, VECTORS, columns};
+use super::task::{Row, RowTask, Steps};
+use super::unit::{Unit, fastest};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
-use super::{LANES, Line, Unit, VECTORS, fastest};
 use crate::disjoint::Disjoint;
-
-/// Channels of a block.
-pub(super) const BLOCK: usize = VECTORS * LANES;
-
-/// Most rows and columns of a window.
-pub(crate) const MOST_TAPS: usize = 8;
 
 /// A depthwise convolution, packed: blocks of [`BLOCK`] channels. In a block, [`VECTORS`] vectors for each column of the window
 /// and each [`GROUP`] of its rows.
@@ -21,28 +15,6 @@ pub(crate) struct Depthwise {
     ending: Ending,
     channels: usize,
     kernel: [usize; 2],
-}
-
-/// A row of the result.
-#[derive(Clone, Copy)]
-pub(crate) struct Row {
-    /// The first byte of the first window.
-    pub(crate) from: usize,
-    /// The first byte of the result.
-    pub(crate) to: usize,
-    /// Positions.
-    pub(crate) count: usize,
-}
-
-/// Bytes from one to the next.
-#[derive(Clone, Copy)]
-pub(crate) struct Steps {
-    /// Row of the input.
-    pub(crate) row: usize,
-    /// Position of the input and of the result, which have the same channels.
-    pub(crate) pitch: usize,
-    /// Columns of the input from one window to the next.
-    pub(crate) stride: usize,
 }
 
 impl Depthwise {
@@ -127,7 +99,7 @@ impl Depthwise {
         let per_block = width * height.div_ceil(GROUP) * VECTORS;
         for (block, weights) in self.weights.chunks_exact(per_block).enumerate() {
             let first = block * BLOCK;
-            let task = Task {
+            let task = RowTask {
                 x: &x[from + first..],
                 kernel: self.kernel,
                 row: Row { to: to + first, ..row },
@@ -144,46 +116,6 @@ impl Depthwise {
             }
             // SAFETY: the caller's promise.
             unsafe { task.portable(out) };
-        }
-    }
-}
-
-/// A block of channels in a row.
-pub(super) struct Task<'a> {
-    /// From the first byte on that is read.
-    pub(super) x: &'a [u8],
-    pub(super) kernel: [usize; 2],
-    pub(super) row: Row,
-    pub(super) steps: Steps,
-    /// Bytes of the block.
-    pub(super) bytes: usize,
-    pub(super) weights: &'a [Line],
-    pub(super) ends: Ends<'a>,
-}
-
-impl Task<'_> {
-    /// # Safety
-    ///
-    /// Nothing else accesses the block's channels in this row of the result during the call.
-    unsafe fn portable(&self, out: Disjoint<'_, u8>) {
-        let [height, width] = self.kernel;
-        let Steps { row, pitch, stride } = self.steps;
-        let groups = height.div_ceil(GROUP);
-        let of_lanes: Vec<usize> = columns(0, VECTORS, true).collect();
-        for i in 0..self.row.count {
-            // SAFETY: the caller's promise.
-            let to = unsafe { out.slice(self.row.to + i * pitch, self.bytes) };
-            for (lane, &channel) in of_lanes.iter().enumerate().filter(|(_, channel)| **channel < self.bytes)
-            {
-                let mut sum = 0;
-                for (a, b) in (0..height).flat_map(|a| (0..width).map(move |b| (a, b))) {
-                    let Line(line) = &self.weights[(b * groups + a / GROUP) * VECTORS + lane / LANES];
-                    let weight = line[lane % LANES * GROUP + a % GROUP];
-                    let x = self.x[a * row + (i * stride + b) * pitch + channel];
-                    sum += i32::from(x) * i32::from(weight);
-                }
-                to[channel] = rounded(self.ends.value(lane, sum, 0));
-            }
         }
     }
 }

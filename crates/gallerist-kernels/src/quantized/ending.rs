@@ -1,6 +1,6 @@
 //! What follows the sums of a convolution.
 
-use super::{LANES, Scale, VECTORS, interleaved};
+use super::scale::Scale;
 
 /// `bounds(sum * factor + term + added byte * step)` for each column, in the unit of the result: as bytes of the next layer, or
 /// as values.
@@ -110,13 +110,4 @@ impl Ends<'_> {
         let value = if value > self.low { value } else { self.low };
         if value < self.high { value } else { self.high }
     }
-}
-
-/// The columns of the lanes of `vectors` vectors from column `first` on: one after the other, or [`interleaved`].
-pub(super) fn columns(first: usize, vectors: usize, interleave: bool) -> impl Iterator<Item = usize> {
-    let column = move |i: usize| match interleave && vectors == VECTORS {
-        true => first + interleaved(i / LANES, i % LANES),
-        false => first + i,
-    };
-    (0..vectors * LANES).map(column)
 }

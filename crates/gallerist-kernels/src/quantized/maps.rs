@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use gallerist_util::vectorized;
 
-use super::scale::rounded;
-use super::{Layout, Scale};
+use super::layout::Layout;
+use super::scale::{Scale, rounded};
 use crate::disjoint::Disjoint;
 
 /// A row of the maps of a result.

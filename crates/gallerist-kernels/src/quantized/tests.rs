@@ -1,6 +1,6 @@
 //! Layers of bytes against their definition, and the CPU's instructions against the portable code.
 
-use super::ending::Scales;
+use super::unit::{Unit, fastest};
 use super::*;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;

@@ -2,16 +2,12 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::sync::OnceLock;
 
-use gallerist_util::simd::{Instructions, permitted};
-
-use super::dense::{self, GROUP, Out};
-use super::depthwise::{self, MOST_TAPS};
 use super::ending::Ends;
-use super::{LANES, Line, Unit, VECTORS};
+use super::lines::{GROUP, LANES, Line, MOST_TAPS, VECTORS};
+use super::task::{Out, PanelTask, Position, RowTask};
 use crate::disjoint::Disjoint;
-use crate::product::{Run, configure_tiles, has_matrix_unit_for_bytes, release_tiles};
+use crate::product::{Run, configure_tiles, release_tiles};
 
 /// Terms of a tile: 16 groups.
 const TILE_TERMS: usize = LANES * GROUP;
@@ -24,22 +20,6 @@ const SIDE: usize = 2 * TILE_ROWS;
 
 /// Most rows whose bytes are gathered before they are multiplied: a multiple of [`SIDE`]. They stay in the second-level cache.
 pub(super) const MOST_ROWS: usize = 128;
-
-/// The fastest unit of this CPU that is permitted.
-pub(super) fn fastest() -> Unit {
-    static FASTEST: OnceLock<Unit> = OnceLock::new();
-    *FASTEST.get_or_init(|| {
-        let has_vectors = permitted() == Instructions::Avx512
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vnni");
-        match (has_vectors, has_vectors && has_matrix_unit_for_bytes()) {
-            (_, true) => Unit::Matrix,
-            (true, false) => Unit::Vectors,
-            (false, false) => Unit::Portable,
-        }
-    })
-}
 
 /// Whether a product with so many groups of terms is faster by tiles.
 pub(super) fn takes_tiles(groups: usize, rows: usize) -> bool {
@@ -65,12 +45,7 @@ pub(super) struct Gathered<'a> {
 }
 
 /// Copies the windows at up to [`MOST_ROWS`] positions to `to`. The rows after them, up to a multiple of [`SIDE`], have any values.
-pub(super) fn gather<'a>(
-    x: &[u8],
-    runs: &[Run],
-    positions: &[dense::Position],
-    to: &'a mut [u8],
-) -> Gathered<'a> {
+pub(super) fn gather<'a>(x: &[u8], runs: &[Run], positions: &[Position], to: &'a mut [u8]) -> Gathered<'a> {
     let terms: usize = runs.iter().map(|run| run.len).sum();
     let stride = terms.next_multiple_of(TILE_TERMS);
     for (position, to) in positions.iter().zip(to.chunks_exact_mut(stride)) {
@@ -89,7 +64,7 @@ pub(super) fn gather<'a>(
 ///
 /// As [`dense`]; the CPU has the matrix unit, and `rows` are those of the task's positions.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) unsafe fn dense_by_tiles(task: &dense::Task<'_>, rows: Gathered<'_>, out: Out<'_>) {
+pub(super) unsafe fn dense_by_tiles(task: &PanelTask<'_>, rows: Gathered<'_>, out: Out<'_>) {
     // SAFETY: the caller's promise.
     unsafe {
         match task.panel.vectors {
@@ -109,7 +84,7 @@ struct Sums([[[i32; LANES]; VECTORS]; SIDE]);
 ///
 /// As [`dense_by_tiles`]; the panel has `V` vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn tiles<const V: usize>(task: &dense::Task<'_>, rows: Gathered<'_>, out: Out<'_>) {
+unsafe fn tiles<const V: usize>(task: &PanelTask<'_>, rows: Gathered<'_>, out: Out<'_>) {
     let weights = task.panel.weights;
     let ends = Vectors::<V>::new(&task.panel.ends);
     let groups = weights.len() / V;
@@ -227,9 +202,9 @@ unsafe fn multiply_tiles(
 /// # Safety
 ///
 /// The CPU has the instructions. All elements that the task names are inside the operands and `out`, as
-/// [`Dense::compute`](dense::Dense::compute) checks. Nothing else accesses the panel's columns at these positions of the result.
+/// [`Dense::compute`](super::Dense::compute) checks. Nothing else accesses the panel's columns at these positions of the result.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) unsafe fn dense(task: &dense::Task<'_>, out: Out<'_>) {
+pub(super) unsafe fn dense(task: &PanelTask<'_>, out: Out<'_>) {
     // As many sums as there are registers for.
     // SAFETY: the caller's promise.
     unsafe {
@@ -246,8 +221,8 @@ pub(super) unsafe fn dense(task: &dense::Task<'_>, out: Out<'_>) {
 ///
 /// As [`dense`]; the panel has `V` vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn rows<const R: usize, const V: usize>(task: &dense::Task<'_>, out: Out<'_>) {
-    let dense::Task { x, runs, panel, positions, .. } = task;
+unsafe fn rows<const R: usize, const V: usize>(task: &PanelTask<'_>, out: Out<'_>) {
+    let PanelTask { x, runs, panel, positions, .. } = task;
     let ends = Vectors::<V>::new(&panel.ends);
     let weights = panel.weights.as_ptr();
     let whole = positions.chunks_exact(R);
@@ -286,10 +261,10 @@ unsafe fn rows<const R: usize, const V: usize>(task: &dense::Task<'_>, out: Out<
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn write<const V: usize>(
-    task: &dense::Task<'_>,
+    task: &PanelTask<'_>,
     ends: &Vectors<V>,
     sums: &[__m512i; V],
-    position: &dense::Position,
+    position: &Position,
     out: Out<'_>,
 ) {
     let first = task.panel.first;
@@ -444,10 +419,10 @@ unsafe fn store_bytes<const V: usize>(values: [__m512; V], to: *mut u8) {
 /// # Safety
 ///
 /// The CPU has the instructions. All bytes that the task names are inside the input and `out`, as
-/// [`Depthwise::compute`](depthwise::Depthwise::compute) checks. Nothing else accesses the block's channels in this row of the
+/// [`Depthwise::compute`](super::Depthwise::compute) checks. Nothing else accesses the block's channels in this row of the
 /// result.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) unsafe fn depthwise(task: &depthwise::Task<'_>, out: Disjoint<'_, u8>) {
+pub(super) unsafe fn depthwise(task: &RowTask<'_>, out: Disjoint<'_, u8>) {
     // SAFETY: the caller's promise.
     unsafe {
         match task.kernel[0].div_ceil(GROUP) {
@@ -461,8 +436,8 @@ pub(super) unsafe fn depthwise(task: &depthwise::Task<'_>, out: Disjoint<'_, u8>
 ///
 /// As [`depthwise`]; the window has `G` groups of rows, and at most [`MOST_TAPS`] columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn channels<const G: usize>(task: &depthwise::Task<'_>, out: Disjoint<'_, u8>) {
-    let depthwise::Task { x, kernel: [height, width], row, steps, bytes, weights, ends } = task;
+unsafe fn channels<const G: usize>(task: &RowTask<'_>, out: Disjoint<'_, u8>) {
+    let RowTask { x, kernel: [height, width], row, steps, bytes, weights, ends } = task;
     let ends = Vectors::<VECTORS>::new(ends);
     let mask = u64::MAX >> (64 - bytes);
     let weights = weights.as_ptr().cast::<__m512i>();
@@ -513,7 +488,7 @@ unsafe fn channels<const G: usize>(task: &depthwise::Task<'_>, out: Disjoint<'_,
     }
 }
 
-/// Four bytes of a channel, of four rows, as neighbours; channels as [`interleaved`](super::interleaved).
+/// Four bytes of a channel, of four rows, as neighbours; channels as [`columns`](super::lines::columns) has them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn interleave([a, b, c, d]: [__m512i; GROUP]) -> [__m512i; VECTORS] {
