@@ -54,16 +54,18 @@ enum Work {
     Concat,
 }
 
-/// The segment, the steps after it, among which are its results, and the outputs among them. `None` where not more than half of the
-/// multiplications can be done in int8.
+/// The segment, the steps after it, among which are its results, and the outputs among them. `None` for ranges of another network, and where
+/// not more than half of the multiplications can be done in int8.
 pub(super) fn split(
     mut steps: Vec<Step>,
     outputs: Vec<usize>,
     images: Maps,
     ranges: &Ranges,
 ) -> Option<(Segment, Vec<Step>, Vec<usize>)> {
-    assert_eq!(steps.len(), ranges.0.len(), "ranges of another network");
     let sizes = step::sizes(&steps, images);
+    if !ranges.fit(sizes.iter().map(|maps| maps.channels)) {
+        return None;
+    }
     let mut inside: Vec<bool> = Vec::with_capacity(steps.len());
     for step in &steps {
         let of_images = |&input: &usize| matches!(steps[input].layer, Layer::Images);

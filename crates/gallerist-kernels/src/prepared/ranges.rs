@@ -11,8 +11,7 @@ const PARTS: std::ops::RangeInclusive<usize> = 20..=100;
 /// For every layer of a network, in order, the least and the largest of its values that int8 can hold, and mean and largest
 /// value of each channel.
 ///
-/// They belong to one network with its weights and one size of images. Made by
-/// [`Measurement`](super::Measurement), read by
+/// They belong to one network with its weights and one size of images. Made by [`Measurement`](super::Measurement), read by
 /// [`Builder::finish_int8`](super::Builder::finish_int8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -26,6 +25,26 @@ pub(super) struct LayerValues {
     pub(super) means: Vec<f32>,
     /// The largest value of each channel, 0 where it is negative.
     pub(super) highs: Vec<f32>,
+}
+
+impl LayerValues {
+    /// Whether they are those of a layer with so many channels.
+    fn fit(&self, channels: usize) -> bool {
+        let Self { range: [low, high], means, highs } = self;
+        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        [means.len(), highs.len()] == [channels; 2]
+            && finite(&[*low, *high])
+            && low <= high
+            && finite(means)
+            && finite(highs)
+    }
+}
+
+impl Ranges {
+    /// Whether they are those of layers with so many channels.
+    pub(super) fn fit(&self, channels: impl ExactSizeIterator<Item = usize>) -> bool {
+        self.0.len() == channels.len() && self.0.iter().zip(channels).all(|(values, of)| values.fit(of))
+    }
 }
 
 /// The values of a layer.

@@ -354,6 +354,15 @@ fn ranges_of_other_layers_are_refused() {
     let (mut b, image) = Builder::new([3, 8, 8]);
     let mean = b.global_average(image);
     assert!(b.finish_int8(&[mean], &ranges).is_none());
+    let damaged = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut value = serde_json::to_value(&ranges).unwrap();
+        change(&mut value);
+        let (b, outputs) = mixed_network(sides);
+        b.finish_int8(&outputs, &serde_json::from_value(value).unwrap())
+    };
+    assert!(damaged(&|_| ()).is_some());
+    assert!(damaged(&|value| drop(value[2]["means"].as_array_mut().unwrap().pop())).is_none());
+    assert!(damaged(&|value| value[2]["range"] = serde_json::json!([3.0, -3.0])).is_none());
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
 use gallerist_nn::{HeadChoice, Products, Ranges};
 use serde::{Deserialize, Serialize};
@@ -162,7 +161,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// When there are none, or they are of another checkpoint.
+    /// When there are none, they are of another checkpoint, or the file is damaged.
     pub(super) fn read_ranges(&self) -> Result<Ranges> {
         let run = self.checkpoint.as_ref().and_then(|file| file.parent()?.parent());
         let run = run.map_or("RUN".into(), |run| run.display().to_string());
@@ -185,19 +184,13 @@ impl Model {
         if model != self.base_fingerprint() {
             return Err(problem(format!("those in `{}` are of another checkpoint", file.display())));
         }
-        Ok(ranges)
-    }
-
-    /// The network in int8 in these ranges.
-    ///
-    /// # Errors
-    ///
-    /// When it has no form in int8.
-    pub(super) fn check_int8(&self, ranges: &Ranges) -> Result<()> {
-        if self.device == Device::flex() && self.network.prepare_int8(self.input, ranges).is_none() {
-            return Err(self.no_form_in_int8());
+        if self.network.prepare_int8(self.input, &ranges).is_none() {
+            return Err(problem(format!(
+                "those in `{}` do not fit the network; the file is damaged",
+                file.display()
+            )));
         }
-        Ok(())
+        Ok(ranges)
     }
 
     fn no_form_in_int8(&self) -> Error {
@@ -306,9 +299,14 @@ mod tests {
         let (message, hint) = refused(run(&second, CONVOLUTIONS, 2));
         assert!(message.contains("there is no file"), "{message}");
         assert!(hint.contains(&format!("gallerist model calibrate --run {}", second.display())), "{hint}");
-        std::fs::copy(file, second.join("checkpoints/best.ranges.json")).unwrap();
+        std::fs::copy(&file, second.join("checkpoints/best.ranges.json")).unwrap();
         let (message, _) = refused(Model::open(&second, CheckpointKind::Best).unwrap());
         assert!(message.contains("of another checkpoint"), "{message}");
+        let mut content: serde_json::Value = json::read(&file).unwrap();
+        content["ranges"].as_array_mut().unwrap().pop();
+        json::write(&file, &content).unwrap();
+        let (message, _) = refused(Model::open(&first, CheckpointKind::Best).unwrap());
+        assert!(message.contains("the file is damaged"), "{message}");
     }
 
     #[test]

@@ -140,12 +140,10 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// For int8 without ranges of this checkpoint, or of a network that has no form in int8.
+    /// For int8 without ranges of this checkpoint.
     pub fn with_products(mut self, products: Products) -> Result<Self> {
         if products == Products::Int8 && self.ranges.is_none() {
-            let ranges = self.read_ranges()?;
-            self.check_int8(&ranges)?;
-            self.ranges = Some(ranges);
+            self.ranges = Some(self.read_ranges()?);
             self.prepared = OnceLock::new();
         }
         if self.config.evaluation.products != products {
