@@ -110,12 +110,12 @@ pub use projector::{write_projector, write_projector_files};
 pub use registry::Registry;
 pub use run_metrics::{EarlierTiming, RunMetrics};
 pub use tasks::{
-    CalibrateOptions, Calibrated, ComputedLoss, DEFAULT_PART_IMAGES, EmbedOptions, EmbeddedShard,
-    EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, Found, FoundIssues, FoundItem,
-    FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier,
-    IssuesOptions, LossOptions, NamedGallery, ServeOptions, ShardFormat, ShardOptions, ThresholdInput,
-    ThresholdSettings, Trained, TrainingEnd, calibrate, complete, compute_loss, embed, embed_images,
-    embed_shard, evaluate, issues, open_model, report, resume, save_threshold, search, serve, serve_all,
-    set_threads, threshold, train, world,
+    CalibrateOptions, Calibrated, ComputedLoss, DEFAULT_CALIBRATION_IMAGES, DEFAULT_PART_IMAGES,
+    EmbedOptions, EmbeddedShard, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
+    Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
+    IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
+    ShardFormat, ShardOptions, ThresholdInput, ThresholdSettings, Trained, TrainingEnd, calibrate, complete,
+    compute_loss, embed, embed_images, embed_shard, evaluate, issues, open_model, report, resume,
+    save_threshold, search, serve, serve_all, set_threads, threshold, train, world,
 };
 pub use tune::tune;

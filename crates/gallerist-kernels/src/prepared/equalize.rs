@@ -23,15 +23,15 @@ pub(super) fn equalize(steps: &mut [Step], values: &mut [LayerValues], first: us
     }
     let channels = highs.len();
     let is_depthwise = user.groups > 1;
-    let (weight, [outputs, of_group, height, width]) = &mut user.weight;
+    let (weight, [.., height, width]) = &mut user.weight;
+    // A weight belongs to an input channel: the output channel's own one if the convolution is depthwise.
     let area = *height * *width;
+    let channel_of = |i: usize| i / area % channels;
     // The largest weight of each channel.
     let mut weights = vec![0f32; channels];
-    if !is_depthwise {
-        for (i, weight) in weight.iter().enumerate() {
-            let channel = i / area % *of_group;
-            weights[channel] = weights[channel].max(weight.abs());
-        }
+    for (i, weight) in weight.iter().enumerate() {
+        let largest = &mut weights[channel_of(i)];
+        *largest = largest.max(weight.abs());
     }
     let largest = weights.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
     let factor = |channel: usize| {
@@ -47,18 +47,10 @@ pub(super) fn equalize(steps: &mut [Step], values: &mut [LayerValues], first: us
         weight.iter_mut().for_each(|weight| *weight /= factors[channel]);
         producer.bias[channel] /= factors[channel];
         means[channel] /= factors[channel];
-        highs[channel] /= factors[channel];
     }
     // No channel has a bound at 6 any more; the bytes end at the largest value.
     *then = Activation::Relu;
-    if is_depthwise {
-        let per_output = weight.len() / *outputs;
-        for (channel, weight) in weight.chunks_exact_mut(per_output).enumerate() {
-            weight.iter_mut().for_each(|weight| *weight *= factors[channel]);
-        }
-    } else {
-        for (i, weight) in weight.iter_mut().enumerate() {
-            *weight *= factors[i / area % channels];
-        }
+    for (i, weight) in weight.iter_mut().enumerate() {
+        *weight *= factors[channel_of(i)];
     }
 }

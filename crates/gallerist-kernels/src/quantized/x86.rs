@@ -46,8 +46,8 @@ pub(super) struct Gathered<'a> {
 
 /// Copies the windows at up to [`MOST_ROWS`] positions to `to`. The rows after them, up to a multiple of [`SIDE`], have any values.
 pub(super) fn gather<'a>(x: &[u8], runs: &[Run], positions: &[Position], to: &'a mut [u8]) -> Gathered<'a> {
-    let terms: usize = runs.iter().map(|run| run.len).sum();
-    let stride = terms.next_multiple_of(TILE_TERMS);
+    let groups = runs.iter().map(|run| run.len / GROUP).sum();
+    let stride = row_len(groups);
     for (position, to) in positions.iter().zip(to.chunks_exact_mut(stride)) {
         let mut at = 0;
         for run in runs {
@@ -225,28 +225,15 @@ unsafe fn rows<const R: usize, const V: usize>(task: &PanelTask<'_>, out: Out<'_
     let PanelTask { x, runs, panel, positions, .. } = task;
     let ends = Vectors::<V>::new(&panel.ends);
     let weights = panel.weights.as_ptr();
-    let whole = positions.chunks_exact(R);
-    let rest = whole.remainder();
-    for some in whole {
-        let from: [*const u8; R] =
+    for some in positions.chunks(R) {
+        // The last position fills the last block.
+        let from: [*const u8; R] = std::array::from_fn(|row| {
             // SAFETY: the first byte of a window is inside.
-            std::array::from_fn(|row| unsafe { x.as_ptr().add(some[row].from as usize) });
+            unsafe { x.as_ptr().add(some[row.min(some.len() - 1)].from as usize) }
+        });
         // SAFETY: the windows are inside, and there are as many weights as the runs have terms. The caller's promise.
         unsafe {
             for (sums, position) in block::<R, V>(from, runs, weights).iter().zip(some) {
-                write(task, &ends, sums, position, out);
-            }
-        }
-    }
-    if !rest.is_empty() {
-        // The last position fills the block.
-        let from: [*const u8; R] = std::array::from_fn(|row| {
-            // SAFETY: as above.
-            unsafe { x.as_ptr().add(rest[row.min(rest.len() - 1)].from as usize) }
-        });
-        // SAFETY: as above.
-        unsafe {
-            for (sums, position) in block::<R, V>(from, runs, weights).iter().zip(rest) {
                 write(task, &ends, sums, position, out);
             }
         }
@@ -400,20 +387,24 @@ impl<const V: usize> Vectors<V> {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn store_bytes<const V: usize>(values: [__m512; V], to: *mut u8) {
-    let rounded = values.map(|values| _mm512_cvtps_epi32(values));
-    if V == VECTORS {
-        let bytes = _mm512_packus_epi16(
-            _mm512_packs_epi32(rounded[0], rounded[1]),
-            _mm512_packs_epi32(rounded[2], rounded[V - 1]),
-        );
+    if let Ok(values) = <[__m512; VECTORS]>::try_from(&values[..]) {
         // SAFETY: 64 bytes, by the caller's promise.
-        unsafe { to.cast::<__m512i>().write_unaligned(bytes) };
+        unsafe { to.cast::<__m512i>().write_unaligned(packed(values)) };
         return;
     }
+    let rounded = values.map(|values| _mm512_cvtps_epi32(values));
     for (v, rounded) in rounded.into_iter().enumerate() {
         // SAFETY: 16 bytes of vector `v`, by the caller's promise.
         unsafe { to.add(v * LANES).cast::<__m128i>().write_unaligned(_mm512_cvtepi32_epi8(rounded)) };
     }
+}
+
+/// Four vectors rounded to bytes and packed within quarters, as [`columns`](super::lines::columns) has them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn packed(values: [__m512; VECTORS]) -> __m512i {
+    let [a, b, c, d] = values.map(|values| _mm512_cvtps_epi32(values));
+    _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d))
 }
 
 /// # Safety
@@ -475,15 +466,10 @@ unsafe fn channels<const G: usize>(task: &RowTask<'_>, out: Disjoint<'_, u8>) {
         }
         // SAFETY: nothing is added.
         let values = unsafe { ends.values(&sums, None, true) };
-        let rounded = values.map(|values| _mm512_cvtps_epi32(values));
-        let packed = _mm512_packus_epi16(
-            _mm512_packs_epi32(rounded[0], rounded[1]),
-            _mm512_packs_epi32(rounded[2], rounded[3]),
-        );
         // SAFETY: the mask selects the block's bytes at this position of the result, which belong to the caller.
         unsafe {
             let to = out.as_mut_ptr().add(row.to + i * steps.pitch);
-            _mm512_mask_storeu_epi8(to.cast(), mask, packed);
+            _mm512_mask_storeu_epi8(to.cast(), mask, packed(values));
         }
     }
 }

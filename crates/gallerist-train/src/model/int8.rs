@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
-use gallerist_nn::{HeadChoice, Products, Ranges};
+use gallerist_nn::{HeadChoice, Prepared, Products, Ranges};
 use serde::{Deserialize, Serialize};
 
 use super::trained::Model;
@@ -33,7 +33,7 @@ pub struct Calibration {
     pub largest_distance: f64,
 }
 
-/// The file of ranges, beside the checkpoint.
+/// The content of the file that keeps the ranges of a checkpoint.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RangesFile {
@@ -45,7 +45,7 @@ struct RangesFile {
     ranges: Ranges,
 }
 
-/// The file of the ranges of a checkpoint.
+/// That file: it is in the checkpoint's folder.
 fn file_of(checkpoint: &Path) -> PathBuf {
     checkpoint.with_extension("ranges.json")
 }
@@ -133,8 +133,8 @@ impl Model {
         })
     }
 
-    /// Writes measured ranges beside the checkpoint of the model, where [`with_products`](Self::with_products) finds them, and
-    /// returns the file.
+    /// Writes measured ranges into the folder of the model's checkpoint, and returns the file.
+    /// [`with_products`](Self::with_products) reads it.
     ///
     /// # Errors
     ///
@@ -157,12 +157,12 @@ impl Model {
         Ok(file)
     }
 
-    /// The ranges beside the checkpoint.
+    /// The ranges that are kept for the checkpoint, and the network in int8 in them.
     ///
     /// # Errors
     ///
     /// When there are none, they are of another checkpoint, or the file is damaged.
-    pub(super) fn read_ranges(&self) -> Result<Ranges> {
+    pub(super) fn read_ranges(&self) -> Result<(Ranges, Prepared)> {
         let run = self.checkpoint.as_ref().and_then(|file| file.parent()?.parent());
         let run = run.map_or("RUN".into(), |run| run.display().to_string());
         let problem = |reason: String| Error::Ranges { reason, run: run.clone() };
@@ -184,13 +184,10 @@ impl Model {
         if model != self.base_fingerprint() {
             return Err(problem(format!("those in `{}` are of another checkpoint", file.display())));
         }
-        if self.network.prepare_int8(self.input, &ranges).is_none() {
-            return Err(problem(format!(
-                "those in `{}` do not fit the network; the file is damaged",
-                file.display()
-            )));
-        }
-        Ok(ranges)
+        let prepared = self.network.prepare_int8(self.input, &ranges).ok_or_else(|| {
+            problem(format!("those in `{}` do not fit the network; the file is damaged", file.display()))
+        })?;
+        Ok((ranges, prepared))
     }
 
     fn no_form_in_int8(&self) -> Error {

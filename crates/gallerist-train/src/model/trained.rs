@@ -134,8 +134,8 @@ impl Model {
     }
 
     /// The model with these products instead of those of its run file (`evaluation.products`). Int8 reads the ranges of the
-    /// network's values from the file beside the checkpoint ([`calibrate`](Self::calibrate)); a model whose run file wants int8 is
-    /// opened with them where they are there, and embeds in f32 where not. CPUs without AVX-512 VNNI compute in f32, which is faster
+    /// network's values, which [`calibrate`](Self::calibrate) has measured, from a file in the checkpoint's folder. A model whose run
+    /// file wants int8 is opened with that file; if there is none, it embeds in f32. CPUs without AVX-512 VNNI compute in f32, which is faster
     /// there.
     ///
     /// # Errors
@@ -143,14 +143,22 @@ impl Model {
     /// For int8 without ranges of this checkpoint.
     pub fn with_products(mut self, products: Products) -> Result<Self> {
         if products == Products::Int8 && self.ranges.is_none() {
-            self.ranges = Some(self.read_ranges()?);
+            let ranges = self.read_ranges()?;
+            self.take_ranges(ranges);
+        } else if self.config.evaluation.products != products {
             self.prepared = OnceLock::new();
         }
-        if self.config.evaluation.products != products {
-            self.config.evaluation.products = products;
-            self.prepared = OnceLock::new();
-        }
+        self.config.evaluation.products = products;
         Ok(self)
+    }
+
+    /// Embeds in int8 from now on, where the CPU has instructions for it.
+    fn take_ranges(&mut self, (ranges, prepared): (Ranges, Prepared)) {
+        self.ranges = Some(ranges);
+        self.prepared = match int8_unit() {
+            Some(_) => OnceLock::from(Some(prepared)),
+            None => OnceLock::new(),
+        };
     }
 
     /// The products of the network on the CPU.
@@ -204,7 +212,7 @@ impl Model {
         if model.products() == Products::Int8
             && let Ok(ranges) = model.read_ranges()
         {
-            model.ranges = Some(ranges);
+            model.take_ranges(ranges);
         }
         let heads = model.config.evaluation.head_choice();
         model.with_heads(heads)

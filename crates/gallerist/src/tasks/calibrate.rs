@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use gallerist_data::{Broken, ImageSet, OpenOptions};
+use gallerist_data::{Broken, OpenOptions};
 use gallerist_train::CheckpointKind;
 use gallerist_train::model::Model;
-use gallerist_util::text::absolute_or_address;
 use serde::Serialize;
 
-use super::embed::report_broken;
+use super::embed::{open_images, report_broken};
 use super::model::set_threads;
-use crate::observer::working;
 use crate::{Observer, Result};
+
+/// Images that [`calibrate`] measures by default.
+pub const DEFAULT_CALIBRATION_IMAGES: usize = 256;
 
 /// Options of [`calibrate`].
 #[derive(Clone, Debug)]
@@ -26,7 +27,11 @@ pub struct CalibrateOptions {
 
 impl Default for CalibrateOptions {
     fn default() -> Self {
-        Self { checkpoint: CheckpointKind::default(), images: OpenOptions::default(), count: 256 }
+        Self {
+            checkpoint: CheckpointKind::default(),
+            images: OpenOptions::default(),
+            count: DEFAULT_CALIBRATION_IMAGES,
+        }
     }
 }
 
@@ -73,9 +78,7 @@ pub fn calibrate(
 ) -> Result<Calibrated> {
     let model = Model::open(run, options.checkpoint)?;
     set_threads(model.config().train.threads);
-    let places: Vec<_> = images.iter().map(|path| absolute_or_address(path)).collect();
-    let set =
-        working(observer, "reading the images' names", || ImageSet::open_with(&places, &options.images))?;
+    let set = open_images(images, &options.images, observer)?;
     let calibration =
         model.calibrate(set, options.count, 0, &mut |done, all| observer.embedding("measuring", done, all));
     observer.phase_done();

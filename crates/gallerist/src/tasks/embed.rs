@@ -95,10 +95,7 @@ pub fn embed_images(
     options: &EmbedOptions,
     observer: &mut dyn Observer,
 ) -> Result<Embedded> {
-    // The file contains the absolute path of the images, so it can be opened from any folder.
-    let places: Vec<_> = images.iter().map(|path| absolute_or_address(path)).collect();
-    let set =
-        working(observer, "reading the images' names", || ImageSet::open_with(&places, &options.images))?;
+    let set = open_images(images, &options.images, observer)?;
     if options.source.is_some() {
         check_one_source(&set)?;
     }
@@ -109,6 +106,17 @@ pub fn embed_images(
     embedded.set.run = Some(absolute(run).to_string_lossy().into_owned());
     embedded.set.threshold = threshold_of_run(run, &embedded.set)?;
     Ok(embedded)
+}
+
+/// The images of files, folders, archives or manifests. Embeddings of them name their absolute paths, so that these can be opened
+/// from any folder.
+pub(super) fn open_images(
+    images: &[PathBuf],
+    options: &OpenOptions,
+    observer: &mut dyn Observer,
+) -> Result<ImageSet> {
+    let places: Vec<_> = images.iter().map(|path| absolute_or_address(path)).collect();
+    Ok(working(observer, "reading the images' names", || ImageSet::open_with(&places, options))?)
 }
 
 /// The threshold that a run keeps with its embeddings, if it is one for rows such as these.

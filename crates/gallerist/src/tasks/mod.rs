@@ -15,7 +15,7 @@ mod test_images;
 mod threshold;
 mod train;
 
-pub use calibrate::{CalibrateOptions, Calibrated, calibrate};
+pub use calibrate::{CalibrateOptions, Calibrated, DEFAULT_CALIBRATION_IMAGES, calibrate};
 pub use embed::{EmbedOptions, embed, embed_images, open_model};
 pub use evaluate::{
     EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::named::named;
 use super::shared::{ModelArgs, PartArgs};
+use crate::DEFAULT_CALIBRATION_IMAGES;
 use crate::onnx::Engine;
 
 /// Inspect and use models of other programs (ONNX); measure a network for int8.
@@ -68,7 +69,7 @@ pub(crate) struct ModelImport {
     pub(crate) json: bool,
 }
 
-const DEFAULT_COUNT: NonZeroUsize = NonZeroUsize::new(256).expect("not 0");
+const DEFAULT_COUNT: NonZeroUsize = NonZeroUsize::new(DEFAULT_CALIBRATION_IMAGES).expect("not 0");
 
 /// Measure the ranges of a network's values, so that it can embed in int8.
 ///
