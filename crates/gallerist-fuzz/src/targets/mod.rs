@@ -79,6 +79,8 @@ static TARGETS: &[Target] = &[
     of("preprocessor", weights::preprocessor),
     #[cfg(feature = "qdrant")]
     of("qdrant", databases::qdrant),
+    #[cfg(feature = "engine")]
+    of("ranges", runs::ranges),
     of("relabel", sources::relabel),
     #[cfg(feature = "engine")]
     of("run_file", runs::run_file),

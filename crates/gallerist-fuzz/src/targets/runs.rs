@@ -1,12 +1,15 @@
 //! The files of runs: checkpoints, run files, spaces of `tune`, experiments, logs; and anything, of which `gallerist info`
 //! says what it is.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gallerist::experiments::Experiment;
 use gallerist::jobs::{Job, JobFolder};
+use gallerist::network::Products;
 use gallerist::train::checkpoint::Checkpoint;
-use gallerist::train::{RunConfig, log};
+use gallerist::train::model::Model;
+use gallerist::train::{CheckpointKind, RunConfig, log};
 use gallerist::tune::Space;
 use gallerist::{RunMetrics, contents};
 
@@ -103,6 +106,30 @@ pub(super) fn job(bytes: &[u8]) {
     let read = RunMetrics::load(&again).expect("metrics that were written are read");
     let text = |metrics: &RunMetrics| serde_json::to_string(metrics).expect("metrics are written as JSON");
     assert_eq!(text(&read), text(&metrics), "metrics change when they are written");
+}
+
+/// The ranges of a run's layers, for embedding in int8. They name the checkpoint that they are of: that is made right.
+pub(super) fn ranges(bytes: &[u8]) {
+    static CHECKPOINT: OnceLock<(PathBuf, String)> = OnceLock::new();
+    let (checkpoint, fingerprint) = CHECKPOINT.get_or_init(|| {
+        let text = "[image]\nsize = 8\n[network]\nkind = \"conv_blocks\"\nchannels = [16, 4]\ndimensions = 4";
+        let config = RunConfig::parse(text, "a run", &[]).expect("a run file");
+        let model = Model::untrained(&config).expect("a model");
+        let run = model.save_run(&scratch::path("calibrated")).expect("a run directory");
+        (run.checkpoint(CheckpointKind::Best), model.fingerprint().to_owned())
+    });
+    let mut bytes = bytes.to_vec();
+    if let Ok(mut content) = serde_json::from_slice::<serde_json::Value>(&bytes)
+        && let Some(object) = content.as_object_mut()
+    {
+        object.insert("model".into(), fingerprint.clone().into());
+        bytes = content.to_string().into_bytes();
+    }
+    std::fs::write(checkpoint.with_extension("ranges.json"), &bytes).expect("a file of the run");
+    let model = Model::load(checkpoint).expect("the checkpoint");
+    let Ok(model) = within(EXPLAINED, &bytes, || model.with_products(Products::Int8)) else { return };
+    // Values that are no numbers are an error.
+    let _ = model.embed_preprocessed(&[&[0.5; 3 * 8 * 8]]);
 }
 
 /// A file whose name ends as the first byte says.

@@ -472,7 +472,7 @@ fn files_of_embeddings_and_indices() {
 }
 
 #[test]
-fn an_embedded_folder() {
+fn a_folder_embedded_and_measured_for_int8() {
     let harness = Harness::new();
     let start = photos();
     let line = "embed --run run --checkpoint last --images photos --out photos.safetensors --cache cache";
@@ -483,6 +483,8 @@ fn an_embedded_folder() {
         is_whole: &is_cache,
         ..Work::new(&start, line, &|_| line.to_owned())
     });
+    let line = "model calibrate --run run --checkpoint last --images photos";
+    harness.check(&Work::new(&start, line, &|_| line.to_owned()));
 }
 
 #[test]
