@@ -100,6 +100,25 @@ fn an_exported_transformer_with_rotary_positions_and_gated_mlps_has_the_same_emb
 }
 
 #[test]
+fn init_takes_a_model_in_place_of_weights() {
+    let project = project();
+    let dir = project.path();
+    done(dir, "init --images data --weights model.onnx --out made.toml");
+    let config = RunConfig::load(&dir.join("made.toml"), &[]).unwrap();
+    assert_eq!((config.network.name(), config.network.dimensions()), ("onnx", 16));
+    assert_eq!((config.image.size.height, &config.image.std[..]), (16, &[0.2, 0.3, 0.4][..]));
+    done(dir, "train made.toml --set train.steps=3 --out made --json");
+    assert!(
+        dir.join("made/features").exists(),
+        "nothing changes the images: their features are computed once"
+    );
+    done(dir, "init --images data --weights model.onnx --preset features --out features.toml");
+    done(dir, "train features.toml --out features --json");
+    let told = refused(dir, "init --images data --weights model.onnx --minutes 5 --out other.toml");
+    assert!(told.contains("--steps 300"), "{told}");
+}
+
+#[test]
 fn a_head_is_trained_on_features_that_are_computed_once() {
     let project = project();
     let dir = project.path();

@@ -24,6 +24,7 @@ pub(crate) fn write(seeds: &Seeds) {
     );
     seeds.fixture("log", &format!("{of_run}/run/log.jsonl"));
     seeds.add("job", "done", &job());
+    seeds.fixture("ranges", "fuzz/corpus/ranges/measured");
     for (place, file) in [
         (1, "run/log.jsonl"),
         (2, "run/config.toml"),

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use gallerist_data::{ImageSet, Size};
+use gallerist_nn::OnnxConfig;
 use gallerist_train::{DataConfig, RunConfig};
+use gallerist_util::registry::Named;
 use gallerist_weights::{Preprocessing, network_of};
 use toml::Value;
 
@@ -36,6 +38,8 @@ pub(super) struct Choice<'a> {
     trained: ImageSet,
     /// Whether classes are held out for validation.
     is_validated: bool,
+    /// The network is an ONNX model: only a head on its features is trained.
+    is_frozen: bool,
     /// The recipe of augmentation and batch.
     recipe: Recipe,
     /// The recipe of network, optimiser, schedule and number of steps.
@@ -46,6 +50,14 @@ impl<'a> Choice<'a> {
     /// Chooses everything but the number of steps.
     pub(super) fn new(findings: &'a Findings, options: &InitOptions) -> Result<Self> {
         check(findings)?;
+        let is_frozen = options.weights.as_deref().is_some_and(is_onnx);
+        if is_frozen && options.minutes.is_some() {
+            return Err(Error::new(
+                "the time of training is given for an ONNX model, of which only a head is trained: its steps take \
+                 milliseconds once the features of the images are computed",
+                Some("leave out --minutes, or give a number of steps: --steps 300"),
+            ));
+        }
         let (preset, why) = match options.preset {
             Some(preset) => (preset, "as given".to_owned()),
             None => Preset::suiting(&findings.survey, findings.layout, findings.cameras),
@@ -71,11 +83,19 @@ impl<'a> Choice<'a> {
         let trained = hold_out(rest, &training, &mut file)?;
         let is_validated = trained.class_names().len() < classes;
         let recipe = preset.recipe();
-        let section = if preset == Preset::Features { "network" } else { "augment" };
+        let section = if is_frozen {
+            "sampler"
+        } else if preset == Preset::Features {
+            "network"
+        } else {
+            "augment"
+        };
         file.because(section, format!("preset {}: {why}; values of {}", preset.name(), recipe.name));
-        let mut choice = Choice { findings, preset, file, warnings, trained, is_validated, recipe, training };
+        let mut choice =
+            Choice { findings, preset, file, warnings, trained, is_validated, is_frozen, recipe, training };
         choice.choose_batch();
         match &options.weights {
+            Some(model) if is_frozen => choice.choose_model(model)?,
             Some(weights) => choice.choose_pretrained(weights)?,
             None => choice.choose_fresh(),
         }
@@ -135,24 +155,18 @@ impl<'a> Choice<'a> {
         if own {
             file.because("network", format!("{from}, {kind}; its embedding is trained further"));
         } else {
-            let images = self.trained.len();
-            let dimensions = dimensions(self.training.number("network", "dimensions").unwrap_or(128), images);
             file.because("network", format!("{from} {kind}; other values as {}", self.training.name));
-            file.set("network", "dimensions", dimensions as i64);
-            match images > dimensions {
-                true => file.set("network", "head_init", "lda"),
-                false => {
-                    file.because("network", format!("{images} images are too few for head_init = \"lda\""));
-                }
-            }
+            self.choose_head();
         }
         let known = Preprocessing::of_weights(weights, &kind);
         let Some(known) = known else {
-            file.because("image", "the file does not say how its images were prepared; check these values");
+            let unknown = "the file does not say how its images were prepared; check these values";
+            self.file.because("image", unknown);
             self.choose_plain_images();
             return Ok(());
         };
         let of_recipe = self.recipe.keys.get("image").and_then(|image| image.get("size"));
+        let file = &mut self.file;
         // BN-Inception takes few sizes, a vision transformer multiples of its patch.
         let fixed = ["bn_inception", "vit"].contains(&kind.as_str());
         let narrow =
@@ -162,6 +176,56 @@ impl<'a> Choice<'a> {
         if narrow.is_some() {
             file.because("image", format!("the size is that of {}", self.recipe.name));
         }
+        self.prepare_images(size, &known);
+        self.choose_view();
+        Ok(())
+    }
+
+    /// An ONNX model as it is, with a head on its features.
+    fn choose_model(&mut self, model: &Path) -> Result<()> {
+        let file = text(model);
+        self.file.set("network", "kind", OnnxConfig::NAME);
+        self.file.set("network", "file", file.clone());
+        let settings = [format!("network.kind={}", OnnxConfig::NAME), format!("network.file={file}")];
+        // With what the model, and the files beside it, say of its images.
+        let config = RunConfig::complete("", "the settings", Path::new(""), &settings)?;
+        let features =
+            config.network.architecture.downcast_ref::<OnnxConfig>().map_or(0, |network| network.features);
+        self.file.because(
+            "network",
+            format!(
+                "the model gives {} for each image, computed once, and stays as it is; a linear layer on them is trained",
+                count(features, "feature")
+            ),
+        );
+        self.choose_head();
+        let image = &config.image;
+        if (&image.mean[..], &image.std[..]) == (&[0.0], &[1.0]) {
+            let unknown = "nothing says how images are prepared for this model: set image.mean and image.std, or put its \
+                           preprocessor_config.json or config.json beside it";
+            self.warnings.push(unknown.into());
+        } else {
+            self.file.because("image", "of the model, and of the files beside it");
+        }
+        self.prepare_images(size_value(image.size), &Preprocessing::from(image));
+        self.choose_view();
+        Ok(())
+    }
+
+    /// The layer after a network that others have trained.
+    fn choose_head(&mut self) {
+        let (file, images) = (&mut self.file, self.trained.len());
+        let dimensions = dimensions(self.training.number("network", "dimensions").unwrap_or(128), images);
+        file.set("network", "dimensions", dimensions as i64);
+        match images > dimensions {
+            true => file.set("network", "head_init", "lda"),
+            false => file.because("network", format!("{images} images are too few for head_init = \"lda\"")),
+        }
+    }
+
+    /// The keys of images that a network was trained with.
+    fn prepare_images(&mut self, size: Value, known: &Preprocessing) {
+        let file = &mut self.file;
         file.set("image", "size", size);
         file.set("image", "channels", known.channels as i64);
         file.set("image", "mean", floats(&known.mean));
@@ -175,8 +239,6 @@ impl<'a> Choice<'a> {
         if known.invert {
             file.set("image", "invert", true);
         }
-        self.choose_view();
-        Ok(())
     }
 
     /// A small network with random weights.
@@ -252,7 +314,10 @@ impl<'a> Choice<'a> {
             return;
         }
         file.because("optimizer", format!("as {}", self.training.name));
-        file.copy(&self.recipe, "augment");
+        // Changed images would be features to compute in every step.
+        if !self.is_frozen {
+            file.copy(&self.recipe, "augment");
+        }
         if options.weights.is_some()
             && let Some(decay) = self.training.keys.get("train").and_then(|train| train.get("average_decay"))
         {
@@ -300,6 +365,8 @@ impl<'a> Choice<'a> {
             (1, "one step, which changes nothing: the first head is the result".to_owned(), None)
         } else if let Some(steps) = options.steps {
             (steps, format!("{} as given; {name} has {}", count(steps, "step"), grouped(recipe)), None)
+        } else if self.is_frozen {
+            (recipe, format!("{} as {name}; they take milliseconds each", count(recipe, "step")), None)
         } else {
             self.set_steps(1);
             let mut config = RunConfig::parse(&self.file.text(self.findings, &[]), "the run file", &[])?;
@@ -335,6 +402,10 @@ impl<'a> Choice<'a> {
             self.file.set("validation", "every", every.min(steps.div_ceil(4)) as i64);
         }
     }
+}
+
+fn is_onnx(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
 /// Refuses images that nothing can be trained on.

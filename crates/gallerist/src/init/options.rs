@@ -14,7 +14,8 @@ pub const DEFAULT_MINUTES: f64 = 10.0;
 pub struct InitOptions {
     /// Test images, of other classes; empty: a split of the images, or held-out classes.
     pub test: Vec<PathBuf>,
-    /// A file of pretrained weights; `None`: the network starts from random weights.
+    /// A file of pretrained weights; or an ONNX model (`.onnx`), which stays as it is, and on whose features a layer is trained.
+    /// `None`: the network starts from random weights.
     pub weights: Option<PathBuf>,
     /// The kind of the images; `None`: by their look.
     pub preset: Option<Preset>,

@@ -43,7 +43,8 @@ pub(crate) struct InitArgs {
     /// Test images, of other classes than the training images [default: the split test, else held-out classes]
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "images")]
     pub(crate) test: Vec<PathBuf>,
-    /// Pretrained weights (`gallerist weights fetch`); their network is detected [default: random weights]
+    /// Pretrained weights (`gallerist weights fetch`); their network is detected. Or an ONNX model, which stays as it is, and
+    /// on whose features a layer is trained [default: random weights]
     #[arg(long, value_name = "FILE", requires = "images")]
     pub(crate) weights: Option<PathBuf>,
     /// Kind of the images [default: by their look]
