@@ -116,6 +116,8 @@ fn init_takes_a_model_in_place_of_weights() {
     done(dir, "train features.toml --out features --json");
     let told = refused(dir, "init --images data --weights model.onnx --minutes 5 --out other.toml");
     assert!(told.contains("--steps 300"), "{told}");
+    let told = refused(dir, "init --images data --weights absent.onnx --out other.toml");
+    assert!(told.contains("`absent.onnx`") && told.contains("No such file"), "{told}");
 }
 
 #[test]

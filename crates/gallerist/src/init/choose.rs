@@ -21,6 +21,9 @@ use crate::{Error, Observer, Result};
 /// Side of the images of a network with random weights, for photographs.
 const SIDE_FROM_SCRATCH: i64 = 64;
 
+/// Learning rate of a head on fixed features (experiments/cub200.md).
+const RATE_OF_HEAD: f64 = 0.001;
+
 /// Most images of a class in a batch of few classes.
 const MOST_IMAGES_PER_CLASS: usize = 10;
 
@@ -183,6 +186,8 @@ impl<'a> Choice<'a> {
 
     /// An ONNX model as it is, with a head on its features.
     fn choose_model(&mut self, model: &Path) -> Result<()> {
+        // A run file may name a model that is elsewhere; here it is needed.
+        OnnxConfig::default().open(model)?;
         let file = text(model);
         self.file.set("network", "kind", OnnxConfig::NAME);
         self.file.set("network", "file", file.clone());
@@ -314,8 +319,11 @@ impl<'a> Choice<'a> {
             return;
         }
         file.because("optimizer", format!("as {}", self.training.name));
-        // Changed images would be features to compute in every step.
-        if !self.is_frozen {
+        if self.is_frozen {
+            // Without augmentation: changed images would have features to compute in every step.
+            file.set("optimizer", "learning_rate", RATE_OF_HEAD);
+            file.because("optimizer", "a layer alone takes a higher learning rate (experiments/cub200.md)");
+        } else {
             file.copy(&self.recipe, "augment");
         }
         if options.weights.is_some()
