@@ -67,6 +67,7 @@ pub mod jobs;
 pub mod measured;
 mod narrow;
 mod observer;
+mod onnx_model;
 pub mod pages;
 mod pictures;
 pub mod plots;

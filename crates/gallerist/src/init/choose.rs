@@ -16,7 +16,7 @@ use super::pace::step_seconds;
 use super::preset::{Preset, Recipe};
 use super::run_file::RunFile;
 use crate::text::{count, duration, grouped};
-use crate::{Error, Observer, Result};
+use crate::{Error, Observer, Result, onnx_model};
 
 /// Side of the images of a network with random weights, for photographs.
 const SIDE_FROM_SCRATCH: i64 = 64;
@@ -186,13 +186,14 @@ impl<'a> Choice<'a> {
 
     /// An ONNX model as it is, with a head on its features.
     fn choose_model(&mut self, model: &Path) -> Result<()> {
-        // A run file may name a model that is elsewhere; here it is needed.
-        OnnxConfig::default().open(model)?;
-        let file = text(model);
+        // A run file may name a model that is elsewhere; here it is needed, and to open it is the error.
+        if !model.is_file() {
+            OnnxConfig::default().open(model)?;
+        }
         self.file.set("network", "kind", OnnxConfig::NAME);
-        self.file.set("network", "file", file.clone());
-        let settings = [format!("network.kind={}", OnnxConfig::NAME), format!("network.file={file}")];
+        self.file.set("network", "file", text(model));
         // With what the model, and the files beside it, say of its images.
+        let settings = onnx_model::settings(model);
         let config = RunConfig::complete("", "the settings", Path::new(""), &settings)?;
         let features =
             config.network.architecture.downcast_ref::<OnnxConfig>().map_or(0, |network| network.features);
@@ -205,7 +206,7 @@ impl<'a> Choice<'a> {
         );
         self.choose_head();
         let image = &config.image;
-        if (&image.mean[..], &image.std[..]) == (&[0.0], &[1.0]) {
+        if onnx_model::is_unprepared(image) {
             let unknown = "nothing says how images are prepared for this model: set image.mean and image.std, or put its \
                            preprocessor_config.json or config.json beside it";
             self.warnings.push(unknown.into());

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crate::CalibrateOptions;
 use crate::network::OnnxConfig;
 use crate::onnx::{Inspection, Port};
+use crate::onnx_model;
 use crate::train::RunConfig;
 use crate::weights::Preprocessing;
 use serde::Serialize;
@@ -82,10 +83,9 @@ struct Imported<'a> {
 }
 
 fn import(args: &args::ModelImport) -> CommandResult {
-    let file = toml::Value::from(args.file.to_string_lossy().into_owned());
-    let own = ["network.kind=onnx".to_owned(), format!("network.file={file}")];
     let engine = args.engine.map(|engine| format!("network.engine={}", engine.name()));
-    let settings: Vec<String> = own.into_iter().chain(engine).chain(args.set.iter().cloned()).collect();
+    let settings: Vec<String> =
+        onnx_model::settings(&args.file).into_iter().chain(engine).chain(args.set.iter().cloned()).collect();
     let config = match &args.config {
         Some(path) => RunConfig::load(path, &settings)?,
         None => RunConfig::complete("", "the settings", Path::new(""), &settings)?,
@@ -106,7 +106,7 @@ fn import(args: &args::ModelImport) -> CommandResult {
         return Ok(ExitCode::SUCCESS);
     }
     printer::note(&format!("{} features of images: {image}", network.features));
-    if config.image.mean == [0.0] && config.image.std == [1.0] {
+    if onnx_model::is_unprepared(&config.image) {
         printer::note(
             &"warning: nothing tells how images are prepared for this model; set image.mean and image.std",
         );
