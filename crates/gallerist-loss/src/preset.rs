@@ -18,77 +18,174 @@ const fn preset(name: &'static str, keys: &'static str, source: &'static str) ->
     Preset { name, keys, source }
 }
 
-/// All presets.
+/// All presets. Each gives every parameter, so that it does not change with the defaults.
 pub const PRESETS: &[Preset] = &[
     preset(
         "rll-cvpr",
-        "name = \"rll\"\nform = \"cvpr\"\nalpha = 1.2\nmargin = 0.4\nt_neg = 10.0",
+        "name = \"rll\"\nform = \"cvpr\"\nalpha = 1.2\nmargin = 0.4\nt_pos = 0.0\nt_neg = 10.0\n\
+         query_weighting = \"uniform\"\ngradient = \"query\"",
         "Wang et al., CVPR 2019",
     ),
     preset(
         "rll-simpler-sop",
-        "name = \"rll\"\nmargin = 0.4\nt_neg = 10.0",
+        "name = \"rll\"\nform = \"journal\"\nmargin = 0.4\nt_pos = 0.0\nt_neg = 10.0\n\
+         query_weighting = \"uniform\"\ngradient = \"query\"",
         "Wang et al., journal version, Stanford Online Products",
     ),
     preset(
         "rll-simpler-inshop",
-        "name = \"rll\"\nmargin = 0.4\nt_neg = 12.0",
+        "name = \"rll\"\nform = \"journal\"\nmargin = 0.4\nt_pos = 0.0\nt_neg = 12.0\n\
+         query_weighting = \"uniform\"\ngradient = \"query\"",
         "Wang et al., journal version, In-shop Clothes",
     ),
-    preset("nra", "name = \"nra\"\nalpha = 4.0", "Schall et al. 2019"),
-    preset("srt", "name = \"srt\"", "Yang et al. 2020"),
-    preset("srt-m", "name = \"srt\"\nmargin = 1.0", "Yang et al. 2020, SRT-M"),
-    preset("srt-sm", "name = \"srt\"\nsoft = true", "Yang et al. 2020, SRT-SM"),
-    preset("srt-h", "name = \"srt\"\nhard_weight = 0.01", "Yang et al. 2020, SRT-H"),
+    preset("nra", "name = \"nra\"\nalpha = 4.0\neps = 0.0001", "Schall et al. 2019"),
+    preset(
+        "srt",
+        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = false\nhard_weight = 0.0\n\
+         hardest = \"max_min\"\nhard_from_step = 0",
+        "Yang et al. 2020",
+    ),
+    preset(
+        "srt-m",
+        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 1.0\nsoft = false\nhard_weight = 0.0\n\
+         hardest = \"max_min\"\nhard_from_step = 0",
+        "Yang et al. 2020, SRT-M",
+    ),
+    preset(
+        "srt-sm",
+        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = true\nhard_weight = 0.0\n\
+         hardest = \"max_min\"\nhard_from_step = 0",
+        "Yang et al. 2020, SRT-SM",
+    ),
+    preset(
+        "srt-h",
+        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = false\n\
+         hard_weight = 0.01\nhardest = \"max_min\"\nhard_from_step = 0",
+        "Yang et al. 2020, SRT-H; give hard_from_step, the step from which the hard terms count",
+    ),
     preset(
         "srt-f",
-        "name = \"srt\"\nsoft = true\nhard_weight = 0.01",
+        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = true\nhard_weight = 0.01\n\
+         hardest = \"max_min\"\nhard_from_step = 0",
         "Yang et al. 2020, SRT-F; give hard_from_step, the step from which the hard terms count",
     ),
-    preset("ice-sop", "name = \"ice\"\nscale = 64.0", "Wang et al. 2019, Stanford Online Products"),
     preset(
-        "recall-at-k",
-        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0",
-        "Patel et al., CVPR 2022",
-    ),
-    preset(
-        "recall-at-k-simix",
-        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\nsimix = true",
-        "Patel et al., CVPR 2022, with similarity mixup",
-    ),
-    preset("roadmap", "name = \"roadmap\"\nlambda = 0.5", "Ramzi et al., NeurIPS 2021"),
-    preset(
-        "roadmap-released",
-        "name = \"roadmap\"\noffset = 1.44\ncalibration = \"violating\"\ninclude_query = true",
-        "Ramzi et al., NeurIPS 2021, released code, at half its value",
-    ),
-    preset(
-        "potential-field",
-        "name = \"potential_field\"\nproxies = 15",
-        "Bhatnagar, Ahuja, CVPR 2025, CUB-200-2011 and Cars-196; alpha and delta from the ranges it names",
-    ),
-    preset(
-        "potential-field-sop",
-        "name = \"potential_field\"\nproxies = 2",
-        "Bhatnagar, Ahuja, CVPR 2025, Stanford Online Products; alpha and delta from the ranges it names",
-    ),
-    preset(
-        "hyperbolic",
-        "name = \"hyperbolic\"\ncurvature = 0.1\ntemperature = 0.2\nclip = 2.3",
-        "Ermolov et al., CVPR 2022",
-    ),
-    preset("hist-cub", "name = \"hist\"\ntau = 32.0\nalpha = 1.1", "Lim et al., CVPR 2022, CUB-200-2011"),
-    preset("hist-cars", "name = \"hist\"\ntau = 32.0\nalpha = 0.9", "Lim et al., CVPR 2022, Cars-196"),
-    preset(
-        "hist-sop",
-        "name = \"hist\"\ntau = 16.0\nalpha = 2.0",
-        "Lim et al., CVPR 2022, Stanford Online Products",
+        "ice-sop",
+        "name = \"ice\"\nscale = 64.0\ngradient = \"paper\"",
+        "Wang et al. 2019, Stanford Online Products",
     ),
     preset("triplet-facenet", "name = \"triplet_semihard\"\nmargin = 0.2", "Schroff et al. 2015"),
     preset(
         "triplet-nra",
         "name = \"triplet_semihard\"\nmargin = 1.0",
         "the semi-hard triplets that Schall et al. 2019 compare with",
+    ),
+    preset(
+        "triplet-batch-hard",
+        "name = \"triplet_batch_hard\"\nmargin = 0.2\nsoft = true",
+        "Hermans et al. 2017, soft margin",
+    ),
+    preset("contrastive", "name = \"contrastive\"\nmargin = 1.0", "default of pytorch-metric-learning"),
+    preset("lifted", "name = \"lifted\"\nalpha = 1.0\nsquared = true", "Song et al., CVPR 2016"),
+    preset("angular", "name = \"angular\"\nangle = 45.0", "Wang et al., ICCV 2017"),
+    preset("histogram", "name = \"histogram\"\nbins = 151", "Ustinova, Lempitsky, NeurIPS 2016"),
+    preset(
+        "margin",
+        "name = \"margin\"\nmargin = 0.2\nbeta = 1.2\nboundary = \"fixed\"\nnu = 0.0\n\
+         miner = { name = \"distance_weighted\", near_cutoff = 0.5, far_cutoff = 1.4, seed = 0 }",
+        "Wu et al., ICCV 2017, fixed boundary",
+    ),
+    preset("fast-ap", "name = \"fast_ap\"\nbins = 10", "Cakir et al., CVPR 2019"),
+    preset(
+        "multi-similarity",
+        "name = \"multi_similarity\"\nalpha = 2.0\nbeta = 50.0\nbase = 0.5\n\
+         miner = { name = \"multi_similarity\", epsilon = 0.1 }",
+        "Wang et al., CVPR 2019",
+    ),
+    preset("circle-faces", "name = \"circle\"\nmargin = 0.25\ngamma = 256.0", "Sun et al., CVPR 2020, faces"),
+    preset(
+        "circle-retrieval",
+        "name = \"circle\"\nmargin = 0.4\ngamma = 80.0",
+        "Sun et al., CVPR 2020, CUB-200-2011, Cars-196 and Stanford Online Products",
+    ),
+    preset(
+        "sup-con",
+        "name = \"sup_con\"\ntemperature = 0.1\nform = \"sup_con\"",
+        "Khosla et al., NeurIPS 2020",
+    ),
+    preset("struct-clust", "name = \"struct_clust\"\ngamma = 1.0\nrefinements = 5", "Song et al., CVPR 2017"),
+    preset(
+        "smooth-ap",
+        "name = \"smooth_ap\"\ntemperature = 0.01\ninclude_query = false",
+        "Brown et al., ECCV 2020",
+    ),
+    preset("proxy-nca", "name = \"proxy_nca\"\nscale = 1.0", "Movshovitz-Attias et al., ICCV 2017"),
+    preset("norm-softmax", "name = \"norm_softmax\"\ntemperature = 0.05", "Zhai, Wu, BMVC 2019"),
+    preset("cos-face", "name = \"cos_face\"\nscale = 64.0\nmargin = 0.35", "Wang et al., CVPR 2018"),
+    preset("arc-face", "name = \"arc_face\"\nscale = 64.0\nmargin = 0.5", "Deng et al., CVPR 2019"),
+    preset(
+        "soft-triple",
+        "name = \"soft_triple\"\ncenters = 10\nlambda = 20.0\ngamma = 0.1\nmargin = 0.01\ntau = 0.2",
+        "Qian et al., ICCV 2019",
+    ),
+    preset("proxy-anchor", "name = \"proxy_anchor\"\nalpha = 32.0\ndelta = 0.1", "Kim et al., CVPR 2020"),
+    preset(
+        "recall-at-k",
+        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0\n\
+         include_query = false\nsimix = false",
+        "Patel et al., CVPR 2022",
+    ),
+    preset(
+        "recall-at-k-simix",
+        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0\n\
+         include_query = false\nsimix = true",
+        "Patel et al., CVPR 2022, with similarity mixup",
+    ),
+    preset(
+        "roadmap",
+        "name = \"roadmap\"\ntemperature = 0.01\nrho = 100.0\ndelta = 0.05\nstart = 0.5\nlambda = 0.5\n\
+         positive_margin = 0.9\nnegative_margin = 0.6\ncalibration = \"query\"\ninclude_query = false",
+        "Ramzi et al., NeurIPS 2021",
+    ),
+    preset(
+        "roadmap-released",
+        "name = \"roadmap\"\ntemperature = 0.01\nrho = 100.0\ndelta = 0.05\nstart = 0.5\nlambda = 0.5\n\
+         positive_margin = 0.9\nnegative_margin = 0.6\noffset = 1.44\ncalibration = \"violating\"\n\
+         include_query = true",
+        "Ramzi et al., NeurIPS 2021, released code, at half its value",
+    ),
+    preset(
+        "potential-field",
+        "name = \"potential_field\"\nalpha = 4.0\ndelta = 0.2\nproxies = 15\nreduction = \"mean\"\n\
+         closest = 0.01",
+        "Bhatnagar, Ahuja, CVPR 2025, CUB-200-2011 and Cars-196; alpha and delta from the ranges it names",
+    ),
+    preset(
+        "potential-field-sop",
+        "name = \"potential_field\"\nalpha = 4.0\ndelta = 0.2\nproxies = 2\nreduction = \"mean\"\n\
+         closest = 0.01",
+        "Bhatnagar, Ahuja, CVPR 2025, Stanford Online Products; alpha and delta from the ranges it names",
+    ),
+    preset(
+        "hyperbolic",
+        "name = \"hyperbolic\"\ncurvature = 0.1\ntemperature = 0.2\nclip = 2.3\nnegatives = \"all\"\n\
+         epsilon = 0.0",
+        "Ermolov et al., CVPR 2022",
+    ),
+    preset(
+        "hist-cub",
+        "name = \"hist\"\ntau = 32.0\nalpha = 1.1\nlambda = 1.0\nhidden = 512",
+        "Lim et al., CVPR 2022, CUB-200-2011",
+    ),
+    preset(
+        "hist-cars",
+        "name = \"hist\"\ntau = 32.0\nalpha = 0.9\nlambda = 1.0\nhidden = 512",
+        "Lim et al., CVPR 2022, Cars-196",
+    ),
+    preset(
+        "hist-sop",
+        "name = \"hist\"\ntau = 16.0\nalpha = 2.0\nlambda = 1.0\nhidden = 512",
+        "Lim et al., CVPR 2022, Stanford Online Products",
     ),
 ];
 
@@ -108,6 +205,18 @@ mod tests {
             let config: LossConfig =
                 toml::from_str(preset.keys).unwrap_or_else(|e| panic!("{}: {e}", preset.name));
             config.validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_preset_gives_every_parameter_that_has_a_default() {
+        for preset in PRESETS {
+            let given: toml::Table = preset.keys.parse().unwrap();
+            let name = given["name"].as_str().unwrap();
+            let defaults: LossConfig = toml::from_str(&format!("name = \"{name}\"")).unwrap();
+            let defaults: toml::Table = defaults.to_toml().parse().unwrap();
+            let missing: Vec<&String> = defaults.keys().filter(|key| !given.contains_key(*key)).collect();
+            assert!(missing.is_empty(), "{}: {missing:?}", preset.name);
         }
     }
 }

@@ -116,6 +116,21 @@ fn a_search_uses_the_folds_of_the_training_classes_only_and_its_best_run_file_tr
 }
 
 #[test]
+fn given_trials_come_first_and_what_they_leave_out_is_that_of_the_run_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let given = "[[trial]]\n\"loss.margin\" = 0.4\n[[trial]]\n\"loss.margin\" = 0.7\n\"optimizer.learning_rate\" = 0.1\n";
+    let (out, output) = tune(dir.path(), &format!("{SPACE}\n{given}"), &["--trials", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let trials = trials(&out);
+    let values = |i: usize| trials["trial"][i]["values"].to_string();
+    // The first given trial is the run file.
+    assert!(values(0).contains("\"loss.margin\" = 0.4"), "{trials:?}");
+    assert!(values(1).contains("\"loss.margin\" = 0.7"), "{trials:?}");
+    assert!(values(1).contains("\"optimizer.learning_rate\" = 0.1"), "{trials:?}");
+    assert_ne!(values(2), values(0));
+}
+
+#[test]
 fn a_killed_search_goes_on_with_the_trials_of_one_that_was_not_killed() {
     let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (uninterrupted, output) = tune(whole.path(), SPACE, &["--trials", "5"]);

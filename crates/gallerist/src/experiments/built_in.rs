@@ -111,6 +111,8 @@ pub(super) const BASES: &[(&str, &str)] = files! {
 mod tests {
     use std::path::Path;
 
+    use gallerist_train::config::loss_from_settings;
+
     use super::*;
     use crate::experiments::file::{Experiment, Scale};
     use crate::experiments::plan::{Plan, Selection};
@@ -145,6 +147,41 @@ mod tests {
             );
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// The sections `loss` in a table, at any depth.
+    fn losses<'a>(value: &'a toml::Value, found: &mut Vec<&'a toml::Table>) {
+        match value {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    match value {
+                        toml::Value::Table(loss) if key == "loss" => found.push(loss),
+                        other => losses(other, found),
+                    }
+                }
+            }
+            toml::Value::Array(list) => list.iter().for_each(|value| losses(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn no_row_depends_on_the_default_of_a_loss() {
+        let mut open = Vec::new();
+        for (experiment, text) in experiments() {
+            let table = toml::Value::Table(text.parse().unwrap());
+            let mut found = Vec::new();
+            losses(&table, &mut found);
+            // Presets give every parameter.
+            for loss in found.into_iter().filter(|loss| loss.contains_key("name")) {
+                let name = loss["name"].as_str().unwrap();
+                let defaults = loss_from_settings(Some(name), None, &[]).unwrap();
+                let defaults: toml::Table = defaults.to_toml().parse().unwrap();
+                let missing = defaults.keys().filter(|key| !loss.contains_key(*key));
+                open.extend(missing.map(|key| format!("{experiment}: {key} of {loss}")));
+            }
+        }
+        assert!(open.is_empty(), "give the value, or a preset:\n{}", open.join("\n"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The search: rounds of trials, and for each round the folds on which its trials are measured.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -8,12 +9,15 @@ use gallerist_util::random::Random;
 
 use super::pages;
 use super::sampler::{Point, suggest, uniform};
-use super::space::{Space, setting};
+use super::space::{Space, as_number, setting};
 use super::store::Store;
 use super::study::{Study, Trial, rungs};
 use crate::file::write_text;
 use crate::jobs::{self, End, Job, JobOutcome, Numbers};
 use crate::{Error, Result};
+
+/// The values of the tuned keys in one trial.
+type Values = BTreeMap<String, toml::Value>;
 
 /// What is tuned, where and how.
 #[derive(Clone, Debug)]
@@ -111,14 +115,13 @@ pub(super) fn search(
     };
     // A process that was killed, or a full disk, is no fault of the settings: runs that failed are continued.
     study.trials.iter_mut().for_each(|trial| trial.failure = None);
-    let baseline = own_values(&study, &run_file);
-    study.has_baseline = baseline.is_some();
+    let first_trials = first_trials(&mut study, &run_file)?;
     let mut running = Running { load: &load, options, observer, stop, store: &store };
     let mut first = 0;
     let mut finished = true;
     while finished && first < options.trials {
         let end = options.trials.min(first + space.round);
-        choose(&mut study, first..end, baseline.as_ref());
+        choose(&mut study, first..end, &first_trials);
         let round = first..end.min(study.trials.len());
         if round.is_empty() {
             running.observer.note("every combination of the space was tried");
@@ -256,12 +259,12 @@ fn take(trial: &mut Trial, numbers: &Numbers, job: &Job, outcome: &JobOutcome) {
 }
 
 /// Chooses the trials of a round that are not there yet; fewer if the space has no further combination.
-fn choose(study: &mut Study, round: std::ops::Range<usize>, baseline: Option<&Trial>) {
+fn choose(study: &mut Study, round: std::ops::Range<usize>, first_trials: &[Values]) {
     let told = study.told(round.start.min(study.trials.len()), Some(f64::NEG_INFINITY));
     let dimensions = study.dimensions();
     for i in study.trials.len().max(round.start)..round.end {
-        if let (0, Some(baseline)) = (i, baseline) {
-            study.trials.push(baseline.clone());
+        if let Some(values) = first_trials.get(i) {
+            study.trials.push(Trial { number: i + 1, values: values.clone(), ..Trial::default() });
             continue;
         }
         let mut random = Random::new(study.space.seed, "tune", 0, i as u64);
@@ -275,11 +278,7 @@ fn choose(study: &mut Study, round: std::ops::Range<usize>, baseline: Option<&Tr
 }
 
 /// The values of the first point that no trial has, of the candidates and then of points drawn evenly.
-fn first_new(
-    study: &Study,
-    candidates: Vec<Point>,
-    random: &mut Random,
-) -> Option<std::collections::BTreeMap<String, toml::Value>> {
+fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Option<Values> {
     let dimensions = study.dimensions();
     let counts: Option<Vec<usize>> = study.space.parameters().iter().map(|(_, of)| of.count()).collect();
     let combinations =
@@ -293,30 +292,52 @@ fn first_new(
         .find(|values| study.trials.iter().all(|trial| trial.values != *values))
 }
 
-/// The values that the run file itself has, where all of them are in the space.
-fn own_values(study: &Study, run_file: &str) -> Option<Trial> {
+/// The trials that nothing chooses: the run file itself, where its values are in the space, and those that the space file
+/// gives, each once.
+fn first_trials(study: &mut Study, run_file: &str) -> Result<Vec<Values>> {
     let run_file = toml::Value::Table(run_file.parse().expect("the run file was just written"));
-    let mut trial = Trial { number: 1, ..Trial::default() };
-    for key in study.space.space.keys() {
-        let mut value = &run_file;
-        for part in key.split('.') {
-            value = match value {
-                toml::Value::Table(inner) => inner.get(part)?,
-                toml::Value::Array(list) => list.get(part.parse::<usize>().ok()?)?,
-                _ => return None,
-            };
+    let mut trials = Vec::from_iter(completed(study, &run_file, &Values::new()).ok());
+    study.has_baseline = !trials.is_empty();
+    for (i, given) in study.space.trials.iter().enumerate() {
+        let values = completed(study, &run_file, given).map_err(|key| {
+            Error::new(
+                format!(
+                    "[[trial]] {} has no `{key}`, and the run file has no value of it in its bounds",
+                    i + 1
+                ),
+                Some(&format!("add `{key}` to it")),
+            )
+        })?;
+        if !trials.contains(&values) {
+            trials.push(values);
         }
-        trial.values.insert(key.clone(), value.clone());
     }
-    // In the form that the space gives them.
-    let point = study.point(&trial)?;
-    let exact = study.values(&point);
-    let same = trial.values.iter().all(|(key, value)| match super::space::as_number(value) {
-        Some(number) => super::space::as_number(&exact[key]) == Some(number),
-        None => *value == exact[key],
-    });
-    trial.values = if same { exact } else { trial.values };
-    Some(trial)
+    Ok(trials)
+}
+
+/// A value for every key of the space: the given one, else that of the run file, in the form that the space gives them.
+/// The error is a key that the run file does not have, or not in its bounds.
+fn completed(study: &Study, run_file: &toml::Value, given: &Values) -> Result<Values, String> {
+    let mut values = Values::new();
+    for (key, bounds) in study.space.parameters() {
+        let value = given.get(key).or_else(|| own_value(run_file, key)).ok_or(key)?;
+        let exact = bounds.value(bounds.coordinate(value).ok_or(key)?);
+        let same = match as_number(value) {
+            Some(number) => as_number(&exact) == Some(number),
+            None => *value == exact,
+        };
+        values.insert(key.to_owned(), if same { exact } else { value.clone() });
+    }
+    Ok(values)
+}
+
+/// The value that a run file has for a key with dots.
+fn own_value<'a>(run_file: &'a toml::Value, key: &str) -> Option<&'a toml::Value> {
+    key.split('.').try_fold(run_file, |value, part| match value {
+        toml::Value::Table(inner) => inner.get(part),
+        toml::Value::Array(list) => list.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 /// The settings of a trial.

@@ -58,6 +58,10 @@ pub struct Space {
     pub set: BTreeMap<String, Value>,
     /// The keys of the run file that are tuned, with their bounds.
     pub space: BTreeMap<String, Bounds>,
+    /// Values to be tried before any others, such as those that were best on other images. A key that is left out has the
+    /// value of the run file.
+    #[serde(default, rename = "trial", skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<BTreeMap<String, Value>>,
 }
 
 fn default_metric() -> String {
@@ -191,6 +195,25 @@ impl Space {
             bounds.values().map_err(|(problem, hint)| {
                 refused(origin, &format!("`{key}`: {problem}"), Some(hint.into()))
             })?;
+        }
+        for (key, value) in self.trials.iter().flatten() {
+            let bounds = self.space.get(key).ok_or_else(|| {
+                let known: Vec<&str> = self.space.keys().map(String::as_str).collect();
+                let meant = nearest(key, &known).map(|known| format!("did you mean `{known}`?"));
+                refused(
+                    origin,
+                    &format!("`{key}` of a [[trial]] is not in the section [space]"),
+                    Some(meant.unwrap_or_else(|| "a value that all trials have belongs to [set]".into())),
+                )
+            })?;
+            if bounds.values().is_ok_and(|values| values.coordinate(value).is_none()) {
+                let problem = format!("`{key}` = {} of a [[trial]] is not in its bounds", inline(value));
+                return Err(refused(
+                    origin,
+                    &problem,
+                    Some("widen the bounds in the section [space]".into()),
+                ));
+            }
         }
         Ok(())
     }
@@ -500,6 +523,8 @@ mod tests {
             "[space]\nkey = { low = 1, high = 2, step = 3 }",
             "keep = 0\n[space]\nkey = { low = 1, high = 2 }",
             "[space]\n\"validation.fraction\" = { low = 0.1, high = 0.2 }",
+            "[space]\n\"loss.margin\" = { low = 0.1, high = 0.2 }\n[[trial]]\n\"loss.margn\" = 0.1",
+            "[space]\n\"loss.margin\" = { low = 0.1, high = 0.2 }\n[[trial]]\n\"loss.margin\" = 0.3",
         ]
         .into_iter()
         .map(fault)
