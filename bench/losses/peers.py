@@ -121,12 +121,18 @@ def timed_peers():
             (pml, lambda x, labels: ranked_list(x, labels), {"alpha": 1.2}),
             ("plain PyTorch", rll, {"alpha": 1.2}),
         ],
-        "ice": [("plain PyTorch", ice, {"scale": 16.0})],
+        "ice": [("plain PyTorch", ice, {"scale": 16.0, "gradient": "paper"})],
         "nra": [("plain PyTorch", nra, {})],
-        "srt": [("plain PyTorch", srt, {})],
+        "srt": [("plain PyTorch", srt, {"temperature": 1.0})],
         "triplet_batch_hard": [(pml, with_miner(triplet, hard), {"margin": 0.3})],
         "triplet_all": [(pml, lambda x, labels: squared_triplet(x, labels), {"margin": 0.3})],
-        "multi_similarity": [(pml, with_miner(multi_similarity, multi_similarity_miner), {})],
-        "contrastive": [(pml, lambda x, labels: losses.ContrastiveLoss(distance=euclidean())(x, labels), {})],
-        "circle": [(pml, lambda x, labels: losses.CircleLoss(m=0.25, gamma=256)(x, labels), {})],
+        "multi_similarity": [
+            (pml, with_miner(multi_similarity, multi_similarity_miner), {"alpha": 2.0, "beta": 50.0}),
+        ],
+        "contrastive": [
+            (pml, lambda x, labels: losses.ContrastiveLoss(distance=euclidean())(x, labels), {"margin": 1.0}),
+        ],
+        "circle": [
+            (pml, lambda x, labels: losses.CircleLoss(m=0.25, gamma=256)(x, labels), {"margin": 0.25, "gamma": 256.0}),
+        ],
     }

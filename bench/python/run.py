@@ -88,11 +88,11 @@ def clustered(n, d, seed=1):
 PAIRS = {
     "ranked list": (lambda: losses.RllLoss(), lambda: peer_losses.RankedListLoss(margin=0.4, Tn=10)),
     "multi-similarity": (
-        lambda: losses.MultiSimilarityLoss(miner="all"),
+        lambda: losses.MultiSimilarityLoss(alpha=2, beta=50, miner="all"),
         lambda: peer_losses.MultiSimilarityLoss(alpha=2, beta=50, base=0.5),
     ),
-    "contrastive": (lambda: losses.ContrastiveLoss(), lambda: peer_losses.ContrastiveLoss()),
-    "circle": (lambda: losses.CircleLoss(), lambda: peer_losses.CircleLoss()),
+    "contrastive": (lambda: losses.ContrastiveLoss(margin=1.0), lambda: peer_losses.ContrastiveLoss()),
+    "circle": (lambda: losses.CircleLoss(margin=0.4, gamma=80), lambda: peer_losses.CircleLoss()),
 }
 
 

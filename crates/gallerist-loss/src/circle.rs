@@ -51,9 +51,9 @@ use crate::spec::{LossShape, LossSpec, in_range};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CircleConfig {
-    /// Relaxation `m`: positives are done at `1 - m`, negatives at `m`. 0.25.
+    /// Relaxation `m`: positives are done at `1 - m`, negatives at `m`. 0.25 (faces) and 0.4 (retrieval) in the paper.
     pub margin: f64,
-    /// Scale. 256 (face recognition), 80 (fine-grained retrieval).
+    /// Scale. 256 (faces) and 80 (retrieval) in the paper.
     pub gamma: f64,
     /// Which pairs take part; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub struct CircleConfig {
 
 impl Default for CircleConfig {
     fn default() -> Self {
-        CircleConfig { margin: 0.25, gamma: 256.0, miner: None }
+        CircleConfig { margin: 0.5, gamma: 22.0, miner: None }
     }
 }
 

@@ -57,11 +57,11 @@ use crate::spec::{LossShape, LossSpec, in_range};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IceGradient {
-    /// The paper's, Eqs. 11-15: weights normalised per anchor, the anchor held constant, no factor `s`.
-    #[default]
-    Paper,
     /// The true derivative of the value.
+    #[default]
     Autodiff,
+    /// The paper's, Eqs. 11-15: weights normalised per anchor, the anchor held constant, no factor `s`.
+    Paper,
     /// The paper's, except that the weights of an anchor are not normalised: an anchor that is placed well gives little.
     Unnormalized,
     /// The part of the true derivative that [`IceGradient::Unnormalized`] leaves out, that of the anchors, over the scale.
@@ -87,15 +87,15 @@ pub enum IceGradient {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IceConfig {
-    /// Scale `s` of the similarities: 64 (SOP); the paper's table also has 16 and 48.
+    /// Scale `s` of the similarities. 64 in the paper (SOP), whose table also has 16 and 48.
     pub scale: f64,
-    /// Which gradient is given.
+    /// Which gradient is given. That of the paper is `paper`.
     pub gradient: IceGradient,
 }
 
 impl Default for IceConfig {
     fn default() -> Self {
-        IceConfig { scale: 64.0, gradient: IceGradient::Paper }
+        IceConfig { scale: 32.0, gradient: IceGradient::Autodiff }
     }
 }
 

@@ -91,8 +91,8 @@ pub struct MarginConfig {
 impl Default for MarginConfig {
     fn default() -> Self {
         MarginConfig {
-            margin: 0.2,
-            beta: 1.2,
+            margin: 0.3,
+            beta: 0.7,
             boundary: MarginBoundary::Fixed,
             nu: 0.0,
             miner: DistanceWeightedConfig::default().into(),

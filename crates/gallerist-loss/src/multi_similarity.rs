@@ -53,9 +53,9 @@ use crate::spec::{LossShape, LossSpec, in_range};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultiSimilarityConfig {
-    /// Sharpness of the positives' weights. 2.
+    /// Sharpness of the positives' weights. 2 in the paper.
     pub alpha: f64,
-    /// Sharpness of the negatives' weights. 50.
+    /// Sharpness of the negatives' weights. 50 in the paper.
     pub beta: f64,
     /// Similarity `lambda` around which pairs are weighed. 0.5, as in the authors' released code.
     pub base: f64,
@@ -66,7 +66,7 @@ pub struct MultiSimilarityConfig {
 impl Default for MultiSimilarityConfig {
     fn default() -> Self {
         let miner: MinerConfig = MultiSimilarityMinerConfig::default().into();
-        MultiSimilarityConfig { alpha: 2.0, beta: 50.0, base: 0.5, miner }
+        MultiSimilarityConfig { alpha: 3.0, beta: 12.0, base: 0.5, miner }
     }
 }
 

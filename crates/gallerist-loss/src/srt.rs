@@ -105,7 +105,7 @@ impl Default for SrtConfig {
     fn default() -> Self {
         SrtConfig {
             balance: 0.5,
-            temperature: 1.0,
+            temperature: 0.2,
             margin: 0.0,
             soft: false,
             hard_weight: 0.0,

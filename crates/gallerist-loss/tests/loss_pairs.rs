@@ -67,7 +67,7 @@ fn further_specs() -> Vec<Value> {
         json!({"name": "n_pair"}),
         json!({"name": "n_pair", "l2": 0.02, "rounds": true}),
         json!({"name": "srt", "temperature": 1.0 / 30.0}),
-        json!({"name": "ice", "scale": 960.0}),
+        json!({"name": "ice", "scale": 960.0, "gradient": "paper"}),
         json!({"name": "ice", "scale": 960.0, "gradient": "autodiff"}),
         json!({"name": "multi_similarity", "alpha": 30.0, "beta": 300.0}),
         json!({"name": "lifted", "alpha": 30.0}),
@@ -191,13 +191,13 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
         (json!({"name": "triplet_batch_hard", "soft": true}), 2f64.ln()),
         (json!({"name": "triplet_hard_negative"}), 0.2),
         (json!({"name": "triplet_adaptive"}), 1.0),
-        (json!({"name": "margin"}), 1.4),
+        (json!({"name": "margin", "margin": 0.2, "beta": 1.2}), 1.4),
         (json!({"name": "n_pair"}), 4f64.ln()),
         (json!({"name": "lifted"}), 0.5 * (12f64.ln() + 1.0).powi(2)),
         (json!({"name": "angular"}), (1.0 + 6.0 * 4f64.exp()).ln()),
         (json!({"name": "histogram"}), 1.0),
         (json!({"name": "fast_ap"}), 6.0 / 7.0),
-        (json!({"name": "circle"}), 224.0 + 6f64.ln()),
+        (json!({"name": "circle", "margin": 0.25, "gamma": 256.0}), 224.0 + 6f64.ln()),
         // Every rank is 1 + 6 / 2.
         (
             json!({"name": "recall_at_k", "k": [1, 16]}),
@@ -207,7 +207,7 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
         (json!({"name": "roadmap"}), 0.5 * 0.75 + 0.5 * 0.4),
         (json!({"name": "potential_field", "proxies": 0}), 6.0 * 5e8 - 625.0),
         (json!({"name": "hyperbolic"}), 7f64.ln()),
-        (json!({"name": "multi_similarity"}), 0.5 * (1.0 + (-1f64).exp()).ln() + 0.02 * (25.0 + 6f64.ln())),
+        (json!({"name": "multi_similarity", "alpha": 2.0, "beta": 50.0}), 0.5 * (1.0 + (-1f64).exp()).ln() + 0.02 * (25.0 + 6f64.ln())),
     ];
     for (json, wanted) in cases {
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-6)] {
@@ -364,7 +364,7 @@ fn ice_gradients_of_far_pairs_neither_cancel_nor_underflow() {
     let rows = vec![vec![1.0, 0.0], vec![1.0, 0.0], vec![-1.0, 0.0], vec![-1.0, 0.0]];
     let labels = [0, 0, 1, 1];
     let wanted = ice_gradient(64.0, "paper", rows.len(), &rows, &labels);
-    let found = run_at(&json!({"name": "ice"}), &rows, Labels::Classes(&labels), DType::F32, 0);
+    let found = run_at(&json!({"name": "ice", "scale": 64.0, "gradient": "paper"}), &rows, Labels::Classes(&labels), DType::F32, 0);
     assert!(wanted.iter().any(|&g| g != 0.0));
     for (found, wanted) in found.gradient.iter().zip(&wanted) {
         assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
@@ -480,7 +480,7 @@ fn margin_is_its_equation_where_there_is_only_one_negative() {
         }
         sum / count
     };
-    let found = run(&json!({"name": "margin", "beta": 0.7}), &rows, &labels);
+    let found = run(&json!({"name": "margin", "margin": 0.2, "beta": 0.7}), &rows, &labels);
     assert!(close(found.value, f(&rows), 1e-12), "{} {}", found.value, f(&rows));
     for (at, gradient) in found.gradient.iter().enumerate() {
         let wanted = slope(&f, &rows, at / 3, at % 3).unwrap();
@@ -495,7 +495,7 @@ fn share_of_the_first(distances: [f64; 2]) -> f64 {
     // Only the negatives' hinges are above 0; the value is their mean.
     let cost = distances.map(|d| 3.0 - d);
     let values = (0..800).map(|step| {
-        let json = json!({"name": "margin", "beta": 2.8, "miner": {"name": "distance_weighted", "seed": 5}});
+        let json = json!({"name": "margin", "margin": 0.2, "beta": 2.8, "miner": {"name": "distance_weighted", "seed": 5}});
         run_at(&json, &rows, Labels::Classes(&[0, 0, 1, 2]), DType::F64, step).value
     });
     let mean = mean(&values.collect::<Vec<_>>());

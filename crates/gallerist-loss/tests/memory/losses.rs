@@ -316,7 +316,7 @@ fn margin_is_its_equation_where_the_memory_has_the_only_negative() {
         costs.retain(|&cost| cost > 0.0);
         mean(&costs)
     };
-    let found = run(&json!({"name": "margin", "beta": 0.7}), 3, &rows, &labels);
+    let found = run(&json!({"name": "margin", "margin": 0.2, "beta": 0.7}), 3, &rows, &labels);
     assert!(found.value > 0.0 && close(found.value, f(&rows), 1e-12), "{} {}", found.value, f(&rows));
     for (at, gradient) in found.gradient.iter().enumerate() {
         let wanted = slope(&f, &rows, at / 3, at % 3).unwrap();

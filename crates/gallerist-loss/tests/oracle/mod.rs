@@ -75,7 +75,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             mean(&per.collect::<Vec<_>>())
         }
         "srt" => {
-            let (balance, temperature) = (number("balance", 0.5), number("temperature", 1.0));
+            let (balance, temperature) = (number("balance", 0.5), number("temperature", 0.2));
             let (margin, hard) = (number("margin", 0.0), number("hard_weight", 0.0));
             let bend = |z: f64| if flag("soft", false) { log_one_plus(&[z]) } else { plus(z) };
             let per = anchors.iter().map(|&i| {
@@ -98,7 +98,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             mean(&per.collect::<Vec<_>>())
         }
         "ice" => {
-            let scale = number("scale", 64.0);
+            let scale = number("scale", 32.0);
             let mut sum = 0.0;
             for &a in &anchors {
                 let others: Vec<f64> = negatives(a).iter().map(|&j| scale * s(a, j)).collect();
@@ -172,7 +172,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             mean(&per.collect::<Vec<_>>())
         }
         "multi_similarity" => {
-            let (alpha, beta, base) = (number("alpha", 2.0), number("beta", 50.0), number("base", 0.5));
+            let (alpha, beta, base) = (number("alpha", 3.0), number("beta", 12.0), number("base", 0.5));
             let epsilon = json.pointer("/miner/epsilon").map_or(0.1, |v| v.as_f64().unwrap());
             let per = (0..n).map(|i| {
                 let (mut p, mut m) = (positives(i), negatives(i));
@@ -258,7 +258,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             mean(&per.collect::<Vec<_>>())
         }
         "circle" => {
-            let (m, gamma) = (number("margin", 0.25), number("gamma", 256.0));
+            let (m, gamma) = (number("margin", 0.5), number("gamma", 22.0));
             let per = anchors.iter().map(|&a| {
                 let p: Vec<f64> = positives(a)
                     .iter()
@@ -423,10 +423,10 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
 pub(crate) fn closed_gradient(json: &Value, n: usize, x: &Rows, labels: &[u32]) -> Option<Vec<f64>> {
     let number = |key: &str, default: f64| json.get(key).map_or(default, |v| v.as_f64().unwrap());
     match (json["name"].as_str().unwrap(), json.get("gradient").and_then(Value::as_str)) {
-        ("ice", kind @ (None | Some("paper" | "unnormalized" | "query"))) => {
-            Some(ice_gradient(number("scale", 64.0), kind.unwrap_or("paper"), n, x, labels))
+        ("ice", Some(kind @ ("paper" | "unnormalized" | "query"))) => {
+            Some(ice_gradient(number("scale", 32.0), kind, n, x, labels))
         }
-        ("circle", _) => Some(circle_gradient(number("margin", 0.25), number("gamma", 256.0), n, x, labels)),
+        ("circle", _) => Some(circle_gradient(number("margin", 0.5), number("gamma", 22.0), n, x, labels)),
         _ => None,
     }
 }
@@ -504,6 +504,7 @@ pub(crate) fn specs() -> Vec<Value> {
         json!({"name": "srt", "soft": true, "hard_weight": 0.2, "temperature": 0.1}),
         json!({"name": "srt", "hard_weight": 0.5, "hardest": "as_printed", "temperature": 0.3}),
         json!({"name": "ice"}),
+        json!({"name": "ice", "gradient": "paper", "scale": 64.0}),
         json!({"name": "ice", "gradient": "autodiff", "scale": 16.0}),
         json!({"name": "ice", "gradient": "unnormalized", "scale": 4.0}),
         json!({"name": "ice", "gradient": "query", "scale": 8.0}),

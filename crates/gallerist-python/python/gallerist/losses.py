@@ -185,8 +185,9 @@ class CircleLoss(Loss):
     
     Memory and time: ``O(n d)`` and ``O(n^2 d)``.
 
-    :param margin: Relaxation ``m``: positives are done at ``1 - m``, negatives at ``m``. 0.25.
-    :param gamma: Scale. 256 (face recognition), 80 (fine-grained retrieval).
+    :param margin: Relaxation ``m``: positives are done at ``1 - m``, negatives at ``m``. 0.25 (faces) and 0.4
+        (retrieval) in the paper.
+    :param gamma: Scale. 256 (faces) and 80 (retrieval) in the paper.
     :param miner: Which pairs take part; absent: all.
     :param seed: seed of the loss's own parameters and of random choices.
     """
@@ -196,8 +197,8 @@ class CircleLoss(Loss):
     def __init__(
         self,
         *,
-        margin: float = 0.25,
-        gamma: float = 256.0,
+        margin: float = 0.5,
+        gamma: float = 22.0,
         miner: Miner | str | dict[str, Any] | None = None,
         seed: int = 1,
     ) -> None:
@@ -583,8 +584,8 @@ class IceLoss(Loss):
     
     Memory and time: ``O(n d)`` and ``O(n^2 d)``.
 
-    :param scale: Scale ``s`` of the similarities: 64 (SOP); the paper's table also has 16 and 48.
-    :param gradient: Which gradient is given.
+    :param scale: Scale ``s`` of the similarities. 64 in the paper (SOP), whose table also has 16 and 48.
+    :param gradient: Which gradient is given. That of the paper is ``paper``.
     :param seed: seed of the loss's own parameters and of random choices.
     """
 
@@ -593,8 +594,8 @@ class IceLoss(Loss):
     def __init__(
         self,
         *,
-        scale: float = 64.0,
-        gradient: Literal["paper", "autodiff", "unnormalized", "query"] = "paper",
+        scale: float = 32.0,
+        gradient: Literal["autodiff", "paper", "unnormalized", "query"] = "autodiff",
         seed: int = 1,
     ) -> None:
         super().__init__(
@@ -706,8 +707,8 @@ class MarginLoss(Loss):
     def __init__(
         self,
         *,
-        margin: float = 0.2,
-        beta: float = 1.2,
+        margin: float = 0.3,
+        beta: float = 0.7,
         boundary: Literal["fixed", "learnt", "per_class"] = "fixed",
         nu: float = 0.0,
         miner: Miner | str | dict[str, Any] | None = None,
@@ -750,8 +751,8 @@ class MultiSimilarityLoss(Loss):
     
     Memory and time: ``O(n d)`` and ``O(n^2 d)``.
 
-    :param alpha: Sharpness of the positives' weights. 2.
-    :param beta: Sharpness of the negatives' weights. 50.
+    :param alpha: Sharpness of the positives' weights. 2 in the paper.
+    :param beta: Sharpness of the negatives' weights. 50 in the paper.
     :param base: Similarity ``lambda`` around which pairs are weighed. 0.5, as in the authors' released code.
     :param miner: Which pairs take part. The paper's own mining, ``multi_similarity`` with ``epsilon`` 0.1.
     :param seed: seed of the loss's own parameters and of random choices.
@@ -762,8 +763,8 @@ class MultiSimilarityLoss(Loss):
     def __init__(
         self,
         *,
-        alpha: float = 2.0,
-        beta: float = 50.0,
+        alpha: float = 3.0,
+        beta: float = 12.0,
         base: float = 0.5,
         miner: Miner | str | dict[str, Any] | None = None,
         seed: int = 1,
@@ -1638,7 +1639,7 @@ class SrtLoss(Loss):
         self,
         *,
         balance: float = 0.5,
-        temperature: float = 1.0,
+        temperature: float = 0.2,
         margin: float = 0.0,
         soft: bool = False,
         hard_weight: float = 0.0,

@@ -66,6 +66,7 @@ const COMPARISONS: &[(&str, &str)] = files! {
     "hard-mining"
     "ice-gradient"
     "losses"
+    "losses-cub200"
     "losses-tuned"
     "rll-forms"
 };

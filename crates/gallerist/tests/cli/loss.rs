@@ -24,7 +24,7 @@ fn a_loss_on_files_has_the_golden_value_and_gradient() {
     let (x, y, g) = (path("x.npy"), path("y.npy"), path("g.npy"));
     let files = ["--embeddings", &x, "--labels", &y];
     let out = gallerist(
-        &[&["loss", "--loss", "ice", "--set", &scale, "--gradient", &g, "--json"], &files[..]].concat(),
+        &[&["loss", "--preset", "ice-sop", "--set", &scale, "--gradient", &g, "--json"], &files[..]].concat(),
     );
     let found: Value =
         serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)));
