@@ -207,7 +207,10 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
         (json!({"name": "roadmap"}), 0.5 * 0.75 + 0.5 * 0.4),
         (json!({"name": "potential_field", "proxies": 0}), 6.0 * 5e8 - 625.0),
         (json!({"name": "hyperbolic"}), 7f64.ln()),
-        (json!({"name": "multi_similarity", "alpha": 2.0, "beta": 50.0}), 0.5 * (1.0 + (-1f64).exp()).ln() + 0.02 * (25.0 + 6f64.ln())),
+        (
+            json!({"name": "multi_similarity", "alpha": 2.0, "beta": 50.0}),
+            0.5 * (1.0 + (-1f64).exp()).ln() + 0.02 * (25.0 + 6f64.ln()),
+        ),
     ];
     for (json, wanted) in cases {
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-6)] {
@@ -364,7 +367,13 @@ fn ice_gradients_of_far_pairs_neither_cancel_nor_underflow() {
     let rows = vec![vec![1.0, 0.0], vec![1.0, 0.0], vec![-1.0, 0.0], vec![-1.0, 0.0]];
     let labels = [0, 0, 1, 1];
     let wanted = ice_gradient(64.0, "paper", rows.len(), &rows, &labels);
-    let found = run_at(&json!({"name": "ice", "scale": 64.0, "gradient": "paper"}), &rows, Labels::Classes(&labels), DType::F32, 0);
+    let found = run_at(
+        &json!({"name": "ice", "scale": 64.0, "gradient": "paper"}),
+        &rows,
+        Labels::Classes(&labels),
+        DType::F32,
+        0,
+    );
     assert!(wanted.iter().any(|&g| g != 0.0));
     for (found, wanted) in found.gradient.iter().zip(&wanted) {
         assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");

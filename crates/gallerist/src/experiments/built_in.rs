@@ -115,6 +115,7 @@ mod tests {
     use gallerist_train::config::loss_from_settings;
 
     use super::*;
+    use crate::experiments::base::Base;
     use crate::experiments::file::{Experiment, Scale};
     use crate::experiments::plan::{Plan, Selection};
 
@@ -183,6 +184,28 @@ mod tests {
             }
         }
         assert!(open.is_empty(), "give the value, or a preset:\n{}", open.join("\n"));
+    }
+
+    #[test]
+    fn a_part_that_changes_what_its_base_is_said_to_be_says_what_it_is() {
+        for experiment in Experiment::all().unwrap() {
+            let scaled =
+                experiment.parts.iter().flat_map(|part| Scale::ALL.iter().filter_map(|&of| part.at(of)));
+            for scaled in scaled.filter(|scaled| scaled.about.is_none()) {
+                let said = Base::find(&scaled.base).unwrap().base.about;
+                let has =
+                    |section: &str, key: &str| scaled.run.get(section).and_then(|of| of.get(key)).is_some();
+                for (section, key, word) in [
+                    ("train", "steps", "steps"),
+                    ("image", "size", "pixels"),
+                    ("network", "dimensions", "dimensions"),
+                    ("network", "kind", "network"),
+                ] {
+                    let wrong = has(section, key) && said.contains(word);
+                    assert!(!wrong, "{}: give `about`, not that of {}", experiment.about.name, scaled.base);
+                }
+            }
+        }
     }
 
     #[test]

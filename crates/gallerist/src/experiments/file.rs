@@ -102,6 +102,8 @@ pub struct Part {
 pub struct Scaled {
     /// A base of the program, or the path of one.
     pub base: String,
+    /// The sentence about data, network and steps for the head of the table; absent: that of the base.
+    pub about: Option<String>,
     /// The keys of the run file.
     #[serde(flatten)]
     pub run: toml::Table,

@@ -79,7 +79,8 @@ impl Plan {
         for part in &experiment.parts {
             let Some(scaled) = part.at(scale) else { continue };
             let base = Base::find(&scaled.base)?;
-            plan.conditions.push((part.name.clone(), base.base.about.clone()));
+            let about = scaled.about.as_ref().unwrap_or(&base.base.about);
+            plan.conditions.push((part.name.clone(), about.clone()));
             let missing = base.missing(&selection.data);
             plan.missing.extend(missing.map(|missing| (part.name.clone(), missing)));
         }
