@@ -204,6 +204,8 @@ fn what_cannot_be_tuned_is_refused_before_anything_is_written() {
     case("an unknown choice", &space("\"schedule.kind\" = { choices = [\"cosine\", \"cosin\"] }"), &[]);
     let several = "loss = { choices = [{ name = \"rll\" }, { name = \"ice\" }] }\n\"loss.margin\" = { low = 0.1, high = 1.0 }";
     case("a key that one of the losses does not have", &space(several), &[]);
+    let given = "folds = 2\n[space]\n\"loss.margin\" = { low = 0.5, high = 1.0 }\n[[trial]]\n";
+    case("a trial without a key that the run file has out of its bounds", given, &[]);
     case("the test images", &space("\"data.test_split\" = { choices = [\"a\", \"b\"] }"), &[]);
     case("an unknown metric", SPACE, &["--metric", "map@"]);
     case("more folds than classes", SPACE, &["--folds", "13"]);

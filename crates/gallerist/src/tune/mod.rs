@@ -7,7 +7,8 @@
 //!
 //! - A [`Space`] names the keys and their bounds.
 //! - The first trial is the run file itself, if its values are in the space, and the next are those of [`Space::trials`].
-//!   Up to [`Space::startup`], trials are drawn at random; later ones follow the results (a tree-structured Parzen estimator over all keys together).
+//!   Up to [`Space::startup`], trials are drawn at random; later ones follow the results (a tree-structured Parzen
+//!   estimator over all keys together).
 //! - Successive halving over folds: each trial is run on the first fold; after 1, 2, 4, … folds, only those among the best
 //!   share [`Space::keep`] of all trials so far continue. The best trial is chosen among those with all folds.
 //! - The value of a run is the validation metric of the checkpoint that `evaluation.checkpoint` names.

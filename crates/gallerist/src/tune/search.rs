@@ -105,17 +105,20 @@ pub(super) fn search(
     let (images, _) = base.data.open_train()?;
     images.class_fold(0, space.folds, space.seed)?;
     let run_file = base.with_absolute_paths().to_toml();
+    let values = toml::Value::Table(run_file.parse().expect("the run file was just written"));
+    let baseline = completed(space, &values, &Values::new()).ok();
+    let has_baseline = baseline.is_some();
+    let first_trials = first_trials(space, &values, baseline)?;
     let store = Store::open(&options.directory, &run_file, space)?;
     let mut study = Study {
         name: options.run_file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         directory: options.directory.clone(),
         space: space.clone(),
         trials: store.trials()?,
-        has_baseline: false,
+        has_baseline,
     };
     // A process that was killed, or a full disk, is no fault of the settings: runs that failed are continued.
     study.trials.iter_mut().for_each(|trial| trial.failure = None);
-    let first_trials = first_trials(&mut study, &run_file)?;
     let mut running = Running { load: &load, options, observer, stop, store: &store };
     let mut first = 0;
     let mut finished = true;
@@ -292,14 +295,12 @@ fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Opti
         .find(|values| study.trials.iter().all(|trial| trial.values != *values))
 }
 
-/// The trials that nothing chooses: the run file itself, where its values are in the space, and those that the space file
-/// gives, each once.
-fn first_trials(study: &mut Study, run_file: &str) -> Result<Vec<Values>> {
-    let run_file = toml::Value::Table(run_file.parse().expect("the run file was just written"));
-    let mut trials = Vec::from_iter(completed(study, &run_file, &Values::new()).ok());
-    study.has_baseline = !trials.is_empty();
-    for (i, given) in study.space.trials.iter().enumerate() {
-        let values = completed(study, &run_file, given).map_err(|key| {
+/// The trials that nothing chooses: the run file itself, where its values are in the space (`baseline`), and those that the
+/// space file gives, each once.
+fn first_trials(space: &Space, run_file: &toml::Value, baseline: Option<Values>) -> Result<Vec<Values>> {
+    let mut trials = Vec::from_iter(baseline);
+    for (i, given) in space.trials.iter().enumerate() {
+        let values = completed(space, run_file, given).map_err(|key| {
             Error::new(
                 format!(
                     "[[trial]] {} has no `{key}`, and the run file has no value of it in its bounds",
@@ -317,9 +318,9 @@ fn first_trials(study: &mut Study, run_file: &str) -> Result<Vec<Values>> {
 
 /// A value for every key of the space: the given one, else that of the run file, in the form that the space gives them.
 /// The error is a key that the run file does not have, or not in its bounds.
-fn completed(study: &Study, run_file: &toml::Value, given: &Values) -> Result<Values, String> {
+fn completed(space: &Space, run_file: &toml::Value, given: &Values) -> Result<Values, String> {
     let mut values = Values::new();
-    for (key, bounds) in study.space.parameters() {
+    for (key, bounds) in space.parameters() {
         let value = given.get(key).or_else(|| own_value(run_file, key)).ok_or(key)?;
         let exact = bounds.value(bounds.coordinate(value).ok_or(key)?);
         let same = match as_number(value) {
