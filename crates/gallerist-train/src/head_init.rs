@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn of_several_losses_on_a_head_the_largest_distance_counts() {
-        let text = "[[loss]]\nname = \"rll\"\n[[loss]]\nname = \"srt\"\nhead = \"M\"\n[[loss]]\nname = \
+        let text = "[[loss]]\nname = \"rll\"\n[[loss]]\nname = \"srt\"\ntemperature = 1.0\nhead = \"M\"\n[[loss]]\nname = \
                     \"triplet_batch_hard\"\n[network]\nkind = \"bn_inception\"\nheads = [\"L\", \"M\"]";
         let several = config(text);
         assert_eq!([0, 1].map(|head| wanted_distance(&several, head)), [Some(5.0), Some(20.0)]);
