@@ -18,55 +18,97 @@ const fn preset(name: &'static str, keys: &'static str, source: &'static str) ->
     Preset { name, keys, source }
 }
 
+// The keys of the losses with several presets, which differ in the arguments.
+
+/// The form with its `alpha`, if that is not derived, and `t_neg`.
+macro_rules! rll {
+    ($form:literal, $t_neg:literal) => {
+        concat!(
+            "name = \"rll\"\n",
+            $form,
+            "\nmargin = 0.4\nt_pos = 0.0\nt_neg = ",
+            $t_neg,
+            "\nquery_weighting = \"uniform\"\ngradient = \"query\""
+        )
+    };
+}
+
+macro_rules! srt {
+    ($margin:literal, $soft:literal, $hard_weight:literal) => {
+        concat!(
+            "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = ",
+            $margin,
+            "\nsoft = ",
+            $soft,
+            "\nhard_weight = ",
+            $hard_weight,
+            "\nhardest = \"max_min\"\nhard_from_step = 0"
+        )
+    };
+}
+
+macro_rules! recall_at_k {
+    ($simix:literal) => {
+        concat!(
+            "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0\n",
+            "include_query = false\nsimix = ",
+            $simix
+        )
+    };
+}
+
+/// The keys of the calibration term, and whether the query counts.
+macro_rules! roadmap {
+    ($rest:literal) => {
+        concat!(
+            "name = \"roadmap\"\ntemperature = 0.01\nrho = 100.0\ndelta = 0.05\nstart = 0.5\nlambda = 0.5\n",
+            "positive_margin = 0.9\nnegative_margin = 0.6\n",
+            $rest
+        )
+    };
+}
+
+macro_rules! potential_field {
+    ($proxies:literal) => {
+        concat!(
+            "name = \"potential_field\"\nalpha = 4.0\ndelta = 0.2\nproxies = ",
+            $proxies,
+            "\nreduction = \"mean\"\nclosest = 0.01"
+        )
+    };
+}
+
+macro_rules! hist {
+    ($tau:literal, $alpha:literal) => {
+        concat!("name = \"hist\"\ntau = ", $tau, "\nalpha = ", $alpha, "\nlambda = 1.0\nhidden = 512")
+    };
+}
+
 /// All presets. Each gives every parameter, so that it does not change with the defaults.
 pub const PRESETS: &[Preset] = &[
-    preset(
-        "rll-cvpr",
-        "name = \"rll\"\nform = \"cvpr\"\nalpha = 1.2\nmargin = 0.4\nt_pos = 0.0\nt_neg = 10.0\n\
-         query_weighting = \"uniform\"\ngradient = \"query\"",
-        "Wang et al., CVPR 2019",
-    ),
+    preset("rll-cvpr", rll!("form = \"cvpr\"\nalpha = 1.2", "10.0"), "Wang et al., CVPR 2019"),
     preset(
         "rll-simpler-sop",
-        "name = \"rll\"\nform = \"journal\"\nmargin = 0.4\nt_pos = 0.0\nt_neg = 10.0\n\
-         query_weighting = \"uniform\"\ngradient = \"query\"",
+        rll!("form = \"journal\"", "10.0"),
         "Wang et al., journal version, Stanford Online Products",
     ),
     preset(
         "rll-simpler-inshop",
-        "name = \"rll\"\nform = \"journal\"\nmargin = 0.4\nt_pos = 0.0\nt_neg = 12.0\n\
-         query_weighting = \"uniform\"\ngradient = \"query\"",
+        rll!("form = \"journal\"", "12.0"),
         "Wang et al., journal version, In-shop Clothes",
     ),
     preset("nra", "name = \"nra\"\nalpha = 4.0\neps = 0.0001", "Schall et al. 2019"),
-    preset(
-        "srt",
-        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = false\nhard_weight = 0.0\n\
-         hardest = \"max_min\"\nhard_from_step = 0",
-        "Yang et al. 2020",
-    ),
-    preset(
-        "srt-m",
-        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 1.0\nsoft = false\nhard_weight = 0.0\n\
-         hardest = \"max_min\"\nhard_from_step = 0",
-        "Yang et al. 2020, SRT-M",
-    ),
-    preset(
-        "srt-sm",
-        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = true\nhard_weight = 0.0\n\
-         hardest = \"max_min\"\nhard_from_step = 0",
-        "Yang et al. 2020, SRT-SM",
-    ),
+    preset("srt", srt!("0.0", "false", "0.0"), "Yang et al. 2020"),
+    preset("srt-m", srt!("1.0", "false", "0.0"), "Yang et al. 2020, SRT-M"),
+    preset("srt-sm", srt!("0.0", "true", "0.0"), "Yang et al. 2020, SRT-SM"),
     preset(
         "srt-h",
-        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = false\n\
-         hard_weight = 0.01\nhardest = \"max_min\"\nhard_from_step = 0",
+        srt!("0.0", "false", "0.01"),
         "Yang et al. 2020, SRT-H; give hard_from_step, the step from which the hard terms count",
     ),
     preset(
         "srt-f",
-        "name = \"srt\"\nbalance = 0.5\ntemperature = 1.0\nmargin = 0.0\nsoft = true\nhard_weight = 0.01\n\
-         hardest = \"max_min\"\nhard_from_step = 0",
+        srt!("0.0", "true", "0.01"),
         "Yang et al. 2020, SRT-F; give hard_from_step, the step from which the hard terms count",
     ),
     preset(
@@ -129,41 +171,26 @@ pub const PRESETS: &[Preset] = &[
         "Qian et al., ICCV 2019",
     ),
     preset("proxy-anchor", "name = \"proxy_anchor\"\nalpha = 32.0\ndelta = 0.1", "Kim et al., CVPR 2020"),
-    preset(
-        "recall-at-k",
-        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0\n\
-         include_query = false\nsimix = false",
-        "Patel et al., CVPR 2022",
-    ),
-    preset(
-        "recall-at-k-simix",
-        "name = \"recall_at_k\"\nk = [1, 2, 4, 8, 16]\ntemperature = 0.01\nrank_temperature = 1.0\n\
-         include_query = false\nsimix = true",
-        "Patel et al., CVPR 2022, with similarity mixup",
-    ),
+    preset("recall-at-k", recall_at_k!("false"), "Patel et al., CVPR 2022"),
+    preset("recall-at-k-simix", recall_at_k!("true"), "Patel et al., CVPR 2022, with similarity mixup"),
     preset(
         "roadmap",
-        "name = \"roadmap\"\ntemperature = 0.01\nrho = 100.0\ndelta = 0.05\nstart = 0.5\nlambda = 0.5\n\
-         positive_margin = 0.9\nnegative_margin = 0.6\ncalibration = \"query\"\ninclude_query = false",
+        roadmap!("calibration = \"query\"\ninclude_query = false"),
         "Ramzi et al., NeurIPS 2021",
     ),
     preset(
         "roadmap-released",
-        "name = \"roadmap\"\ntemperature = 0.01\nrho = 100.0\ndelta = 0.05\nstart = 0.5\nlambda = 0.5\n\
-         positive_margin = 0.9\nnegative_margin = 0.6\noffset = 1.44\ncalibration = \"violating\"\n\
-         include_query = true",
+        roadmap!("offset = 1.44\ncalibration = \"violating\"\ninclude_query = true"),
         "Ramzi et al., NeurIPS 2021, released code, at half its value",
     ),
     preset(
         "potential-field",
-        "name = \"potential_field\"\nalpha = 4.0\ndelta = 0.2\nproxies = 15\nreduction = \"mean\"\n\
-         closest = 0.01",
+        potential_field!("15"),
         "Bhatnagar, Ahuja, CVPR 2025, CUB-200-2011 and Cars-196; alpha and delta from the ranges it names",
     ),
     preset(
         "potential-field-sop",
-        "name = \"potential_field\"\nalpha = 4.0\ndelta = 0.2\nproxies = 2\nreduction = \"mean\"\n\
-         closest = 0.01",
+        potential_field!("2"),
         "Bhatnagar, Ahuja, CVPR 2025, Stanford Online Products; alpha and delta from the ranges it names",
     ),
     preset(
@@ -172,21 +199,9 @@ pub const PRESETS: &[Preset] = &[
          epsilon = 0.0",
         "Ermolov et al., CVPR 2022",
     ),
-    preset(
-        "hist-cub",
-        "name = \"hist\"\ntau = 32.0\nalpha = 1.1\nlambda = 1.0\nhidden = 512",
-        "Lim et al., CVPR 2022, CUB-200-2011",
-    ),
-    preset(
-        "hist-cars",
-        "name = \"hist\"\ntau = 32.0\nalpha = 0.9\nlambda = 1.0\nhidden = 512",
-        "Lim et al., CVPR 2022, Cars-196",
-    ),
-    preset(
-        "hist-sop",
-        "name = \"hist\"\ntau = 16.0\nalpha = 2.0\nlambda = 1.0\nhidden = 512",
-        "Lim et al., CVPR 2022, Stanford Online Products",
-    ),
+    preset("hist-cub", hist!("32.0", "1.1"), "Lim et al., CVPR 2022, CUB-200-2011"),
+    preset("hist-cars", hist!("32.0", "0.9"), "Lim et al., CVPR 2022, Cars-196"),
+    preset("hist-sop", hist!("16.0", "2.0"), "Lim et al., CVPR 2022, Stanford Online Products"),
 ];
 
 /// The preset of that name.

@@ -158,6 +158,9 @@ mod tests {
                 for (key, value) in table {
                     match value {
                         toml::Value::Table(loss) if key == "loss" => found.push(loss),
+                        toml::Value::Array(sum) if key == "loss" => {
+                            found.extend(sum.iter().filter_map(toml::Value::as_table));
+                        }
                         other => losses(other, found),
                     }
                 }

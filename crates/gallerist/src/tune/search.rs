@@ -17,7 +17,7 @@ use crate::jobs::{self, End, Job, JobOutcome, Numbers};
 use crate::{Error, Result};
 
 /// The values of the tuned keys in one trial.
-type Values = BTreeMap<String, toml::Value>;
+type TrialValues = BTreeMap<String, toml::Value>;
 
 /// What is tuned, where and how.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub(super) fn search(
     images.class_fold(0, space.folds, space.seed)?;
     let run_file = base.with_absolute_paths().to_toml();
     let values = toml::Value::Table(run_file.parse().expect("the run file was just written"));
-    let baseline = completed(space, &values, &Values::new()).ok();
+    let baseline = completed(space, &values, &TrialValues::new()).ok();
     let has_baseline = baseline.is_some();
     let first_trials = first_trials(space, &values, baseline)?;
     let store = Store::open(&options.directory, &run_file, space)?;
@@ -262,7 +262,7 @@ fn take(trial: &mut Trial, numbers: &Numbers, job: &Job, outcome: &JobOutcome) {
 }
 
 /// Chooses the trials of a round that are not there yet; fewer if the space has no further combination.
-fn choose(study: &mut Study, round: std::ops::Range<usize>, first_trials: &[Values]) {
+fn choose(study: &mut Study, round: std::ops::Range<usize>, first_trials: &[TrialValues]) {
     let told = study.told(round.start.min(study.trials.len()), Some(f64::NEG_INFINITY));
     let dimensions = study.dimensions();
     for i in study.trials.len().max(round.start)..round.end {
@@ -281,7 +281,7 @@ fn choose(study: &mut Study, round: std::ops::Range<usize>, first_trials: &[Valu
 }
 
 /// The values of the first point that no trial has, of the candidates and then of points drawn evenly.
-fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Option<Values> {
+fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Option<TrialValues> {
     let dimensions = study.dimensions();
     let counts: Option<Vec<usize>> = study.space.parameters().iter().map(|(_, of)| of.count()).collect();
     let combinations =
@@ -297,7 +297,11 @@ fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Opti
 
 /// The trials that nothing chooses: the run file itself, where its values are in the space (`baseline`), and those that the
 /// space file gives, each once.
-fn first_trials(space: &Space, run_file: &toml::Value, baseline: Option<Values>) -> Result<Vec<Values>> {
+fn first_trials(
+    space: &Space,
+    run_file: &toml::Value,
+    baseline: Option<TrialValues>,
+) -> Result<Vec<TrialValues>> {
     let mut trials = Vec::from_iter(baseline);
     for (i, given) in space.trials.iter().enumerate() {
         let values = completed(space, run_file, given).map_err(|key| {
@@ -318,8 +322,8 @@ fn first_trials(space: &Space, run_file: &toml::Value, baseline: Option<Values>)
 
 /// A value for every key of the space: the given one, else that of the run file, in the form that the space gives them.
 /// The error is a key that the run file does not have, or not in its bounds.
-fn completed(space: &Space, run_file: &toml::Value, given: &Values) -> Result<Values, String> {
-    let mut values = Values::new();
+fn completed(space: &Space, run_file: &toml::Value, given: &TrialValues) -> Result<TrialValues, String> {
+    let mut values = TrialValues::new();
     for (key, bounds) in space.parameters() {
         let value = given.get(key).or_else(|| own_value(run_file, key)).ok_or(key)?;
         let exact = bounds.value(bounds.coordinate(value).ok_or(key)?);
