@@ -143,11 +143,13 @@ impl Pool {
         // Ctrl-C reaches this process only, which then stops its children once: a second signal would end them at once.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().map_err(|e| {
-                let hint = "name a program that has the command `train` of gallerist";
-                Error::new(format!("cannot start `{}`: {e}", self.program.display()), Some(hint))
-            })?;
+        // The child has the lock, too, as its input, which it does not read: if this process is killed before the child has locked
+        // its run directory, the next command must wait for it.
+        let held = lock.try_clone().map_err(|e| io("open", &folder.run(), e))?;
+        let child = command.stdin(held).stdout(Stdio::null()).stderr(stderr).spawn().map_err(|e| {
+            let hint = "name a program that has the command `train` of gallerist";
+            Error::new(format!("cannot start `{}`: {e}", self.program.display()), Some(hint))
+        })?;
         Ok(Process::Here { child, peak_memory_mib: None, reported: false, _lock: lock })
     }
 
