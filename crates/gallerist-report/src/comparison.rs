@@ -5,6 +5,7 @@ use std::path::Path;
 use maud::{Markup, PreEscaped, html};
 
 use crate::ReportError;
+use crate::atlas::{Atlas, atlas};
 use crate::chart::{Axis, Scale};
 use crate::page::{facts, head, page};
 use crate::write::write_whole;
@@ -52,6 +53,8 @@ pub struct Comparison {
     pub rows: Vec<ComparisonRow>,
     /// One plot for each metric. Plots without values are left out.
     pub plots: Vec<ComparisonPlot>,
+    /// Maps of embeddings.
+    pub maps: Vec<Atlas>,
 }
 
 /// A row of the table.
@@ -102,10 +105,9 @@ impl Comparison {
     /// The page as one HTML document.
     pub fn to_html(&self) -> String {
         let plots: Vec<Markup> = self.plots.iter().filter_map(ComparisonPlot::figures).collect();
-        let sections: Vec<(&str, &str)> = match plots.is_empty() {
-            true => vec![("numbers", "Numbers")],
-            false => vec![("numbers", "Numbers"), ("plots", "Plots")],
-        };
+        let mut sections = vec![("numbers", "Numbers")];
+        sections.extend((!plots.is_empty()).then_some(("plots", "Plots")));
+        sections.extend((!self.maps.is_empty()).then_some(("maps", "Maps")));
         let body = html! {
             (head(&self.title, self.summary.as_deref(), &sections, &self.notices))
             main {
@@ -120,6 +122,12 @@ impl Comparison {
                         h2 { "Plots" }
                         p.caption { "Whiskers: 95 % interval. Printed numbers: dashed lines and diamonds." }
                         @for plot in plots { (plot) }
+                    }
+                }
+                @if !self.maps.is_empty() {
+                    section id="maps" {
+                        h2 { "Maps" }
+                        @for map in &self.maps { (atlas(map)) }
                     }
                 }
             }

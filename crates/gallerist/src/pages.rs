@@ -25,7 +25,7 @@ use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
 
 use crate::narrow::Conditions;
 use crate::pictures::Pictures;
-use crate::plots::{self, Source, name_of};
+use crate::plots::{self, PageMap, Source, name_of};
 use crate::ranking::Ranking;
 use crate::run_metrics::RunMetrics;
 use crate::text::count;
@@ -198,7 +198,7 @@ fn add_lists_and_map(
         report.ranked_lists.push(section);
     }
     if options.map {
-        report.maps.push(plots::atlas(source, seed)?);
+        report.maps.push(PageMap::new(source, seed, usize::MAX)?.atlas());
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ name = "own"
 title = "Does the margin matter, <or> not?"
 kind = "table"
 axis = "margin"
+maps = { classes = 4 }
 
 [[part]]
 name = "Omniglot"
@@ -110,12 +111,17 @@ fn rows_are_run_once_and_the_table_has_only_what_was_measured() {
     let columns = lines.next().unwrap().split(',').count();
     assert!(lines.clone().count() > 8 && lines.all(|line| line.split(',').count() == columns), "{csv}");
     let page = read("html");
+    let (numbers, maps) = page.split_once("<section id=\"maps\">").unwrap();
+    assert!(numbers.contains("<polyline") && numbers.contains("&lt;or&gt;"));
+    assert!(!page.contains("<or>") && !numbers.contains("NaN"));
+    // A map for each row that has run, of four of the ten characters with 20 images each.
+    assert_eq!(maps.matches("class=\"atlas\"").count(), 2);
+    assert!(maps.contains("80 embeddings of 4 classes") && maps.contains("The first of 10 classes by name."));
+    assert!(read("md").contains("![Map of m = 0.4](own-smoke-map-2.svg)"));
     assert!(
-        page.contains("<polyline")
-            && page.contains("&lt;or&gt;")
-            && !page.contains("<or>")
-            && !page.contains("NaN")
+        std::fs::read_to_string(store.path().join("tables/own-smoke-map-2.svg")).unwrap().contains("m = 0.4")
     );
+    assert_eq!(table["maps"][0]["file"], "own-smoke-map-1.svg");
 }
 
 #[cfg(unix)]

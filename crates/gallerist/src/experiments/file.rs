@@ -1,6 +1,7 @@
 //! The file of an experiment.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,16 @@ pub struct About {
     pub axis: Option<String>,
     /// For a drawing without measured values: how to make it, or why there is nothing to run.
     pub drawing: Option<String>,
+    /// Maps of the embeddings: one for each row and part, of the first seed.
+    pub maps: Option<Maps>,
+}
+
+/// Which embeddings the maps of an experiment show.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Maps {
+    /// Only images of the first classes by name; absent: of all.
+    pub classes: Option<NonZeroUsize>,
 }
 
 impl About {

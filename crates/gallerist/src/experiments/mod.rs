@@ -49,12 +49,14 @@ mod base;
 mod built_in;
 mod file;
 mod interval;
+mod maps;
 mod plan;
 mod table;
 mod write;
 
-pub use file::{About, Experiment, Kind, Part, Row, Scale, Scaled};
+pub use file::{About, Experiment, Kind, Maps, Part, Row, Scale, Scaled};
 pub use interval::Estimate;
+pub use maps::RowMap;
 pub use plan::{Plan, PlannedRun, Selection};
 pub use table::{Cell, Table, TableColumn, TableRow};
 

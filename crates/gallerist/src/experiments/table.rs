@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::file::{About, Experiment, Scale};
 use super::interval::Estimate;
+use super::maps::RowMap;
 use super::plan::Plan;
 use crate::Result;
 use crate::jobs::{JobFolder, Numbers};
@@ -28,6 +29,9 @@ pub struct Table {
     pub columns: Vec<TableColumn>,
     /// The rows.
     pub rows: Vec<TableRow>,
+    /// Maps of the embeddings, if the experiment asks for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<RowMap>,
 }
 
 /// A column: a metric on a part.
@@ -80,7 +84,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// When a file of a run cannot be read.
+    /// When a file of a run cannot be read, or its map cannot be drawn.
     pub fn new(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Table> {
         let scale = plan.selection.scale;
         let mut results: Vec<(usize, usize, Numbers)> = Vec::new();
@@ -140,7 +144,9 @@ impl Table {
             row.peak_memory_mib = of_row().filter_map(|numbers| numbers.peak_memory_mib).reduce(f64::max);
         }
         let head = head(experiment, plan);
-        Ok(Table { about: experiment.about.clone(), scale, seeds: plan.selection.seeds, head, columns, rows })
+        let maps = RowMap::of_plan(experiment, plan, store)?;
+        let about = experiment.about.clone();
+        Ok(Table { about, scale, seeds: plan.selection.seeds, head, columns, rows, maps })
     }
 
     /// Whether some run of the plan is not done.

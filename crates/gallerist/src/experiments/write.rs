@@ -37,6 +37,9 @@ impl Table {
                 Table::status(row).replace('|', "\\|").replace('\n', " ")
             );
         }
+        for map in &self.maps {
+            text += &format!("\n![Map of {}]({})\n", map.title, map.file);
+        }
         for (title, lines) in [("The paper says", &self.about.claims), ("Notes", &self.about.notes)] {
             if !lines.is_empty() {
                 text += &format!("\n{title}:\n\n");
@@ -113,10 +116,11 @@ impl Table {
             columns: shown.iter().map(|(column, kinds)| (self.title(*column), kinds.clone())).collect(),
             rows: rows.collect(),
             plots: (0..self.columns.len()).map(|i| self.plot(i, self.title(i))).collect(),
+            maps: self.maps.iter().map(|map| map.atlas.clone()).collect(),
         }
     }
 
-    /// Writes `NAME-SCALE.md`, `.csv`, `.json` and `.html` into a folder, and returns their paths.
+    /// Writes `NAME-SCALE.md`, `.csv`, `.json`, `.html` and the maps into a folder, and returns their paths.
     ///
     /// # Errors
     ///
@@ -133,6 +137,11 @@ impl Table {
         for (ending, content) in contents {
             let path = folder.join(format!("{}-{}.{ending}", self.about.name, self.scale.name()));
             write_text(&path, &content)?;
+            written.push(path);
+        }
+        for map in &self.maps {
+            let path = folder.join(&map.file);
+            map.figure.write(&path, None)?;
             written.push(path);
         }
         Ok(written)

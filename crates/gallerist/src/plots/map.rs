@@ -34,36 +34,66 @@ pub fn map(
 ) -> Result<(Figure, Vec<String>)> {
     let points = source.points(Points::All)?;
     let (map, notes) = laid_out(source, &points, method, progress)?;
-    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
-    let mut thumbnail = |at: usize| {
-        let Point { gallery, row } = points[at];
-        thumbnails.then(|| if gallery { &of_items } else { &of_queries }.thumbnail(row, THUMBNAIL)).flatten()
-    };
-    Ok((figure::map(&map, &mut thumbnail), notes))
+    Ok((drawn(source, &points, &map, thumbnails), notes))
 }
 
-/// The map of a page with its thumbnails: t-SNE, or the principal components of very few rows.
-pub(crate) fn atlas(source: &Source, seed: u64) -> Result<Atlas> {
-    const LEAST: usize = 10;
-    let all = source.points(Points::All)?;
-    let n = all.len();
-    let mut rows: Vec<usize> = (0..n).collect();
-    if n > ON_PAGE {
-        Random::new(seed, "report/map", 0, 0).shuffle(&mut rows);
-        rows.truncate(ON_PAGE);
-        rows.sort_unstable();
+/// The map of a page.
+pub(crate) struct PageMap<'a> {
+    source: &'a Source,
+    points: Vec<Point>,
+    map: MapFigure,
+}
+
+impl<'a> PageMap<'a> {
+    /// The images of the first `classes` classes by name: t-SNE, or the principal components of very few rows.
+    pub(crate) fn new(source: &'a Source, seed: u64, classes: usize) -> Result<Self> {
+        const LEAST: usize = 10;
+        let mut points = source.points(Points::All)?;
+        let mut sample = String::new();
+        if let Some(encoded) = source.classes_of(&points).filter(|encoded| encoded.names.len() > classes) {
+            let mut names: Vec<&String> = encoded.names.iter().collect();
+            names.sort();
+            names.truncate(classes);
+            let mut ids = encoded.ids.iter();
+            points.retain(|_| ids.next().is_some_and(|&id| names.contains(&&encoded.names[id as usize])));
+            sample = format!(" The first of {} classes by name.", encoded.names.len());
+        }
+        let n = points.len();
+        if n > ON_PAGE {
+            let mut order: Vec<usize> = (0..n).collect();
+            Random::new(seed, "report/map", 0, 0).shuffle(&mut order);
+            order.truncate(ON_PAGE);
+            order.sort_unstable();
+            points = order.iter().map(|&i| points[i]).collect();
+            sample += &format!(" Drawn at random from {n}.");
+        }
+        let method = if n < LEAST { MapMethod::Pca } else { MapMethod::Tsne(Tsne::default()) };
+        let (mut map, notes) = laid_out(source, &points, &method, &mut |_, _| ())?;
+        map.note.push_str(&sample);
+        notes.iter().for_each(|note| map.note.push_str(&format!(" With {note}.")));
+        Ok(Self { source, points, map })
     }
-    let points: Vec<Point> = rows.iter().map(|&row| all[row]).collect();
-    let method = if n < LEAST { MapMethod::Pca } else { MapMethod::Tsne(Tsne::default()) };
-    let (mut map, notes) = laid_out(source, &points, &method, &mut |_, _| ())?;
-    if points.len() < n {
-        map.note.push_str(&format!(" Drawn at random from {n}."));
+
+    /// As a drawing.
+    pub(crate) fn figure(&self) -> Figure {
+        drawn(self.source, &self.points, &self.map, true)
     }
-    notes.iter().for_each(|note| map.note.push_str(&format!(" With {note}.")));
-    let sprite = (TILES.iter())
-        .filter_map(|&side| sprite(source, &points, side))
-        .find(|sprite| sprite.picture.bytes().len() <= SPRITE_BYTES);
-    Ok(Atlas { map, sprite })
+
+    /// With the thumbnails of all points.
+    pub(crate) fn atlas(self) -> Atlas {
+        let sprite = (TILES.iter())
+            .filter_map(|&side| sprite(self.source, &self.points, side))
+            .find(|sprite| sprite.picture.bytes().len() <= SPRITE_BYTES);
+        Atlas { map: self.map, sprite }
+    }
+}
+
+fn drawn(source: &Source, points: &[Point], map: &MapFigure, thumbnails: bool) -> Figure {
+    let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
+    figure::map(map, &mut |at: usize| {
+        let Point { gallery, row } = points[at];
+        thumbnails.then(|| if gallery { &of_items } else { &of_queries }.thumbnail(row, THUMBNAIL)).flatten()
+    })
 }
 
 /// Some points of a source on a map, and the notes of the layout.

@@ -36,7 +36,7 @@ pub(crate) use curves::charts_of_runs;
 pub use curves::curves;
 pub use distances::distances;
 pub use gallerist_map::{MapMethod, Tsne};
-pub(crate) use map::atlas;
+pub(crate) use map::PageMap;
 pub use map::map;
 pub use open_set::open_set;
 pub use ranked::{Queries, ranked};

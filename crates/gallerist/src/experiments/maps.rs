@@ -1,0 +1,66 @@
+//! Maps of the embeddings of the rows, beside the table.
+
+use std::path::Path;
+
+use gallerist_report::Atlas;
+use gallerist_report::figure::Figure;
+use serde::Serialize;
+
+use super::file::{Experiment, Maps};
+use super::plan::{Plan, PlannedRun};
+use crate::Result;
+use crate::jobs::JobFolder;
+use crate::plots::{PageMap, Source};
+
+/// The map of the embeddings of a row on a part.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowMap {
+    /// The row, with the part if there are several.
+    pub title: String,
+    /// The name of the file, beside the table.
+    pub file: String,
+    /// As it is in the file.
+    #[serde(skip)]
+    pub figure: Figure,
+    /// As it is on the page.
+    #[serde(skip)]
+    pub atlas: Atlas,
+}
+
+impl RowMap {
+    /// The maps of the runs that are done, of the first seed; none unless the experiment asks for maps.
+    pub(super) fn of_plan(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Vec<RowMap>> {
+        let Some(maps) = experiment.about.maps else { return Ok(Vec::new()) };
+        let of_run = |run: &PlannedRun| Self::of_run(experiment, plan, run, maps, store).transpose();
+        plan.runs.iter().filter(|run| run.seed == 1).filter_map(of_run).collect()
+    }
+
+    fn of_run(
+        experiment: &Experiment,
+        plan: &Plan,
+        run: &PlannedRun,
+        maps: Maps,
+        store: &Path,
+    ) -> Result<Option<RowMap>> {
+        let folder = JobFolder::of(store, &run.job);
+        if folder.numbers()?.is_none() {
+            return Ok(None);
+        }
+        let several = plan.conditions.len() > 1;
+        let mut source = Source::of_run(&folder.run())?;
+        source.name = experiment.rows[run.row].name.clone();
+        if several {
+            source.name += &format!(", {}", experiment.parts[run.part].name);
+        }
+        let part = if several { format!("-{}", run.part + 1) } else { String::new() };
+        let classes = maps.classes.map_or(usize::MAX, usize::from);
+        let map = PageMap::new(&source, run.seed, classes)?;
+        let (name, scale) = (&experiment.about.name, plan.selection.scale.name());
+        Ok(Some(RowMap {
+            title: source.name.clone(),
+            file: format!("{name}-{scale}-map-{}{part}.svg", run.row + 1),
+            figure: map.figure(),
+            atlas: map.atlas(),
+        }))
+    }
+}
