@@ -16,9 +16,8 @@ pub(crate) fn engines() -> Vec<Engine> {
         return vec![Engine::Rten];
     }
     if std::env::var_os("ORT_DYLIB_PATH").is_none() {
-        let required = std::env::var("GALLERIST_REQUIRE_ONNXRUNTIME").is_ok_and(|value| value == "1");
-        assert!(!required, "onnxruntime is required, but ORT_DYLIB_PATH does not name its library");
-        eprintln!("without onnxruntime: ORT_DYLIB_PATH does not name its library");
+        let text = "onnxruntime: ORT_DYLIB_PATH does not name its library";
+        gallerist_testkit::missing("GALLERIST_REQUIRE_ONNXRUNTIME", text);
         return vec![Engine::Rten];
     }
     vec![Engine::Rten, Engine::Onnxruntime]
