@@ -124,7 +124,7 @@ CASES = [
     ("triplet_hard_negative", ["margin=0.3"], False, f"{P}: TripletMarginLoss on BatchEasyHardMiner(all, hard)", of(triplet(0.3), all_hard), EVEN + UNEVEN, True),
     ("margin", ["margin=0.2", "beta=1.2", "miner.name=hard"], False, f"{P}: MarginLoss on BatchHardMiner", of(margin_loss, hard), EVEN + UNEVEN, True),
     ("n_pair", [], False, f"{P}: NPairsLoss", n_pairs, PAIRS, True),
-    ("lifted", [], False, f"{P}: LiftedStructureLoss", of(lifted), EVEN + UNEVEN, True),
+    ("lifted", ["alpha=1", "squared=true"], False, f"{P}: LiftedStructureLoss", of(lifted), EVEN + UNEVEN, True),
     ("multi_similarity", ["alpha=2", "beta=50"], True, f"{P}: MultiSimilarityLoss on MultiSimilarityMiner", of(ms(), miners.MultiSimilarityMiner(epsilon=0.1)), EVEN + UNEVEN, True),
     ("multi_similarity", ["alpha=2", "beta=50", "miner.name=all"], True, f"{P}: MultiSimilarityLoss", of(ms()), EVEN + UNEVEN, True),
     ("circle", ["margin=0.4", "gamma=80"], True, f"{P}: CircleLoss", of(losses.CircleLoss(m=0.4, gamma=80, reducer=mean())), EVEN + UNEVEN, True),
@@ -137,14 +137,14 @@ CASES = [
     ("smooth_ap", ["temperature=0.05", "include_query=true"], True, f"{P}: SmoothAPLoss", of(losses.SmoothAPLoss(temperature=0.05)), EVEN, False),
     ("smooth_ap", ["temperature=0.05", "include_query=true"], True, f"{P}: SmoothAPLoss, as many classes as samples of each", of(losses.SmoothAPLoss(temperature=0.05)), SQUARE, True),
     ("softmax", [], False, "PyTorch: cross_entropy", softmax, EVEN + UNEVEN, True),
-    ("norm_softmax", [], True, f"{P}: NormalizedSoftmaxLoss", with_parameters(losses.NormalizedSoftmaxLoss, "W", "weight", True), EVEN + UNEVEN, True),
+    ("norm_softmax", ["temperature=0.05"], True, f"{P}: NormalizedSoftmaxLoss", with_parameters(losses.NormalizedSoftmaxLoss, "W", "weight", True), EVEN + UNEVEN, True),
     ("norm_softmax", ["temperature=0.1"], True, f"{P}: ProxyNCALoss(softmax_scale=5)", with_parameters(lambda c, d: losses.ProxyNCALoss(c, d, softmax_scale=5), "proxies", "weight", False), EVEN + UNEVEN, True),
-    ("proxy_nca", [], True, f"{P}: ProxyNCALoss", with_parameters(losses.ProxyNCALoss, "proxies", "proxies", False), EVEN + UNEVEN, False),
-    ("proxy_nca", [], True, f"{P}: ProxyNCALoss, the positive taken out of the denominator", proxy_nca, EVEN + UNEVEN, True),
+    ("proxy_nca", ["scale=1"], True, f"{P}: ProxyNCALoss", with_parameters(losses.ProxyNCALoss, "proxies", "proxies", False), EVEN + UNEVEN, False),
+    ("proxy_nca", ["scale=1"], True, f"{P}: ProxyNCALoss, the positive taken out of the denominator", proxy_nca, EVEN + UNEVEN, True),
     ("proxy_anchor", [], True, f"{P}: ProxyAnchorLoss", with_parameters(losses.ProxyAnchorLoss, "proxies", "proxies", False), EVEN + UNEVEN, True),
     ("soft_triple", ["tau=0"], True, f"{P}: SoftTripleLoss", with_parameters(losses.SoftTripleLoss, "fc", "centers", True), EVEN + UNEVEN, True),
-    ("arc_face", ["scale=16"], True, f"{P}: ArcFaceLoss(margin of 0.5 in degrees)", with_parameters(lambda c, d: losses.ArcFaceLoss(c, d, margin=np.degrees(0.5), scale=16), "W", "weight", True), EVEN + UNEVEN, True),
-    ("cos_face", ["scale=16"], True, f"{P}: CosFaceLoss", with_parameters(lambda c, d: losses.CosFaceLoss(c, d, margin=0.35, scale=16), "W", "weight", True), EVEN + UNEVEN, True),
+    ("arc_face", ["scale=16", "margin=0.5"], True, f"{P}: ArcFaceLoss(margin of 0.5 in degrees)", with_parameters(lambda c, d: losses.ArcFaceLoss(c, d, margin=np.degrees(0.5), scale=16), "W", "weight", True), EVEN + UNEVEN, True),
+    ("cos_face", ["scale=16", "margin=0.35"], True, f"{P}: CosFaceLoss", with_parameters(lambda c, d: losses.CosFaceLoss(c, d, margin=0.35, scale=16), "W", "weight", True), EVEN + UNEVEN, True),
 ]
 
 # The distances of f64 embeddings are accurate to about 1e-12; the product form of cdist is less accurate.

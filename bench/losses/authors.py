@@ -107,9 +107,9 @@ if arguments.roadmap:
         return 0.5 * (sup_ap(x, labels, parameters, offset=1.44) + pairs)
 
     CASES += [
-        ("roadmap", ["lambda=0", "include_query=true"], True, "released code: SupAP", sup_ap, EVEN + UNEVEN, True),
-        ("roadmap", ["lambda=1", "calibration=violating"], True, "released code: CalibrationLoss", lambda x, y, _: calibration.CalibrationLoss(pos_margin=0.9, neg_margin=0.6)(x, y), EVEN + UNEVEN, True),
-        ("roadmap", ["offset=1.44", "calibration=violating", "include_query=true"], True, "released code: half the sum of SupAP and CalibrationLoss", roadmap, EVEN + UNEVEN, True),
+        ("roadmap", ["temperature=0.01", "lambda=0", "include_query=true"], True, "released code: SupAP", sup_ap, EVEN + UNEVEN, True),
+        ("roadmap", ["lambda=1", "positive_margin=0.9", "calibration=violating"], True, "released code: CalibrationLoss", lambda x, y, _: calibration.CalibrationLoss(pos_margin=0.9, neg_margin=0.6)(x, y), EVEN + UNEVEN, True),
+        ("roadmap", ["temperature=0.01", "lambda=0.5", "positive_margin=0.9", "offset=1.44", "calibration=violating", "include_query=true"], True, "released code: half the sum of SupAP and CalibrationLoss", roadmap, EVEN + UNEVEN, True),
     ]
 
 # -- Potential field ----------------------------------------------------------------------------------------------
@@ -155,12 +155,13 @@ if arguments.hyperbolic:
         return sum(released["contrastive_loss"](columns[a], columns[b], t, c)[0] for a, b in pairs) / len(pairs)
 
     # Rows have lengths around 1.3: about half of them are clipped.
-    all_of_them = ["clip=1.3", "epsilon=1e-5"]
+    parameters = ["curvature=0.1", "temperature=0.2", "clip=1.3"]
+    all_of_them = [*parameters, "epsilon=1e-5"]
     CASES += [
         ("hyperbolic", all_of_them, False, "released code", hyperbolic, PAIRS, True),
         ("hyperbolic", [*all_of_them, "negatives=columns"], False, "released code", hyperbolic, EVEN, True),
-        ("hyperbolic", [*all_of_them, "curvature=0.5", "temperature=0.5"], False, "released code", lambda x, y, p: hyperbolic(x, y, p, 0.5, 0.5), PAIRS, True),
-        ("hyperbolic", ["clip=1.3"], False, "released code, which adds 1e-5 to denominators", hyperbolic, PAIRS, False),
+        ("hyperbolic", ["curvature=0.5", "temperature=0.5", "clip=1.3", "epsilon=1e-5"], False, "released code", lambda x, y, p: hyperbolic(x, y, p, 0.5, 0.5), PAIRS, True),
+        ("hyperbolic", parameters, False, "released code, which adds 1e-5 to denominators", hyperbolic, PAIRS, False),
     ]
 
 # -- HIST ---------------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ if arguments.hist:
         return peer
 
     CASES += [
-        ("hist", [], False, "released code", hist(), EVEN + UNEVEN, True),
+        ("hist", ["tau=32", "alpha=1.1"], False, "released code", hist(), EVEN + UNEVEN, True),
         ("hist", ["tau=16", "alpha=2", "lambda=0.5", "hidden=64"], False, "released code", hist(16, 2, 0.5, 64), EVEN + UNEVEN, True),
     ]
 

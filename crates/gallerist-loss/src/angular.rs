@@ -60,7 +60,7 @@ use gallerist_tensor::pairwise::host;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AngularConfig {
-    /// Bound on the angle, in degrees. 45; the paper has 36 to 60.
+    /// Bound on the angle, in degrees. 45 in the paper, which tries 36 to 60.
     pub angle: f64,
     /// Which pairs take part; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct AngularConfig {
 
 impl Default for AngularConfig {
     fn default() -> Self {
-        AngularConfig { angle: 45.0, miner: None }
+        AngularConfig { angle: 42.0, miner: None }
     }
 }
 

@@ -66,7 +66,7 @@ pub struct ArcFaceConfig {
 
 impl Default for ArcFaceConfig {
     fn default() -> Self {
-        ArcFaceConfig { scale: 64.0, margin: 0.5 }
+        ArcFaceConfig { scale: 14.0, margin: 0.32 }
     }
 }
 

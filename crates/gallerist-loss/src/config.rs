@@ -160,7 +160,8 @@ mod tests {
                 let rows = rows.clone().mul_scalar(factor);
                 host(&loss.forward(rows, Labels::Classes(&classes), Progress::default()).value)[0]
             };
-            let depends = (value(10.0) / value(1.0) - 1.0).abs() > 1e-3;
+            // The epsilon in a norm of `hist` makes a difference of 0.2 %.
+            let depends = (value(10.0) / value(1.0) - 1.0).abs() > 1e-2;
             // A classifier's weights learn the scale.
             let declares = config.initial_distance().is_some() || config.name() == "softmax";
             assert_eq!(declares, depends, "{}: {} and {}", config.name(), value(1.0), value(10.0));

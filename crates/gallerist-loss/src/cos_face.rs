@@ -59,7 +59,7 @@ pub struct CosFaceConfig {
 
 impl Default for CosFaceConfig {
     fn default() -> Self {
-        CosFaceConfig { scale: 64.0, margin: 0.35 }
+        CosFaceConfig { scale: 12.0, margin: 0.37 }
     }
 }
 

@@ -83,7 +83,7 @@ pub struct HistConfig {
 
 impl Default for HistConfig {
     fn default() -> Self {
-        HistConfig { tau: 32.0, alpha: 1.1, lambda: 1.0, hidden: 512 }
+        HistConfig { tau: 13.0, alpha: 1.1, lambda: 1.0, hidden: 512 }
     }
 }
 

@@ -100,8 +100,8 @@ pub struct HyperbolicConfig {
 impl Default for HyperbolicConfig {
     fn default() -> Self {
         HyperbolicConfig {
-            temperature: 0.2,
-            curvature: 0.1,
+            temperature: 0.26,
+            curvature: 0.013,
             clip: 2.3,
             negatives: HyperbolicNegatives::All,
             epsilon: 0.0,

@@ -61,9 +61,9 @@ use crate::toolbox::{Pairs, column, counts, hinge, indicator, scaled_sum_exp, to
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LiftedConfig {
-    /// Distance by which negatives must be farther than positives, in the smooth sense. 1.
+    /// Distance by which negatives must be farther than positives, in the smooth sense. 1 in the paper.
     pub alpha: f64,
-    /// Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers).
+    /// Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers, and the default).
     pub squared: bool,
     /// Which pairs take part; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct LiftedConfig {
 
 impl Default for LiftedConfig {
     fn default() -> Self {
-        LiftedConfig { alpha: 1.0, squared: true, miner: None }
+        LiftedConfig { alpha: 4.0, squared: false, miner: None }
     }
 }
 

@@ -58,7 +58,7 @@ pub struct NormSoftmaxConfig {
 
 impl Default for NormSoftmaxConfig {
     fn default() -> Self {
-        NormSoftmaxConfig { temperature: 0.05 }
+        NormSoftmaxConfig { temperature: 0.12 }
     }
 }
 

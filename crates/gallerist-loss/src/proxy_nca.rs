@@ -66,7 +66,7 @@ pub struct ProxyNcaConfig {
 
 impl Default for ProxyNcaConfig {
     fn default() -> Self {
-        ProxyNcaConfig { scale: 1.0 }
+        ProxyNcaConfig { scale: 2.7 }
     }
 }
 

@@ -105,13 +105,13 @@ pub struct RoadmapConfig {
 impl Default for RoadmapConfig {
     fn default() -> Self {
         RoadmapConfig {
-            temperature: 0.01,
+            temperature: 0.027,
             rho: 100.0,
             delta: 0.05,
             start: 0.5,
             offset: None,
-            lambda: 0.5,
-            positive_margin: 0.9,
+            lambda: 0.8,
+            positive_margin: 0.7,
             negative_margin: 0.6,
             calibration: RoadmapCalibration::Query,
             include_query: false,

@@ -60,7 +60,7 @@ pub struct SmoothApConfig {
 
 impl Default for SmoothApConfig {
     fn default() -> Self {
-        SmoothApConfig { temperature: 0.01, include_query: false }
+        SmoothApConfig { temperature: 0.046, include_query: false }
     }
 }
 

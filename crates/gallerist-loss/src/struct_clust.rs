@@ -74,7 +74,7 @@ pub struct StructClustConfig {
 
 impl Default for StructClustConfig {
     fn default() -> Self {
-        StructClustConfig { gamma: 1.0, refinements: 5 }
+        StructClustConfig { gamma: 8.2, refinements: 5 }
     }
 }
 

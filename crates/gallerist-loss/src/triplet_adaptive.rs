@@ -48,13 +48,13 @@ use crate::spec::{LossShape, LossSpec, in_range};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TripletAdaptiveConfig {
-    /// Distance by which the negatives must be farther than the positives. 1.
+    /// Distance by which the negatives must be farther than the positives. 1 is common.
     pub margin: f64,
 }
 
 impl Default for TripletAdaptiveConfig {
     fn default() -> Self {
-        TripletAdaptiveConfig { margin: 1.0 }
+        TripletAdaptiveConfig { margin: 4.5 }
     }
 }
 

@@ -190,11 +190,11 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
         (json!({"name": "triplet_batch_hard"}), 0.2),
         (json!({"name": "triplet_batch_hard", "soft": true}), 2f64.ln()),
         (json!({"name": "triplet_hard_negative"}), 0.2),
-        (json!({"name": "triplet_adaptive"}), 1.0),
+        (json!({"name": "triplet_adaptive", "margin": 1.0}), 1.0),
         (json!({"name": "margin", "margin": 0.2, "beta": 1.2}), 1.4),
         (json!({"name": "n_pair"}), 4f64.ln()),
-        (json!({"name": "lifted"}), 0.5 * (12f64.ln() + 1.0).powi(2)),
-        (json!({"name": "angular"}), (1.0 + 6.0 * 4f64.exp()).ln()),
+        (json!({"name": "lifted", "alpha": 1.0, "squared": true}), 0.5 * (12f64.ln() + 1.0).powi(2)),
+        (json!({"name": "angular", "angle": 45.0}), (1.0 + 6.0 * 4f64.exp()).ln()),
         (json!({"name": "histogram"}), 1.0),
         (json!({"name": "fast_ap"}), 6.0 / 7.0),
         (json!({"name": "circle", "margin": 0.25, "gamma": 256.0}), 224.0 + 6f64.ln()),
@@ -204,7 +204,7 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
             1.0 - 0.5 / (1.0 + 3f64.exp()) - 0.5 / (1.0 + (-12f64).exp()),
         ),
         // AP is 1 / (1 + 6 / 2), and the negatives exceed their margin by 0.4.
-        (json!({"name": "roadmap"}), 0.5 * 0.75 + 0.5 * 0.4),
+        (json!({"name": "roadmap"}), 0.2 * 0.75 + 0.8 * 0.4),
         (json!({"name": "potential_field", "proxies": 0}), 6.0 * 5e8 - 625.0),
         (json!({"name": "hyperbolic"}), 7f64.ln()),
         (
@@ -314,7 +314,7 @@ fn angular_is_right_across_its_blocks_of_pairs() {
     let n = 230;
     let rows = unit(spread(n, 3));
     let labels: Vec<u32> = (0..n as u32).map(|i| i % 2).collect();
-    let json = json!({"name": "angular"});
+    let json = json!({"name": "angular", "angle": 45.0});
     let found = run(&json, &rows, &labels);
     let f = |x: &Rows| oracle(&json, x, &|i, j| labels[i] == labels[j]);
     assert!(close(found.value, f(&rows), 1e-9), "{} {}", found.value, f(&rows));

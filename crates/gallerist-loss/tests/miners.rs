@@ -249,10 +249,10 @@ fn losses() -> Vec<Value> {
         json!({"name": "triplet_all", "margin": 0.5}),
         json!({"name": "margin", "margin": 0.2, "beta": 0.9, "nu": 0.05}),
         json!({"name": "multi_similarity", "alpha": 2.0, "beta": 50.0, "base": 0.5}),
-        json!({"name": "lifted"}),
-        json!({"name": "lifted", "squared": false}),
+        json!({"name": "lifted", "alpha": 1.0, "squared": true}),
+        json!({"name": "lifted", "alpha": 1.0, "squared": false}),
         json!({"name": "circle", "margin": 0.25, "gamma": 8.0}),
-        json!({"name": "angular"}),
+        json!({"name": "angular", "angle": 45.0}),
         json!({"name": "sup_con", "temperature": 0.5}),
         json!({"name": "sup_con", "temperature": 0.5, "form": "nt_xent"}),
     ]

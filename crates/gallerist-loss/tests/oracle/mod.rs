@@ -165,7 +165,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
                 let all = log_sum_exp(&set.iter().map(|&j| sign * d(a, j)).collect::<Vec<_>>());
                 set.iter().map(|&j| (sign * d(a, j) - all).exp() * d(a, j)).sum::<f64>()
             };
-            let margin = number("margin", 1.0);
+            let margin = number("margin", 4.5);
             let per = anchors
                 .iter()
                 .map(|&a| plus(margin + weighted(a, positives(a), 1.0) - weighted(a, negatives(a), -1.0)));
@@ -189,7 +189,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             mean(&per.collect::<Vec<_>>())
         }
         "lifted" => {
-            let alpha = number("alpha", 1.0);
+            let alpha = number("alpha", 4.0);
             let (mut sum, mut count) = (0.0, 0.0);
             for i in 0..n {
                 for j in positives(i) {
@@ -197,14 +197,14 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
                     let known = negatives(j).into_iter().filter(|&l| j < n || l < n);
                     terms.extend(known.map(|l| alpha - d(j, l)));
                     let cost = plus(log_sum_exp(&terms) + d(i, j));
-                    sum += if flag("squared", true) { cost * cost } else { cost };
+                    sum += if flag("squared", false) { cost * cost } else { cost };
                     count += 1.0;
                 }
             }
             if count == 0.0 { 0.0 } else { sum / (2.0 * count) }
         }
         "angular" => {
-            let t = (number("angle", 45.0) * std::f64::consts::PI / 180.0).tan().powi(2);
+            let t = (number("angle", 42.0) * std::f64::consts::PI / 180.0).tan().powi(2);
             let mut costs = Vec::new();
             for a in 0..n {
                 for p in positives(a) {
@@ -289,7 +289,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             mean(&costs)
         }
         "smooth_ap" => {
-            let (temperature, itself) = (number("temperature", 0.01), flag("include_query", false));
+            let (temperature, itself) = (number("temperature", 0.046), flag("include_query", false));
             let per = (0..n).filter(|&q| !positives(q).is_empty()).map(|q| {
                 let own = if itself { [&[q], &positives(q)[..]].concat() } else { positives(q) };
                 let rank = |i: usize, among: &[usize]| {
@@ -324,8 +324,8 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
         }
         "roadmap" => {
             let (temperature, rho, delta) =
-                (number("temperature", 0.01), number("rho", 100.0), number("delta", 0.05));
-            let (start, lambda) = (number("start", 0.5), number("lambda", 0.5));
+                (number("temperature", 0.027), number("rho", 100.0), number("delta", 0.05));
+            let (start, lambda) = (number("start", 0.5), number("lambda", 0.8));
             let sigmoid = |z: f64| 1.0 / (1.0 + (-z / temperature).exp());
             let offset = number("offset", sigmoid(delta) + start);
             let step = |z: f64| match z {
@@ -333,7 +333,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
                 z if z <= delta => sigmoid(z) + start,
                 z => rho * (z - delta) + offset,
             };
-            let (high, low) = (number("positive_margin", 0.9), number("negative_margin", 0.6));
+            let (high, low) = (number("positive_margin", 0.7), number("negative_margin", 0.6));
             let violating = json.get("calibration").is_some_and(|v| v == "violating");
             let queries: Vec<usize> = (0..n).filter(|&q| !positives(q).is_empty()).collect();
             let of_query = |&q: &usize| {
@@ -383,8 +383,8 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
             if json.get("reduction").is_some_and(|v| v == "sum") { sum } else { sum / n as f64 }
         }
         "hyperbolic" => {
-            let (c, clip) = (number("curvature", 0.1), number("clip", 2.3));
-            let temperature = number("temperature", 0.2);
+            let (c, clip) = (number("curvature", 0.013), number("clip", 2.3));
+            let temperature = number("temperature", 0.26);
             let ball = |row: &Vec<f64>| -> Vec<f64> {
                 let length = dot(row, row).sqrt();
                 if length == 0.0 {

@@ -84,7 +84,7 @@ class AngularLoss(Loss):
     Memory ``O(n^2)``, time ``O(n^2 d + n k)`` for ``k`` positive pairs: triangles are summed block by block, with
     their derivatives.
 
-    :param angle: Bound on the angle, in degrees. 45; the paper has 36 to 60.
+    :param angle: Bound on the angle, in degrees. 45 in the paper, which tries 36 to 60.
     :param miner: Which pairs take part; absent: all.
     :param seed: seed of the loss's own parameters and of random choices.
     """
@@ -94,7 +94,7 @@ class AngularLoss(Loss):
     def __init__(
         self,
         *,
-        angle: float = 45.0,
+        angle: float = 42.0,
         miner: Miner | str | dict[str, Any] | None = None,
         seed: int = 1,
     ) -> None:
@@ -147,8 +147,8 @@ class ArcFaceLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        scale: float = 64.0,
-        margin: float = 0.5,
+        scale: float = 14.0,
+        margin: float = 0.32,
         seed: int = 1,
     ) -> None:
         super().__init__(
@@ -288,8 +288,8 @@ class CosFaceLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        scale: float = 64.0,
-        margin: float = 0.35,
+        scale: float = 12.0,
+        margin: float = 0.37,
         seed: int = 1,
     ) -> None:
         super().__init__(
@@ -400,7 +400,7 @@ class HistLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        tau: float = 32.0,
+        tau: float = 13.0,
         alpha: float = 1.1,
         lambda_: float = 1.0,
         hidden: int = 512,
@@ -520,8 +520,8 @@ class HyperbolicLoss(Loss):
     def __init__(
         self,
         *,
-        temperature: float = 0.2,
-        curvature: float = 0.1,
+        temperature: float = 0.26,
+        curvature: float = 0.013,
         clip: float = 2.3,
         negatives: Literal["all", "columns"] = "all",
         epsilon: float = 0.0,
@@ -638,8 +638,9 @@ class LiftedLoss(Loss):
     
     Tensor code, not a list loss: each positive pair joins the negatives of two queries.
 
-    :param alpha: Distance by which negatives must be farther than positives, in the smooth sense. 1.
-    :param squared: Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers).
+    :param alpha: Distance by which negatives must be farther than positives, in the smooth sense. 1 in the paper.
+    :param squared: Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers, and
+        the default).
     :param miner: Which pairs take part; absent: all.
     :param seed: seed of the loss's own parameters and of random choices.
     """
@@ -649,8 +650,8 @@ class LiftedLoss(Loss):
     def __init__(
         self,
         *,
-        alpha: float = 1.0,
-        squared: bool = True,
+        alpha: float = 4.0,
+        squared: bool = False,
         miner: Miner | str | dict[str, Any] | None = None,
         seed: int = 1,
     ) -> None:
@@ -866,7 +867,7 @@ class NormSoftmaxLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        temperature: float = 0.05,
+        temperature: float = 0.12,
         seed: int = 1,
     ) -> None:
         super().__init__(
@@ -1112,7 +1113,7 @@ class ProxyNcaLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        scale: float = 1.0,
+        scale: float = 2.7,
         seed: int = 1,
     ) -> None:
         super().__init__(
@@ -1337,13 +1338,13 @@ class RoadmapLoss(Loss):
     def __init__(
         self,
         *,
-        temperature: float = 0.01,
+        temperature: float = 0.027,
         rho: float = 100.0,
         delta: float = 0.05,
         start: float = 0.5,
         offset: float | None = None,
-        lambda_: float = 0.5,
-        positive_margin: float = 0.9,
+        lambda_: float = 0.8,
+        positive_margin: float = 0.7,
         negative_margin: float = 0.6,
         calibration: Literal["query", "violating"] = "query",
         include_query: bool = False,
@@ -1402,7 +1403,7 @@ class SmoothApLoss(Loss):
     def __init__(
         self,
         *,
-        temperature: float = 0.01,
+        temperature: float = 0.046,
         include_query: bool = False,
         seed: int = 1,
     ) -> None:
@@ -1705,7 +1706,7 @@ class StructClustLoss(Loss):
     def __init__(
         self,
         *,
-        gamma: float = 1.0,
+        gamma: float = 8.2,
         refinements: int = 5,
         seed: int = 1,
     ) -> None:
@@ -1793,7 +1794,7 @@ class TripletAdaptiveLoss(Loss):
     The embeddings are as the network gives them; the paper does not normalise. They are compared as they were
     trained, by the Euclidean distance. Memory and time: ``O(n d)`` and ``O(n^2 d)``.
 
-    :param margin: Distance by which the negatives must be farther than the positives. 1.
+    :param margin: Distance by which the negatives must be farther than the positives. 1 is common.
     :param seed: seed of the loss's own parameters and of random choices.
     """
 
@@ -1802,7 +1803,7 @@ class TripletAdaptiveLoss(Loss):
     def __init__(
         self,
         *,
-        margin: float = 1.0,
+        margin: float = 4.5,
         seed: int = 1,
     ) -> None:
         super().__init__(

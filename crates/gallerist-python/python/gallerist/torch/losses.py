@@ -56,7 +56,7 @@ class AngularLoss(Loss):
     
     Definition and corner cases: :class:`gallerist.losses.AngularLoss`.
 
-    :param angle: Bound on the angle, in degrees. 45; the paper has 36 to 60.
+    :param angle: Bound on the angle, in degrees. 45 in the paper, which tries 36 to 60.
     :param miner: Which pairs take part; absent: all.
     :param seed: seed of the loss's own parameters and of random choices.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
@@ -67,7 +67,7 @@ class AngularLoss(Loss):
     def __init__(
         self,
         *,
-        angle: float = 45.0,
+        angle: float = 42.0,
         miner: Miner | str | dict[str, Any] | None = None,
         seed: int = 1,
         normalize: bool | None = None,
@@ -100,8 +100,8 @@ class ArcFaceLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        scale: float = 64.0,
-        margin: float = 0.5,
+        scale: float = 14.0,
+        margin: float = 0.32,
         seed: int = 1,
         normalize: bool | None = None,
     ) -> None:
@@ -198,8 +198,8 @@ class CosFaceLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        scale: float = 64.0,
-        margin: float = 0.35,
+        scale: float = 12.0,
+        margin: float = 0.37,
         seed: int = 1,
         normalize: bool | None = None,
     ) -> None:
@@ -262,7 +262,7 @@ class HistLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        tau: float = 32.0,
+        tau: float = 13.0,
         alpha: float = 1.1,
         lambda_: float = 1.0,
         hidden: int = 512,
@@ -327,8 +327,8 @@ class HyperbolicLoss(Loss):
     def __init__(
         self,
         *,
-        temperature: float = 0.2,
-        curvature: float = 0.1,
+        temperature: float = 0.26,
+        curvature: float = 0.013,
         clip: float = 2.3,
         negatives: Literal["all", "columns"] = "all",
         epsilon: float = 0.0,
@@ -381,8 +381,9 @@ class LiftedLoss(Loss):
     
     Definition and corner cases: :class:`gallerist.losses.LiftedLoss`.
 
-    :param alpha: Distance by which negatives must be farther than positives, in the smooth sense. 1.
-    :param squared: Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers).
+    :param alpha: Distance by which negatives must be farther than positives, in the smooth sense. 1 in the paper.
+    :param squared: Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers, and
+        the default).
     :param miner: Which pairs take part; absent: all.
     :param seed: seed of the loss's own parameters and of random choices.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
@@ -393,8 +394,8 @@ class LiftedLoss(Loss):
     def __init__(
         self,
         *,
-        alpha: float = 1.0,
-        squared: bool = True,
+        alpha: float = 4.0,
+        squared: bool = False,
         miner: Miner | str | dict[str, Any] | None = None,
         seed: int = 1,
         normalize: bool | None = None,
@@ -531,7 +532,7 @@ class NormSoftmaxLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        temperature: float = 0.05,
+        temperature: float = 0.12,
         seed: int = 1,
         normalize: bool | None = None,
     ) -> None:
@@ -676,7 +677,7 @@ class ProxyNcaLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        scale: float = 1.0,
+        scale: float = 2.7,
         seed: int = 1,
         normalize: bool | None = None,
     ) -> None:
@@ -815,13 +816,13 @@ class RoadmapLoss(Loss):
     def __init__(
         self,
         *,
-        temperature: float = 0.01,
+        temperature: float = 0.027,
         rho: float = 100.0,
         delta: float = 0.05,
         start: float = 0.5,
         offset: float | None = None,
-        lambda_: float = 0.5,
-        positive_margin: float = 0.9,
+        lambda_: float = 0.8,
+        positive_margin: float = 0.7,
         negative_margin: float = 0.6,
         calibration: Literal["query", "violating"] = "query",
         include_query: bool = False,
@@ -861,7 +862,7 @@ class SmoothApLoss(Loss):
     def __init__(
         self,
         *,
-        temperature: float = 0.01,
+        temperature: float = 0.046,
         include_query: bool = False,
         seed: int = 1,
         normalize: bool | None = None,
@@ -1040,7 +1041,7 @@ class StructClustLoss(Loss):
     def __init__(
         self,
         *,
-        gamma: float = 1.0,
+        gamma: float = 8.2,
         refinements: int = 5,
         seed: int = 1,
         normalize: bool | None = None,
@@ -1092,7 +1093,7 @@ class TripletAdaptiveLoss(Loss):
     
     Definition and corner cases: :class:`gallerist.losses.TripletAdaptiveLoss`.
 
-    :param margin: Distance by which the negatives must be farther than the positives. 1.
+    :param margin: Distance by which the negatives must be farther than the positives. 1 is common.
     :param seed: seed of the loss's own parameters and of random choices.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
@@ -1102,7 +1103,7 @@ class TripletAdaptiveLoss(Loss):
     def __init__(
         self,
         *,
-        margin: float = 1.0,
+        margin: float = 4.5,
         seed: int = 1,
         normalize: bool | None = None,
     ) -> None:
