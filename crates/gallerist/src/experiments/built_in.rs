@@ -69,6 +69,7 @@ const COMPARISONS: &[(&str, &str)] = files! {
     "losses-cub200"
     "losses-tuned"
     "rll-forms"
+    "srt-batch-norm"
 };
 
 /// All experiments.
