@@ -97,6 +97,7 @@ pub(super) const BASES: &[(&str, &str)] = files! {
     "market1501-srt"
     "mnist-nra"
     "small-cub200-2010"
+    "small-digits"
     "small-market1501"
     "small-omniglot"
     "small-omniglot-heads"
