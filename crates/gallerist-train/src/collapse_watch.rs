@@ -1,6 +1,7 @@
 //! A warning when the embeddings collapse: all images come close to one point, also relative to each other.
 
 use gallerist_loss::BatchStatistics;
+use gallerist_nn::FreezeBatchNorm;
 use serde::{Deserialize, Serialize};
 
 use super::RunConfig;
@@ -67,9 +68,12 @@ impl CollapseWatch {
         };
         self.warned = true;
         // The scale of the first distances matters to losses that see rows as the network returns them.
-        let scale = match config.loss.0[0].normalizes(config.train.normalize) {
-            true => "",
-            false => "set network.head_distance, ",
+        let has_scale = !config.loss.0[0].normalizes(config.train.normalize);
+        let scale = match has_scale && config.network.freeze_batch_norm != FreezeBatchNorm::None {
+            // Layers whose batch norms are frozen can shrink together (docs/results/srt-market.md).
+            true => "set network.freeze_batch_norm = \"none\" or network.head_distance, ",
+            false if has_scale => "set network.head_distance, ",
+            false => "",
         };
         Some(format!(
             "{found}; lower optimizer.learning_rate (it is {}), use a longer warm-up (schedule.warmup_steps), {scale}or \
@@ -130,5 +134,26 @@ mod tests {
             CollapseWatch::default().step(&BatchStatistics::default(), &RunConfig::default()).unwrap();
         assert!(message.starts_with("all embeddings of a batch are (nearly) the same point"), "{message}");
         assert!(message.contains("optimizer.learning_rate"), "{message}");
+    }
+
+    #[test]
+    fn the_hint_knows_what_lets_rows_shrink() {
+        let hint = |settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
+            let config = RunConfig::parse("", "a test", &settings).unwrap();
+            CollapseWatch::default().step(&BatchStatistics::default(), &config).unwrap()
+        };
+        let frozen = ["network.kind=mobilenet_v2", "network.freeze_batch_norm=statistics"];
+        let [frozen_raw, free_raw, normalized] = [
+            hint(&[&frozen[..], &["loss={name=\"triplet_batch_hard\"}"]].concat()),
+            hint(&["loss={name=\"triplet_batch_hard\"}"]),
+            hint(&frozen),
+        ];
+        assert!(
+            frozen_raw.contains("network.freeze_batch_norm = \"none\" or network.head_distance"),
+            "{frozen_raw}"
+        );
+        assert!(free_raw.contains("head_distance") && !free_raw.contains("freeze"), "{free_raw}");
+        assert!(!normalized.contains("head_distance") && !normalized.contains("freeze"), "{normalized}");
     }
 }
