@@ -160,8 +160,9 @@ mod tests {
                 let rows = rows.clone().mul_scalar(factor);
                 host(&loss.forward(rows, Labels::Classes(&classes), Progress::default()).value)[0]
             };
-            // The epsilon in a norm of `hist` makes a difference of 0.2 %.
-            let depends = (value(10.0) / value(1.0) - 1.0).abs() > 1e-2;
+            // The epsilon in a norm of `hist` counts among short rows.
+            let short = if config.name() == "hist" { 10.0 } else { 1.0 };
+            let depends = (value(10.0 * short) / value(short) - 1.0).abs() > 1e-3;
             // A classifier's weights learn the scale.
             let declares = config.initial_distance().is_some() || config.name() == "softmax";
             assert_eq!(declares, depends, "{}: {} and {}", config.name(), value(1.0), value(10.0));

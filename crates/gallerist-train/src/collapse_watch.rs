@@ -68,12 +68,12 @@ impl CollapseWatch {
         };
         self.warned = true;
         // The scale of the first distances matters to losses that see rows as the network returns them.
-        let has_scale = !config.loss.0[0].normalizes(config.train.normalize);
-        let scale = match has_scale && config.network.freeze_batch_norm != FreezeBatchNorm::None {
+        let normalizes = config.loss.0[0].normalizes(config.train.normalize);
+        let scale = match (normalizes, config.network.freeze_batch_norm) {
+            (true, _) => "",
+            (false, FreezeBatchNorm::None) => "set network.head_distance, ",
             // Layers whose batch norms are frozen can shrink together (docs/results/srt-market.md).
-            true => "set network.freeze_batch_norm = \"none\" or network.head_distance, ",
-            false if has_scale => "set network.head_distance, ",
-            false => "",
+            (false, _) => "set network.freeze_batch_norm = \"none\" or network.head_distance, ",
         };
         Some(format!(
             "{found}; lower optimizer.learning_rate (it is {}), use a longer warm-up (schedule.warmup_steps), {scale}or \

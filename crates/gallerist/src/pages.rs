@@ -198,7 +198,7 @@ fn add_lists_and_map(
         report.ranked_lists.push(section);
     }
     if options.map {
-        report.maps.push(PageMap::new(source, seed, usize::MAX)?.atlas());
+        report.maps.push(PageMap::new(source, seed, None)?.atlas());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Maps of the embeddings of the rows, beside the table.
+//! Maps of embeddings, one for each row of an experiment.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::plots::{PageMap, Source};
 pub struct RowMap {
     /// The row, with the part if there are several.
     pub title: String,
-    /// The name of the file, beside the table.
+    /// The name of its file, which is in the folder of the table.
     pub file: String,
     /// As it is in the file.
     #[serde(skip)]
@@ -46,18 +46,13 @@ impl RowMap {
         if folder.numbers()?.is_none() {
             return Ok(None);
         }
-        let several = plan.conditions.len() > 1;
         let mut source = Source::of_run(&folder.run())?;
-        source.name = experiment.rows[run.row].name.clone();
-        if several {
-            source.name += &format!(", {}", experiment.parts[run.part].name);
-        }
-        let part = if several { format!("-{}", run.part + 1) } else { String::new() };
-        let classes = maps.classes.map_or(usize::MAX, usize::from);
-        let map = PageMap::new(&source, run.seed, classes)?;
+        source.name = run.name.clone();
+        let part = if experiment.parts.len() > 1 { format!("-{}", run.part + 1) } else { String::new() };
+        let map = PageMap::new(&source, run.seed, maps.classes)?;
         let (name, scale) = (&experiment.about.name, plan.selection.scale.name());
         Ok(Some(RowMap {
-            title: source.name.clone(),
+            title: run.name.clone(),
             file: format!("{name}-{scale}-map-{}{part}.svg", run.row + 1),
             figure: map.figure(),
             atlas: map.atlas(),

@@ -44,6 +44,8 @@ pub struct Plan {
 /// A run of a plan.
 #[derive(Clone, Debug)]
 pub struct PlannedRun {
+    /// The row, with the part if the experiment has several.
+    pub name: String,
     /// The place of the row in the experiment.
     pub row: usize,
     /// The place of the part.
@@ -91,13 +93,14 @@ impl Plan {
             }
             for (p, part) in experiment.parts.iter().enumerate() {
                 let Some(config) = config(experiment, row, part, selection)? else { continue };
+                let of_part =
+                    if experiment.parts.len() > 1 { format!(", {}", part.name) } else { String::new() };
+                let name = format!("{}{of_part}", row.name);
                 for seed in 1..=selection.seeds {
                     let mut config = config.clone();
                     config.train.seed = seed;
-                    let of_part =
-                        if experiment.parts.len() > 1 { format!(", {}", part.name) } else { String::new() };
-                    let job = Job::new(format!("{}{of_part}, seed {seed}", row.name), config);
-                    plan.runs.push(PlannedRun { row: r, part: p, seed, job });
+                    let job = Job::new(format!("{name}, seed {seed}"), config);
+                    plan.runs.push(PlannedRun { name: name.clone(), row: r, part: p, seed, job });
                 }
             }
         }

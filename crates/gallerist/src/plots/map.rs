@@ -1,5 +1,7 @@
 //! Maps of the embedding space.
 
+use std::num::NonZeroUsize;
+
 use gallerist_data::Random;
 use gallerist_map::{MapError, MapMethod, Tsne, layout};
 use gallerist_report::Atlas;
@@ -45,12 +47,15 @@ pub(crate) struct PageMap<'a> {
 }
 
 impl<'a> PageMap<'a> {
-    /// The images of the first `classes` classes by name: t-SNE, or the principal components of very few rows.
-    pub(crate) fn new(source: &'a Source, seed: u64, classes: usize) -> Result<Self> {
+    /// The images of the first `classes` classes by name, or of all: t-SNE, or the principal components of very few rows.
+    pub(crate) fn new(source: &'a Source, seed: u64, classes: Option<NonZeroUsize>) -> Result<Self> {
         const LEAST: usize = 10;
         let mut points = source.points(Points::All)?;
         let mut sample = String::new();
-        if let Some(encoded) = source.classes_of(&points).filter(|encoded| encoded.names.len() > classes) {
+        if let Some(classes) = classes.map(usize::from)
+            && let Some(encoded) = source.classes_of(&points)
+            && encoded.names.len() > classes
+        {
             let mut names: Vec<&String> = encoded.names.iter().collect();
             names.sort();
             names.truncate(classes);
