@@ -1878,7 +1878,8 @@ class TripletBatchHardLoss(Loss):
     
     The embeddings are as the network gives them; the paper does not normalise. They are compared as they were
     trained, by the Euclidean distance: on Market-1501 (MobileNetV2, 100 steps) mAP .357 and CMC@1 .553, by the cosine
-    .371 and .548, which does not decide it. Memory and time: ``O(n d)`` and ``O(n^2 d)``.
+    .371 and .548, which does not decide it. The loss falls fastest where all distances shrink, and a network with frozen
+    statistics of batch norm can do that: it collapses (docs/results/srt-market.md). Memory and time: ``O(n d)`` and ``O(n^2 d)``.
 
     :param margin: Distance by which the nearest negative must be farther than the farthest positive; not used if
         ``soft``. 0.2; the paper tries 0.1 to 1.
