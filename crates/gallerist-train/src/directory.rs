@@ -9,6 +9,7 @@ use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
 use gallerist_util::files;
 
 use super::{CheckpointKind, RunConfig};
+use crate::checkpoint::Checkpoint;
 use crate::places::{self, PLACE};
 use crate::{Error, Result};
 
@@ -160,6 +161,37 @@ impl RunDirectory {
         let place = places::place_of(path);
         write_atomically(path.join(PLACE), |file| std::io::Write::write_all(file, place.as_bytes()))?;
         directory.write_config(config)?;
+        Ok(directory)
+    }
+
+    /// Makes a new run directory for a run that differs from a finished one only in what follows the training, such as
+    /// the heads of the embedding: it takes checkpoints and log of `trained`, with the run file `config`. To resume it
+    /// then only measures.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create), and when a file of `trained` cannot be read.
+    pub fn create_trained(path: &Path, config: &RunConfig, trained: &RunDirectory) -> Result<Self> {
+        let config = config.with_absolute_paths();
+        let directory = Self::create(path, &config)?;
+        let copies = [
+            (trained.images(), directory.images()),
+            (trained.log(), directory.log()),
+            (trained.timing(), directory.timing()),
+        ];
+        for (from, to) in copies.into_iter().filter(|(from, _)| from.exists()) {
+            let bytes = fs::read(&from).map_err(|e| io("read", &from, e))?;
+            write_atomically(to, |file| std::io::Write::write_all(file, &bytes))?;
+        }
+        // The last checkpoint comes last: with it the directory is that of a run.
+        for which in [CheckpointKind::Best, CheckpointKind::Last] {
+            let from = trained.checkpoint(which);
+            if from.exists() {
+                let mut checkpoint = Checkpoint::load(&from)?;
+                checkpoint.header.config = config.to_toml();
+                checkpoint.save(&directory.checkpoint(which))?;
+            }
+        }
         Ok(directory)
     }
 

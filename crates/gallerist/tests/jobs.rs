@@ -113,3 +113,32 @@ fn a_job_that_another_process_trains_is_waited_for() {
     assert!(orphan.wait().unwrap().success());
     assert_eq!((outcomes[0].numbers().unwrap().steps, running), (40, 0));
 }
+
+#[test]
+fn jobs_that_differ_only_in_what_is_measured_are_trained_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name, recall| job(name, &["validation.fraction=0.0", recall]);
+    let jobs = [
+        named("a", "evaluation.recall_at=[1]"),
+        job("other steps", &["validation.fraction=0.0", "evaluation.recall_at=[1]", "train.steps=11"]),
+        named("b", "evaluation.recall_at=[1,3]"),
+    ];
+    let together = folder.path().join("together");
+    let (outcomes, _) = run(&jobs, &together, usize::MAX);
+    let read = |store: &Path, job: &Job, name: &str| {
+        std::fs::read(JobFolder::of(store, job).run().join(name)).unwrap()
+    };
+    // The times in the log are those of the one training.
+    assert_eq!(read(&together, &jobs[0], "log.jsonl"), read(&together, &jobs[2], "log.jsonl"));
+    assert_ne!(read(&together, &jobs[0], "log.jsonl"), read(&together, &jobs[1], "log.jsonl"));
+    let [a, b] = [0, 2].map(|i| &outcomes[i].numbers().unwrap().metrics);
+    assert_eq!(a["recall@1"], b["recall@1"]);
+    assert!(!a.contains_key("recall@3") && b.contains_key("recall@3"));
+
+    // The result is that of a training of its own.
+    let alone = folder.path().join("alone");
+    run(&jobs[2..], &alone, usize::MAX);
+    for name in ["embeddings.safetensors", "metrics.json", "images.csv", "checkpoints/last.safetensors"] {
+        assert_eq!(read(&alone, &jobs[2], name), read(&together, &jobs[2], name), "{name}");
+    }
+}

@@ -9,7 +9,7 @@ use gallerist_train::{RunConfig, RunDirectory};
 use gallerist_util::files;
 use serde::{Deserialize, Serialize};
 
-use super::job::{Job, key, located};
+use super::job::{Job, key, located, training_key};
 use crate::file::{io, write_text};
 use crate::{Result, RunMetrics};
 
@@ -171,20 +171,51 @@ impl JobFolder {
         Ok((!trained).then_some(file))
     }
 
+    /// Begins the run of a job with the training of another one in the store, if one with the same
+    /// [training](Job::training_key) is done.
+    pub(super) fn take_training(&self, store: &Path, job: &Job, threads: usize) -> Result<bool> {
+        let Some(training) = job.training_key() else { return Ok(false) };
+        let entries = fs::read_dir(store).map_err(|e| io("read", store, e))?;
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths.into_iter().filter(|path| *path != self.path) {
+            let run_file = path.join("run").join("config.toml");
+            // Folders that are no run's, and damaged ones, have no training to share.
+            let Ok(config) = RunConfig::load(&run_file, &[]) else { continue };
+            if training_key(&config).as_ref() != Some(&training) {
+                continue;
+            }
+            let other = JobFolder { path, key: key(&config) };
+            if !matches!(other.numbers(), Ok(Some(_))) {
+                continue;
+            }
+            let trained = RunDirectory::open(&other.run())?;
+            RunDirectory::create_trained(&self.run(), &with_places(&job.config, threads), &trained)?;
+            self.add_usage(other.usage().peak_memory_mib)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     /// Writes the run file of the job with absolute paths and its number of threads.
     pub(super) fn write_run_file(&self, job: &Job, threads: usize) -> Result<()> {
-        let mut config = job.config.clone();
-        (config.train.threads, config.train.loader_threads) = (threads, threads);
-        let data = &mut config.data;
-        let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
-        let network = &mut config.network;
-        let single = [&mut network.weights, &mut network.file, &mut data.cache_folder].into_iter().flatten();
-        let of_text = config.text.iter_mut().flat_map(|text| [&mut text.file, &mut text.tokenizer]);
-        for path in lists.into_iter().flatten().chain(single).chain(of_text) {
-            *path = located(path);
-        }
-        write_text(&self.run_file(), &config.to_toml())
+        write_text(&self.run_file(), &with_places(&job.config, threads).to_toml())
     }
+}
+
+/// A run file with absolute paths and this number of threads.
+fn with_places(config: &RunConfig, threads: usize) -> RunConfig {
+    let mut config = config.clone();
+    (config.train.threads, config.train.loader_threads) = (threads, threads);
+    let data = &mut config.data;
+    let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
+    let network = &mut config.network;
+    let single = [&mut network.weights, &mut network.file, &mut data.cache_folder].into_iter().flatten();
+    let of_text = config.text.iter_mut().flat_map(|text| [&mut text.file, &mut text.tokenizer]);
+    for path in lists.into_iter().flatten().chain(single).chain(of_text) {
+        *path = located(path);
+    }
+    config
 }
 
 impl Numbers {

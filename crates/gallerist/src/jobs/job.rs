@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gallerist_train::{LogConfig, ReportConfig, RunConfig};
+use gallerist_train::{EvaluationConfig, LogConfig, ReportConfig, RunConfig};
 use gallerist_util::{hex, text};
 
 /// A run: a name for people, and the run file.
@@ -38,6 +38,32 @@ impl Job {
     pub fn key(&self) -> String {
         key(&self.config)
     }
+
+    /// The [key](Self::key) without what is only measured after the training, such as the heads of the embedding: jobs with the
+    /// same one share their training. `None` for a job that validates, which measures while it trains.
+    ///
+    /// ```
+    /// use gallerist::{jobs::Job, train::RunConfig};
+    /// let job = |metrics: &str| {
+    ///     let text = format!("[validation]\nfraction = 0.0\n[evaluation]\nmetrics = [\"{metrics}\"]");
+    ///     Job::new("example", RunConfig::parse(&text, "an example", &[]).unwrap())
+    /// };
+    /// assert_ne!(job("map").key(), job("ndcg@5").key());
+    /// assert_eq!(job("map").training_key(), job("ndcg@5").training_key());
+    /// ```
+    pub fn training_key(&self) -> Option<String> {
+        training_key(&self.config)
+    }
+}
+
+/// See [`Job::training_key`].
+pub(super) fn training_key(config: &RunConfig) -> Option<String> {
+    let validates = config.validation.fold.is_some() || config.validation.fraction > 0.0;
+    let mut config = config.clone();
+    // The first head may be computed from features of these products.
+    let products = config.evaluation.products;
+    config.evaluation = EvaluationConfig { products, ..EvaluationConfig::default() };
+    (!validates).then(|| key(&config))
 }
 
 /// See [`Job::key`].

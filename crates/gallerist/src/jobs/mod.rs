@@ -2,7 +2,8 @@
 //!
 //! A [`Job`] is a name and a complete run file. The [key](Job::key) of a job is a hash of what decides its result; the
 //! job is stored in the folder `STORE/KEY`, so that two experiments share a run that both need. [`run()`] skips the jobs
-//! that are done, continues those that were interrupted, and keeps going when one fails.
+//! that are done, continues those that were interrupted, and keeps going when one fails. Jobs that differ only in what is measured
+//! after the training, such as the heads of the embedding, are trained once ([`Job::training_key`]).
 //!
 //! | file of `STORE/KEY` | content |
 //! | --- | --- |
@@ -107,8 +108,9 @@ pub fn run(
             pool.stop();
             waiting.clear();
         }
-        while let (true, Some(&next)) = (pool.has_room(), waiting.last()) {
-            waiting.pop();
+        while pool.has_room() {
+            let Some(place) = waiting.iter().rposition(|&job| !pool.trains(&jobs[job])) else { break };
+            let next = waiting.remove(place);
             pool.start(next, &jobs[next])?;
         }
         for (first, state, end) in pool.poll()? {

@@ -106,6 +106,12 @@ impl Pool {
         self.running.is_empty()
     }
 
+    /// Whether a job should wait for one that runs and has the same [training](Job::training_key), to take it over.
+    pub fn trains(&self, job: &Job) -> bool {
+        let training = job.training_key();
+        training.is_some() && self.running.iter().any(|running| running.job.training_key() == training)
+    }
+
     /// Starts a job, or continues it; `id` names it in [`poll`](Self::poll). A job that is done is only read.
     ///
     /// # Errors
@@ -132,7 +138,11 @@ impl Pool {
             fs::remove_dir_all(&run).map_err(|e| io("remove", &run, e))?;
             state = Directory::Empty;
         }
-        folder.write_run_file(job, self.options.threads_each())?;
+        let threads = self.options.threads_each();
+        folder.write_run_file(job, threads)?;
+        if state == Directory::Empty && folder.take_training(&self.options.store, job, threads)? {
+            state = Directory::Started;
+        }
         let stderr = File::create(folder.stderr()).map_err(|e| io("create", &folder.stderr(), e))?;
         let mut command = Command::new(&self.program);
         command.arg("train");
