@@ -90,8 +90,8 @@ pub use crate::store::ImageStore;
 pub use crate::survey::{Survey, survey};
 pub use crate::transform::{
     AugmentConfig, Augmentation, AugmentationConfig, AugmentationStage, Border, CropConfig, EraseConfig,
-    EraseFill, Fit, ImageConfig, JitterConfig, Planes, Preparation, PreparationConfig, Transform, TrimConfig,
-    View,
+    EraseFill, Fit, FurtherView, ImageConfig, JitterConfig, Planes, Preparation, PreparationConfig,
+    Transform, TrimConfig, View,
 };
 pub use gallerist_util::random::Random;
 pub use gallerist_util::registry::{Named, Part};

@@ -1,7 +1,7 @@
-//! The affine map that translates, rotates, shears, scales and mirrors a training image.
+//! The affine map that translates, rotates, shears, scales and mirrors an image.
 
-use super::config::AugmentConfig;
-use super::crop::draw_window;
+use super::config::{AugmentConfig, FurtherView};
+use super::crop::{Window, draw_window};
 use crate::size::Size;
 use gallerist_util::random::Random;
 
@@ -27,15 +27,31 @@ impl AffineMap {
         let scale = random.between(augment.scale[0].into(), augment.scale[1].into());
         let mirror = if random.chance(augment.flip.into()) { -1.0 } else { 1.0 };
         let window = draw_window(&augment.crop, stored, size, random);
-
-        // Forward, about the centre, in pixels of the output:
-        // scale, then shear [1 sx; sy 1], then mirror, then rotate.
+        // Forward, about the centre, in pixels of the output: scale, then shear [1 sx; sy 1], then mirror, then rotate.
         let (sin, cos) = angle.sin_cos();
         let shear = [[scale, scale * shear_x], [scale * shear_y, scale]];
-        let [[a, b], [c, d]] = [
+        let forward = [
             [cos * mirror * shear[0][0] - sin * shear[1][0], cos * mirror * shear[0][1] - sin * shear[1][1]],
             [sin * mirror * shear[0][0] + cos * shear[1][0], sin * mirror * shear[0][1] + cos * shear[1][1]],
         ];
+        Self::of_window(forward, [shift_x, shift_y], &window, size)
+    }
+
+    /// The map of a further view of an image in evaluation, from the network's input, of `size`, to `window` of the stored image.
+    pub(super) fn of_view(view: &FurtherView, window: &Window, size: Size) -> AffineMap {
+        let (sin, cos) = f64::from(view.rotation_degrees).to_radians().sin_cos();
+        let scale = f64::from(view.scale);
+        let forward = [[scale * cos, scale * -sin], [scale * sin, scale * cos]];
+        Self::of_window(forward, [0.0, 0.0], window, size)
+    }
+
+    /// The inverse of a linear map about the centre, and a shift, both in pixels of the output.
+    fn of_window(
+        [[a, b], [c, d]]: [[f64; 2]; 2],
+        [shift_x, shift_y]: [f64; 2],
+        window: &Window,
+        size: Size,
+    ) -> AffineMap {
         // Its inverse leads from the output to the window. The determinant is
         // scale^2 (1 - sx sy), which the permitted shear keeps above 0.06 scale^2.
         let det = a * d - b * c;

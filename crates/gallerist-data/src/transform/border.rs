@@ -11,3 +11,13 @@ pub enum Border {
     /// One brightness, from 0 (black) to 1 (white), before inversion.
     Value(f32),
 }
+
+impl Border {
+    /// The default for images of so many channels: white for 1 (drawings on paper), the edge's own pixels for 3.
+    pub(super) fn of_channels(channels: usize) -> Border {
+        match channels {
+            1 => Border::Value(1.0),
+            _ => Border::Replicate,
+        }
+    }
+}

@@ -14,6 +14,9 @@ use super::trim::TrimConfig;
 use crate::error::Error;
 use crate::size::Size;
 
+/// Most [further views](ImageConfig::further_views): each needs the memory and the time of an image.
+const MAX_VIEWS: usize = 64;
+
 /// How an image of another aspect ratio is brought to the stored size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,6 +40,23 @@ pub enum View {
     /// Ten windows of the network's input, unscaled: the middle and the four corners, and their mirror
     /// images. The network's outputs are averaged.
     TenCrop,
+}
+
+/// A view of an image in evaluation, beside that of [`ImageConfig::view`]: turned and magnified about its middle. The border
+/// is that of an augmented image by default: white for 1 channel, the edge's own pixels for 3.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FurtherView {
+    /// Rotation, clockwise, from -180 to 180; default 0.
+    pub rotation_degrees: f32,
+    /// Magnification, from 0.1 to 10; default 1. Above 1 the border is cut off.
+    pub scale: f32,
+}
+
+impl Default for FurtherView {
+    fn default() -> Self {
+        FurtherView { rotation_degrees: 0.0, scale: 1.0 }
+    }
 }
 
 /// The images a network reads.
@@ -80,6 +100,11 @@ pub struct ImageConfig {
     /// Evaluation sees the mirror image as well, and the network's outputs are averaged; default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flip_average: bool,
+    /// Evaluation sees these views as well, and the network's outputs are averaged; with
+    /// [`flip_average`](Self::flip_average) the mirror image of each, too. All views are then made of the image at the stored
+    /// size. Default none; at most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_views: Vec<FurtherView>,
     /// White borders cut off before anything else; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trim: Option<TrimConfig>,
@@ -124,6 +149,7 @@ impl ImageConfig {
             fit: Fit::default(),
             view: View::default(),
             flip_average: false,
+            further_views: Vec::new(),
             trim: None,
             prepare: Vec::new(),
         }
@@ -165,6 +191,15 @@ impl ImageConfig {
         let range = self.range;
         require(range.is_finite() && range > 0.0, "range", "above 0", range)?;
         require(!self.bgr || self.channels == 3, "channels", "3 for `bgr`", self.channels)?;
+        let views = &self.further_views;
+        require(views.len() <= MAX_VIEWS, "further_views", "at most 64 views", views.len())?;
+        let one_place = self.view != View::TenCrop || views.is_empty();
+        require(one_place, "further_views", "none with `view = \"ten_crop\"`", views.len())?;
+        for FurtherView { rotation_degrees: turn, scale } in views {
+            let wanted = "views of a rotation_degrees from -180 to 180";
+            require((-180.0..=180.0).contains(turn), "further_views", wanted, turn)?;
+            require((0.1..=10.0).contains(scale), "further_views", "views of a scale from 0.1 to 10", scale)?;
+        }
         let fits = self.stored().height >= self.size.height && self.stored().width >= self.size.width;
         require(self.view == View::Whole || fits, "stored_size", "at least `size` for crops", self.stored())
     }

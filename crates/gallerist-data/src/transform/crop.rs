@@ -97,6 +97,18 @@ pub(super) struct Window {
     pub(super) height: f64,
 }
 
+impl Window {
+    /// All of an image.
+    pub(super) fn whole(size: Size) -> Window {
+        Window { left: 0.0, top: 0.0, width: size.width as f64, height: size.height as f64 }
+    }
+
+    /// At this place.
+    pub(super) fn at(self, left: f64, top: f64) -> Window {
+        Window { left, top, ..self }
+    }
+}
+
 pub(super) fn draw_window(crop: &CropConfig, stored: Size, size: Size, random: &mut Random) -> Window {
     let (full_w, full_h) = (stored.width, stored.height);
     let place = |width: usize, height: usize, random: &mut Random| Window {
@@ -107,7 +119,7 @@ pub(super) fn draw_window(crop: &CropConfig, stored: Size, size: Size, random: &
     };
     let pixels = |v: f64, full: usize| (v as usize).clamp(1, full);
     match *crop {
-        CropConfig::None => Window { left: 0.0, top: 0.0, width: full_w as f64, height: full_h as f64 },
+        CropConfig::None => Window::whole(stored),
         CropConfig::Window => place(size.width, size.height, random),
         CropConfig::Padded { padding } => Window {
             left: random.below(full_w + 2 * padding - size.width + 1) as f64 - padding as f64,

@@ -28,7 +28,7 @@ mod warp;
 
 pub use augmentation::{Augmentation, AugmentationStage, Planes};
 pub use border::Border;
-pub use config::{AugmentConfig, Fit, ImageConfig, View};
+pub use config::{AugmentConfig, Fit, FurtherView, ImageConfig, View};
 pub use crop::CropConfig;
 pub use erase::{EraseConfig, EraseFill};
 pub use jitter::JitterConfig;

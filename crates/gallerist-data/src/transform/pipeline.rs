@@ -6,7 +6,8 @@ use gallerist_util::vectorized;
 use super::affine::AffineMap;
 use super::augmentation::{AugmentationStage, Planes};
 use super::border::Border;
-use super::config::{AugmentConfig, Fit, ImageConfig, View};
+use super::config::{AugmentConfig, Fit, FurtherView, ImageConfig, View};
+use super::crop::Window;
 use super::planes::separate;
 use super::trim::TrimConfig;
 use super::warp::warp;
@@ -38,8 +39,8 @@ impl Transform {
 
     /// Without: the same tensor for the same image, always.
     ///
-    /// With [`View::Whole`] an image is scaled once, straight to the network's
-    /// input; the stored size plays no part.
+    /// With [`View::Whole`] and without further views, an image is scaled once, straight to the network's input; the
+    /// stored size plays no part.
     ///
     /// # Errors
     ///
@@ -47,8 +48,8 @@ impl Transform {
     pub fn evaluation(config: &ImageConfig) -> Result<Transform, Error> {
         config.check()?;
         let stored = match config.view {
-            View::Whole => config.size,
-            View::CenterCrop | View::TenCrop => config.stored(),
+            View::Whole if config.further_views.is_empty() => config.size,
+            View::Whole | View::CenterCrop | View::TenCrop => config.stored(),
         };
         Ok(Transform::new(config, None, stored))
     }
@@ -78,7 +79,7 @@ impl Transform {
         match (&self.augment, self.config.view) {
             (Some(_), _) => 1,
             (None, View::TenCrop) => 10,
-            (None, _) => 1 + usize::from(self.config.flip_average),
+            (None, _) => (1 + self.config.further_views.len()) * (1 + usize::from(self.config.flip_average)),
         }
     }
 
@@ -172,6 +173,7 @@ impl Transform {
         );
         assert_eq!(out.len(), self.views() * self.tensor_len(), "length of the output tensor");
         match &self.augment {
+            None if !self.config.further_views.is_empty() => self.evaluate_further(stored, out),
             None => self.evaluate(stored, out),
             Some(augment) => self.augment(augment, stored, random, out),
         }
@@ -183,10 +185,7 @@ impl Transform {
         // Each step of the user's own has its own numbers, so that one does not change the effect of another.
         let mut streams: Vec<Random> = (1..).take(augment.steps.len()).map(|n| random.stream(n)).collect();
         let map = AffineMap::draw(augment, self.stored, size, random);
-        let border = augment.border.unwrap_or(match self.config.channels {
-            1 => Border::Value(1.0),
-            _ => Border::Replicate,
-        });
+        let border = augment.border.unwrap_or(Border::of_channels(self.config.channels));
         let plain = [(1.0 / 255.0, 0.0); 3];
         let has_colors = augment.augmentations().any(|step| step.stage() == AugmentationStage::Colors);
         let normal = if has_colors { &plain[..self.config.channels] } else { &self.normal };
@@ -237,6 +236,25 @@ impl Transform {
                     false => self.normalize(seen, out),
                     true => self.normalize(&seen.flip_horizontal(), out),
                 }
+            }
+        }
+    }
+
+    /// The view and the further ones, then their mirror images.
+    fn evaluate_further(&self, stored: &Image, out: &mut [f32]) {
+        let size = self.config.size;
+        let seen = if self.config.view == View::Whole { self.stored } else { size };
+        let (right, bottom) = (self.stored.width - seen.width, self.stored.height - seen.height);
+        let border = Border::of_channels(self.config.channels);
+        let views = [FurtherView::default()].into_iter().chain(self.config.further_views.iter().copied());
+        let mirrored = self.config.flip_average.then(|| stored.flip_horizontal());
+        let mut tensors = out.chunks_exact_mut(self.tensor_len());
+        for (image, left) in [(Some(stored), right / 2), (mirrored.as_ref(), right - right / 2)] {
+            let Some(image) = image else { return };
+            let window = Window::whole(seen).at(left as f64, (bottom / 2) as f64);
+            // There are as many tensors as views.
+            for (view, out) in views.clone().zip(&mut tensors) {
+                warp(image, &AffineMap::of_view(&view, &window, size), border, size, &self.normal, out);
             }
         }
     }

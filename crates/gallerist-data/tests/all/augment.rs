@@ -202,6 +202,56 @@ fn evaluation_sees_the_mirror_image_and_ten_windows_where_asked() {
 }
 
 #[test]
+fn evaluation_sees_further_views() {
+    let image = photo(9, 9);
+    let of = |image: &Image| tensor(&Transform::evaluation(&config("size = 9")).unwrap(), image, 0);
+    let views = "further_views = [{ rotation_degrees = 90.0 }, { scale = 1.5 }]\nflip_average = true";
+    let transform = Transform::evaluation(&config(&format!("size = 9\n{views}"))).unwrap();
+    assert_eq!(transform.views(), 6);
+    let found = tensor(&transform, &image, 0);
+    let found: Vec<&[f32]> = found.chunks(transform.tensor_len()).collect();
+    let mirrored = image.flip_horizontal();
+    for (half, image) in [(0, &image), (3, &mirrored)] {
+        assert_eq!(found[half], of(image));
+        // Clockwise: the pixel at (row, column) comes from (8 - column, row).
+        let plain = of(image);
+        for (place, &value) in found[half + 1].iter().enumerate() {
+            let (channel, row, column) = (place / 81, place / 9 % 9, place % 9);
+            let wanted = plain[channel * 81 + (8 - column) * 9 + row];
+            assert!((value - wanted).abs() < 1e-4, "{place}: {value}, {wanted}");
+        }
+        // The middle stays, and what is half a pixel inside of the edge was cut off.
+        let (magnified, middle) = (found[half + 2], 40);
+        assert!((magnified[middle] - plain[middle]).abs() < 1e-5);
+        assert!((magnified[41] - (plain[40] + (plain[41] - plain[40]) / 1.5)).abs() < 1e-4);
+    }
+
+    // The window of a larger stored image, and its mirror image, are those without further views.
+    let crop = "size = 6\nstored_size = 9\nview = \"center_crop\"\nflip_average = true";
+    let plain = tensor(&Transform::evaluation(&config(crop)).unwrap(), &image, 0);
+    let more =
+        Transform::evaluation(&config(&format!("{crop}\nfurther_views = [{{ scale = 2.0 }}]"))).unwrap();
+    let found = tensor(&more, &image, 0);
+    let (one, len) = (more.tensor_len(), plain.len());
+    assert_eq!(
+        (found.len(), &found[..one], &found[2 * one..3 * one]),
+        (2 * len, &plain[..one], &plain[one..])
+    );
+
+    // The whole image is read at its stored size.
+    let whole = "size = 6\nstored_size = 9\nfurther_views = [{}]";
+    assert_eq!(Transform::evaluation(&config(whole)).unwrap().stored_size(), Size::square(9));
+    for (bad, reason) in [
+        ("further_views = [{ rotation_degrees = 200.0 }]", "rotation_degrees from -180 to 180"),
+        ("further_views = [{ scale = 0.0 }]", "scale from 0.1 to 10"),
+        ("view = \"ten_crop\"\nfurther_views = [{}]", "none with `view = \"ten_crop\"`"),
+    ] {
+        let error = Transform::evaluation(&config(&format!("size = 9\n{bad}"))).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn batches_of_evaluation_hold_all_views_of_each_image() {
     let folder = tempfile::tempdir().unwrap();
     write_tree(folder.path(), &class_folders(2, 2));

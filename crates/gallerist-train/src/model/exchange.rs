@@ -72,7 +72,8 @@ impl Model {
         Ok(weights::save_safetensors(&self.network, path, self.about())?)
     }
 
-    /// Writes the model as ONNX: from prepared images to the embeddings that [`Model::embed`] gives.
+    /// Writes the model as ONNX: from prepared images to the embeddings that [`Model::embed`] gives. Where those are means
+    /// over several [views](Transform::views) of an image, the file computes the embedding of one view.
     ///
     /// # Errors
     ///

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::data::Transform;
 use crate::model::Model;
 use crate::train::RunConfig;
 use crate::weights::{self, Fetched, LoadReport, Preprocessing, SOURCES, Source, Weights};
@@ -245,5 +246,12 @@ fn export(args: args::WeightsExport) -> CommandResult {
         }
     }
     printer::note(&format!("{} written", args.out.display()));
+    let views = Transform::evaluation(&model.config().image)?.views();
+    if views > 1 {
+        printer::note(&format!(
+            "an embedding of this run is the mean of the network's outputs for {views} views of an image \
+             (image.view, flip_average, further_views); the exported file computes that of one view"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
