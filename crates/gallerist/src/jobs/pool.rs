@@ -140,7 +140,8 @@ impl Pool {
         }
         let threads = self.options.threads_each();
         folder.write_run_file(job, threads)?;
-        if state == Directory::Empty && folder.take_training(&self.options.store, job, threads)? {
+        let untrained = matches!(state, Directory::Empty | Directory::Begun { .. });
+        if untrained && folder.take_training(&self.options.store, job, threads)? {
             state = Directory::Started;
         }
         let stderr = File::create(folder.stderr()).map_err(|e| io("create", &folder.stderr(), e))?;

@@ -7,7 +7,7 @@ use super::{Harness, SMALL, Tree, Work, is_checkpoint, run_file, same_of_run};
 const EXPERIMENT: &str = r#"
 [experiment]
 name = "own"
-title = "One row"
+title = "Two rows that are trained once"
 kind = "table"
 
 [[part]]
@@ -17,7 +17,11 @@ smoke = { base = "base.toml" }
 
 [[row]]
 name = "m = 0.4"
-run = { loss = { name = "rll", margin = 0.4 } }
+run = { loss = { name = "rll", margin = 0.4 }, validation = { fraction = 0.0 } }
+
+[[row]]
+name = "m = 0.4, also Recall@2"
+run = { loss = { name = "rll", margin = 0.4 }, validation = { fraction = 0.0 }, evaluation = { recall_at = [1, 2] } }
 "#;
 
 const BASE: &str = "[base]\nabout = \"a few characters\"\nneeds = \"nothing\"\n\n[base.files]\n\n";
