@@ -510,7 +510,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_image_that_is_seen_has_the_embedding_of_its_file() {
-        let text = "[image]\nsize = 4\nflip_average = true\n\
+        let text = "[image]\nsize = 4\nflip_average = true\nfurther_views = [{ rotation_degrees = 15.0, scale = 1.2 }]\n\
                     [network]\nkind = \"conv_blocks\"\nchannels = [6]\ndimensions = 3";
         let config = RunConfig::parse(text, "a test", &[]).unwrap();
         let input = InputShape { channels: 3, height: 4, width: 4 };
