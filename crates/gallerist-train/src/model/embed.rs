@@ -231,6 +231,29 @@ impl Model {
         host(self.heads.embed(outputs, &self.places, self.normalizes()).into_data())
     }
 
+    /// The heads that make the embedding, in the order of its columns, each with the mean length of its outputs for the first
+    /// `most` images that can be read. The outputs are as the network gives them, before any are scaled.
+    ///
+    /// # Errors
+    ///
+    /// When the run file's `[image]` is not valid.
+    pub fn head_lengths(&self, images: &ImageSet, most: usize) -> Result<Vec<(&'static str, f64)>> {
+        let transform = Transform::evaluation(&self.config.image)?;
+        let mut sums = vec![0.0; self.places.len()];
+        let mut count = 0.0;
+        for image in (0..images.len()).filter_map(|i| images.decode(i).ok()).take(most) {
+            count += 1.0;
+            let outputs = self.outputs(values_of(&transform, image), shape_of(&transform, 1));
+            for (sum, &place) in sums.iter_mut().zip(&self.places) {
+                let row = host(mean_of_views(outputs[place].clone(), transform.views()).into_data());
+                *sum += row.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+            }
+        }
+        let heads = self.config.network.heads();
+        let mean = |(&place, sum): (&usize, f64)| (heads[place].name, sum / f64::max(count, 1.0));
+        Ok(self.places.iter().zip(sums).map(mean).collect())
+    }
+
     /// The embedding of one decoded image, as [`embed_image`](Self::embed_image), and the network's last feature maps.
     /// The maps are of the image alone, also where the embedding is a mean over views.
     ///

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gallerist_collective::Collective;
+use gallerist_nn::Combine;
 use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
+use gallerist_retrieval::search::Metric;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
@@ -274,6 +276,14 @@ fn measure(trainer: &Trainer, observer: &mut dyn Observer) -> Result<Option<RunM
     // Rank 0 has written the checkpoint.
     ranks.barrier().map_err(training::Error::from)?;
     let model = Model::open(directory.path(), which)?.on(trainer.device().device()).among(ranks.clone());
+    if ranks.rank() == 0
+        && config.evaluation.combine == Combine::ConcatThenNormalize
+        && model.metric() == Metric::Cosine
+        && config.evaluation.head_choice().places(&config.network.heads())?.len() > 1
+        && let Some(message) = uneven_heads(&model.head_lengths(&test.queries, HEAD_IMAGES)?)
+    {
+        observer.warning(&message);
+    }
     // The place of the directory is no part of the files in it.
     let (measured, broken) = embed_test(&model, test, &config.evaluation, Some(Path::new(".")), observer)?;
     if ranks.rank() != 0 {
@@ -305,6 +315,30 @@ fn measure(trainer: &Trainer, observer: &mut dyn Observer) -> Result<Option<RunM
     Ok(Some(metrics))
 }
 
+/// Test images whose outputs are compared between the heads.
+const HEAD_IMAGES: usize = 16;
+
+/// What to know about heads of which one has outputs so much longer than another that it decides their concatenation.
+fn uneven_heads(lengths: &[(&str, f64)]) -> Option<String> {
+    // The shorter of two heads has a tenth of the squared length of their concatenation.
+    const MOST: f64 = 3.0;
+    let longest = lengths.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let shortest = lengths.iter().map(|&(_, length)| length).fold(f64::INFINITY, f64::min);
+    (longest.1 > MOST * shortest).then(|| {
+        let each = |(name, length): &(&str, f64)| {
+            let digits = if *length < 100.0 { 2 } else { 0 };
+            format!("{name} {length:.digits$}")
+        };
+        let each: Vec<String> = lengths.iter().map(each).collect();
+        format!(
+            "the outputs of the heads have mean lengths of {}, and their concatenation depends mostly on {}; \
+             evaluation.combine = \"normalize_then_concat\" gives all the same weight",
+            each.join(", "),
+            longest.0
+        )
+    })
+}
+
 /// Adds up the time of the steps, and forwards everything.
 struct Timed<'a> {
     inner: &'a mut dyn Observer,
@@ -331,5 +365,19 @@ impl training::Observer for Timed<'_> {
 
     fn phase(&mut self, phase: &Phase) {
         self.inner.phase(phase);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uneven_heads;
+
+    #[test]
+    fn a_head_that_decides_the_concatenation_is_named() {
+        assert_eq!(uneven_heads(&[("L", 1.0), ("M", 2.0), ("H", 2.9)]), None);
+        assert_eq!(uneven_heads(&[]), None);
+        let message = uneven_heads(&[("L", 34.49), ("M", 152.5), ("H", 1554.0)]).unwrap();
+        assert!(message.contains("of L 34.49, M 152, H 1554, and"), "{message}");
+        assert!(message.contains("mostly on H; evaluation.combine"), "{message}");
     }
 }
