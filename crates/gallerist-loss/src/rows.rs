@@ -20,7 +20,7 @@ pub struct RowBatch<'a, F> {
 
 /// A list loss on rows in memory: it reads the rows in place and writes the gradient where it is wanted.
 ///
-/// [`RankingLoss::on_rows`](crate::RankingLoss::on_rows) gives it for every [`ListLoss`].
+/// [`RankingLoss::on_rows`](crate::RankingLoss::on_rows) gives it for every [`ListLoss`](crate::ListLoss).
 ///
 /// # Example
 ///

@@ -323,7 +323,7 @@ impl Collection for MilvusCollection {
     }
 
     /// The server's own number has items that were replaced or removed, until it merges its segments; up
-    /// to [`SCANNED`] items are counted here.
+    /// to 8,192 items are counted here.
     fn count(&self) -> Result<usize> {
         let claimed = self.claimed_count()?;
         if claimed > SCANNED {

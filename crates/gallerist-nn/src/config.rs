@@ -28,7 +28,7 @@ pub struct NetworkConfig {
     /// The network's kind and its parameters.
     #[serde(flatten)]
     pub architecture: Architecture,
-    /// File of pretrained weights ([`gallerist_weights`]); absent: random weights from
+    /// File of pretrained weights (crate `gallerist-weights`); absent: random weights from
     /// the seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct NetworkConfig {
     pub head_init: HeadInit,
     /// Initial mean distance between the unnormalised embeddings of two training images, to which the last linear
     /// layers are scaled; absent: with [`HeadInit::Lda`] the distance that the loss declares
-    /// ([`gallerist_loss::LossConfig::initial_distance`]), else no scaling.
+    /// (`LossConfig::initial_distance` of `gallerist-loss`), else no scaling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_distance: Option<f64>,
 }
@@ -130,7 +130,7 @@ impl NetworkConfig {
 
     /// The network with fresh weights, drawn from `seed` alone: the same on every device and for
     /// any number of threads. The file of [`NetworkConfig::weights`] is not read;
-    /// [`gallerist_weights::load`] does that.
+    /// `gallerist_weights::load` does that.
     ///
     /// # Errors
     ///

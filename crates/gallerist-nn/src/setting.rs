@@ -17,7 +17,7 @@ pub struct InputShape {
     pub width: usize,
 }
 
-/// The parameters from which a network is built ([`NetworkSpec::build`]).
+/// The parameters from which a network is built ([`NetworkSpec::build`](crate::NetworkSpec::build)).
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// Size of the images.

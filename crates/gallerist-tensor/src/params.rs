@@ -260,7 +260,7 @@ pub fn write(path: &std::path::Path, tensors: &BTreeMap<String, TensorData>) -> 
     write_with(path, tensors, None)
 }
 
-/// [`write`] with metadata in the file's header.
+/// [`write()`] with metadata in the file's header.
 pub fn write_with(
     path: &std::path::Path,
     tensors: &BTreeMap<String, TensorData>,

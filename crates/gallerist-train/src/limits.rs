@@ -1,6 +1,6 @@
 //! The largest sizes and counts in a run file.
 //!
-//! Two rules give the limits of memory: a network has at most [`MAX_PARAMETERS`] parameters, and no single tensor
+//! Two rules give the limits of memory: a network has at most [`MAX_PARAMETERS`](gallerist_nn::MAX_PARAMETERS) parameters, and no single tensor
 //! (the images of a batch, one layer's feature maps of a batch, the cross-batch memory, a table of proxies) has more
 //! than [`MAX_NUMBERS`] numbers. Counts that are not sizes of tensors have limits far above any use, so that a
 //! mistyped number is an error message and not a process that starts a million threads.

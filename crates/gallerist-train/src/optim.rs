@@ -86,7 +86,7 @@ impl OptimizerConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] where a number is not finite or out of its range.
+    /// [`Error::Value`](gallerist_tensor::Error::Value) where a number is not finite or out of its range.
     pub fn validate(&self) -> Result<()> {
         let check = |key: &str, value: f64, fits: bool, wanted: &str| {
             gallerist_tensor::Error::require(format!("optimizer.{key}"), value, fits, wanted)
@@ -186,7 +186,7 @@ impl ScheduleConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for a factor or step size out of its range.
+    /// [`Error::Value`](gallerist_tensor::Error::Value) for a factor or step size out of its range.
     pub fn validate(&self) -> Result<()> {
         let error = |key: &str, wanted: &str, found: String| {
             Err(gallerist_tensor::Error::Value {

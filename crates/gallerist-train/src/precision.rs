@@ -52,7 +52,7 @@ impl Precision {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] naming the device.
+    /// [`Error::Value`](gallerist_tensor::Error::Value) naming the device.
     pub fn check(self, device: &OpenDevice) -> Result<()> {
         let (there, wanted) = match (self, device.is_cpu()) {
             (Precision::F32 | Precision::F32Direct, _) => return Ok(()),

@@ -1,6 +1,6 @@
 //! Enums whose values are chosen by name in run files and options: one list per enum.
 
-/// An enum that [`named_values!`](crate::named_values) declares.
+/// An enum that [`named_values!`](macro@crate::named_values) declares.
 pub trait NamedValue: Copy + PartialEq + Send + Sync + 'static {
     /// All values, in the order in which options list them.
     const ALL: &'static [Self];

@@ -1,8 +1,8 @@
 //! A network as data: a list of steps, each an operation on the results of earlier ones.
 //!
-//! Every network of this crate is described once, by calls on a [`Builder`], and the description
+//! Every network of this crate is described once, by calls on a `Builder`, and the description
 //! gives everything: shapes, initial weights, names, the forward pass, the exchange with other
-//! programs ([`gallerist_weights`]) and the export to ONNX. A layer's name is its name in the
+//! programs (crate `gallerist-weights`) and the export to ONNX. A layer's name is its name in the
 //! PyTorch implementation whose weights are in circulation, so that parameters need no table of
 //! names.
 

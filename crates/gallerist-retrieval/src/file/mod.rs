@@ -116,7 +116,7 @@ impl EmbeddingSet {
 
     /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
     /// left out, as is a run or protocol that differs. Every row keeps its source. Columns are joined by
-    /// [`Columns::concat`].
+    /// [`Columns::concat`](crate::columns::Columns::concat).
     ///
     /// Distances between embeddings of different networks mean nothing: sets that name different
     /// models, or of which only some name one, are refused unless `mix_models`, and the result then

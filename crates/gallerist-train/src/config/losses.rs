@@ -152,7 +152,7 @@ impl LossTerms {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] naming the key; no loss at all is refused, too. [`Conflict`](gallerist_tensor::Error::Conflict)
+    /// [`Error::Value`](gallerist_tensor::Error::Value) naming the key; no loss at all is refused, too. [`Conflict`](gallerist_tensor::Error::Conflict)
     /// where no loss counts in a step, and where `xbm` is given and none of the losses takes a memory.
     pub fn validate(&self, heads: &[Head], xbm: Option<&XbmConfig>, steps: usize) -> Result<()> {
         if self.0.is_empty() {

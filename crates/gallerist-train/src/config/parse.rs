@@ -20,12 +20,12 @@ impl RunConfig {
     /// Reads a run file and applies `key=value` settings to it.
     ///
     /// Relative data paths are resolved against the run file's directory, else left relative to the current
-    /// one; see [`DataConfig`].
+    /// one; see [`DataConfig`](super::DataConfig).
     ///
     /// # Errors
     ///
     /// [`Error::Config`] naming the line, or the unknown key and the nearest known one;
-    /// [`Error::Value`] for a value out of its range.
+    /// [`Error::Value`](gallerist_tensor::Error::Value) for a value out of its range.
     pub fn load(path: &Path, settings: &[String]) -> Result<Self> {
         let text = gallerist_retrieval::file::read_regular_to_string(path).map_err(|e| Error::Config {
             origin: format!("`{}`", path.display()),
@@ -278,7 +278,7 @@ fn refuse_miner(loss: &toml::Table) -> std::result::Result<(), (String, Option<S
 /// # Errors
 ///
 /// [`Error::Config`] for an unknown loss, preset or parameter, with the nearest known one;
-/// [`Error::Value`] for a value out of its range.
+/// [`Error::Value`](gallerist_tensor::Error::Value) for a value out of its range.
 ///
 /// ```
 /// use gallerist_train::config::loss_from_settings;

@@ -615,7 +615,7 @@ impl RunConfig {
     /// How the run's embeddings are compared: `evaluation.metric`, else as they were trained.
     ///
     /// Embeddings that were scaled to length 1 before the loss are compared by the cosine; others as
-    /// [`LossConfig::metric`] says. With several losses the first decides. `evaluation.combine =
+    /// [`LossConfig::metric`](gallerist_loss::LossConfig::metric) says. With several losses the first decides. `evaluation.combine =
     /// "normalize_then_concat"` scales rows, and so implies the cosine.
     ///
     /// ```

@@ -15,7 +15,7 @@ impl RunConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] naming the key, what it may be and what was found; [`Error::Retrieval`] for an
+    /// [`Error::Value`](gallerist_tensor::Error::Value) naming the key, what it may be and what was found; [`Error::Retrieval`](crate::Error::Retrieval) for an
     /// evaluation that cannot be run.
     pub fn validate(&self) -> Result<()> {
         let error = |key: &str, wanted: &str, found: String| {

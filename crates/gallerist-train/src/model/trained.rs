@@ -222,7 +222,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for a head that the network does not have.
+    /// [`Error::Value`](gallerist_tensor::Error::Value) for a head that the network does not have.
     pub fn with_heads(mut self, heads: HeadChoice) -> Result<Self> {
         self.places = heads.places(&self.config.network.heads())?;
         let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);

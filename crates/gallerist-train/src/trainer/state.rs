@@ -137,7 +137,7 @@ impl Trainer {
         self.state.seconds
     }
 
-    /// Of these, the seconds that computing the first heads took ([`HeadInit`]), where the run was started just now.
+    /// Of these, the seconds that computing the first heads took ([`HeadInit`](gallerist_nn::HeadInit)), where the run was started just now.
     pub fn head_seconds(&self) -> Option<f64> {
         self.started.head_seconds
     }

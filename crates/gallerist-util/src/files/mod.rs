@@ -62,7 +62,7 @@ pub fn write(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> io::R
     sync_folder(folder)
 }
 
-/// Prepares a [`write`] to `path` that follows long work: fails early if `path` cannot be replaced or its folder does not
+/// Prepares a [`write()`] to `path` that follows long work: fails early if `path` cannot be replaced or its folder does not
 /// exist, and removes the temporary files of killed writers.
 ///
 /// # Errors
@@ -177,7 +177,7 @@ fn sweep_once(folder: &Path) {
     }
 }
 
-/// Whether a file of this name is a temporary one of [`write`].
+/// Whether a file of this name is a temporary one of [`write()`].
 ///
 /// ```
 /// assert!(gallerist_util::files::is_stray(".config.toml.17-0.gallerist-tmp"));
