@@ -135,6 +135,18 @@ fn jobs_that_differ_only_in_what_is_measured_are_trained_once() {
     assert_eq!(a["recall@1"], b["recall@1"]);
     assert!(!a.contains_key("recall@3") && b.contains_key("recall@3"));
 
+    // A damaged training is not taken.
+    let damaged = JobFolder::of(&together, &jobs[0]).run().join("checkpoints/last.safetensors");
+    std::fs::write(&damaged, b"damaged").unwrap();
+    let third = named("c", "evaluation.recall_at=[1,5]");
+    let other = JobFolder::of(&together, &jobs[2]).run().join("checkpoints/last.safetensors");
+    let whole = std::fs::read(&other).unwrap();
+    std::fs::write(&other, b"damaged").unwrap();
+    let (outcomes, _) = run(std::slice::from_ref(&third), &together, usize::MAX);
+    assert!(outcomes[0].numbers().unwrap().metrics.contains_key("recall@5"));
+    assert_ne!(read(&together, &third, "log.jsonl"), read(&together, &jobs[2], "log.jsonl"));
+    std::fs::write(&other, whole).unwrap();
+
     // The result is that of a training of its own.
     let alone = folder.path().join("alone");
     run(&jobs[2..], &alone, usize::MAX);

@@ -189,8 +189,14 @@ impl JobFolder {
             if !matches!(other.numbers(), Ok(Some(_))) {
                 continue;
             }
-            let trained = RunDirectory::open(&other.run())?;
-            RunDirectory::create_trained(&self.run(), &with_places(&job.config, threads), &trained)?;
+            let config = with_places(&job.config, threads);
+            let taken = RunDirectory::open(&other.run())
+                .and_then(|trained| RunDirectory::create_trained(&self.run(), &config, &trained));
+            if taken.is_err() {
+                // A damaged training is not taken: the job trains itself.
+                let _ = fs::remove_dir_all(self.run());
+                continue;
+            }
             self.add_usage(other.usage().peak_memory_mib)?;
             return Ok(true);
         }
