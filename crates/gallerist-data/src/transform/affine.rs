@@ -27,22 +27,13 @@ impl AffineMap {
         let scale = random.between(augment.scale[0].into(), augment.scale[1].into());
         let mirror = if random.chance(augment.flip.into()) { -1.0 } else { 1.0 };
         let window = draw_window(&augment.crop, stored, size, random);
-        // Forward, about the centre, in pixels of the output: scale, then shear [1 sx; sy 1], then mirror, then rotate.
-        let (sin, cos) = angle.sin_cos();
-        let shear = [[scale, scale * shear_x], [scale * shear_y, scale]];
-        let forward = [
-            [cos * mirror * shear[0][0] - sin * shear[1][0], cos * mirror * shear[0][1] - sin * shear[1][1]],
-            [sin * mirror * shear[0][0] + cos * shear[1][0], sin * mirror * shear[0][1] + cos * shear[1][1]],
-        ];
-        Self::of_window(forward, [shift_x, shift_y], &window, size)
+        Self::of_window(forward(angle, scale, [shear_x, shear_y], mirror), [shift_x, shift_y], &window, size)
     }
 
     /// The map of a further view of an image in evaluation, from the network's input, of `size`, to `window` of the stored image.
     pub(super) fn of_view(view: &FurtherView, window: &Window, size: Size) -> AffineMap {
-        let (sin, cos) = f64::from(view.rotation_degrees).to_radians().sin_cos();
-        let scale = f64::from(view.scale);
-        let forward = [[scale * cos, scale * -sin], [scale * sin, scale * cos]];
-        Self::of_window(forward, [0.0, 0.0], window, size)
+        let angle = f64::from(view.rotation_degrees).to_radians();
+        Self::of_window(forward(angle, view.scale.into(), [0.0; 2], 1.0), [0.0; 2], window, size)
     }
 
     /// The inverse of a linear map about the centre, and a shift, both in pixels of the output.
@@ -68,4 +59,14 @@ impl AffineMap {
             dy,
         }
     }
+}
+
+/// Forward, about the centre, in pixels of the output: scale, then shear [1 sx; sy 1], then mirror, then rotate.
+fn forward(angle: f64, scale: f64, [shear_x, shear_y]: [f64; 2], mirror: f64) -> [[f64; 2]; 2] {
+    let (sin, cos) = angle.sin_cos();
+    let shear = [[scale, scale * shear_x], [scale * shear_y, scale]];
+    [
+        [cos * mirror * shear[0][0] - sin * shear[1][0], cos * mirror * shear[0][1] - sin * shear[1][1]],
+        [sin * mirror * shear[0][0] + cos * shear[1][0], sin * mirror * shear[0][1] + cos * shear[1][1]],
+    ]
 }

@@ -42,8 +42,9 @@ pub enum View {
     TenCrop,
 }
 
-/// A view of an image in evaluation, beside that of [`ImageConfig::view`]: turned and magnified about its middle. The border
-/// is that of an augmented image by default: white for 1 channel, the edge's own pixels for 3.
+/// One more view of an image in evaluation: that of [`ImageConfig::view`], turned and magnified about its middle.
+///
+/// Beyond the image it shows white for 1 channel, and the edge's own pixels for 3.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FurtherView {
@@ -100,9 +101,9 @@ pub struct ImageConfig {
     /// Evaluation sees the mirror image as well, and the network's outputs are averaged; default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flip_average: bool,
-    /// Evaluation sees these views as well, and the network's outputs are averaged; with
-    /// [`flip_average`](Self::flip_average) the mirror image of each, too. All views are then made of the image at the stored
-    /// size. Default none; at most 64.
+    /// Evaluation sees these views as well, and the network's outputs are averaged; default none, at most 64.
+    /// With [`flip_average`](Self::flip_average) it sees the mirror image of each, too. All views, also the plain one, are
+    /// then made of the image at the stored size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further_views: Vec<FurtherView>,
     /// White borders cut off before anything else; default none.

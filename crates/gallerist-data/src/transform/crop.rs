@@ -102,11 +102,6 @@ impl Window {
     pub(super) fn whole(size: Size) -> Window {
         Window { left: 0.0, top: 0.0, width: size.width as f64, height: size.height as f64 }
     }
-
-    /// At this place.
-    pub(super) fn at(self, left: f64, top: f64) -> Window {
-        Window { left, top, ..self }
-    }
 }
 
 pub(super) fn draw_window(crop: &CropConfig, stored: Size, size: Size, random: &mut Random) -> Window {

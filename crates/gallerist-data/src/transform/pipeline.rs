@@ -251,7 +251,7 @@ impl Transform {
         let mut tensors = out.chunks_exact_mut(self.tensor_len());
         for (image, left) in [(Some(stored), right / 2), (mirrored.as_ref(), right - right / 2)] {
             let Some(image) = image else { return };
-            let window = Window::whole(seen).at(left as f64, (bottom / 2) as f64);
+            let window = Window { left: left as f64, top: (bottom / 2) as f64, ..Window::whole(seen) };
             // There are as many tensors as views.
             for (view, out) in views.clone().zip(&mut tensors) {
                 warp(image, &AffineMap::of_view(&view, &window, size), border, size, &self.normal, out);

@@ -10,7 +10,7 @@ use gallerist_data::{
     BatchPlan, Broken, Image, ImageSet, ImageStore, Loader, LoaderOptions, Random, Transform,
 };
 use gallerist_kernels::with_products;
-use gallerist_nn::Products;
+use gallerist_nn::{Combine, Products};
 use gallerist_retrieval::columns::{Column, Columns, MAX_COLUMNS};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::{EmbeddingSet, Matrix, MatrixView};
@@ -231,13 +231,17 @@ impl Model {
         host(self.heads.embed(outputs, &self.places, self.normalizes()).into_data())
     }
 
-    /// The heads that make the embedding, in the order of its columns, each with the mean length of its outputs for the first
-    /// `most` images that can be read. The outputs are as the network gives them, before any are scaled.
+    /// The heads whose outputs are concatenated as they are and then scaled, in the order of their columns, each with the mean
+    /// length of its outputs for the first `most` images that can be read. Empty for a single head, and where heads are scaled
+    /// one by one or not at all.
     ///
     /// # Errors
     ///
     /// When the run file's `[image]` is not valid.
     pub fn head_lengths(&self, images: &ImageSet, most: usize) -> Result<Vec<(&'static str, f64)>> {
+        if self.places.len() < 2 || self.heads.combine != Combine::ConcatThenNormalize || !self.normalizes() {
+            return Ok(Vec::new());
+        }
         let transform = Transform::evaluation(&self.config.image)?;
         let mut sums = vec![0.0; self.places.len()];
         let mut count = 0.0;

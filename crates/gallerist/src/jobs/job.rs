@@ -39,8 +39,8 @@ impl Job {
         key(&self.config)
     }
 
-    /// The [key](Self::key) without what is only measured after the training, such as the heads of the embedding: jobs with the
-    /// same one share their training. `None` for a job that validates, which measures while it trains.
+    /// The [key](Self::key) without `[evaluation]`, which decides what is measured after the training. Jobs with the same
+    /// training key share their training. `None` for a job that validates: it measures while it trains.
     ///
     /// ```
     /// use gallerist::{jobs::Job, train::RunConfig};
@@ -58,12 +58,14 @@ impl Job {
 
 /// See [`Job::training_key`].
 pub(super) fn training_key(config: &RunConfig) -> Option<String> {
-    let validates = config.validation.fold.is_some() || config.validation.fraction > 0.0;
+    if config.validation.fold.is_some() || config.validation.fraction > 0.0 {
+        return None;
+    }
     let mut config = config.clone();
     // The first head may be computed from features of these products.
     let products = config.evaluation.products;
     config.evaluation = EvaluationConfig { products, ..EvaluationConfig::default() };
-    (!validates).then(|| key(&config))
+    Some(key(&config))
 }
 
 /// See [`Job::key`].

@@ -91,6 +91,7 @@ pub fn run(
     let mut pool = Pool::new(options)?;
     // Jobs with the same key: the first is run.
     let keys: Vec<String> = jobs.iter().map(Job::key).collect();
+    let trainings: Vec<Option<String>> = jobs.iter().map(Job::training_key).collect();
     let mut same: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut waiting = Vec::new();
     for (i, key) in keys.iter().enumerate() {
@@ -109,7 +110,9 @@ pub fn run(
             waiting.clear();
         }
         while pool.has_room() {
-            let Some(place) = waiting.iter().rposition(|&job| !pool.trains(&jobs[job])) else { break };
+            let is_free =
+                |&job: &usize| trainings[job].as_ref().is_none_or(|training| !pool.trains(training));
+            let Some(place) = waiting.iter().rposition(is_free) else { break };
             let next = waiting.remove(place);
             pool.start(next, &jobs[next])?;
         }

@@ -51,6 +51,8 @@ pub struct Pool {
 struct Running {
     id: usize,
     job: Job,
+    /// Its [training](Job::training_key).
+    training: Option<String>,
     folder: JobFolder,
     progress: Progress,
     process: Process,
@@ -106,10 +108,9 @@ impl Pool {
         self.running.is_empty()
     }
 
-    /// Whether a job should wait for one that runs and has the same [training](Job::training_key), to take it over.
-    pub fn trains(&self, job: &Job) -> bool {
-        let training = job.training_key();
-        training.is_some() && self.running.iter().any(|running| running.job.training_key() == training)
+    /// Whether a job runs whose [training](Job::training_key) is this one: another with the same should wait and take it over.
+    pub fn trains(&self, training: &str) -> bool {
+        self.running.iter().any(|running| running.training.as_deref() == Some(training))
     }
 
     /// Starts a job, or continues it; `id` names it in [`poll`](Self::poll). A job that is done is only read.
@@ -120,8 +121,8 @@ impl Pool {
     pub fn start(&mut self, id: usize, job: &Job) -> Result<()> {
         let folder = JobFolder::of(&self.options.store, job);
         let process = self.begin(job, &folder)?;
-        let (job, progress) = (job.clone(), Progress::default());
-        self.running.push(Running { id, job, folder, progress, process, stopped: false });
+        let (job, training, progress) = (job.clone(), job.training_key(), Progress::default());
+        self.running.push(Running { id, job, training, folder, progress, process, stopped: false });
         Ok(())
     }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gallerist_collective::Collective;
-use gallerist_nn::Combine;
 use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
-use gallerist_retrieval::search::Metric;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
@@ -277,9 +275,6 @@ fn measure(trainer: &Trainer, observer: &mut dyn Observer) -> Result<Option<RunM
     ranks.barrier().map_err(training::Error::from)?;
     let model = Model::open(directory.path(), which)?.on(trainer.device().device()).among(ranks.clone());
     if ranks.rank() == 0
-        && config.evaluation.combine == Combine::ConcatThenNormalize
-        && model.metric() == Metric::Cosine
-        && config.evaluation.head_choice().places(&config.network.heads())?.len() > 1
         && let Some(message) = uneven_heads(&model.head_lengths(&test.queries, HEAD_IMAGES)?)
     {
         observer.warning(&message);
