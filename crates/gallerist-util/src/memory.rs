@@ -83,24 +83,35 @@ pub enum Cache {
 /// ```
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], cache: Cache) {
+    const LINE: usize = 64;
+    for line in values.chunks((LINE / size_of::<T>().max(1)).max(1)) {
+        prefetch_line(line.as_ptr(), cache);
+    }
+}
+
+/// Prefetches the cache line of an address, which may be anywhere, into a cache. Does nothing on CPUs other than x86-64.
+///
+/// ```
+/// let value = 1.0;
+/// gallerist_util::memory::prefetch_line(&value, gallerist_util::memory::Cache::First);
+/// ```
+#[inline(always)]
+pub fn prefetch_line<T>(address: *const T, cache: Cache) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-        const LINE: usize = 64;
-        for line in values.chunks((LINE / size_of::<T>().max(1)).max(1)) {
-            let address = line.as_ptr().cast();
-            // SAFETY: a prefetch is a hint: it changes no value and causes no fault, and the address is that of a value.
-            // The instruction belongs to SSE, which every x86-64 CPU has.
-            unsafe {
-                match cache {
-                    Cache::First => _mm_prefetch::<_MM_HINT_T0>(address),
-                    Cache::Second => _mm_prefetch::<_MM_HINT_T1>(address),
-                }
+        let address = address.cast();
+        // SAFETY: a prefetch is a hint: it reads and changes no value, and causes no fault, whatever the address. The
+        // instruction belongs to SSE, which every x86-64 CPU has.
+        unsafe {
+            match cache {
+                Cache::First => _mm_prefetch::<_MM_HINT_T0>(address),
+                Cache::Second => _mm_prefetch::<_MM_HINT_T1>(address),
             }
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (values, cache);
+    let _ = (address, cache);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::slice::Chunks;
 
-use gallerist_util::memory::{Cache, prefetch};
+use gallerist_util::memory::{Cache, prefetch, prefetch_line};
 use gallerist_util::simd::run;
 use pulp::{Simd, WithSimd};
 
@@ -120,37 +120,85 @@ unsafe fn rows<S: Simd, const V: usize>(
     let Compute { product, b, stride_b, panel_stride } = compute;
     let width = vectors_per_panel::<S>() * S::F32_LANES;
     let (first_term, runs) = &product.chunks[chunk];
-    let accumulate = product.accumulate || chunk > 0;
     let finish = product.finish.as_ref();
-    // Rows that are added to the first chunk, and the bias with them; the bounds apply after the last chunk.
-    let added = finish.filter(|_| chunk == 0).and_then(|finish| finish.add);
     // Vector `v` of the panel starts inside the bias, as was checked.
     let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
     let last = chunk + 1 == product.chunks.len();
     let bounds = finish.map(|finish| finish.bounds).filter(|bounds| last && bounds.is_bounded());
-    let ends = Ends { bias, bounds };
-    // Wrapping: a chunk without terms may start after the end of `b`, which then is not read.
-    let b = b.as_ptr().wrapping_add(first_term * stride_b + panel * panel_stride);
-    // SAFETY: `panel * width < columns`, and every row of `c` has `columns` elements inside.
-    let c = unsafe { product.c.as_mut_ptr().add(panel * width) };
+    let part = Part {
+        product,
+        runs,
+        // Wrapping: a chunk without terms may start after the end of `b`, which then is not read.
+        b: b.as_ptr().wrapping_add(first_term * stride_b + panel * panel_stride),
+        stride_b: *stride_b,
+        first_column: panel * width,
+        columns,
+        // Rows that are added to the first chunk, and the bias with them; the bounds apply after the last chunk.
+        added: finish.filter(|_| chunk == 0).and_then(|finish| finish.add),
+        accumulate: product.accumulate || chunk > 0,
+        ends: Ends { bias, bounds },
+    };
+    // What follows in a packed operand is read next. Every block fetches one line a term, until all lines are.
+    let terms: usize = runs.iter().map(|run| run.len).sum();
+    let following = part.b.wrapping_add(terms * stride_b);
+    let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
     let count = product.rows_a.len();
-    let whole = columns == V * S::F32_LANES;
-    let mut first = 0;
-    while first < count {
+    for (number, first) in (0..count).step_by(BLOCK_ROWS).enumerate() {
         if let Some(values) = prefetched.next() {
             prefetch(values, Cache::Second);
         }
-        let mut a_rows = [product.a.as_ptr(); BLOCK_ROWS];
-        let mut c_rows = [c; BLOCK_ROWS];
-        let mut added_rows = [std::ptr::null(); BLOCK_ROWS];
-        for i in 0..BLOCK_ROWS {
-            // The last block repeats its last row. All copies compute and store the same values.
-            let row = (first + i).min(count - 1);
+        let ahead = match number < lines_of_term {
+            true => Ahead { next: following.wrapping_add(number * terms * LINE), step: LINE },
+            false => Ahead { next: part.b, step: 0 },
+        };
+        // SAFETY: the caller's promise, and `first` is a row.
+        unsafe {
+            match count - first {
+                1 | 2 => part.rows::<S, V, 2>(simd, first, ahead),
+                3 | 4 => part.rows::<S, V, 4>(simd, first, ahead),
+                _ => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),
+            }
+        }
+    }
+}
+
+/// One panel and one chunk of terms.
+struct Part<'a> {
+    product: &'a Product<'a>,
+    runs: &'a [Run],
+    /// The first term of the chunk and column of the panel.
+    b: *const f32,
+    stride_b: usize,
+    first_column: usize,
+    columns: usize,
+    /// The values that are added to the sums, and the first elements of their rows.
+    added: Option<(&'a [f32], &'a [usize])>,
+    accumulate: bool,
+    ends: Ends,
+}
+
+impl Part<'_> {
+    /// The `R` rows from `first` on. If there are fewer, the last one is repeated: all copies compute and store the same
+    /// values.
+    ///
+    /// # Safety
+    ///
+    /// As [`rows`], of whose arguments this was made, and `first` is a row.
+    #[inline(always)]
+    unsafe fn rows<S: Simd, const V: usize, const R: usize>(&self, simd: S, first: usize, ahead: Ahead) {
+        let Self { product, runs, b, stride_b, first_column, columns, added, accumulate, ends } = *self;
+        // SAFETY: `first_column < product.columns`, and every row of `c` has so many elements inside.
+        let c = unsafe { product.c.as_mut_ptr().add(first_column) };
+        let mut a_rows = [product.a.as_ptr(); R];
+        let mut c_rows = [c; R];
+        let mut added_rows = [std::ptr::null(); R];
+        for i in 0..R {
+            let row = (first + i).min(product.rows_a.len() - 1);
             a_rows[i] = product.a.as_ptr().wrapping_add(product.rows_a[row]);
-            // SAFETY: `row < count`, and column `panel * width` of every row of `c` is inside.
+            // SAFETY: `row` exists, and column `first_column` of every row of `c` is inside.
             c_rows[i] = unsafe { c.add(product.rows_c[row]) };
             if let Some((values, rows)) = added {
-                added_rows[i] = values.as_ptr().wrapping_add(rows[row] + panel * width);
+                added_rows[i] = values.as_ptr().wrapping_add(rows[row] + first_column);
             }
         }
         // The rows that the sums start from.
@@ -159,39 +207,57 @@ unsafe fn rows<S: Simd, const V: usize>(
             (None, true) => Some(c_rows.map(<*mut f32>::cast_const)),
             (None, false) => None,
         };
-        if whole {
+        let right = Columns { b, stride_b, ahead };
+        if columns == V * S::F32_LANES {
             // SAFETY: the terms of these rows are inside `a`, those of the panel inside `b`, and V whole vectors are
             // the panel's columns of these rows of `c`, of the rows that are added, and of the bias.
             unsafe {
-                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &c_rows, start.as_ref(), ends);
+                block::<S, V, R>(simd, &a_rows, product.step, runs, right, &c_rows, start.as_ref(), ends);
             }
-        } else {
-            // The last vector is partly outside the result's row: compute in a buffer.
-            let mut buffer = [[0f32; MAX_PANEL]; BLOCK_ROWS];
-            let mut buffer_rows = c_rows;
-            for i in 0..BLOCK_ROWS {
-                if let Some(start) = &start {
-                    // SAFETY: `columns` elements from start[i] are the panel's columns of this row of `c` or of the
-                    // values that are added, and `columns <= MAX_PANEL`.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(start[i], buffer[i].as_mut_ptr(), columns);
-                    }
+            return;
+        }
+        // The last vector is partly outside the result's row: compute in a buffer.
+        let mut buffer = [[0f32; MAX_PANEL]; R];
+        let mut buffer_rows = c_rows;
+        for i in 0..R {
+            if let Some(start) = &start {
+                // SAFETY: `columns` elements from start[i] are the panel's columns of this row of `c` or of the
+                // values that are added, and `columns <= MAX_PANEL`.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(start[i], buffer[i].as_mut_ptr(), columns);
                 }
-                buffer_rows[i] = buffer[i].as_mut_ptr();
             }
-            let start = start.map(|_| buffer_rows.map(<*mut f32>::cast_const));
-            // SAFETY: `a`, `b` and the bias as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying
-            // back is the converse of the copy before.
-            unsafe {
-                let start = start.as_ref();
-                block::<S, V>(simd, &a_rows, product.step, runs, b, *stride_b, &buffer_rows, start, ends);
-                for i in 0..BLOCK_ROWS {
-                    std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
-                }
+            buffer_rows[i] = buffer[i].as_mut_ptr();
+        }
+        let start = start.map(|_| buffer_rows.map(<*mut f32>::cast_const));
+        // SAFETY: `a`, `b` and the bias as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying
+        // back is the converse of the copy before.
+        unsafe {
+            let start = start.as_ref();
+            block::<S, V, R>(simd, &a_rows, product.step, runs, right, &buffer_rows, start, ends);
+            for i in 0..R {
+                std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
             }
         }
-        first += BLOCK_ROWS;
     }
+}
+
+/// Elements of a cache line.
+const LINE: usize = 16;
+
+/// The right operand of a register block.
+#[derive(Clone, Copy)]
+struct Columns {
+    b: *const f32,
+    stride_b: usize,
+    ahead: Ahead,
+}
+
+/// Elements that are fetched into the second-level cache, one line for each term. They may be anywhere.
+#[derive(Clone, Copy)]
+struct Ahead {
+    next: *const f32,
+    step: usize,
 }
 
 /// What is done with the sums before and after the terms of a chunk.
@@ -202,7 +268,7 @@ struct Ends {
     bounds: Option<Bounds>,
 }
 
-/// The register block: [`BLOCK_ROWS`] rows by `V` vectors. The sums start from the rows of `start`, or from 0.
+/// The register block: `R` rows by `V` vectors. The sums start from the rows of `start`, or from 0.
 ///
 /// # Safety
 ///
@@ -212,20 +278,19 @@ struct Ends {
 ///   coincide if the matching rows of `a` and of `start` do: all rows are read before the first is written.
 /// * `V` vectors from every `start[i]` and from the bias are valid for reads.
 #[inline(always)]
-unsafe fn block<S: Simd, const V: usize>(
+unsafe fn block<S: Simd, const V: usize, const R: usize>(
     simd: S,
-    a: &[*const f32; BLOCK_ROWS],
+    a: &[*const f32; R],
     step: usize,
     runs: &[Run],
-    b: *const f32,
-    stride_b: usize,
-    c: &[*mut f32; BLOCK_ROWS],
-    start: Option<&[*const f32; BLOCK_ROWS]>,
+    Columns { mut b, stride_b, mut ahead }: Columns,
+    c: &[*mut f32; R],
+    start: Option<&[*const f32; R]>,
     ends: Ends,
 ) {
-    let mut sums = [[simd.splat_f32s(0.0); V]; BLOCK_ROWS];
+    let mut sums = [[simd.splat_f32s(0.0); V]; R];
     if let Some(start) = start {
-        for i in 0..BLOCK_ROWS {
+        for i in 0..R {
             for v in 0..V {
                 // SAFETY: vector v of row i of the start.
                 sums[i][v] = unsafe { load::<S>(start[i].add(v * S::F32_LANES)) };
@@ -236,21 +301,22 @@ unsafe fn block<S: Simd, const V: usize>(
         for v in 0..V {
             // SAFETY: vector v of the bias.
             let bias = unsafe { load::<S>(bias.add(v * S::F32_LANES)) };
-            for i in 0..BLOCK_ROWS {
+            for i in 0..R {
                 sums[i][v] = simd.add_f32s(sums[i][v], bias);
             }
         }
     }
-    let mut b = b;
     for run in runs {
         let mut at = run.offset;
         for _ in 0..run.len {
+            prefetch_line(ahead.next, Cache::Second);
+            ahead.next = ahead.next.wrapping_add(ahead.step);
             let mut right = [simd.splat_f32s(0.0); V];
             for v in 0..V {
                 // SAFETY: vector v of this term's row of `b`.
                 right[v] = unsafe { load::<S>(b.add(v * S::F32_LANES)) };
             }
-            for i in 0..BLOCK_ROWS {
+            for i in 0..R {
                 // SAFETY: this term of row i of `a`.
                 let left = simd.splat_f32s(unsafe { *a[i].add(at) });
                 for v in 0..V {
@@ -262,13 +328,13 @@ unsafe fn block<S: Simd, const V: usize>(
         }
     }
     if let Some(bounds) = ends.bounds {
-        for i in 0..BLOCK_ROWS {
+        for i in 0..R {
             for v in 0..V {
                 sums[i][v] = bounds.vector(simd, sums[i][v]);
             }
         }
     }
-    for i in 0..BLOCK_ROWS {
+    for i in 0..R {
         for v in 0..V {
             // SAFETY: vector v of row i of the result.
             unsafe {
