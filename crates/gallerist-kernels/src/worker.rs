@@ -1,5 +1,8 @@
 //! The thread that starts the operations of a pass.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gallerist_collective::Shared;
 
 use crate::product::Choice;
@@ -30,8 +33,52 @@ pub fn on_worker<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| choice.scope(|| Shared::scope(ranks, work)))
 }
 
+/// Runs `work`, which divides one short operation after another among the threads of rayon's pool. Meanwhile the other threads
+/// look for work in a loop: to wake one that went to sleep after an operation takes longer than some operations do.
+///
+/// Of concurrent calls, only the first keeps the threads awake.
+pub(crate) fn awake<R>(work: impl FnOnce() -> R) -> R {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    /// Attempts to find work before the system may run another thread.
+    const PATIENCE: u32 = 100;
+
+    /// Ends the loops, also if `work` panics.
+    struct End(Arc<AtomicBool>);
+    impl Drop for End {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+            TAKEN.store(false, Ordering::Release);
+        }
+    }
+    if rayon::current_num_threads() == 1 || TAKEN.swap(true, Ordering::Acquire) {
+        return work();
+    }
+    let end = End(Arc::new(AtomicBool::new(false)));
+    let (ended, own) = (end.0.clone(), rayon::current_thread_index());
+    rayon::spawn_broadcast(move |context| {
+        // The thread of `work` comes here while it waits for a part of an operation.
+        if own == Some(context.index()) {
+            return;
+        }
+        let mut idle = 0;
+        while !ended.load(Ordering::Relaxed) {
+            match rayon::yield_now() {
+                Some(rayon::Yield::Executed) => idle = 0,
+                _ if idle < PATIENCE => {
+                    idle += 1;
+                    (0..16).for_each(|_| std::hint::spin_loop());
+                }
+                _ => std::thread::yield_now(),
+            }
+        }
+    });
+    work()
+}
+
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
     use crate::product::{Precision, Unit};
 
@@ -46,5 +93,24 @@ mod tests {
     fn work_runs_where_loops_run() {
         assert!(on_worker(rayon::current_thread_index).is_some());
         assert!(on_worker(|| on_worker(rayon::current_thread_index)).is_some());
+    }
+
+    #[test]
+    fn threads_that_are_kept_awake_do_the_work_and_are_let_go() {
+        let sum = |to: usize| (0..to).into_par_iter().with_max_len(1).sum::<usize>();
+        let sums = || awake(|| (0..100).map(sum).sum::<usize>());
+        let wanted: usize = (0..100).map(|to: usize| (0..to).sum::<usize>()).sum();
+        assert_eq!(sums(), wanted);
+        assert_eq!(on_worker(sums), wanted);
+        // One within another, and several at a time.
+        assert_eq!(awake(sums), wanted);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|i| scope.spawn(move || if i % 2 == 0 { on_worker(sums) } else { sums() }))
+                .collect();
+            assert!(threads.into_iter().all(|thread| thread.join().unwrap() == wanted));
+        });
+        assert!(std::panic::catch_unwind(|| awake(|| panic!("in the work"))).is_err());
+        assert_eq!(sums(), wanted);
     }
 }

@@ -14,6 +14,7 @@ use crate::norm::Activation;
 use crate::product::Products;
 use crate::profile;
 use crate::transpose::transpose;
+use crate::worker::awake;
 
 /// A network whose layers are prepared for images of one size.
 pub struct Plan {
@@ -56,6 +57,9 @@ enum Work {
     Concat,
     Fixed(Fixed),
 }
+
+/// Most images of which a step is so short that threads should not sleep after it.
+const FEW: usize = 4;
 
 impl Plan {
     pub(super) fn new(
@@ -156,9 +160,14 @@ impl Plan {
     /// If there are not as many values as `count` images have.
     pub fn run(&self, images: &[f32], count: usize, wanted: &[bool]) -> Vec<Option<Vec<f32>>> {
         assert_eq!(images.len(), count * self.input.len(), "values of {count} images {:?}", self.input());
-        if count == 0 {
-            return wanted.iter().map(|wanted| wanted.then(Vec::new)).collect();
+        match count {
+            0 => wanted.iter().map(|wanted| wanted.then(Vec::new)).collect(),
+            1..=FEW => awake(|| self.run_steps(images, count, wanted)),
+            _ => self.run_steps(images, count, wanted),
         }
+    }
+
+    fn run_steps(&self, images: &[f32], count: usize, wanted: &[bool]) -> Vec<Option<Vec<f32>>> {
         let mut values: Vec<Option<Buffer>> = self.steps.iter().map(|_| None).collect();
         let mut results: Vec<Option<Buffer>> = match &self.segment {
             Some(segment) => segment.run(images, count).into_iter().map(Some).collect(),
