@@ -58,8 +58,8 @@ enum Work {
     Fixed(Fixed),
 }
 
-/// Most images of which a step is so short that threads should not sleep after it.
-const FEW: usize = 4;
+/// Most values of images, those of 4 of 224 x 224 pixels, for which steps are so short that threads should not sleep between them.
+const FEW: usize = 4 * 3 * 224 * 224;
 
 impl Plan {
     pub(super) fn new(
@@ -160,7 +160,7 @@ impl Plan {
     /// If there are not as many values as `count` images have.
     pub fn run(&self, images: &[f32], count: usize, wanted: &[bool]) -> Vec<Option<Vec<f32>>> {
         assert_eq!(images.len(), count * self.input.len(), "values of {count} images {:?}", self.input());
-        match count {
+        match images.len() {
             0 => wanted.iter().map(|wanted| wanted.then(Vec::new)).collect(),
             1..=FEW => awake(|| self.run_steps(images, count, wanted)),
             _ => self.run_steps(images, count, wanted),
